@@ -1,0 +1,221 @@
+"""Every error a user can meet, and the places in the source that it points at.
+
+    Error
+    +-- ParseError            the text is not a program
+    +-- NameResolutionError   a relation, column, function or parameter that is not there
+    +-- TypeMismatchError     two places that disagree on a type, or an arity
+    +-- SafetyError           a variable that nothing binds
+    +-- StratificationError   negation or aggregation inside a cycle
+    +-- DataError             data that is not what was declared; a file that cannot be read
+    +-- EvaluationError       division by zero, overflow, NaN, a cycle that improves for ever
+    +-- DeviceError           a device that is not there
+    +-- MemoryLimitError      (also a MemoryError) the memory limit was met
+    +-- UsageError            an option or argument that makes no sense
+    +-- Interrupted           db.interrupt() was called
+
+All errors of a program are reported together: the one that is raised carries the rest in
+`others`, and prints them all.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text with a name: a file's path, or `<query>` for text that came from nowhere."""
+
+    name: str
+    text: str = field(repr=False)
+
+    @cached_property
+    def line_starts(self) -> list[int]:
+        starts = [0]
+        at = self.text.find("\n")
+        while at >= 0:
+            starts.append(at + 1)
+            at = self.text.find("\n", at + 1)
+        return starts
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Line and column of an offset, both counted from 1."""
+        line = bisect_right(self.line_starts, offset)
+        return line, offset - self.line_starts[line - 1] + 1
+
+    def line(self, number: int) -> str:
+        """The text of a line, counted from 1, without its line break."""
+        start = self.line_starts[number - 1]
+        end = self.text.find("\n", start)
+        return self.text[start : end if end >= 0 else len(self.text)].rstrip("\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a source: offsets `start` to `end`, the end excluded."""
+
+    source: Source = field(repr=False)
+    start: int
+    end: int
+
+    @property
+    def line(self) -> int:
+        return self.source.place(self.start)[0]
+
+    @property
+    def column(self) -> int:
+        return self.source.place(self.start)[1]
+
+    @property
+    def text(self) -> str:
+        return self.source.text[self.start : self.end]
+
+    def to(self, other: Span) -> Span:
+        """From the start of this span to the end of the other."""
+        return Span(self.source, self.start, other.end)
+
+    def where(self) -> str:
+        return f"{self.source.name}:{self.line}:{self.column}"
+
+    def excerpt(self) -> str:
+        """The line with carets below the span (its first line, if it has several)."""
+        line, column = self.source.place(self.start)
+        full = self.source.line(line)
+        width = max(1, min(self.end - self.start, len(full) - column + 1))
+        # A very long line shows the stretch around the span only.
+        lead = 0
+        if len(full) > 160:
+            lead = max(0, column - 1 - 60)
+            full = full[lead : lead + 120]
+            width = min(width, max(1, len(full) - (column - 1 - lead)))
+        pad = "".join("\t" if ch == "\t" else " " for ch in full[: column - 1 - lead])
+        gutter = str(line)
+        blank = " " * len(gutter)
+        return f" {gutter} | {full}\n {blank} | {pad}{'^' * width}"
+
+
+NOWHERE = Span(Source("<none>", ""), 0, 0)
+
+
+@dataclass(frozen=True)
+class Note:
+    """A second place that an error speaks of: the other side of a disagreement."""
+
+    message: str
+    span: Span | None = None
+
+    def format(self) -> str:
+        if self.span is None or self.span.source is NOWHERE.source:
+            return f"  note: {self.message}"
+        return f"  note: {self.span.where()}: {self.message}\n{self.span.excerpt()}"
+
+
+class Error(Exception):
+    """What gdatalog raises. It has a place (`span`), a `hint`, `notes`, and `others`."""
+
+    kind = "error"
+
+    def __init__(
+        self,
+        message: str,
+        span: Span | None = None,
+        *,
+        hint: str | None = None,
+        notes: Iterable[Note] = (),
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.span = None if span is not None and span.source is NOWHERE.source else span
+        self.hint = hint
+        self.notes = tuple(notes)
+        self.others: tuple[Error, ...] = ()
+
+    @property
+    def all(self) -> tuple[Error, ...]:
+        """This error and those that are reported with it."""
+        return (self, *self.others)
+
+    def format(self) -> str:
+        """This error alone: place, message, the line with carets, notes and hint."""
+        if self.span is None:
+            lines = [f"{self.kind}: {self.message}"]
+        else:
+            lines = [f"{self.span.where()}: {self.kind}: {self.message}", self.span.excerpt()]
+        lines += [note.format() for note in self.notes]
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return "\n\n".join(error.format() for error in self.all)
+
+
+class ParseError(Error):
+    kind = "syntax error"
+
+
+class NameResolutionError(Error):
+    kind = "name error"
+
+
+class TypeMismatchError(Error):
+    kind = "type error"
+
+
+class SafetyError(Error):
+    kind = "unsafe rule"
+
+
+class StratificationError(Error):
+    kind = "not stratified"
+
+
+class DataError(Error):
+    kind = "data error"
+
+
+class EvaluationError(Error):
+    kind = "evaluation error"
+
+
+class DeviceError(Error):
+    kind = "device error"
+
+
+class MemoryLimitError(Error, MemoryError):
+    kind = "memory limit"
+
+
+class UsageError(Error):
+    kind = "usage error"
+
+
+class Interrupted(Error):
+    kind = "interrupted"
+
+
+@dataclass(frozen=True)
+class Caution:
+    """Something a program may say but probably did not mean."""
+
+    message: str
+    span: Span | None = None
+    hint: str | None = None
+
+    def format(self) -> str:
+        error = Error(self.message, self.span, hint=self.hint)
+        error.kind = "warning"
+        return error.format()
+
+
+def raise_together(errors: Sequence[Error]) -> None:
+    """Raise the first of `errors` (in source order) with the rest attached; nothing if none."""
+    if not errors:
+        return
+    ordered = sorted(errors, key=lambda e: (e.span is None, e.span.start if e.span else 0))
+    first = ordered[0]
+    first.others = tuple(ordered[1:])
+    raise first

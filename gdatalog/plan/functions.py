@@ -1,0 +1,115 @@
+"""The functions of the language: names, types, and whether they can fail.
+
+A signature's types are sets of type names; a lower-case letter stands for "the same type at
+each place where it is written". Who evaluates a function is not said here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TYPES = ("int", "float", "symbol", "bool", "timestamp")
+NUMBERS = frozenset({"int", "float"})
+ANY = frozenset(TYPES)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """`params`: one entry an argument: a set of types, or ("a", set) for a shared type.
+
+    `result` is a type name or such a letter. `variadic` repeats the last parameter.
+    """
+
+    params: tuple[frozenset[str] | tuple[str, frozenset[str]], ...]
+    result: str
+    variadic: bool = False
+    may_fail: bool = False  # on ints or symbols
+    may_fail_float: bool = False  # on floats: NaN
+    least: int | None = None  # fewest arguments, where fewer than len(params) are allowed
+
+    def accepts(self, count: int) -> bool:
+        least = len(self.params) if self.least is None else self.least
+        return count >= least and (self.variadic or count <= len(self.params))
+
+    def param(self, at: int) -> frozenset[str] | tuple[str, frozenset[str]]:
+        return self.params[min(at, len(self.params) - 1)]
+
+
+INT, FLOAT, SYMBOL, BOOL, TIMESTAMP = (frozenset({name}) for name in TYPES)
+
+
+def _same(kinds: frozenset[str], count: int) -> tuple[tuple[str, frozenset[str]], ...]:
+    return (("a", kinds),) * count
+
+
+_ARITHMETIC = Signature(_same(NUMBERS, 2), "a", may_fail_float=True)
+_BITS = Signature((INT, INT), "int")
+_TEXT = Signature((SYMBOL,), "symbol")
+_OF_TIME = Signature((TIMESTAMP,), "int")
+_REAL = Signature((FLOAT,), "float", may_fail_float=True)
+
+FUNCTIONS: dict[str, tuple[Signature, ...]] = {
+    "+": (Signature(_same(NUMBERS | SYMBOL, 2), "a", may_fail_float=True),),
+    "-": (_ARITHMETIC, Signature(_same(NUMBERS, 1), "a")),
+    "*": (_ARITHMETIC,),
+    "/": (Signature(_same(NUMBERS, 2), "a", may_fail=True, may_fail_float=True),),
+    "%": (Signature(_same(NUMBERS, 2), "a", may_fail=True, may_fail_float=True),),
+    "^": (Signature(_same(NUMBERS, 2), "a", may_fail=True, may_fail_float=True),),
+    **{name: (_BITS,) for name in ("band", "bor", "bxor", "bshl", "bshr", "bshru")},
+    "bnot": (Signature((INT,), "int"),),
+    # the logical operators of Soufflé work on ints (0 is false) and on bools
+    **{
+        name: (Signature(_same(INT | BOOL, 2), "a"),)
+        for name in ("land", "lor", "lxor")
+    },
+    "lnot": (Signature(_same(INT | BOOL, 1), "a"),),
+    "abs": (Signature(_same(NUMBERS, 1), "a"),),
+    "min": (Signature(_same(ANY, 1), "a", variadic=True, least=2),),
+    "max": (Signature(_same(ANY, 1), "a", variadic=True, least=2),),
+    "floor": (_REAL,),
+    "ceil": (_REAL,),
+    "sqrt": (_REAL,),
+    "exp": (_REAL,),
+    "log": (_REAL,),
+    "to_int": (Signature((ANY,), "int", may_fail=True, may_fail_float=True),),
+    "to_float": (Signature((INT | FLOAT | SYMBOL | BOOL,), "float", may_fail=True),),
+    "to_number": (Signature((ANY,), "int", may_fail=True, may_fail_float=True),),
+    "to_string": (Signature((ANY,), "symbol"),),
+    "ord": (Signature((ANY,), "int"),),
+    "cat": (Signature((SYMBOL,), "symbol", variadic=True, least=2),),
+    "strlen": (Signature((SYMBOL,), "int"),),
+    "substr": (Signature((SYMBOL, INT, INT), "symbol"),),
+    "contains": (Signature((SYMBOL, SYMBOL), "bool"),),  # contains(needle, text)
+    "match": (Signature((SYMBOL, SYMBOL), "bool"),),  # match(pattern, text)
+    "starts_with": (Signature((SYMBOL, SYMBOL), "bool"),),  # starts_with(text, prefix)
+    "upper": (_TEXT,),
+    "lower": (_TEXT,),
+    "split_part": (Signature((SYMBOL, SYMBOL, INT), "symbol"),),
+    "year": (_OF_TIME,),
+    "month": (_OF_TIME,),
+    "day": (_OF_TIME,),
+    "seconds_between": (Signature((TIMESTAMP, TIMESTAMP), "float"),),
+}
+
+# Soufflé's names, and the name that a call of them is turned into.
+ALIASES: dict[str, str] = {
+    "to_symbol": "to_string",
+    "to_unsigned": "to_number",
+    "itof": "to_float",
+    "utof": "to_float",
+    "stof": "to_float",
+    "ftoi": "to_int",
+    "ftou": "to_int",
+    "itou": "to_int",
+    "utoi": "to_int",
+    "stoi": "to_number",
+    "stou": "to_number",
+    "itos": "to_string",
+    "utos": "to_string",
+    "ftos": "to_string",
+}
+
+AGGREGATES = frozenset({"count", "sum", "min", "max", "mean", "count_distinct", "any_value"})
+
+# Names that are literals of their own, refused where a value is asked for.
+GENERATORS = frozenset({"range"})

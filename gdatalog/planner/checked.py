@@ -1,0 +1,85 @@
+"""What the checks hand to the planner: rules that make sense, with the types of everything.
+
+In a checked rule
+- there is one head; a rule with several heads has become several rules;
+- every `Atom` names a relation; calls of functions that stood as literals are `Test`,
+  `distinct(...)` is `Distinct`, `i = range(...)` is `Range`;
+- every `Wildcard` is a `Var` of its own, and every variable that is local to a negation or an
+  aggregate has a name of its own (`y~2`), so one name means one thing in the whole rule;
+- aliases of functions are resolved (`itof` is `to_float`), `as(e, T)` is `e`;
+- an int literal that stands for a float is a `Const` of type float;
+- aggregates in the head are `HeadAggregate`, those in the body know their `exports`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gdatalog.errors import Caution, Span
+from gdatalog.parser.syntax import Atom, Directive, Literal, TypeName
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A relation's columns, and where that was said."""
+
+    name: str
+    columns: tuple[str, ...]
+    types: tuple[TypeName, ...]
+    span: Span | None = field(default=None, compare=False)
+    declared: bool = False
+
+    @property
+    def arity(self) -> int:
+        return len(self.types)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRule:
+    head: Atom
+    body: Literal | None
+    types: Mapping[str, TypeName]  # of each variable
+    span: Span = field(compare=False)
+
+    @property
+    def aggregated(self) -> bool:
+        """Whether the head has an aggregate anywhere in it."""
+        from gdatalog.planner.walk import contains_head_aggregate
+
+        return any(contains_head_aggregate(arg) for arg in self.head.args)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedQuery:
+    """A `?-`: the relation that holds its answer, which a rule of `rules` may define.
+
+    `?- tr(1, y), y < 3.` is the rule `?1(y) <- tr(1, y), y < 3.`; `?- tr.` is `tr` itself.
+    `boolean`: it has no variables, the answer is yes or no.
+    """
+
+    relation: str
+    boolean: bool
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Stratum:
+    """Relations that depend on each other, and their rules; all others come before or after."""
+
+    relations: tuple[str, ...]
+    rules: tuple[CheckedRule, ...]
+    recursive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    schemas: Mapping[str, Schema]  # of every relation: known, declared, defined, and of queries
+    strata: tuple[Stratum, ...]  # in an order in which they can be evaluated
+    facts: Mapping[str, tuple[Atom, ...]]  # ground atoms whose arguments are all Const or Param
+    queries: tuple[CheckedQuery, ...]
+    directives: tuple[Directive, ...]
+    pragmas: tuple[tuple[str, ...], ...]
+    param_types: Mapping[str, TypeName]
+    cautions: tuple[Caution, ...]
+    last: str | None  # the first head of the last rule or fact: what db.query returns by default
