@@ -9,12 +9,9 @@ the place of others.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal as OneOf
 
 from gdatalog.errors import NOWHERE, Span
-
-TypeName = OneOf["int", "float", "symbol", "bool", "timestamp"]
-Value = int | float | str | bool
+from gdatalog.values import TypeName, Value
 
 
 def _span() -> Span:

@@ -55,13 +55,10 @@ FUNCTIONS: dict[str, tuple[Signature, ...]] = {
     "/": (Signature(_same(NUMBERS, 2), "a", may_fail=True, may_fail_float=True),),
     "%": (Signature(_same(NUMBERS, 2), "a", may_fail=True, may_fail_float=True),),
     "^": (Signature(_same(NUMBERS, 2), "a", may_fail=True, may_fail_float=True),),
-    **{name: (_BITS,) for name in ("band", "bor", "bxor", "bshl", "bshr", "bshru")},
+    **dict.fromkeys(("band", "bor", "bxor", "bshl", "bshr", "bshru"), (_BITS,)),
     "bnot": (Signature((INT,), "int"),),
     # the logical operators of Soufflé work on ints (0 is false) and on bools
-    **{
-        name: (Signature(_same(INT | BOOL, 2), "a"),)
-        for name in ("land", "lor", "lxor")
-    },
+    **{name: (Signature(_same(INT | BOOL, 2), "a"),) for name in ("land", "lor", "lxor")},
     "lnot": (Signature(_same(INT | BOOL, 1), "a"),),
     "abs": (Signature(_same(NUMBERS, 1), "a"),),
     "min": (Signature(_same(ANY, 1), "a", variadic=True, least=2),),

@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gdatalog.errors import Caution, Span
-from gdatalog.parser.syntax import Atom, Directive, Literal, TypeName
+from gdatalog.parser.syntax import Atom, Directive, Literal
+from gdatalog.values import TypeName
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gdatalog.parser.syntax import TypeName
+from gdatalog.values import TypeName
 
 Array = NDArray[Any]
 
