@@ -15,7 +15,7 @@ from gdatalog.values import TypeName, Value
 
 
 def _span() -> Span:
-    return field(default=NOWHERE, compare=False, repr=False)  # type: ignore[no-any-return]
+    return field(default=NOWHERE, compare=False, repr=False)
 
 
 # ------------------------------------------------------------------------------ expressions

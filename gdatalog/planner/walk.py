@@ -1,0 +1,112 @@
+"""Walking over syntax: the parts of an expression or literal, its variables, substitution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from gdatalog.parser.syntax import (
+    Aggregate,
+    And,
+    Atom,
+    Call,
+    Cast,
+    Compare,
+    Distinct,
+    Expr,
+    HeadAggregate,
+    Literal,
+    Member,
+    Not,
+    Or,
+    Range,
+    Test,
+    Var,
+)
+
+Node = Expr | HeadAggregate | Literal
+N = TypeVar("N", bound=Node)
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The nodes directly below, in the order of the text."""
+    match node:
+        case Call() | HeadAggregate() | Atom() | Distinct():
+            return node.targets if isinstance(node, HeadAggregate) else node.args
+        case Cast():
+            return (node.operand,)
+        case Aggregate():
+            return (*node.targets, node.body)
+        case Compare():
+            return (node.first, *(side for _, side in node.rest))
+        case Member():
+            return (node.item, *node.values)
+        case Test():
+            return (node.expr,)
+        case Not():
+            return (node.body,)
+        case And() | Or():
+            return node.items
+        case Range():
+            return (node.item, node.start, node.stop, node.step)
+        case _:
+            return ()
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and all below it, in the order of the text."""
+    yield node
+    for child in children(node):
+        yield from walk(child)
+
+
+def variables(node: Node) -> dict[str, Var]:
+    """Every variable that occurs, with its first occurrence, in the order of the text."""
+    found: dict[str, Var] = {}
+    for part in walk(node):
+        if isinstance(part, Var):
+            found.setdefault(part.name, part)
+    return found
+
+
+def contains_head_aggregate(node: Node) -> bool:
+    return any(isinstance(part, HeadAggregate) for part in walk(node))
+
+
+def contains_aggregate(node: Node) -> bool:
+    return any(isinstance(part, Aggregate) for part in walk(node))
+
+
+def rebuild(node: N, change: Callable[[Any], Any]) -> N:
+    """The same node with `change` applied to each node directly below it."""
+    match node:
+        case Call() | Atom() | Distinct():
+            return replace(node, args=tuple(map(change, node.args)))
+        case HeadAggregate():
+            return replace(node, targets=tuple(map(change, node.targets)))
+        case Cast():
+            return replace(node, operand=change(node.operand))
+        case Aggregate():
+            return replace(node, targets=tuple(map(change, node.targets)), body=change(node.body))
+        case Compare():
+            rest = tuple((op, change(side)) for op, side in node.rest)
+            return replace(node, first=change(node.first), rest=rest)
+        case Member():
+            return replace(node, item=change(node.item), values=tuple(map(change, node.values)))
+        case Test():
+            return replace(node, expr=change(node.expr))
+        case Not():
+            return replace(node, body=change(node.body))
+        case And() | Or():
+            return replace(node, items=tuple(map(change, node.items)))
+        case Range():
+            return replace(
+                node,
+                item=change(node.item),
+                start=change(node.start),
+                stop=change(node.stop),
+                step=change(node.step),
+            )
+        case _:
+            return node
