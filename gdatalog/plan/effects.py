@@ -1,0 +1,108 @@
+"""What a step reads and binds, and what is left of a plan where one result is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gdatalog.plan.nodes import (
+    Assign,
+    Branch,
+    Compact,
+    Filter,
+    Generate,
+    Guard,
+    Join,
+    Participant,
+    Seek,
+    Step,
+    slots,
+)
+
+
+def reads(step: Step) -> frozenset[str]:
+    """The variables that a step needs to have been bound."""
+    match step:
+        case Seek():
+            return slots(step.value)
+        case Join():
+            return frozenset().union(*(slots(cut.bound) for cut in step.cuts))
+        case Assign():
+            return slots(step.expr)
+        case Generate():
+            parts = (*step.values, *(step.span or ()))
+            return frozenset().union(*map(slots, parts))
+        case Filter():
+            return slots(step.test)
+        case Branch():
+            return frozenset(step.reads)
+        case _:
+            return frozenset()
+
+
+def binds(step: Step) -> tuple[str, ...]:
+    """The variables that a step gives a value to."""
+    if isinstance(step, (Join, Assign, Generate)):
+        return (step.variable,)
+    if isinstance(step, Branch) and step.reduction is not None:
+        return (step.reduction.variable, *(name for name, _ in step.reduction.exports))
+    return ()
+
+
+def participants(step: Step) -> tuple[Participant, ...]:
+    if isinstance(step, (Seek, Join, Assign, Generate)):
+        return step.participants
+    return ()
+
+
+def may_fail(steps: tuple[Step, ...]) -> bool:
+    """Whether any expression below can fail (division, overflow of a sum, ...)."""
+    return any(
+        (isinstance(step, Assign) and step.may_fail)
+        or (
+            isinstance(step, Branch)
+            and (
+                any(may_fail(inner) for inner in step.alternatives)
+                or (step.reduction is not None and step.reduction.kind in ("sum", "mean"))
+            )
+        )
+        for step in steps
+    )
+
+
+def all_steps(steps: tuple[Step, ...]) -> Iterator[Step]:
+    """The steps and all steps inside their branches."""
+    for step in steps:
+        yield step
+        if isinstance(step, Branch):
+            for inner in step.alternatives:
+                yield from all_steps(inner)
+
+
+def without(steps: tuple[Step, ...], variable: str) -> tuple[Step, ...]:
+    """The steps that do not need the variable's value, directly or by way of others.
+
+    A computation that fails is an error only if the rest of the body holds: this is the rest.
+    """
+    missing = {variable}
+    lost: set[int] = set()  # tries of which a level above was left out
+    kept: list[Step] = []
+    for step in steps:
+        if isinstance(step, (Compact, Guard)):
+            if isinstance(step, Guard):
+                kept.append(step)
+            continue
+        if reads(step) & missing:
+            missing.update(binds(step))
+            lost.update(part.trie for part in participants(step))
+            continue
+        parts = tuple(part for part in participants(step) if part.trie not in lost)
+        if len(parts) == len(participants(step)):
+            kept.append(step)
+        elif isinstance(step, (Seek, Join)) and not parts:
+            missing.update(binds(step))
+        elif isinstance(step, Join):
+            kept.append(replace(step, participants=parts, reuse=None))
+        elif isinstance(step, (Seek, Assign, Generate)):
+            kept.append(replace(step, participants=parts))
+    return tuple(kept)

@@ -1,0 +1,82 @@
+"""The symbol table: one per database, from texts to codes and back.
+
+Codes are given in the order in which texts are first met and never change or go away, so that
+readers need no lock: a code that a reader holds is in the table for good.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+
+import numpy as np
+
+from gdatalog.storage.table import Array, Texts
+
+
+class SymbolTable:
+    def __init__(self) -> None:
+        self._codes: dict[str, int] = {}
+        self._texts: list[str] = []
+        self._lock = Lock()
+        self._array: Array = np.empty(0, dtype=object)
+        self._ranks: Array = np.empty(0, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __getstate__(self) -> list[str]:
+        return self._texts
+
+    def __setstate__(self, texts: list[str]) -> None:
+        self.__init__()  # type: ignore[misc]
+        self._texts = list(texts)
+        self._codes = {text: code for code, text in enumerate(self._texts)}
+
+    def intern(self, text: str) -> int:
+        """The code of a text, which is given one if it has none."""
+        code = self._codes.get(text)
+        if code is None:
+            with self._lock:
+                code = self._codes.get(text)
+                if code is None:
+                    code = len(self._texts)
+                    self._texts.append(text)
+                    self._codes[text] = code
+        return code
+
+    def text(self, code: int) -> str:
+        return self._texts[code]
+
+    def encode(self, column: Texts) -> Array:
+        """Codes of this table for a column of texts, one a row."""
+        if len(column.texts) == 0:
+            return np.empty(0, dtype=np.int32)
+        intern = self.intern
+        codes = np.fromiter(
+            (intern(text) for text in column.texts), dtype=np.int32, count=len(column.texts)
+        )
+        return codes[column.codes]
+
+    def decode(self, codes: Array) -> Texts:
+        """A column of texts that holds no more texts than it needs."""
+        if len(codes) == 0:
+            return Texts(np.empty(0, dtype=np.int32), np.empty(0, dtype=object))
+        used, rows = np.unique(codes, return_inverse=True)
+        return Texts(rows.astype(np.int32), self.array()[used])
+
+    def array(self) -> Array:
+        """All texts, as an array of objects, by code."""
+        if len(self._array) != len(self._texts):
+            array = np.empty(len(self._texts), dtype=object)
+            array[:] = self._texts[: len(array)]
+            self._array = array
+        return self._array
+
+    def ranks(self) -> Array:
+        """For each code its place among all texts in the order of code points."""
+        if len(self._ranks) != len(self._texts):
+            texts = self._texts[:]
+            ranks = np.empty(len(texts), dtype=np.int64)
+            ranks[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
+            self._ranks = ranks
+        return self._ranks

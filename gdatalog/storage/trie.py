@@ -1,0 +1,176 @@
+"""Trie arrays: a relation under a column order, as one sorted list of children per node.
+
+Level 0 is one list, the root's. Level k holds the children of every node of level k-1, node by
+node, each list ascending; `offsets[p]` to `offsets[p + 1]` are the children of node p.
+
+Searches in many lists at once go through one array of (parent, value) pairs packed into 64
+bits, made when first needed: one sorted search then serves every list. Values of 64 bits are
+first replaced by their rank among the level's distinct values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gdatalog.storage.rows import firsts
+from gdatalog.storage.table import Array
+
+# 33 bits for a value of 32 bits, so that a bound just outside of them has a place too.
+_SHIFT = 33
+_BIAS = 1 << 32
+_LOW, _HIGH = -(1 << 31) - 1, 1 << 31
+
+
+class TrieLevel:
+    """The lists of one level: `values`, and where each parent's list starts (`offsets`)."""
+
+    __slots__ = ("_domain", "_index", "_pairs", "offsets", "values")
+
+    def __init__(self, values: Array, offsets: Array) -> None:
+        self.values = values
+        self.offsets = offsets
+        self._pairs: Array | None = None
+        self._domain: Array | None = None
+        self._index: tuple[int, Array] | None = None
+
+    def __getstate__(self) -> tuple[Array, Array]:
+        return self.values, self.offsets
+
+    def __setstate__(self, state: tuple[Array, Array]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def nbytes(self) -> int:
+        parts = (self.values, self.offsets, self._pairs, self._domain)
+        size = sum(part.nbytes for part in parts if part is not None)
+        return size + (self._index[1].nbytes if self._index else 0)
+
+    # ------------------------------------------------------------- the root's list: one list
+
+    def dense_index(self) -> tuple[int, Array] | None:
+        """(least value, position by value - least or -1), if the list is dense enough."""
+        if self._index is None:
+            values = self.values
+            low, high = (int(values[0]), int(values[-1])) if len(values) else (0, -1)
+            if high - low + 1 > 4 * len(values) + 1024:
+                self._index = (0, np.empty(0, dtype=np.int32))
+            else:
+                index = np.full(high - low + 1, -1, dtype=np.int32)
+                index[values.astype(np.int64) - low] = np.arange(len(values), dtype=np.int32)
+                self._index = (low, index)
+        return self._index if len(self._index[1]) or not len(self.values) else None
+
+    def find(self, values: Array) -> Array:
+        """Positions of values in the root's list, -1 where absent: by index where dense."""
+        dense = self.dense_index()
+        if dense is not None:
+            low, index = dense
+            if len(index) == 0:
+                return np.full(len(values), -1, dtype=np.int32)
+            at = values.astype(np.int64) - low
+            inside = (at >= 0) & (at < len(index))
+            if inside.all():
+                return index[at]
+            return np.where(inside, index[np.where(inside, at, 0)], np.int32(-1))
+        at = np.searchsorted(self.values, values)
+        at[at == len(self.values)] = 0
+        at[self.values[at] != values] = -1
+        return at
+
+    # ----------------------------------------------------------------- any level: many lists
+
+    def pairs(self) -> Array:
+        """(parent, value) of every entry, packed, ascending."""
+        if self._pairs is None:
+            lengths = np.diff(self.offsets)
+            parents = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+            parents <<= _SHIFT
+            parents |= self._code(self.values)[0]
+            self._pairs = parents
+        return self._pairs
+
+    def _code(self, values: Array) -> tuple[Array, Array | None]:
+        """33-bit codes in the values' order; for 64-bit levels also whether each is exact."""
+        if self.values.dtype == np.int32:
+            if values.dtype != np.int32:
+                values = np.clip(values, _LOW, _HIGH)
+            return values.astype(np.int64) + _BIAS, None
+        if self._domain is None:
+            self._domain = np.unique(self.values)
+        at = np.searchsorted(self._domain, values)
+        inside = np.minimum(at, max(0, len(self._domain) - 1))
+        exact = self._domain[inside] == values if len(self._domain) else at < 0
+        return at, exact
+
+    def find_in(self, parents: Array, values: Array) -> Array:
+        """Positions of values in their parents' lists, -1 where absent (sorted search)."""
+        if len(self.values) == 0:
+            return np.full(len(values), -1, dtype=np.int64)
+        codes, exact = self._code(values)
+        wanted = (parents.astype(np.int64) << _SHIFT) | codes
+        pairs = self.pairs()
+        at = np.searchsorted(pairs, wanted)
+        at[at == len(pairs)] = 0
+        missing = pairs[at] != wanted
+        if exact is not None:
+            missing |= ~exact
+        at[missing] = -1
+        return at
+
+    def bound_in(self, parents: Array, values: Array, after_equal: bool) -> Array:
+        """Where in its parent's list each value would stand; behind an equal one if asked."""
+        codes, exact = self._code(values)
+        wanted = (parents.astype(np.int64) << _SHIFT) | codes
+        if after_equal:
+            # behind an equal code, unless the code is only the place of an absent value
+            wanted += 1 if exact is None else exact.astype(np.int64)
+        return np.searchsorted(self.pairs(), wanted)
+
+
+class Trie:
+    """The levels of a relation under a column order.
+
+    `weights`, where columns were dropped but must count, is the number of rows under each node
+    of the last level. A trie of no columns only knows how many rows there are (`total`).
+    """
+
+    __slots__ = ("levels", "total", "weights")
+
+    def __init__(self, levels: Sequence[TrieLevel], total: int, weights: Array | None) -> None:
+        self.levels = tuple(levels)
+        self.total = total
+        self.weights = weights
+
+    @property
+    def nbytes(self) -> int:
+        size = sum(level.nbytes for level in self.levels)
+        return size + (self.weights.nbytes if self.weights is not None else 0)
+
+
+def build_trie(columns: Sequence[Array], depth: int, total: int, weighted: bool) -> Trie:
+    """The trie of the first `depth` of lexicographically sorted columns."""
+    if depth == 0:
+        return Trie((), total, None)
+    starts_list: list[Array] = []
+    marks: Array | None = None
+    for column in columns[:depth]:
+        marks = firsts(column) if marks is None else marks | firsts(column)
+        starts_list.append(np.flatnonzero(marks))
+    levels = []
+    outer = np.zeros(1, dtype=np.int64)
+    for column, starts in zip(columns, starts_list, strict=False):
+        offsets = np.searchsorted(starts, outer)
+        levels.append(
+            TrieLevel(
+                column if len(starts) == len(column) else column[starts],
+                np.append(offsets, len(starts)),
+            )
+        )
+        outer = starts
+    weights = np.diff(np.append(outer, total)) if weighted else None
+    return Trie(levels, total, weights)
