@@ -85,6 +85,13 @@ def without(steps: tuple[Step, ...], variable: str) -> tuple[Step, ...]:
     A computation that fails is an error only if the rest of the body holds: this is the rest.
     """
     missing = {variable}
+    if steps and variable in binds(steps[0]) and participants(steps[0]):
+        # The first step is the one that failed: atoms that hold its variable bind it instead.
+        parts = participants(steps[0])
+        assert isinstance(steps[0], Assign)
+        return (Join(variable, steps[0].type, parts), *steps[1:])
+    if steps and variable in binds(steps[0]):
+        steps = steps[1:]
     lost: set[int] = set()  # tries of which a level above was left out
     kept: list[Step] = []
     for step in steps:
@@ -93,6 +100,11 @@ def without(steps: tuple[Step, ...], variable: str) -> tuple[Step, ...]:
                 kept.append(step)
             continue
         if reads(step) & missing:
+            parts = tuple(part for part in participants(step) if part.trie not in lost)
+            if isinstance(step, Assign) and parts:
+                # An atom's variable that would have been computed: the atom binds it.
+                kept.append(Join(step.variable, step.type, parts))
+                continue
             missing.update(binds(step))
             lost.update(part.trie for part in participants(step))
             continue

@@ -116,6 +116,7 @@ class Reuse:
 
     variable: str
     covers: tuple[int, ...]  # which of this level's participants, by their place
+    implied: tuple[int, ...] = ()  # which of this level's cuts the list has been through
 
 
 # ------------------------------------------------------------------------------------- steps
@@ -123,9 +124,10 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Goes on only if the trie has a row at all; counts them if it is weighted."""
+    """Goes on only if the trie has a row at all; counts them if it is `weighted`."""
 
     trie: int
+    weighted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +140,17 @@ class Seek:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A variable takes the values that all participants have, within the cuts."""
+    """A variable takes the values that all participants have, within the cuts.
+
+    `implied` are pairs (participant, cut), by their places, where the participant's trie holds
+    no rows outside of the cut anyway.
+    """
 
     variable: str
     type: TypeName
     participants: tuple[Participant, ...]
     cuts: tuple[Cut, ...] = ()
+    implied: tuple[tuple[int, int], ...] = ()
     reuse: Reuse | None = None
     estimate: float = field(default=0.0, compare=False)
 

@@ -139,12 +139,20 @@ class Trie:
     of the last level. A trie of no columns only knows how many rows there are (`total`).
     """
 
-    __slots__ = ("levels", "total", "weights")
+    __slots__ = ("_weight_sums", "levels", "total", "weights")
 
     def __init__(self, levels: Sequence[TrieLevel], total: int, weights: Array | None) -> None:
         self.levels = tuple(levels)
         self.total = total
         self.weights = weights
+        self._weight_sums: Array | None = None
+
+    def weight_sums(self) -> Array:
+        """How many rows stand before each node of the last level, and behind the last."""
+        if self._weight_sums is None:
+            assert self.weights is not None
+            self._weight_sums = np.append(0, np.cumsum(self.weights))
+        return self._weight_sums
 
     @property
     def nbytes(self) -> int:

@@ -1,0 +1,132 @@
+"""The verbs that executors need, on NumPy: expand, search, cut, gather, reduce.
+
+`executors/levelwise.py` is written over these names alone; another device gives the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from gdatalog.cpu_ops.evaluate import evaluate, test
+from gdatalog.storage.rows import (
+    concatenate,
+    first_rows,
+    firsts,
+    group_rows,
+    in_sorted,
+    row_firsts,
+    sort_rows,
+)
+from gdatalog.storage.table import Array
+
+__all__ = [
+    "add_at",
+    "best_by",
+    "concatenate",
+    "evaluate",
+    "expand",
+    "first_rows",
+    "group_rows",
+    "in_sorted",
+    "intersect",
+    "pieces",
+    "row_firsts",
+    "sort_rows",
+    "sums_by",
+    "survivors",
+    "test",
+    "xp",
+]
+
+xp = np
+
+
+def survivors(mask: Array) -> Array:
+    """The indices that are left after a test."""
+    return np.flatnonzero(mask)
+
+
+def expand(starts: Array, lengths: Array) -> tuple[Array, Array]:
+    """Every position of every list: (row, position), row by row, by load-balancing search.
+
+    >>> [part.tolist() for part in expand(np.array([5, 0]), np.array([2, 1]))]
+    [[0, 0, 1], [5, 6, 0]]
+    """
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    positions = np.arange(total)
+    positions += (starts - (ends - lengths))[rows]
+    return rows, positions
+
+
+def pieces(lengths: Array, limit: int) -> Iterator[tuple[int, int, int, int]]:
+    """Cuts rows with lists of these lengths into pieces of at most `limit` list entries.
+
+    Each piece is (first row, last row + 1, entries to skip, entries to take): whole rows with
+    skip 0 and take -1, or one row whose list is longer than a piece, by offsets.
+
+    >>> list(pieces(np.array([2, 2, 7, 1]), 4))
+    [(0, 2, 0, -1), (2, 3, 0, 4), (2, 3, 4, 3), (3, 4, 0, -1)]
+    """
+    ends = np.cumsum(lengths)
+    rows = len(lengths)
+    row = 0
+    while row < rows:
+        before = int(ends[row - 1]) if row else 0
+        stop = int(np.searchsorted(ends, before + limit, side="right"))
+        if stop > row:
+            if int(ends[stop - 1]) > before:
+                yield row, stop, 0, -1
+            row = stop
+        else:
+            long = int(lengths[row])
+            for skip in range(0, long, limit):
+                yield row, row + 1, skip, min(limit, long - skip)
+            row += 1
+
+
+def intersect(lists: Sequence[Array]) -> tuple[Array, list[Array]]:
+    """Values common to sorted lists, and where each stands in each list (sorted search)."""
+    shortest = min(range(len(lists)), key=lambda at: len(lists[at]))
+    values = lists[shortest]
+    for at, other in enumerate(lists):
+        if at != shortest and other is not lists[shortest]:
+            values = values[in_sorted(values, other)]
+    return values, [
+        np.arange(len(values)) if len(values) == len(other) else np.searchsorted(other, values)
+        for other in lists
+    ]
+
+
+# ----------------------------------------------------------------------- results by group
+
+
+def add_at(totals: Array, rows: Array, amounts: Array | None) -> None:
+    """Adds to `totals[row]` each amount (1 where None); `rows` ascends."""
+    if len(rows) == 0:
+        return
+    starts = np.flatnonzero(firsts(rows))
+    if amounts is None:
+        sums = np.diff(np.append(starts, len(rows)))
+    else:
+        sums = np.add.reduceat(amounts, starts)
+    totals[rows[starts]] += sums
+
+
+def sums_by(groups: Array, count: int, amounts: Array | None) -> Array:
+    """The sum of the amounts (1 where None) of each group."""
+    if amounts is None:
+        return np.bincount(groups, minlength=count)
+    totals = np.zeros(count, dtype=amounts.dtype)
+    np.add.at(totals, groups, amounts)
+    return totals
+
+
+def best_by(groups: Array, count: int, values: Array, least: bool) -> Array:
+    """The row that holds the least (or greatest) value of each group; no group is empty."""
+    order = np.lexsort((values if least else -values, groups))
+    best: Array = order[firsts(groups[order])]
+    return best

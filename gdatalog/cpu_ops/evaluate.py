@@ -1,0 +1,89 @@
+"""Expressions over rows: from keys to values, through the functions, and back to keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gdatalog.cpu_ops.functions import EQUALITY, ORDER, call, compare
+from gdatalog.errors import Caution, Span
+from gdatalog.plan.nodes import Apply, Constant, Expr, Parameter, Slot
+from gdatalog.storage.keys import encode_value, float_to_key, key_to_float
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.table import Array
+from gdatalog.values import TypeName, Value
+
+ColumnOf = Callable[[str], Array]
+
+
+@dataclass(slots=True)
+class Scope:
+    """What expressions need beside their row: symbols, parameters, a place for cautions."""
+
+    symbols: SymbolTable
+    params: Mapping[str, Value] = field(default_factory=dict)
+    cautions: dict[str, Caution] = field(default_factory=dict)
+
+    def warn(self, message: str, span: Span) -> None:
+        self.cautions.setdefault(message, Caution(message, span))
+
+
+def to_values(keys: Array, kind: TypeName) -> Array:
+    """Keys as the values that functions work on."""
+    if kind == "float":
+        return key_to_float(keys)
+    if kind == "bool":
+        return keys.astype(np.bool_)
+    if kind == "symbol":
+        return keys
+    return keys.astype(np.int64, copy=False)
+
+
+def to_keys(values: Array, kind: TypeName) -> Array:
+    if kind == "float":
+        return float_to_key(values)
+    return values.astype(np.int32) if kind == "bool" else values
+
+
+def evaluate(expr: Expr, column: ColumnOf, size: int, scope: Scope) -> tuple[Array, Array | None]:
+    """The keys of an expression, one a row, and where it failed (None: nowhere)."""
+    if isinstance(expr, Slot):
+        return column(expr.name), None
+    values, failed = _values(expr, column, scope)
+    keys = to_keys(values, expr.type)
+    if len(keys) != size:
+        keys = np.broadcast_to(keys, (size,))
+    if failed is not None and len(failed) != size:
+        failed = np.broadcast_to(failed, (size,))
+    return keys, failed
+
+
+def test(expr: Expr, column: ColumnOf, size: int, scope: Scope) -> Array:
+    """Which rows pass a test; tests do not fail, what they are made of has been computed."""
+    values, _ = _values(expr, column, scope)
+    return np.broadcast_to(values, (size,)) if len(values) != size else values
+
+
+def _values(expr: Expr, column: ColumnOf, scope: Scope) -> tuple[Array, Array | None]:
+    if isinstance(expr, Slot):
+        return to_values(column(expr.name), expr.type), None
+    if isinstance(expr, (Constant, Parameter)):
+        value = expr.value if isinstance(expr, Constant) else scope.params[expr.name]
+        key = np.array([encode_value(value, expr.type, scope.symbols)], dtype=np.int64)
+        return to_values(key, expr.type), None
+    args, failed = [], None
+    for arg in expr.args:
+        values, bad = _values(arg, column, scope)
+        args.append(values)
+        failed = bad if failed is None else failed if bad is None else failed | bad
+    kind = expr.args[0].type
+    if expr.function in EQUALITY or expr.function in ORDER:
+        return compare(expr.function, args[0], args[1], kind, scope.symbols), failed
+    values, bad = call(expr.function, args, kind, scope.symbols, _warner(expr, scope))
+    return values, bad if failed is None else failed if bad is None else failed | bad
+
+
+def _warner(expr: Apply, scope: Scope) -> Callable[[str], None]:
+    return lambda message: scope.warn(message, expr.span)

@@ -1,0 +1,58 @@
+"""What to say of a computation that failed, with the values it failed on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gdatalog.errors import EvaluationError
+from gdatalog.executors.frontier import Frontier
+from gdatalog.plan.format import format_expr
+from gdatalog.plan.nodes import Apply, Expr, Slot
+from gdatalog.storage.keys import decode_value
+from gdatalog.values import timestamp_to_text
+
+_WHY = {
+    "/": "division by zero",
+    "%": "division by zero",
+    "^": "a power that is not a number",
+    "to_number": "not a number",
+    "to_int": "not an int",
+    "to_float": "not a float",
+}
+
+
+def describe_failure(expr: Expr, frontier: Frontier, ops: Any, scope: Any) -> EvaluationError:
+    """The error of an expression that fails on the one row of a frontier."""
+    culprit = _innermost(expr, frontier, ops, scope)
+    why = _WHY.get(culprit.function, "the result is not a number (NaN)")
+    if culprit.function == "^" and culprit.type == "int":
+        why = "division by zero"
+    known = []
+    for slot in sorted(_slots(culprit), key=lambda slot: slot.name):
+        value = decode_value(int(frontier.column(slot.name)[0]), slot.type, scope.symbols)
+        if slot.type == "timestamp":
+            value = timestamp_to_text(value)
+        shown = f'"{value}"' if isinstance(value, str) and slot.type == "symbol" else value
+        known.append(f"{slot.name.split('~')[0]} = {shown}")
+    given = f" with {', '.join(known)}" if known else ""
+    return EvaluationError(
+        f"{why}: {format_expr(culprit)}{given}",
+        culprit.span,
+        hint="test for it in the body: what can fail is computed only where the tests pass",
+    )
+
+
+def _innermost(expr: Expr, frontier: Frontier, ops: Any, scope: Any) -> Apply:
+    assert isinstance(expr, Apply)
+    for arg in expr.args:
+        if isinstance(arg, Apply):
+            _, failed = ops.evaluate(arg, frontier.column, frontier.size, scope)
+            if failed is not None and bool(failed.any()):
+                return _innermost(arg, frontier, ops, scope)
+    return expr
+
+
+def _slots(expr: Expr) -> set[Slot]:
+    if isinstance(expr, Slot):
+        return {expr}
+    return set().union(*map(_slots, expr.args)) if isinstance(expr, Apply) else set()

@@ -1,0 +1,89 @@
+"""A frontier: the bindings of a level, kept as (parent, value) arrays and never as rows.
+
+A frontier knows which row of its parent each of its rows came from, and the columns that its
+own level added; what lies further up is gathered through the parents when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gdatalog.errors import EvaluationError
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import TrieLevel
+
+# Columns are named by variables, by tries (their number: the node that the trie stands at),
+# and by WEIGHT: how many bindings a row stands for.
+Key = str | int
+WEIGHT = "#"
+
+
+class Frontier:
+    __slots__ = ("_lists", "columns", "level", "parent", "rows", "size", "whole")
+
+    def __init__(
+        self,
+        size: int,
+        parent: Frontier | None = None,
+        rows: Array | None = None,
+        columns: dict[Key, Array] | None = None,
+    ) -> None:
+        self.size = size
+        self.parent = parent
+        self.rows = rows  # None: the parent's rows, one to one
+        self.columns = {} if columns is None else columns
+        self.level: str | None = None  # the variable whose lists this frontier is
+        self.whole = True  # whether those lists are whole: no chunk cuts one
+        self._lists: TrieLevel | None = None
+
+    def above(self) -> Iterator[Frontier]:
+        """This frontier and those that it came from."""
+        frontier: Frontier | None = self
+        while frontier is not None:
+            yield frontier
+            frontier = frontier.parent
+
+    def has(self, key: Key) -> bool:
+        return any(key in frontier.columns for frontier in self.above())
+
+    def column(self, key: Key) -> Array:
+        """A column in the order of this frontier's rows, gathered through the parents."""
+        found = self.columns.get(key)
+        if found is None:
+            assert self.parent is not None, key
+            found = self.parent.column(key)
+            if self.rows is not None:
+                found = found[self.rows]
+                self.columns[key] = found
+        return found
+
+    def take(self, rows: Array) -> Frontier:
+        return Frontier(len(rows), self, rows)
+
+    def adding(self, columns: dict[Key, Array]) -> Frontier:
+        """The same rows with more columns."""
+        return Frontier(self.size, self, None, columns)
+
+    def lists(self, xp: Any) -> TrieLevel:
+        """This level's values as lists, one for each row of the parent."""
+        if self._lists is None:
+            assert self.parent is not None and self.rows is not None and self.level is not None
+            bounds = xp.searchsorted(self.rows, xp.arange(self.parent.size + 1))
+            self._lists = TrieLevel(self.columns[self.level], bounds)
+        return self._lists
+
+
+def weight_of(frontier: Frontier) -> Array | None:
+    """How many bindings each row stands for; None: one each."""
+    return frontier.column(WEIGHT) if frontier.has(WEIGHT) else None
+
+
+def weighing(frontier: Frontier, weight: Array) -> Frontier:
+    """The same rows, each standing for so many times as many bindings."""
+    before = weight_of(frontier)
+    if before is not None:
+        if float(weight.max(initial=1)) * float(before.max(initial=1)) >= 2.0**63:
+            raise EvaluationError("a count does not fit into 64 bits")
+        weight = before * weight
+    return frontier.adding({WEIGHT: weight})

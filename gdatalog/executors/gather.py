@@ -1,0 +1,199 @@
+"""Aggregates, gathered chunk by chunk: a partial result per group, merged as they pile up.
+
+Sums of ints are kept in two halves that cannot overflow, so that an overflow of the whole is
+told at the end, and exactly. The least and greatest symbol are found by rank, which may change
+while new texts are made, so it is looked up anew at each merge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gdatalog.errors import EvaluationError
+from gdatalog.executors.limits import Limits
+from gdatalog.plan.nodes import Gather, Reduction
+from gdatalog.storage.keys import float_to_key, key_to_float
+from gdatalog.storage.table import Array
+
+Columns = tuple[Array, ...]
+Spec = Gather | Reduction
+
+
+class Gathering:
+    """Groups of rows by `keys`, and what is gathered of each."""
+
+    def __init__(self, specs: Sequence[Spec], ops: Any, scope: Any, limits: Limits) -> None:
+        self.specs = specs
+        self.ops = ops
+        self.scope = scope
+        self.limits = limits
+        self.width = 0
+        self.blocks: list[Columns] = []  # keys, then the partial columns of every spec
+        self.pending = 0
+        self.settled = 0
+        # the distinct targets of each group, for count_distinct
+        self.sets: list[list[Columns]] = [[] for _ in specs]
+
+    def add(
+        self,
+        keys: Columns,
+        size: int,
+        column: Callable[[str], Array],
+        weight: Array | None,
+    ) -> None:
+        """Gathers the rows of a chunk."""
+        ops, xp = self.ops, self.ops.xp
+        self.width = len(keys)
+        first, groups = ops.group_rows(keys, size)
+        count = len(first)
+        partial: list[Array] = []
+        for at, spec in enumerate(self.specs):
+            targets = [ops.evaluate(target, column, size, self.scope)[0] for target in spec.targets]
+            if spec.kind == "count_distinct":
+                rows = ops.sort_rows((*keys, *targets))
+                self.sets[at].append(rows)
+                if sum(len(block[0]) for block in self.sets[at]) > 2 * self.limits.chunk:
+                    self.sets[at] = [ops.sort_rows(ops.concatenate(self.sets[at]))]
+                partial.append(xp.zeros(count, dtype=xp.int8))
+            elif spec.kind in ("min", "max", "any_value"):
+                partial.append(targets[0][self._best(spec, groups, count, targets[0])])
+            elif spec.kind == "count":
+                partial.append(ops.sums_by(groups, count, weight))
+            elif spec.targets[0].type == "float":
+                values = key_to_float(targets[0])
+                with_weight = values if weight is None else values * weight
+                partial.append(ops.sums_by(groups, count, with_weight))
+                partial.append(ops.sums_by(groups, count, weight))
+            else:
+                high, low = self._halves(targets[0].astype(xp.int64), weight)
+                partial.append(ops.sums_by(groups, count, high))
+                partial.append(ops.sums_by(groups, count, low))
+                partial.append(ops.sums_by(groups, count, weight))
+        self.blocks.append((*(key[first] for key in keys), *partial))
+        self.pending += count
+        if self.pending > max(self.limits.chunk, self.settled):
+            self._merge()
+
+    def _best(self, spec: Spec, groups: Array, count: int, keys: Array) -> Array:
+        """The row of the best key of each group."""
+        ranked = keys
+        if spec.targets[0].type == "symbol":
+            ranked = self.scope.symbols.ranks()[keys]
+        best: Array = self.ops.best_by(
+            groups, count, ranked.astype(self.ops.xp.int64), spec.kind != "max"
+        )
+        return best
+
+    def _halves(self, values: Array, weight: Array | None) -> tuple[Array, Array]:
+        """value * weight as high * 2^32 + low, each half far from an overflow."""
+        xp = self.ops.xp
+        if weight is None:
+            return values >> 32, values & 0xFFFF_FFFF
+        # (h * 2^32 + l) * w = (h * w + (l * w >> 32)) * 2^32 + (l * w & mask), w below 2^31
+        high, low = values >> 32, values & 0xFFFF_FFFF
+        if len(weight) and int(xp.max(weight)) >= 1 << 31:
+            raise EvaluationError("more than 2^31 equal bindings in one row of an aggregate")
+        product = low * weight
+        return high * weight + (product >> 32), product & 0xFFFF_FFFF
+
+    def _merge(self) -> None:
+        ops = self.ops
+        if len(self.blocks) > 1:
+            merged = ops.concatenate(self.blocks)
+            keys, parts = merged[: self.width], merged[self.width :]
+            first, groups = ops.group_rows(keys, len(parts[0]))
+            count = len(first)
+            out: list[Array] = []
+            at = 0
+            for spec in self.specs:
+                if spec.kind in ("min", "max", "any_value"):
+                    out.append(parts[at][self._best(spec, groups, count, parts[at])])
+                    at += 1
+                    continue
+                for part in parts[at : at + self._parts(spec)]:
+                    out.append(ops.sums_by(groups, count, part))
+                if self._parts(spec) == 3:  # carry, so that no number of merges overflows
+                    out[-3] = out[-3] + (out[-2] >> 32)
+                    out[-2] = out[-2] & 0xFFFF_FFFF
+                at += self._parts(spec)
+            self.blocks = [(*(key[first] for key in keys), *out)]
+        self.pending = 0
+        self.settled = len(self.blocks[0][-1]) if self.blocks else 0
+        self.limits.charge("aggregates", sum(p.nbytes for b in self.blocks for p in b))
+
+    @staticmethod
+    def _parts(spec: Spec) -> int:
+        if spec.kind in ("sum", "mean"):
+            return 2 if spec.targets[0].type == "float" else 3
+        return 1
+
+    def finish(self) -> tuple[Columns, list[Array]]:
+        """The groups' keys, and for each spec its key column; empty where nothing came."""
+        xp = self.ops.xp
+        self._merge()
+        if not self.blocks:
+            return (), [xp.empty(0, dtype=xp.int64) for _ in self.specs]
+        keys, parts = self.blocks[0][: self.width], list(self.blocks[0][self.width :])
+        results: list[Array] = []
+        for at, spec in enumerate(self.specs):
+            mine = [parts.pop(0) for _ in range(self._parts(spec))]
+            if spec.kind == "count_distinct":
+                results.append(self._count_sets(self.sets[at], keys, len(mine[0])))
+            elif len(mine) == 1:
+                results.append(mine[0])
+            elif len(mine) == 2:
+                results.append(self._finish_float(spec, mine))
+            else:
+                results.append(self._finish_int(spec, mine))
+        return keys, results
+
+    def _count_sets(self, blocks: list[Columns], keys: Columns, count: int) -> Array:
+        # Sorted by group first, so that the groups come in the order of `keys`.
+        ops = self.ops
+        rows = ops.sort_rows(ops.concatenate(blocks))
+        if not keys:
+            whole: Array = ops.xp.full(count, len(rows[0]))
+            return whole
+        _, groups = ops.group_rows(rows[: len(keys)], len(rows[0]))
+        counted = ops.sums_by(groups, count, None)
+        # `keys` may be in another order: bring the counts into it.
+        _, place = ops.group_rows(keys, count)
+        in_order: Array = counted[place]
+        return in_order
+
+    def _finish_float(self, spec: Spec, parts: list[Array]) -> Array:
+        xp = self.ops.xp
+        totals, counts = parts
+        if bool(xp.isnan(totals).any()):
+            raise EvaluationError("the sum of inf and -inf is not a number", spec.span)
+        return float_to_key(totals / counts if spec.kind == "mean" else totals)
+
+    def _finish_int(self, spec: Spec, parts: list[Array]) -> Array:
+        xp = self.ops.xp
+        high, low, counts = parts
+        high, low = high + (low >> 32), low & 0xFFFF_FFFF
+        fits = (high >= -(1 << 31)) & (high < 1 << 31)
+        if spec.kind == "sum":
+            if not bool(fits.all()):
+                at = int(xp.flatnonzero(~fits)[0])
+                exact = (int(high[at]) << 32) + int(low[at])
+                raise EvaluationError(
+                    f"the sum {exact} does not fit into 64 bits",
+                    spec.span,
+                    hint="sum floats instead: `sum(to_float(x))`",
+                )
+            total: Array = (high << 32) + low
+            return total
+        means = [
+            ((h << 32) + lo) / n
+            for h, lo, n in zip(high.tolist(), low.tolist(), counts.tolist(), strict=True)
+        ]
+        return float_to_key(xp.array(means, dtype=xp.float64))
+
+
+def neutral(spec: Spec) -> int | None:
+    """The key that stands for nothing gathered; None where there is no such value."""
+    if spec.kind in ("count", "count_distinct", "sum"):
+        return 0  # the key of 0.0 is 0 as well
+    return None

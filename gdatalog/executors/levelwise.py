@@ -1,0 +1,258 @@
+"""The breadth-first executor: all bindings of a level at once, chunk by chunk.
+
+A level is expanded (every row times the list of one participant), searched (the new values in
+the lists of the others) and compacted. Which search it is depends on the participants:
+
+1. lists of the root of several tries meet each other: a sorted search, done once and kept;
+2. expanded values are looked up in a root's list: by index where it is dense, else a search;
+3. expanded values are looked up in lists below known nodes: one sorted search of packed
+   (parent, value) pairs serves all rows.
+
+A level that would have more rows than a chunk allows is run piece by piece, and each piece is
+followed to the end before the next is made: memory is bounded by chunks times levels, however
+wide a level is. It is written over the verbs of `ops`, so it knows plans and tries, no device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+from gdatalog.executors.expansion import Expansion, Roots
+from gdatalog.executors.failure import describe_failure
+from gdatalog.executors.frontier import Frontier, Key, weighing
+from gdatalog.executors.limits import Limits
+from gdatalog.executors.reduction import Outcome, reduce_branch
+from gdatalog.executors.sinks import Failing, Hits, Marks, Sink, Totals
+from gdatalog.plan.effects import binds, may_fail, without
+from gdatalog.plan.nodes import (
+    Assign,
+    Branch,
+    Compact,
+    Filter,
+    Generate,
+    Guard,
+    Join,
+    Participant,
+    Seek,
+    Step,
+)
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
+
+
+@dataclass(slots=True)
+class Seen:
+    """What happened at a step: rows that came in, candidates looked at, rows that went on."""
+
+    rows_in: int = 0
+    tried: int = 0
+    rows_out: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Levelwise:
+    """One execution of one plan."""
+
+    tries: Sequence[Trie]
+    ops: Any
+    scope: Any
+    limits: Limits
+    seen: dict[int, Seen] | None = None  # by id of the step, when a profile is asked for
+    marks: Marks | None = None  # of the branch at hand: where its failures are noted
+    roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
+    _bases: int = 0
+    _idle_compacts: set[int] = field(default_factory=set)
+
+    def run(self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink) -> None:
+        """Runs the steps from `at` on over the rows of a frontier, into the sink."""
+        while frontier.size and not sink.done:
+            if at == len(steps):
+                sink.emit(frontier)
+                return
+            step = steps[at]
+            self.limits.poll()
+            started = perf_counter()
+            if isinstance(step, (Join, Generate)):
+                self._widen(steps, at, frontier, sink, started)
+                return
+            narrowed = self._narrow(step, steps[at + 1 :], frontier)
+            if self.seen is not None:
+                self._note(step, frontier.size, frontier.size, narrowed.size, started)
+            frontier = narrowed
+            at += 1
+
+    def _note(self, step: Step, came: int, tried: int, went: int, started: float) -> None:
+        assert self.seen is not None
+        entry = self.seen.setdefault(id(step), Seen())
+        entry.rows_in += came
+        entry.tried += tried
+        entry.rows_out += went
+        entry.seconds += perf_counter() - started
+
+    # --------------------------------------------------------------------------- narrower
+
+    def _narrow(self, step: Step, rest: Sequence[Step], frontier: Frontier) -> Frontier:
+        ops = self.ops
+        match step:
+            case Guard():
+                trie = self.tries[step.trie]
+                if trie.total == 0:
+                    return Frontier(0)
+                if step.weighted:
+                    return weighing(frontier, ops.xp.full(frontier.size, trie.total))
+                return frontier
+            case Seek():
+                keys, _ = ops.evaluate(step.value, frontier.column, frontier.size, self.scope)
+                return self.probe(frontier, keys, step.participants)
+            case Assign():
+                return self._assign(step, rest, frontier)
+            case Filter():
+                mask = ops.test(step.test, frontier.column, frontier.size, self.scope)
+                return self._keep(frontier, mask)
+            case Compact():
+                return self._compact(step, frontier)
+            case Branch():
+                return self._branch(step, rest, frontier)
+            case _:
+                raise AssertionError(step)
+
+    def _keep(self, frontier: Frontier, mask: Array) -> Frontier:
+        rows = self.ops.survivors(mask)
+        return frontier if len(rows) == frontier.size else frontier.take(rows)
+
+    def _assign(self, step: Assign, rest: Sequence[Step], frontier: Frontier) -> Frontier:
+        ops = self.ops
+        keys, failed = ops.evaluate(step.expr, frontier.column, frontier.size, self.scope)
+        if failed is not None:
+            # An error only if what is left of the body, without this result, holds.
+            bad = ops.survivors(failed)
+            if len(bad):
+                error = describe_failure(step.expr, frontier.take(bad[:1]), ops, self.scope)
+                remaining = without((step, *rest), step.variable)
+                self.run(remaining, 0, frontier.take(bad), Failing(error, self.marks))
+                good = ops.survivors(~failed)
+                frontier, keys = frontier.take(good), keys[good]
+        frontier = frontier.adding({step.variable: keys})
+        return self.probe(frontier, keys, step.participants)
+
+    def probe(
+        self, frontier: Frontier, keys: Array, participants: Sequence[Participant]
+    ) -> Frontier:
+        """Keeps the rows whose key every participant has below its node."""
+        for part in participants:
+            trie = self.tries[part.trie]
+            level = trie.levels[part.depth]
+            if part.depth == 0:
+                found = level.find(keys)
+            else:
+                found = level.find_in(frontier.column(part.trie), keys)
+            rows = self.ops.survivors(found >= 0)
+            if len(rows) < frontier.size:
+                frontier, found, keys = frontier.take(rows), found[rows], keys[rows]
+            frontier = frontier.adding({part.trie: found})
+            if trie.weights is not None and part.depth + 1 == len(trie.levels):
+                frontier = weighing(frontier, trie.weights[found])
+        return frontier
+
+    def _compact(self, step: Compact, frontier: Frontier) -> Frontier:
+        if id(step) in self._idle_compacts or frontier.size < 2:
+            return frontier
+        columns = [frontier.column(name) for name in step.keep]
+        rows = self.ops.first_rows(columns) if columns else self.ops.xp.arange(1)
+        if frontier.size > 1000 and len(rows) > 0.9 * frontier.size:
+            self._idle_compacts.add(id(step))  # it costs more than it saves
+        return frontier.take(rows) if len(rows) < frontier.size else frontier
+
+    # ----------------------------------------------------------------------------- wider
+
+    def _widen(
+        self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink, started: float
+    ) -> None:
+        step = steps[at]
+        expansion = Expansion(self, frontier, sink)
+        if isinstance(step, Generate):
+            children = expansion.generate(step)
+        else:
+            assert isinstance(step, Join)
+            if at + 1 == len(steps) and sink.only_counts and step.variable not in sink.needs:
+                counts = expansion.counts(step)
+                if counts is not None:
+                    # The last level of a count is never made, only measured.
+                    sink.emit_counts(frontier, counts)
+                    if self.seen is not None:
+                        went = int(counts.sum())
+                        self._note(step, frontier.size, 0, went, started)
+                    return
+            children = expansion.join(step)
+        for child in children:
+            if self.seen is not None:
+                self._note(step, 0, expansion.tried, child.size, started)
+                expansion.tried = 0
+            self.run(steps, at + 1, child, sink)
+            started = perf_counter()
+            if sink.done:
+                break
+        if self.seen is not None:
+            self._note(step, frontier.size, expansion.tried, 0, started)
+
+    # -------------------------------------------------------------------------- branches
+
+    def _branch(self, step: Branch, rest: Sequence[Step], frontier: Frontier) -> Frontier:
+        """Runs a branch from the distinct rows of what it reads, and brings the outcome back."""
+        ops, xp = self.ops, self.ops.xp
+        columns = {name: frontier.column(name) for name in step.reads}
+        if frontier.size > 1:
+            first, groups = ops.group_rows(tuple(columns.values()), frontier.size)
+            columns = {name: column[first] for name, column in columns.items()}
+        else:
+            first = groups = xp.zeros(frontier.size, dtype=xp.int64)
+        size = len(first)
+        base = f"@{self._bases}"
+        self._bases += 1
+        inside: dict[Key, Array] = {base: xp.arange(size)}
+        inside.update(columns)
+        outer = Frontier(size, columns=inside)
+        if not any(map(may_fail, step.alternatives)):
+            return self._outcome(step, outer, base).bring_back(frontier, groups)
+
+        # A row that fails inside is an error only if what is left of this body holds for it.
+        before, self.marks = self.marks, Marks(base, xp.zeros(size, dtype=bool))
+        try:
+            outcome = self._outcome(step, outer, base)
+            failed, error = self.marks.failed, self.marks.error
+        finally:
+            self.marks = before
+        if error is None:
+            return outcome.bring_back(frontier, groups)
+        if step.mode in ("exists", "not exists"):
+            # a match that did not fail decides, whatever else did
+            failed = failed & (outcome.lengths == int(step.mode == "not exists"))
+        bad = ops.survivors(failed[groups])
+        remaining = tuple(rest)
+        for variable in binds(step):
+            remaining = without(remaining, variable)
+        self.run(remaining, 0, frontier.take(bad), Failing(error, self.marks))
+        good = ops.survivors(~failed[groups])
+        return outcome.bring_back(frontier.take(good), groups[good])
+
+    def _outcome(self, step: Branch, outer: Frontier, base: str) -> Outcome:
+        """What a branch gives each of its outer rows."""
+        ops = self.ops
+        if step.mode == "aggregate":
+            assert step.reduction is not None
+            return reduce_branch(self, step, step.reduction, outer, base)
+        if step.mode == "count":
+            totals = Totals(base, outer.size, ops)
+            for inner in step.alternatives:
+                self.run(inner, 0, outer, totals)
+            return Outcome.of_counts(ops, totals.totals)
+        # A failure inside must be seen even where a witness is known already.
+        prune = not any(map(may_fail, step.alternatives))
+        hits = Hits(base, outer.size, ops, prune)
+        for inner in step.alternatives:
+            self.run(inner, 0, outer, hits)
+        return Outcome.of_mask(ops, hits.hits if step.mode == "exists" else ~hits.hits)

@@ -1,0 +1,47 @@
+"""What an execution may use: chunk size, memory, and who may stop it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gdatalog.errors import MemoryLimitError
+
+
+def format_bytes(count: float) -> str:
+    """
+    >>> format_bytes(1536), format_bytes(8 << 30)
+    ('1.5 KiB', '8.0 GiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            break
+        count /= 1024
+    return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+
+
+@dataclass(slots=True)
+class Limits:
+    """`chunk`: how many rows a level may have at once. `poll` raises if the query is to stop.
+
+    `charge(what, bytes)` says how much is held now under a name, and raises if all together
+    is more than `memory`.
+    """
+
+    chunk: int = 1 << 19
+    memory: int | None = None
+    poll: Callable[[], None] = lambda: None
+    held: dict[str, int] = field(default_factory=dict)
+    peak: int = 0
+
+    def charge(self, what: str, count: int) -> None:
+        self.held[what] = count
+        total = sum(self.held.values())
+        self.peak = max(self.peak, total)
+        if self.memory is not None and total > self.memory:
+            parts = sorted(self.held.items(), key=lambda item: -item[1])
+            told = ", ".join(f"{name} {format_bytes(size)}" for name, size in parts[:4] if size)
+            raise MemoryLimitError(
+                f"this needs more than the memory limit of {format_bytes(self.memory)} ({told})",
+                hint="raise it: gdatalog.connect(memory_limit=...) or --memory-limit",
+            )

@@ -1,0 +1,153 @@
+"""Aggregates in bodies: a branch reduced to one value (or the rows of an optimum) per row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gdatalog.executors.frontier import WEIGHT, Frontier, Key, weighing
+from gdatalog.executors.gather import Gathering, neutral
+from gdatalog.executors.sinks import Bag, RowSet
+from gdatalog.plan.nodes import Branch, Expr, Reduction, Slot
+from gdatalog.storage.table import Array
+
+if TYPE_CHECKING:
+    from gdatalog.executors.levelwise import Levelwise
+
+Columns = tuple[Array, ...]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a branch gives each of its outer rows: a list of rows of `columns`, of any length.
+
+    A test gives one row or none; an aggregate one row with a value, none if nothing matched,
+    several where an optimum is attained several times.
+    """
+
+    ops: Any
+    starts: Array
+    lengths: Array
+    columns: dict[Key, Array]
+
+    @staticmethod
+    def of_mask(ops: Any, mask: Array) -> Outcome:
+        return Outcome(ops, ops.xp.arange(len(mask)), mask.astype(ops.xp.int64), {})
+
+    @staticmethod
+    def of_counts(ops: Any, counts: Array) -> Outcome:
+        some = (counts > 0).astype(ops.xp.int64)
+        return Outcome(ops, ops.xp.arange(len(counts)), some, {WEIGHT: counts})
+
+    def bring_back(self, frontier: Frontier, groups: Array) -> Frontier:
+        """The outer rows with their outcomes; `groups` are their rows in the branch."""
+        lengths = self.lengths[groups]
+        columns = self.columns
+        if bool((lengths <= 1).all()):
+            rows = self.ops.survivors(lengths)
+            child = frontier if len(rows) == frontier.size else frontier.take(rows)
+            positions = self.starts[groups[rows]]
+        else:
+            rows, positions = self.ops.expand(self.starts[groups], lengths)
+            child = frontier.take(rows)
+        if WEIGHT in columns:
+            return weighing(child, columns[WEIGHT][positions])
+        if not columns:
+            return child
+        return child.adding({name: column[positions] for name, column in columns.items()})
+
+
+def reduce_branch(
+    walk: Levelwise, step: Branch, reduction: Reduction, outer: Frontier, base: str
+) -> Outcome:
+    ops, xp = walk.ops, walk.ops.xp
+    group = Slot(base, "int")
+    gathering = Gathering([reduction], ops, walk.scope, walk.limits)
+    sets: list[tuple[tuple[Slot, ...], Columns]] = []
+    if len(step.alternatives) == 1 and not reduction.exports:
+        walk.run(step.alternatives[0], 0, outer, Bag((group,), gathering))
+    else:
+        sets = _united(walk, step, reduction, outer, group)
+        for names, rows in sets:
+            add_rows(gathering, (group,), names, rows)
+    keys, (values,) = gathering.finish()
+    present = keys[0] if keys else xp.empty(0, dtype=xp.int64)
+
+    if reduction.exports:
+        return _attaining(walk, reduction, outer.size, sets, present, values)
+    empty = neutral(reduction)
+    if empty is None:
+        order = xp.argsort(present)
+        present, values = present[order], values[order]
+        every = xp.arange(outer.size)
+        starts = xp.searchsorted(present, every)
+        lengths = xp.searchsorted(present, every, side="right") - starts
+        return Outcome(ops, starts, lengths, {reduction.variable: values})
+    full = xp.full(outer.size, empty, dtype=xp.int64)
+    full[present] = values
+    ones = xp.ones(outer.size, dtype=xp.int64)
+    return Outcome(ops, xp.arange(outer.size), ones, {reduction.variable: full})
+
+
+def add_rows(
+    gathering: Gathering, keys: Sequence[Slot], names: Sequence[Slot], rows: Columns
+) -> None:
+    """Gathers rows that are at hand as columns under these names."""
+    size = len(rows[0]) if rows else 0
+    if size:
+        columns = {slot.name: column for slot, column in zip(names, rows, strict=True)}
+        gathering.add(tuple(columns[key.name] for key in keys), size, columns.__getitem__, None)
+
+
+def _united(
+    walk: Levelwise, step: Branch, reduction: Reduction, outer: Frontier, group: Slot
+) -> list[tuple[tuple[Slot, ...], Columns]]:
+    """The bindings of all alternatives as sets: those over the same variables are united."""
+    unions: dict[tuple[Slot, ...], RowSet] = {}
+    for inner, names in zip(step.alternatives, reduction.bindings, strict=True):
+        # The type of a slot matters to functions only, and none is applied here.
+        outputs: tuple[Slot, ...] = (group, *(Slot(name, "int") for name in sorted(names)))
+        union = unions.get(outputs)
+        if union is None:
+            exprs: Sequence[Expr] = outputs
+            union = RowSet(exprs, walk.ops, walk.scope, walk.limits, None)
+            unions[outputs] = union
+        walk.run(inner, 0, outer, union)
+    return [(names, union.finish()[0]) for names, union in unions.items()]
+
+
+def _attaining(
+    walk: Levelwise,
+    reduction: Reduction,
+    size: int,
+    sets: list[tuple[tuple[Slot, ...], Columns]],
+    present: Array,
+    best: Array,
+) -> Outcome:
+    """The distinct exports of the rows that attain the optimum of their group."""
+    ops, xp = walk.ops, walk.ops.xp
+    optimum = xp.zeros(size, dtype=xp.int64)
+    optimum[present] = best
+    blocks: list[Columns] = []
+    for names, rows in sets:
+        if not len(rows[0]):
+            continue
+        columns = {slot.name: column for slot, column in zip(names, rows, strict=True)}
+        target, _ = ops.evaluate(
+            reduction.targets[0], columns.__getitem__, len(rows[0]), walk.scope
+        )
+        at = ops.survivors(target == optimum[rows[0]])
+        exported = (columns[name][at] for name, _ in reduction.exports)
+        blocks.append((rows[0][at], target[at], *exported))
+    width = 2 + len(reduction.exports)
+    attained = (
+        ops.sort_rows(ops.concatenate(blocks))
+        if blocks
+        else tuple(xp.empty(0, dtype=xp.int64) for _ in range(width))
+    )
+    every = xp.arange(size)
+    starts = xp.searchsorted(attained[0], every)
+    lengths = xp.searchsorted(attained[0], every, side="right") - starts
+    names_ = (reduction.variable, *(name for name, _ in reduction.exports))
+    return Outcome(ops, starts, lengths, dict(zip(names_, attained[1:], strict=True)))

@@ -1,0 +1,212 @@
+"""Where the rows of an execution go: into a set, into aggregates, into marks on outer rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gdatalog.errors import EvaluationError
+from gdatalog.executors.frontier import Frontier, weight_of
+from gdatalog.executors.gather import Gathering
+from gdatalog.executors.limits import Limits
+from gdatalog.plan.nodes import Expr, Slot
+from gdatalog.storage.table import Array
+
+Columns = tuple[Array, ...]
+
+
+class Sink(Protocol):
+    """`done`: nothing more is wanted. `only_counts`: `emit_counts` may be called instead of
+    `emit`, with how many rows would have come of each row of a frontier."""
+
+    done: bool
+    only_counts: bool
+    needs: frozenset[str]  # the variables that even `emit_counts` asks for
+
+    def emit(self, frontier: Frontier) -> None: ...
+
+    def emit_counts(self, frontier: Frontier, counts: Array) -> None: ...
+
+    def wanted(self, frontier: Frontier) -> Array | None:
+        """Which rows may still change anything; None: all."""
+        ...
+
+
+class RowSet:
+    """The distinct rows of some expressions; at most `limit` of them if it is given."""
+
+    only_counts = False
+    needs: frozenset[str] = frozenset()
+
+    def __init__(
+        self, outputs: Sequence[Expr], ops: Any, scope: Any, limits: Limits, limit: int | None
+    ) -> None:
+        self.outputs = outputs
+        self.ops = ops
+        self.scope = scope
+        self.limits = limits
+        self.limit = limit
+        self.done = False
+        self.count = 0  # of rows of arity 0, and of the settled ones otherwise
+        self._settled: Columns | None = None
+        self._blocks: list[Columns] = []
+        self._pending = 0
+
+    def emit(self, frontier: Frontier) -> None:
+        if not self.outputs:
+            self.count = 1
+            self.done = self.limit is not None
+            return
+        block = tuple(
+            self.ops.evaluate(output, frontier.column, frontier.size, self.scope)[0]
+            for output in self.outputs
+        )
+        self.add(block)
+
+    def add(self, block: Columns) -> None:
+        self._blocks.append(block)
+        self._pending += len(block[0])
+        if self._pending > max(self.limits.chunk, self.count) or self.limit is not None:
+            self._settle()
+
+    def _settle(self) -> None:
+        blocks = self._blocks if self._settled is None else [self._settled, *self._blocks]
+        if blocks and self._blocks:
+            self._settled = self.ops.sort_rows(self.ops.concatenate(blocks))
+            self._blocks = []
+            self._pending = 0
+            self.count = len(self._settled[0])
+            self.limits.charge("answers", sum(column.nbytes for column in self._settled))
+            if self.limit is not None and self.count >= self.limit:
+                self.done = True
+
+    def emit_counts(self, frontier: Frontier, counts: Array) -> None:
+        raise AssertionError("a set of rows is not counted")
+
+    def wanted(self, frontier: Frontier) -> Array | None:
+        return None
+
+    def finish(self) -> tuple[Columns, int]:
+        """The rows, sorted, and how many there are."""
+        self._settle()
+        if not self.outputs:
+            return (), self.count
+        if self._settled is None:
+            return tuple(self.ops.xp.empty(0, dtype="int32") for _ in self.outputs), 0
+        return self._settled, self.count
+
+
+class Bag:
+    """Aggregates over all bindings, each as often as its weight says."""
+
+    done = False
+
+    def __init__(self, keys: Sequence[Slot], gathering: Gathering) -> None:
+        self.keys = keys
+        self.gathering = gathering
+        self.only_counts = all(spec.kind == "count" for spec in gathering.specs)
+        self.needs = frozenset(key.name for key in keys)
+
+    def emit(self, frontier: Frontier) -> None:
+        columns = tuple(frontier.column(key.name) for key in self.keys)
+        self.gathering.add(columns, frontier.size, frontier.column, weight_of(frontier))
+
+    def emit_counts(self, frontier: Frontier, counts: Array) -> None:
+        weight = weight_of(frontier)
+        product = counts if weight is None else counts * weight
+        some = self.gathering.ops.survivors(product)
+        columns = tuple(frontier.column(key.name)[some] for key in self.keys)
+        self.gathering.add(columns, len(some), frontier.column, product[some])
+
+    def wanted(self, frontier: Frontier) -> Array | None:
+        return None
+
+
+class Hits:
+    """Which outer rows have a match: `exists` and `not exists`."""
+
+    only_counts = False
+    needs: frozenset[str] = frozenset()
+
+    def __init__(self, base: str, size: int, ops: Any, prune: bool) -> None:
+        self.base = base
+        self.ops = ops
+        self.hits = ops.xp.zeros(size, dtype=bool)
+        self.prune = prune
+        self.done = False
+
+    def emit(self, frontier: Frontier) -> None:
+        self.hits[frontier.column(self.base)] = True
+        self.done = self.prune and len(self.hits) == 1
+
+    def emit_counts(self, frontier: Frontier, counts: Array) -> None:
+        raise AssertionError("a witness is not counted")
+
+    def wanted(self, frontier: Frontier) -> Array | None:
+        # The first witness is enough.
+        if not self.prune:
+            return None
+        still: Array = ~self.hits[frontier.column(self.base)]
+        return still
+
+
+@dataclass(slots=True)
+class Marks:
+    """Which outer rows of a branch had a computation that failed, and an error to tell."""
+
+    base: str
+    failed: Array
+    error: EvaluationError | None = None
+
+
+class Totals:
+    """How many matches each outer row has, by weight."""
+
+    only_counts = True
+    needs: frozenset[str] = frozenset()
+    done = False
+
+    def __init__(self, base: str, size: int, ops: Any) -> None:
+        self.base = base
+        self.ops = ops
+        self.totals = ops.xp.zeros(size, dtype="int64")
+
+    def emit(self, frontier: Frontier) -> None:
+        self.ops.add_at(self.totals, frontier.column(self.base), weight_of(frontier))
+
+    def emit_counts(self, frontier: Frontier, counts: Array) -> None:
+        weight = weight_of(frontier)
+        product = counts if weight is None else counts * weight
+        self.ops.add_at(self.totals, frontier.column(self.base), product)
+
+    def wanted(self, frontier: Frontier) -> Array | None:
+        return None
+
+
+class Failing:
+    """Rows whose computation failed, run through the rest of the body.
+
+    What comes out is an error; inside a branch, a mark on the outer row, whose own rest of the
+    body may yet fail to hold.
+    """
+
+    only_counts = False
+    needs: frozenset[str] = frozenset()
+    done = False
+
+    def __init__(self, error: EvaluationError, marks: Marks | None) -> None:
+        self.error = error
+        self.marks = marks
+
+    def emit(self, frontier: Frontier) -> None:
+        if self.marks is None:
+            raise self.error
+        self.marks.failed[frontier.column(self.marks.base)] = True
+        self.marks.error = self.error
+
+    def emit_counts(self, frontier: Frontier, counts: Array) -> None:
+        raise AssertionError("an error is not counted")
+
+    def wanted(self, frontier: Frontier) -> Array | None:
+        return None

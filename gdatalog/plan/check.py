@@ -1,0 +1,94 @@
+"""The plan's checker: what every plan must satisfy, whoever wrote it. Run in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gdatalog.plan.effects import binds, participants, reads
+from gdatalog.plan.nodes import (
+    Branch,
+    Compact,
+    Guard,
+    Join,
+    JoinPlan,
+    RulePlan,
+    Step,
+    slots,
+)
+
+
+class PlanError(AssertionError):
+    """A plan that no executor should be given."""
+
+
+def check_rule_plan(rule: RulePlan) -> None:
+    for join in rule.joins:
+        check_join_plan(join)
+    numbers = [number for group in rule.groups for number in group]
+    if rule.gathers:
+        _demand(sorted(numbers) == list(range(len(rule.joins))), "a join is in no group, or in two")
+        known = {key.name for key in rule.keys} | {g.variable for g in rule.gathers}
+        for expr in rule.head:
+            _demand(slots(expr) <= known, f"the head reads more than {sorted(known)}")
+
+
+def check_join_plan(join: JoinPlan) -> None:
+    depths = [0] * len(join.tries)
+    bound = _check_steps(join, join.steps, set(), depths)
+    for output in join.outputs:
+        _demand(slots(output) <= bound, f"{sorted(slots(output) - bound)} asked for, not bound")
+    for number, trie in enumerate(join.tries):
+        _demand(
+            depths[number] == len(trie.columns),
+            f"trie {number} ({trie.relation}) is walked {depths[number]} of "
+            f"{len(trie.columns)} levels",
+        )
+        _demand(len(set(trie.columns)) == len(trie.columns), "a column stands twice in a trie")
+
+
+def _check_steps(
+    join: JoinPlan, steps: Sequence[Step], bound: set[str], depths: list[int]
+) -> set[str]:
+    bound = set(bound)
+    levels: dict[str, Join] = {}
+    for step in steps:
+        _demand(reads(step) <= bound, f"{step} reads {sorted(reads(step) - bound)}, not bound")
+        if isinstance(step, Compact):
+            _demand(not join.bag, "a bag's rows are not made one")
+            _demand(set(step.keep) <= bound, f"{step} keeps what is not bound")
+        if isinstance(step, Guard):
+            _demand(not join.tries[step.trie].columns, "a guard's trie has no columns")
+        for part in participants(step):
+            _demand(part.depth == depths[part.trie], f"{step} skips a level of trie {part.trie}")
+            depths[part.trie] += 1
+        if isinstance(step, Join):
+            _demand(bool(step.participants), f"{step} has no participants")
+            _demand(all(cut.op in ("<", "<=", ">", ">=") for cut in step.cuts), "not a cut")
+            if step.reuse is not None:
+                _check_reuse(step, levels)
+            levels[step.variable] = step
+        if isinstance(step, Branch):
+            _demand((step.reduction is not None) == (step.mode == "aggregate"), f"{step.mode}?")
+            for inner in step.alternatives:
+                # A branch sees what it reads, and nothing else.
+                _check_steps(join, inner, set(step.reads), depths)
+        for name in binds(step):
+            _demand(name not in bound, f"{name} is bound twice")
+            bound.add(name)
+    return bound
+
+
+def _check_reuse(step: Join, levels: dict[str, Join]) -> None:
+    assert step.reuse is not None
+    _demand(step.reuse.variable in levels, "a list is reused that no level above has made")
+    earlier = levels[step.reuse.variable]
+    _demand(
+        len(step.reuse.covers) <= len(earlier.participants),
+        "more participants are covered than the list was made of",
+    )
+    _demand(all(at < len(step.participants) for at in step.reuse.covers), "covers whom?")
+
+
+def _demand(holds: bool, message: str) -> None:
+    if not holds:
+        raise PlanError(message)

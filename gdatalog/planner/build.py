@@ -1,0 +1,490 @@
+"""From a conjunction of items to the steps of a join plan.
+
+Variables are bound one at a time, the cheapest next (`order.py`); whatever can be tested or
+computed is, as soon as its variables are bound; what can fail and aggregates come when nothing
+else is left. Parts of the body that share no variable with what is asked for become branches:
+a witness is enough for them, or their count.
+Above 300 lines because the steps of one conjunction share its state: what is bound, what waits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from gdatalog.plan.nodes import (
+    Apply,
+    Assign,
+    Branch,
+    Cut,
+    Expr,
+    Filter,
+    Generate,
+    Guard,
+    Join,
+    Participant,
+    Reduction,
+    RowTest,
+    Seek,
+    Slot,
+    Step,
+    TrieRef,
+    slots,
+)
+from gdatalog.planner.atoms import AtomState
+from gdatalog.planner.comparisons import FLIPPED, Comparisons
+from gdatalog.planner.items import (
+    AggregateItem,
+    AtomItem,
+    Equation,
+    GenerateItem,
+    Item,
+    NotItem,
+    TestItem,
+    item_may_fail,
+    variables_of,
+    variables_of_exprs,
+)
+from gdatalog.planner.order import Statistics, cheapest
+from gdatalog.planner.reuse import reuse_lists
+from gdatalog.values import TypeName
+
+Names = frozenset[str]
+
+
+class PlanBuilder:
+    """The tries of one join plan, which its conjunction and all its branches share."""
+
+    def __init__(self, sizes: Statistics) -> None:
+        self.sizes = sizes
+        self.atoms: list[AtomState] = []
+        self.fresh = 0
+
+    def steps(
+        self, items: Sequence[Item], outer: Names, live: Names, bag: bool
+    ) -> tuple[Step, ...]:
+        return _Conjunction(self, items, outer, live, bag).build()
+
+    def tries(self) -> tuple[TrieRef, ...]:
+        return tuple(atom.trie() for atom in self.atoms)
+
+    def variable(self, kind: TypeName) -> Slot:
+        self.fresh += 1
+        return Slot(f"~~{self.fresh}", kind)
+
+
+class _Conjunction:
+    def __init__(
+        self,
+        plan: PlanBuilder,
+        items: Sequence[Item],
+        outer: Names,
+        live: Names,
+        bag: bool,
+    ) -> None:
+        self.plan = plan
+        self.bound = set(outer)
+        self.outer = outer
+        self.live = live
+        self.bag = bag
+        self.steps: list[Step] = []
+        self.comparisons = Comparisons(items)
+        self.items = list(items)
+        self.atoms: list[AtomState] = []
+        self.waiting: list[Item] = []
+        self.within: list[TestItem] = []  # tests that an atom's trie sees to
+
+    def build(self) -> tuple[Step, ...]:
+        self._unrelated()
+        self._open_atoms()
+        while self._advance():
+            pass
+        assert not self.waiting, f"nothing binds what {self.waiting} needs"
+        return reuse_lists(self.steps, self.plan.atoms, self.comparisons)
+
+    # ------------------------------------------------------------------------------ start
+
+    def _unrelated(self) -> None:
+        """Parts that bind nothing that is asked for come first, each a branch of its own."""
+        parts = components(self.items, self.bound)
+        if len(parts) < 2:
+            return
+        self.items = []
+        for part in parts:
+            if (
+                variables_of(part) & self.live
+                or not variables_of(part) - self.bound
+                or any(map(item_may_fail, part))
+                # only whether, or how often, it has rows: a guard
+                or (len(part) == 1 and _single(part[0]))
+            ):
+                self.items += part
+            else:
+                self._branch(part)
+
+    def _branch(self, part: Sequence[Item]) -> None:
+        reads = variables_of(part) & self.bound
+        inner = self.plan.steps(part, frozenset(reads), frozenset(), self.bag)
+        mode = "count" if self.bag else "exists"
+        self.steps.append(Branch(mode, tuple(sorted(reads)), (inner,)))  # type: ignore[arg-type]
+
+    def _open_atoms(self) -> None:
+        """Tests within an atom go into its trie; columns that nothing asks for are left out."""
+        uses: Counter[str] = Counter(self.live)
+        uses.update(self.outer)
+        atoms = [item for item in self.items if isinstance(item, AtomItem)]
+        self.within = [
+            item for item in self.items if isinstance(item, TestItem) and _within(item.test, atoms)
+        ]
+        self.waiting = [
+            item
+            for item in self.items
+            if not isinstance(item, AtomItem) and item not in self.within
+        ]
+        for item in (*self.waiting, *atoms):
+            uses.update(item.variables)
+        opened = [self._open_atom(item, uses) for item in atoms]
+        for atom, known in opened:
+            for column, term in known:
+                self.steps.append(Seek(term, (atom.take(column),)))
+            if not atom.order and not atom.columns:
+                self.steps.append(Guard(atom.number, atom.weighted))
+                if atom.weighted:
+                    atom.weighted = False  # the guard has counted them
+
+    def _open_atom(
+        self, item: AtomItem, uses: Counter[str]
+    ) -> tuple[AtomState, list[tuple[int, Expr]]]:
+        tests = []
+        columns: dict[str, int] = {}
+        known: list[tuple[int, Expr]] = []
+        dropped = False
+        for at, arg in enumerate(item.args):
+            if not isinstance(arg, Slot):
+                known.append((at, arg))
+            elif arg.name in columns:
+                tests.append(RowTest(columns[arg.name], "=", at))
+            else:
+                columns[arg.name] = at
+        names = list(columns)
+        for right in names:
+            for left in names[: names.index(right)]:
+                op = self.comparisons.between(left, right)
+                if op is not None:
+                    tests.append(RowTest(columns[left], op, columns[right]))
+        for name in names:
+            if name in self.bound:
+                column = columns.pop(name)
+                known.append((column, item.args[column]))
+            elif uses[name] == 1:
+                del columns[name]
+                dropped = True
+        atom = AtomState(item, len(self.plan.atoms), columns, tuple(tests), self.bag and dropped)
+        self.plan.atoms.append(atom)
+        self.atoms.append(atom)
+        return atom, known
+
+    # --------------------------------------------------------------------------- one step on
+
+    def _advance(self) -> bool:
+        """Makes the next step; False when there is none left to make."""
+        for item in self.waiting:
+            if self._ready(item):
+                return True
+        if self._tail():
+            return True
+        generators = [
+            item
+            for item in self.waiting
+            if isinstance(item, GenerateItem) and item.sources <= self.bound
+        ]
+        candidates = self._candidates()
+        joined = {
+            name: atoms for name, atoms in candidates.items() if any(known for _, known in atoms)
+        }
+        if generators and not joined:
+            self._generate(generators[0])
+            return True
+        first = not any(isinstance(step, (Join, Assign, Generate)) for step in self.steps)
+        if joined or (candidates and first):
+            self._join(joined or candidates)
+            return True
+        # Before a product: what could fail, or an aggregate, may connect what is left.
+        for item in self.waiting:
+            if isinstance(item, Equation) and self._assign(item, may_fail=True):
+                return True
+        if candidates:
+            self._join(candidates)
+            return True
+        late = [item for item in self.waiting if self._computable(item)]
+        if late:
+            # A sum may overflow: whatever else can narrow the rows comes before it.
+            self._compute(min(late, key=item_may_fail))
+            return True
+        return False
+
+    def _ready(self, item: Item) -> bool:
+        """Makes a step of an item if all that it needs is bound and it cannot fail."""
+        match item:
+            case TestItem():
+                if item.variables <= self.bound:
+                    self._done(item, Filter(item.test))
+                    return True
+            case GenerateItem():
+                if item.variables <= self.bound:
+                    self._done(item, Filter(item.as_test()))
+                    return True
+            case Equation():
+                if item.variables <= self.bound and not item.may_fail:
+                    self._done(item, Filter(Apply("=", (item.left, item.right), "bool")))
+                    return True
+                return not item.may_fail and self._assign(item, may_fail=False)
+            case NotItem():
+                if item.variables <= self.bound and not item_may_fail(item):
+                    self._compute(item)
+                    return True
+        return False
+
+    def _done(self, item: Item, step: Step) -> None:
+        self.waiting.remove(item)
+        self.steps.append(step)
+
+    def _assign(self, item: Equation, may_fail: bool) -> bool:
+        for slot, value in item.ways():
+            if slot.name not in self.bound and slots(value) <= self.bound:
+                step = Assign(slot.name, slot.type, value, self._participants(slot.name), may_fail)
+                self._done(item, step)
+                self.bound.add(slot.name)
+                return True
+        if item.may_fail and item.variables <= self.bound:
+            # The variable is bound already: compute the value beside it, then compare.
+            assert isinstance(item.left, Slot)
+            slot = self.plan.variable(item.left.type)
+            self._done(item, Assign(slot.name, slot.type, item.right, (), True))
+            self.steps.append(Filter(Apply("=", (item.left, slot), "bool")))
+            return True
+        return False
+
+    def _participants(self, name: str) -> tuple[Participant, ...]:
+        return tuple(atom.take(atom.columns[name]) for atom in self.atoms if atom.open(name))
+
+    def _candidates(self) -> dict[str, list[tuple[AtomItem, list[int]]]]:
+        """The variables that atoms could bind now, with those atoms and their bound columns."""
+        found: dict[str, list[tuple[AtomItem, list[int]]]] = {}
+        computed = {
+            slot.name
+            for item in self.waiting
+            if isinstance(item, AggregateItem)
+            for slot in (item.slot, *item.exports)
+        } | {
+            item.left.name
+            for item in self.waiting
+            if isinstance(item, Equation) and item.may_fail and isinstance(item.left, Slot)
+        }
+        for atom in self.atoms:
+            for name in atom.columns:
+                if atom.open(name) and name not in computed:
+                    found.setdefault(name, []).append((atom.item, atom.order))
+        return found
+
+    def _join(self, candidates: dict[str, list[tuple[AtomItem, list[int]]]]) -> None:
+        name, estimate = cheapest(
+            candidates, lambda name: len(self._cuts(name)), self.live, self.plan.sizes
+        )
+        atoms = [atom for atom in self.atoms if atom.open(name)]
+        cuts = self._cuts(name)
+        for item, _ in cuts:
+            if item is not None:
+                self.waiting.remove(item)
+        kind = next(
+            arg.type for arg in atoms[0].item.args if isinstance(arg, Slot) and arg.name == name
+        )
+        implied = tuple(
+            (place, at)
+            for place, atom in enumerate(atoms)
+            for at, (_, cut) in enumerate(cuts)
+            if isinstance(cut.bound, Slot) and _in_trie(atom, name, cut.op, cut.bound.name)
+        )
+        participants = self._participants(name)
+        self.steps.append(
+            Join(name, kind, participants, tuple(c for _, c in cuts), implied, None, estimate)
+        )
+        self.bound.add(name)
+
+    def _cuts(self, name: str) -> list[tuple[Item | None, Cut]]:
+        """The comparisons that bound a variable by what is bound, with the item each settles."""
+        found: list[tuple[Item | None, Cut]] = []
+        for item in self.waiting:
+            test = item.test if isinstance(item, TestItem) else None
+            if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">="):
+                continue
+            left, right = test.args
+            for side, other, op in (
+                (left, right, test.function),
+                (right, left, FLIPPED[test.function]),
+            ):
+                if (
+                    isinstance(side, Slot)
+                    and side.name == name
+                    and side.type != "symbol"
+                    and slots(other) <= self.bound
+                ):
+                    found.append((item, Cut(op, other)))
+                    break
+        # What only follows from other tests is worth a cut where no bound variable between
+        # the two says as much.
+        told = {cut.bound.name for _, cut in found if isinstance(cut.bound, Slot)}
+        below = self.comparisons.below
+        for low, high in below:
+            if name not in (low, high):
+                continue
+            other_name = low if high == name else high
+            if other_name in told or other_name not in self.bound or other_name == name:
+                continue
+            between = (
+                middle
+                for middle in self.bound
+                if (low, middle) in below and (middle, high) in below
+            )
+            if next(between, None) is None:
+                kind = self._kind(other_name)
+                strict = below[low, high]
+                op = (">" if strict else ">=") if high == name else ("<" if strict else "<=")
+                found.append((None, Cut(op, Slot(other_name, kind))))
+        return found
+
+    def _kind(self, name: str) -> TypeName:
+        for item in self.items:
+            if isinstance(item, AtomItem):
+                for arg in item.args:
+                    if isinstance(arg, Slot) and arg.name == name:
+                        return arg.type
+        return "int"  # every ordered type's keys compare as ints
+
+    def _generate(self, item: GenerateItem) -> None:
+        name = item.slot.name
+        step = Generate(name, item.slot.type, item.values, item.span, self._participants(name))
+        self._done(item, step)
+        self.bound.add(name)
+
+    # ------------------------------------------------------------------------------ the end
+
+    def _tail(self) -> bool:
+        """When all that is asked for is bound, what is left falls apart into branches."""
+        if not self.live <= self.bound:
+            return False
+        opened = [atom for atom in self.atoms if any(map(atom.open, atom.columns))]
+        rest: list[Item] = [*(atom.item for atom in opened), *self.waiting]
+        if not opened or any(map(item_may_fail, rest)):
+            return False
+        rest += [item for item in self.within if not item.variables <= self.bound]
+        parts = components(rest, self.bound)
+        begun = any(isinstance(step, (Join, Assign, Generate)) for step in self.steps)
+        if len(parts) < 2 and (self.bag or not begun):
+            return False  # one part is run as it is
+        for atom in opened:
+            # What was walked of it stays as a first test; the branch seeks it anew.
+            atom.columns = {name: at for name, at in atom.columns.items() if at in atom.order}
+            atom.weighted = False
+        for part in parts:
+            self._branch(part)
+        self.waiting = []
+        return True
+
+    def _computable(self, item: Item) -> bool:
+        if isinstance(item, AggregateItem):
+            return item.reads <= self.bound
+        return isinstance(item, NotItem) and item.variables <= self.bound
+
+    def _compute(self, item: Item) -> None:
+        if isinstance(item, NotItem):
+            reads = item.variables
+            inner = tuple(
+                self.plan.steps(part, reads, frozenset(), False) for part in item.alternatives
+            )
+            self._done(item, Branch("not exists", tuple(sorted(reads)), inner))
+            return
+        assert isinstance(item, AggregateItem)
+        name = item.slot.name
+        taken = name in self.bound or any(atom.open(name) for atom in self.atoms)
+        result = self.plan.variable(item.slot.type) if taken else item.slot
+        self._done(item, self._aggregate(item, result))
+        self.bound.update((result.name, *(export.name for export in item.exports)))
+        if taken and name in self.bound:
+            self.steps.append(Filter(Apply("=", (item.slot, result), "bool")))
+        elif taken:
+            participants = self._participants(name)
+            self.steps.append(Assign(name, item.slot.type, result, participants))
+            self.bound.add(name)
+
+    def _aggregate(self, item: AggregateItem, result: Slot) -> Branch:
+        reads = item.reads
+        targets = variables_of_exprs(item.targets)
+        exports = tuple((export.name, export.type) for export in item.exports)
+        live = targets | {name for name, _ in exports}
+        if len(item.alternatives) > 1:
+            # Bindings of several alternatives are a set of what they bind: all of it is asked for.
+            bindings = tuple(tuple(n for n in names if n not in reads) for names in item.bindings)
+            inner = tuple(
+                self.plan.steps(part, reads, frozenset(names), False)
+                for part, names in zip(item.alternatives, bindings, strict=True)
+            )
+        else:
+            bindings = (tuple(sorted(live - reads)),)
+            bag = item.kind in ("count", "sum", "mean")
+            inner = (self.plan.steps(item.alternatives[0], reads, live - reads, bag),)
+        reduction = Reduction(
+            item.kind, item.targets, result.name, result.type, bindings, exports, item.span
+        )
+        return Branch("aggregate", tuple(sorted(reads)), inner, reduction)
+
+
+def components(items: Sequence[Item], bound: Iterable[str]) -> list[list[Item]]:
+    """The items in parts that share no variable but bound ones, in the order of the text."""
+    known = frozenset(bound)
+    parts: list[tuple[set[str], list[int]]] = []
+    for at, item in enumerate(items):
+        names = set(item.variables - known)
+        numbers = [at]
+        apart = []
+        for part in parts:
+            if part[0] & names:
+                names |= part[0]
+                numbers += part[1]
+            else:
+                apart.append(part)
+        parts = [*apart, (names, numbers)]
+    return [
+        [items[at] for at in sorted(part[1])] for part in sorted(parts, key=lambda p: min(p[1]))
+    ]
+
+
+def _single(item: Item) -> bool:
+    """Whether an atom alone in its part needs no walk: only that, or how many, rows there are."""
+    return isinstance(item, AtomItem) and len(item.variables) == len(item.args)
+
+
+def _within(test: Expr, atoms: Sequence[AtomItem]) -> bool:
+    """Whether a test compares two columns of one atom, so that its trie can see to it."""
+    if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">=", "!="):
+        return False
+    left, right = test.args
+    if not (isinstance(left, Slot) and isinstance(right, Slot)) or left == right:
+        return False
+    if left.type == "symbol" and test.function != "!=":
+        return False
+    return any({left.name, right.name} <= atom.variables for atom in atoms)
+
+
+def _in_trie(atom: AtomState, name: str, op: str, other: str) -> bool:
+    """Whether an atom's trie holds only rows in which `name op other`."""
+    places = {
+        arg.name: at
+        for at, arg in reversed(list(enumerate(atom.item.args)))
+        if isinstance(arg, Slot)
+    }
+    if other not in places or name not in places:
+        return False
+    wanted = (places[name], op, places[other])
+    flipped = (places[other], FLIPPED[op], places[name])
+    return any((test.left, test.op, test.right) in (wanted, flipped) for test in atom.tests)

@@ -1,0 +1,39 @@
+"""Where a variable dies: rows that differ in nothing that is still needed become one.
+
+`sg(x,y) <- E(a,x), sg(a,b), E(b,y)`: once x is bound nobody asks for a any more, and (x, b) is
+the same for many a. Only for sets of rows: a count needs every binding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gdatalog.plan.effects import binds, participants, reads
+from gdatalog.plan.nodes import Compact, Join, Step, TrieRef
+
+
+def compact_rows(
+    steps: Sequence[Step], tries: Sequence[TrieRef], live: frozenset[str]
+) -> tuple[Step, ...]:
+    """The steps, with `Compact` in front of each join that follows a variable's death."""
+    if any(isinstance(step, Join) and step.reuse is not None for step in steps):
+        return tuple(steps)  # a list that is to be reused must stay as it was made
+    stands: dict[int, list[str]] = {}  # by trie: the variables that lead to where it stands
+    bound: list[str] = []
+    dead: set[str] = set()
+    done: list[Step] = []
+    for at, step in enumerate(steps):
+        rest = steps[at:]
+        if isinstance(step, Join) and bound:
+            needed = set(live).union(*map(reads, rest))
+            walked = {part.trie for later in rest for part in participants(later)}
+            needed.update(name for trie in walked for name in stands.get(trie, ()))
+            newly = [name for name in bound if name not in needed and name not in dead]
+            if newly:
+                dead.update(newly)
+                done.append(Compact(tuple(name for name in bound if name in needed)))
+        done.append(step)
+        bound.extend(binds(step))
+        for part in participants(step):
+            stands.setdefault(part.trie, []).extend(binds(step) or sorted(reads(step)))
+    return tuple(done)

@@ -1,0 +1,65 @@
+"""What a conjunction's comparisons imply: `x < y, y <= z` gives `x < z`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gdatalog.plan.nodes import Apply, Slot
+from gdatalog.planner.items import Item, TestItem
+
+FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+Comparison = tuple[str, str, str]  # variable, operator, variable
+
+
+class Comparisons:
+    """The order of variables that a conjunction's tests demand, closed transitively.
+
+    Symbols are left out: their codes are not in the order of their texts.
+    """
+
+    def __init__(self, items: Iterable[Item]) -> None:
+        below: dict[tuple[str, str], bool] = {}  # (a, b): a <= b, and whether a < b
+        self.unequal: set[frozenset[str]] = set()
+        for item in items:
+            test = item.test if isinstance(item, TestItem) else None
+            if not isinstance(test, Apply) or len(test.args) != 2:
+                continue
+            a, b = test.args
+            if not (isinstance(a, Slot) and isinstance(b, Slot)):
+                continue
+            if test.function == "!=":
+                self.unequal.add(frozenset((a.name, b.name)))
+            elif a.type != "symbol" and test.function in ("<", "<=", ">", ">="):
+                if test.function in (">", ">="):
+                    a, b = b, a
+                key = (a.name, b.name)
+                below[key] = below.get(key, False) or test.function in ("<", ">")
+        self.direct = dict(below)
+        names = sorted({name for pair in below for name in pair})
+        for middle in names:
+            for low in names:
+                for high in names:
+                    if (low, middle) in below and (middle, high) in below:
+                        strict = below[low, middle] or below[middle, high]
+                        below[low, high] = below.get((low, high), False) or strict
+        self.below = below
+
+    def implies(self, left: str, op: str, right: str) -> bool:
+        """Whether the tests ensure `left op right`."""
+        if op in (">", ">="):
+            left, right, op = right, left, FLIPPED[op]
+        strict = self.below.get((left, right))
+        if op == "!=":
+            return (
+                frozenset((left, right)) in self.unequal
+                or bool(strict)
+                or bool(self.below.get((right, left)))
+            )
+        return strict is not None and (op == "<=" or strict)
+
+    def between(self, left: str, right: str) -> str | None:
+        """The strongest operator known to hold between two variables."""
+        for op in ("<", ">", "<=", ">=", "!="):
+            if self.implies(left, op, right):
+                return op
+        return None

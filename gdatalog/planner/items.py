@@ -1,0 +1,183 @@
+"""What a body is made of once it is normal: items, of which a conjunction is a list.
+
+Arguments of atoms are slots, constants or parameters; every expression stands in an equation or
+a test of its own; what can fail stands alone, as a fresh variable equal to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gdatalog.errors import NOWHERE, Span
+from gdatalog.plan.nodes import Apply, Constant, Expr, Parameter, Slot, Version, slots
+
+Term = Slot | Constant | Parameter
+
+
+@dataclass(frozen=True, slots=True)
+class AtomItem:
+    relation: str
+    args: tuple[Term, ...]
+    version: Version = "full"
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def variables(self) -> frozenset[str]:
+        return frozenset(arg.name for arg in self.args if isinstance(arg, Slot))
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """`left = right`: a test, or a way to bind a variable of either side."""
+
+    left: Expr
+    right: Expr
+    may_fail: bool = False
+
+    @property
+    def variables(self) -> frozenset[str]:
+        return slots(self.left) | slots(self.right)
+
+    def ways(self) -> list[tuple[Slot, Expr]]:
+        """The variables that this equation can give a value to, and which value."""
+        found = [*_solve(self.left, self.right), *_solve(self.right, self.left)]
+        return [(slot, value) for slot, value in found if slot.name not in slots(value)]
+
+
+def _solve(side: Expr, value: Expr) -> list[tuple[Slot, Expr]]:
+    """`+` and `-` of ints are undone until a variable stands alone."""
+    if isinstance(side, Slot):
+        return [(side, value)]
+    if isinstance(side, Apply) and side.type == "int" and side.function in ("+", "-"):
+        if len(side.args) == 1:
+            return _solve(side.args[0], Apply("-", (value,), "int", side.span))
+        a, b = side.args
+        if side.function == "+":
+            return [
+                *_solve(a, Apply("-", (value, b), "int", side.span)),
+                *_solve(b, Apply("-", (value, a), "int", side.span)),
+            ]
+        return [
+            *_solve(a, Apply("+", (value, b), "int", side.span)),
+            *_solve(b, Apply("-", (a, value), "int", side.span)),
+        ]
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class TestItem:
+    test: Expr
+
+    @property
+    def variables(self) -> frozenset[str]:
+        return slots(self.test)
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateItem:
+    """`x in {...}` (`values`) or `i = range(...)` (`span`): binds, or tests what is bound."""
+
+    slot: Slot
+    values: tuple[Expr, ...]
+    span: tuple[Expr, Expr, Expr] | None
+
+    @property
+    def sources(self) -> frozenset[str]:
+        return variables_of_exprs((*self.values, *(self.span or ())))
+
+    @property
+    def variables(self) -> frozenset[str]:
+        return self.sources | {self.slot.name}
+
+    def as_test(self) -> Expr:
+        if self.span is None:
+            return either(Apply("=", (self.slot, value), "bool") for value in self.values)
+        start, stop, step = self.span
+        zero = Constant(0, "int")
+        distance = Apply("-", (self.slot, start), "int")
+        onwards = [
+            _bool("<", zero, step),
+            _bool("<=", start, self.slot),
+            _bool("<", self.slot, stop),
+        ]
+        backwards = [
+            _bool(">", zero, step),
+            _bool(">=", start, self.slot),
+            _bool(">", self.slot, stop),
+        ]
+        reached = _bool("=", Apply("%", (distance, step), "int"), zero)
+        return Apply("land", (either([every(onwards), every(backwards)]), reached), "bool")
+
+
+@dataclass(frozen=True, slots=True)
+class NotItem:
+    """No alternative of the group has a match."""
+
+    alternatives: tuple[Conjunction, ...]
+    variables: frozenset[str]  # those from outside
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateItem:
+    """A variable that holds an aggregate over the bindings of a group."""
+
+    kind: str
+    slot: Slot
+    targets: tuple[Term, ...]
+    alternatives: tuple[Conjunction, ...]
+    bindings: tuple[tuple[str, ...], ...]  # of each alternative, all that it binds
+    reads: frozenset[str]  # variables from outside
+    exports: tuple[Slot, ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def variables(self) -> frozenset[str]:
+        return self.reads | {self.slot.name} | {slot.name for slot in self.exports}
+
+
+Item = AtomItem | Equation | TestItem | GenerateItem | NotItem | AggregateItem
+Conjunction = tuple[Item, ...]
+
+
+def variables_of(items: Iterable[Item]) -> frozenset[str]:
+    return frozenset().union(*(item.variables for item in items))
+
+
+def variables_of_exprs(exprs: Iterable[Expr]) -> frozenset[str]:
+    return frozenset().union(*map(slots, exprs))
+
+
+def item_may_fail(item: Item) -> bool:
+    """Whether computing this item, or anything inside it, can fail."""
+    match item:
+        case Equation():
+            return item.may_fail
+        case NotItem():
+            return any(item_may_fail(part) for inner in item.alternatives for part in inner)
+        case AggregateItem():
+            return item.kind in ("sum", "mean") or any(
+                item_may_fail(part) for inner in item.alternatives for part in inner
+            )
+        case _:
+            return False
+
+
+def _bool(op: str, left: Expr, right: Expr) -> Expr:
+    return Apply(op, (left, right), "bool")
+
+
+def either(tests: Iterable[Expr]) -> Expr:
+    found = list(tests)
+    result = found[0]
+    for test in found[1:]:
+        result = Apply("lor", (result, test), "bool")
+    return result
+
+
+def every(tests: Iterable[Expr]) -> Expr:
+    found = list(tests)
+    result = found[0]
+    for test in found[1:]:
+        result = Apply("land", (result, test), "bool")
+    return result

@@ -1,0 +1,303 @@
+"""From a checked body to its alternatives, each a conjunction of items.
+
+`;` is distributed over `,` (at most MOST alternatives), comparisons are taken apart, negated
+tests become tests, aggregates and what can fail get variables of their own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from gdatalog.errors import Error
+from gdatalog.parser import syntax as s
+from gdatalog.plan.functions import FUNCTIONS
+from gdatalog.plan.nodes import Apply, Constant, Expr, Gather, Parameter, Slot
+from gdatalog.planner.items import (
+    AggregateItem,
+    AtomItem,
+    Conjunction,
+    Equation,
+    GenerateItem,
+    Item,
+    NotItem,
+    Term,
+    TestItem,
+    either,
+    variables_of,
+)
+from gdatalog.planner.walk import Node, variables, walk
+from gdatalog.values import TypeName
+
+MOST = 4096  # alternatives of one body
+_NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_ON_FLOATS_SAFE = frozenset({"abs", "min", "max", "floor", "ceil", "ord", "to_string", "exp"})
+
+
+@dataclass(slots=True)
+class Normaliser:
+    """One rule's: the types of its variables, and the count of those it makes."""
+
+    types: Mapping[str, TypeName]
+    schemas: Mapping[str, tuple[TypeName, ...]]
+    param_types: Mapping[str, TypeName]
+    occurrences: Mapping[str, int]  # of each variable, in the whole rule
+    fresh: dict[str, TypeName] = field(default_factory=dict)
+    gathers: list[Gather] = field(default_factory=list)  # the aggregates of the head
+
+    # ------------------------------------------------------------------------ alternatives
+
+    def body(self, literal: s.Literal | None) -> list[Conjunction]:
+        """The alternatives of a body."""
+        if literal is None:
+            return [()]
+        return [
+            tuple(item for part in parts for item in self._literal(part))
+            for parts in _alternatives(literal)
+        ]
+
+    def _shared(self, node: s.Literal | s.Expr) -> frozenset[str]:
+        """The variables that also occur outside of a node: names are unique in a rule."""
+        inside = count_variables([node])
+        return frozenset(name for name, n in inside.items() if n < self.occurrences[name])
+
+    def _literal(self, literal: s.Literal) -> list[Item]:
+        found: list[Item] = []
+        match literal:
+            case s.Atom():
+                kinds = self.schemas[literal.name]
+                args = tuple(
+                    self._term(arg, kind, found)
+                    for arg, kind in zip(literal.args, kinds, strict=True)
+                )
+                found.insert(0, AtomItem(literal.name, args, span=literal.span))
+            case s.Compare():
+                before = literal.first
+                for op, after in literal.rest:
+                    self._compare(op, before, after, literal, found)
+                    before = after
+            case s.Member():
+                item = self._side(literal.item, found)
+                values = tuple(self._side(value, found) for value in literal.values)
+                if isinstance(item, Slot):
+                    found.append(GenerateItem(item, values, None))
+                else:
+                    test = either(Apply("=", (item, v), "bool", literal.span) for v in values)
+                    found.append(TestItem(test))
+            case s.Range():
+                item = self._side(literal.item, found)
+                if not isinstance(item, Slot):
+                    slot = self._new("int")
+                    found.append(Equation(slot, item))
+                    item = slot
+                bounds = [
+                    self._side(bound, found)
+                    for bound in (literal.start, literal.stop, literal.step)
+                ]
+                found.append(GenerateItem(item, (), (bounds[0], bounds[1], bounds[2])))
+            case s.Distinct():
+                sides = [self._side(arg, found) for arg in literal.args]
+                for at, right in enumerate(sides):
+                    for left_side in sides[:at]:
+                        test = Apply("!=", (left_side, right), "bool", literal.span)
+                        found.append(TestItem(test))
+            case s.Test():
+                if literal.expr != s.Const("bool", True):
+                    found.append(TestItem(self._side(literal.expr, found)))
+            case s.Not():
+                self._negation(literal, found)
+            case _:
+                raise AssertionError(literal)
+        return found
+
+    def _compare(
+        self, op: str, left: s.Expr, right: s.Expr, literal: s.Compare, found: list[Item]
+    ) -> None:
+        a, b = self._side(left, found), self._side(right, found)
+        if op == "=":
+            found.append(Equation(a, b))
+        else:
+            found.append(TestItem(Apply(op, (a, b), "bool", literal.span)))
+
+    def _negation(self, literal: s.Not, found: list[Item]) -> None:
+        body = literal.body
+        shared = self._shared(body)
+        match body:
+            case s.Not():
+                found.extend(self._literal(body.body))
+                return
+            case s.Test():
+                if isinstance(body.expr, s.Const):
+                    found.append(TestItem(Constant(not body.expr.value, "bool")))
+                    return
+                test = self._side(body.expr, found)
+                if isinstance(test, Apply) and test.function == "match":
+                    # a pattern that is not valid neither matches nor not-matches
+                    found.append(TestItem(Apply("!match", test.args, "bool", test.span)))
+                else:
+                    found.append(TestItem(Apply("lnot", (test,), "bool", literal.span)))
+                return
+            case s.Compare(rest=((op, right),)) if shared.issuperset(variables(body)):
+                self._compare(_NEGATED[op], body.first, right, body, found)
+                return
+        found.append(NotItem(tuple(self.body(body)), shared))
+
+    # ------------------------------------------------------------------------- expressions
+
+    def head(self, arg: s.Expr, found: list[Item]) -> Term:
+        """A head's argument: what is computed becomes a variable of the body."""
+        side = self._side(arg, found)
+        return self._named(side, found)
+
+    def _named(self, side: Expr, found: list[Item]) -> Term:
+        if isinstance(side, Apply):
+            slot = self._new(side.type)
+            found.append(Equation(slot, side))
+            return slot
+        return side
+
+    def _term(self, arg: s.Expr, kind: TypeName, found: list[Item]) -> Term:
+        return self._named(self._side(arg, found), found)
+
+    def _side(self, expr: s.Expr, found: list[Item]) -> Expr:
+        """An expression that does not fail: if it may, a fresh variable stands for it."""
+        converted = self.expression(expr, found)
+        if _may_fail(converted):
+            slot = self._new(converted.type)
+            found.append(Equation(slot, converted, may_fail=True))
+            return slot
+        return converted
+
+    def expression(self, expr: s.Expr | s.HeadAggregate, found: list[Item]) -> Expr:
+        """An expression with the types of everything; aggregates become variables."""
+        match expr:
+            case s.Var():
+                return Slot(expr.name, self.type_of(expr.name))
+            case s.Const():
+                return Constant(expr.value, expr.type)
+            case s.Param():
+                return Parameter(expr.name, self.param_types[expr.name])
+            case s.Call():
+                args = tuple(self.expression(arg, found) for arg in expr.args)
+                return Apply(expr.name, args, _result(expr.name, args), expr.span)
+            case s.Aggregate():
+                return self._aggregate(expr, found)
+            case s.HeadAggregate():
+                targets = tuple(self.head(target, found) for target in expr.targets)
+                slot = self._new(aggregate_type(expr.kind, targets))
+                self.gathers.append(Gather(expr.kind, targets, slot.name, slot.type, expr.span))
+                return slot
+            case _:
+                raise AssertionError(expr)
+
+    def _aggregate(self, expr: s.Aggregate, found: list[Item]) -> Expr:
+        alternatives = []
+        bindings = []
+        targets: tuple[Term, ...] = ()
+        for parts in _alternatives(expr.body):
+            items = [item for part in parts for item in self._literal(part)]
+            if not targets:
+                targets = tuple(self.head(target, items) for target in expr.targets)
+            else:
+                for target, slot in zip(expr.targets, targets, strict=True):
+                    again = self.expression(target, items)
+                    if again != slot:
+                        items.append(Equation(slot, again, may_fail=_may_fail(again)))
+            alternatives.append(tuple(items))
+            made = {target.name for target in targets if isinstance(target, Slot)}
+            names = (n for n in variables_of(items) if not n.startswith("~") or n in made)
+            bindings.append(tuple(sorted(names)))
+        slot = self._new(aggregate_type(expr.kind, targets))
+        exports = tuple(Slot(name, self.type_of(name)) for name in expr.exports)
+        reads = self._shared(expr) - frozenset(expr.exports)
+        found.append(
+            AggregateItem(
+                expr.kind, slot, targets, tuple(alternatives), tuple(bindings),
+                reads, exports, expr.span,
+            )
+        )  # fmt: skip
+        return slot
+
+    def type_of(self, name: str) -> TypeName:
+        return self.types[name] if name in self.types else self.fresh[name]
+
+    def _new(self, kind: TypeName) -> Slot:
+        name = f"~{len(self.fresh) + 1}"
+        self.fresh[name] = kind
+        return Slot(name, kind)
+
+
+def count_variables(nodes: Iterable[Node]) -> Counter[str]:
+    """How often each variable occurs."""
+    return Counter(part.name for node in nodes for part in walk(node) if isinstance(part, s.Var))
+
+
+def _alternatives(literal: s.Literal) -> list[list[s.Literal]]:
+    """The literal as an or of ands; negations stay whole, but `!(A ; B)` is `!A, !B`."""
+    match literal:
+        case s.Or():
+            return [parts for item in literal.items for parts in _alternatives(item)]
+        case s.And():
+            product: list[list[s.Literal]] = [[]]
+            for item in literal.items:
+                choices = _alternatives(item)
+                if len(product) * len(choices) > MOST:
+                    raise Error(
+                        f"this body has more than {MOST} alternatives",
+                        literal.span,
+                        hint="give a group with `;` a name: a relation of its own",
+                    )
+                product = [[*left, *right] for left in product for right in choices]
+            return product
+        case s.Not(body=s.Or() as body):
+            return _alternatives(
+                s.And(tuple(s.Not(item, literal.span) for item in body.items), literal.span)
+            )
+        case s.Not(body=s.Not() as inner):
+            return _alternatives(inner.body)
+        case _:
+            return [[literal]]
+
+
+def _may_fail(expr: Expr) -> bool:
+    if not isinstance(expr, Apply):
+        return False
+    if any(map(_may_fail, expr.args)):
+        return True
+    for signature in FUNCTIONS.get(expr.function, ()):
+        if signature.accepts(len(expr.args)):
+            if expr.args[0].type == "float":
+                return signature.may_fail_float and expr.function not in _ON_FLOATS_SAFE
+            return signature.may_fail and _fails_on(expr)
+    return False
+
+
+def _fails_on(expr: Apply) -> bool:
+    """Whether a function that may fail can do so on these arguments."""
+    kind = expr.args[0].type
+    if expr.function in ("to_int", "to_number", "to_float"):
+        return kind == "symbol"
+    if expr.function in ("/", "%"):
+        divisor = expr.args[1]
+        return not (isinstance(divisor, Constant) and divisor.value != 0)
+    if expr.function == "^":
+        power = expr.args[1]
+        return not (isinstance(power, Constant) and int(power.value) >= 0)
+    return True
+
+
+def _result(name: str, args: tuple[Expr, ...]) -> TypeName:
+    for signature in FUNCTIONS[name]:
+        if signature.accepts(len(args)):
+            if signature.result == "a":
+                return args[0].type
+            result: TypeName = signature.result  # type: ignore[assignment]
+            return result
+    raise AssertionError(name)
+
+
+def aggregate_type(kind: str, targets: tuple[Term, ...]) -> TypeName:
+    if kind in ("count", "count_distinct"):
+        return "int"
+    return "float" if kind == "mean" else targets[0].type

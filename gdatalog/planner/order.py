@@ -1,0 +1,66 @@
+"""A first order of variables, by simple statistics: what is cheapest to bind next.
+
+The cost of binding a variable is how many values it is expected to take for each binding so
+far: the shortest of the lists that it could be read from. Sizes and distinct values of whole
+columns are all that is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from gdatalog.plan.nodes import Slot, Version
+from gdatalog.planner.items import AtomItem
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many rows a relation has, and how many distinct values each of its columns."""
+
+    rows: int
+    distinct: tuple[int, ...]
+
+
+Statistics = Callable[[str, Version], Size]
+
+
+def fanout(atom: AtomItem, name: str, known: Collection[int], sizes: Statistics) -> float:
+    """How many values `name` has in an atom whose `known` columns are bound."""
+    size = sizes(atom.relation, atom.version)
+    if size.rows == 0:
+        return 0.0
+    column = next(
+        at for at, arg in enumerate(atom.args) if isinstance(arg, Slot) and arg.name == name
+    )
+    prefixes = 1.0
+    for at in known:
+        prefixes *= max(1, size.distinct[at])
+    left = size.rows / min(prefixes, size.rows)
+    return min(float(max(1, size.distinct[column])), left)
+
+
+def cheapest(
+    candidates: Mapping[str, Sequence[tuple[AtomItem, Sequence[int]]]],
+    cuts: Callable[[str], int],
+    wanted: Collection[str],
+    sizes: Statistics,
+) -> tuple[str, float]:
+    """The variable to bind next and the number of values expected.
+
+    `candidates` are variables with the atoms that hold them and those atoms' bound columns.
+    Ties go to the variable that more atoms restrict, then to one that is asked for.
+    """
+
+    def cost(name: str) -> tuple[float, float, int, bool]:
+        atoms = candidates[name]
+        values = min(fanout(atom, name, known, sizes) for atom, known in atoms)
+        values *= 0.5 ** cuts(name)
+        # A variable of an atom with nothing bound multiplies what is bound so far by a whole
+        # column: last among equals, whatever its size.
+        joined = any(known for _, known in atoms)
+        return (not joined, values, -len(atoms), name not in wanted)
+
+    # In the order of the text where all else is equal, so that plans are stable.
+    name = min(candidates, key=cost)
+    return name, cost(name)[1]
