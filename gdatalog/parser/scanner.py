@@ -185,7 +185,7 @@ def _literal(
 ) -> Token:
     """The token of a literal, or of a word that is wrong."""
     if kind == "NUMBER":
-        minus = bool(tokens) and tokens[-1].type == "SIGN" and tokens[-1].value == "-"
+        minus = bool(tokens) and tokens[-1].value == "-"
         return number_token(source, start, end, minus)
     if kind == "STRING":
         return string_token(source, start, end)
