@@ -1,0 +1,296 @@
+"""What to say about a statement that the grammar refuses.
+
+Lark says at which token it stopped. `explain` looks at that token and its neighbours, and
+recognises the mistakes that people make, one function a family, most telling first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from gdatalog.errors import ParseError, Span
+from gdatalog.parser.directive_mistakes import directive_mistake
+from gdatalog.parser.failure import Explained, Failure, brackets, mistake, new_line
+from gdatalog.parser.foreign import sql, sql_comment
+from gdatalog.parser.tokens import VALUES, Token
+from gdatalog.parser.words import AGGREGATES
+
+ENDS = VALUES | {"RPAR", "RBRACE"}
+_OPERATORS = frozenset({"OPERATOR", "SIGN", "COMPARE", "EQUAL", "NOT", "IN"})
+
+
+def explain(failure: Failure) -> Explained:
+    """The error of a statement that failed."""
+    for family in _FAMILIES:
+        found = family(failure)
+        if found is not None:
+            return found if isinstance(found, tuple) else (found, None)
+    return _anything(failure), None
+
+
+# ------------------------------------------------------------------------------ missing dots
+
+
+def _second_arrow(failure: Failure) -> Explained | ParseError | None:
+    token = failure.token
+    if token is None or token.type != "ARROW":
+        return None
+    if failure.at == 0:
+        hint = "a rule is head <- body; a question begins with `?-`"
+        return mistake("the head of the rule is missing before the arrow", token.span, hint)
+    arrows = [t for t in failure.tokens[: failure.at] if t.type in ("ARROW", "QUERY")]
+    if not arrows:
+        return None
+    start = _head_before(failure)
+    if start is None:
+        return mistake("a statement has one arrow", token.span, "is a dot missing before it?")
+    head = Span(token.source, start, failure.tokens[failure.at - 1].end)
+    error = mistake(
+        "a statement has one arrow, and this is the second",
+        token.span,
+        f"is a dot missing before `{head.text}`?",
+    )
+    return error, start
+
+
+def _head_before(failure: Failure) -> int | None:
+    """Where the atom starts that stands directly before the failure."""
+    depth = 0
+    for at in range(failure.at - 1, -1, -1):
+        token = failure.tokens[at]
+        if token.type == "RPAR":
+            depth += 1
+        elif token.type == "LPAR":
+            depth -= 1
+        elif depth == 0:
+            return token.start if token.type == "NAME" else None
+    return None
+
+
+def _side_by_side(failure: Failure) -> Explained | ParseError | None:
+    """Two things without a comma, an operator or a dot between them."""
+    token, before = failure.token, failure.before
+    if token is None or before is None or before.type not in ENDS:
+        return None
+    if token.type == "NOT" and failure.after and failure.after.text == "in":
+        return mistake("`not in` is written with `!` before", token.span, "write `!x in {1, 2}`")
+    if token.type not in VALUES | {"NOT", "QUERY", "AGGREGATE", "LPAR", "LBRACE", "SIGN"}:
+        return None
+    word = token.value if token.type == "NAME" else ""
+    lower = word.lower()
+    if before.type == "NAME" and before.value.lower() == "not":
+        return mistake(
+            f"`{before.value}` is no word of the language", before.span, "write `!` or `not`"
+        )
+    if lower in _WORDS:
+        return mistake(f"`{word}` is no operator", token.span, _WORDS[lower])
+    if lower == "in":
+        return mistake(f"`{word}` is no word of the language", token.span, "write `in`")
+    if before.type == "NAME" and _capital_aggregate(before.value):
+        rest = failure.tokens[failure.at :]
+        if any(t.type == "COLON" for t in rest):
+            return _capitalised(before)
+    if token.type == "LPAR":
+        if before.type == "WILDCARD" or before.type == "BOOL" or before.text == "inf":
+            return mistake(
+                f"`{before.text}` cannot name a relation",
+                before.span,
+                "true, false, not, inf and _ are reserved",
+            )
+        if not new_line(before, token):
+            return mistake(
+                f"`(` cannot follow `{before.text}` here",
+                token.span,
+                "a comma or an operator is missing before it",
+            )
+    if token.type == "LBRACE" and not new_line(before, token):
+        return mistake(
+            "braces do not belong here",
+            token.span,
+            "they stand after `in`, as in x in {1, 2}, and after an aggregate's colon, "
+            "as in n = count : { R(x) }",
+        )
+    if token.type == "QUERY" or new_line(before, token):
+        error = mistake(
+            "a statement ends with a dot, which is missing here",
+            Span(before.source, before.end, before.end),
+            f"`{token.text}` cannot go on with the statement; put a dot before it, or a comma",
+        )
+        return error, token.start
+    return mistake(
+        f"`{token.text}` cannot follow `{before.text}` here",
+        token.span,
+        "a comma, an operator or a dot is missing between them",
+    )
+
+
+_WORDS = {
+    "and": "and is `,`",
+    "or": "or is `;`",
+    "is": "write `=`: x = y + 1",
+    "mod": "write `%`",
+    "div": "write `/`",
+    "xor": "write `bxor` for bits, `lxor` for truth",
+    "where": "conditions stand in the body, after commas",
+    "if": "the arrow of a rule is `<-`",
+}
+
+
+# ------------------------------------------------------------------------------- aggregates
+
+
+def _capital_aggregate(word: str) -> bool:
+    return word.lower() in AGGREGATES and word not in AGGREGATES
+
+
+def _capitalised(token: Token) -> ParseError:
+    return mistake(
+        f"`{token.value}` is no word of the language", token.span, f"write `{token.value.lower()}`"
+    )
+
+
+def _colons(failure: Failure) -> ParseError | None:
+    token, before = failure.token, failure.before
+    earlier = failure.tokens[failure.at - 2] if failure.at > 1 else None
+    value = before and before.type in VALUES and earlier and earlier.type == "COLON"
+    if value or (before and before.type == "COLON"):
+        return mistake(
+            "after an aggregate's colon stands an atom, or a body in braces",
+            failure.span,
+            "as in n = count : { R(x), x > 3 }",
+        )
+    if token is None or token.type != "COLON":
+        return None
+    if before and before.type == "NAME":
+        if _capital_aggregate(before.value):
+            return _capitalised(before)
+        if before.value in AGGREGATES:
+            return mistake(
+                f"{before.value} needs an expression before its colon",
+                token.span,
+                f"as in {before.value} x : {{ R(x) }}",
+            )
+    return mistake(
+        "a colon does not belong here",
+        token.span,
+        "the arrow of a rule is `:-` or `<-`; types are said by .decl R(x: int)",
+    )
+
+
+# ------------------------------------------------------------------------- missing operands
+
+
+def _missing(failure: Failure) -> ParseError | None:
+    """Something must stand between the token before and the one where it failed."""
+    token, before = failure.token, failure.before
+    if before is None:
+        return _beginning(failure)
+    if before.type in ENDS:
+        return None
+    kind, text = before.type, before.text
+    if kind == "IN":
+        hint = "as in x in {1, 2, 3}"
+        if token and token.text == "range":
+            hint = "write x = range(0, 10)"
+        elif token and token.type == "NAME":
+            hint += f"; membership in a relation is an atom: {token.text}(x)"
+        return mistake("after `in` stands a set in braces", failure.span, hint)
+    if kind == "LPAR" and token and token.type == "RPAR":
+        span = before.span.to(token.span)
+        return mistake("nothing stands between these parentheses", span)
+    if kind == "LBRACE" and token and token.type == "RBRACE":
+        return mistake("nothing stands between these braces", before.span.to(token.span))
+    if token and token.type == "COMMA":
+        what = "an argument" if _innermost(failure) == "call" else "something"
+        return mistake(f"{what} is missing before this comma", token.span)
+    if kind == "COMMA":
+        closes = token is None or token.type in ("RPAR", "RBRACE")
+        advice = "take the comma out, or go on after it" if closes else None
+        return mistake("something is missing after this comma", before.span, advice)
+    if kind == "ARROW":
+        advice = "a fact has no arrow: p(1)." if token is None else None
+        return mistake("the body is missing after the arrow", before.span, advice)
+    if kind == "QUERY":
+        return mistake("a question needs a body", before.span, "as in ?- tr(1, y), y < 3.")
+    if kind == "SEMICOLON":
+        hint = "`;` is or; a statement ends with a dot" if token is None else "`;` is or"
+        return mistake("an alternative is missing after `;`", before.span, hint)
+    if kind in _OPERATORS:
+        return mistake(f"a value is missing after `{text}`", before.span)
+    return None
+
+
+def _beginning(failure: Failure) -> ParseError | None:
+    token = failure.token
+    if token is None:
+        return None
+    text = token.source.text
+    hint = "a statement is a fact p(1), a rule p(x) <- q(x), a question ?- p(x), or a .directive"
+    ahead = text[: token.start].rstrip()
+    if re.search(r"\d\.$", ahead):
+        number = re.search(r"\d+\.$", ahead)
+        digits = number[0] if number else ""
+        hint = f"`{digits}` is {digits[:-1]} and the end of a statement: write {digits}0"
+    return mistake(f"a statement cannot begin with `{token.text}`", token.span, hint)
+
+
+def _innermost(failure: Failure) -> str | None:
+    """What kind of bracket the failure is inside: "call", "group", "braces"."""
+    open_: list[str] = []
+    for at, token in enumerate(failure.tokens[: failure.at]):
+        if token.type == "LPAR":
+            call = at and failure.tokens[at - 1].type == "NAME"
+            open_.append("call" if call else "group")
+        elif token.type == "LBRACE":
+            open_.append("braces")
+        elif token.type in ("RPAR", "RBRACE") and open_:
+            open_.pop()
+    return open_[-1] if open_ else None
+
+
+# ------------------------------------------------------------------------------- misplaced
+
+
+def _misplaced(failure: Failure) -> ParseError | None:
+    token = failure.token
+    if token is None:
+        return None
+    where = _innermost(failure)
+    if token.type in ("COMPARE", "EQUAL", "IN", "NOT") and where == "call":
+        hint = "compare beside the atom: R(x, y), x < y"
+        return mistake("an argument is a value, not a condition", token.span, hint)
+    if token.type == "SEMICOLON" and where == "call":
+        return mistake("arguments are separated by commas", token.span)
+    if token.type == "VBAR":
+        return mistake("`|` stands only in .type", token.span, "or is `;`")
+    if token.type == "SUBTYPE":
+        return mistake("`<:` stands only in .type", token.span)
+    if token.type in ("ARROW", "QUERY"):
+        message = f"`{token.text}` does not belong inside parentheses" if where else (
+            f"`{token.text}` does not belong here")  # fmt: skip
+        return mistake(message, token.span)
+    return None
+
+
+def _anything(failure: Failure) -> ParseError:
+    token = failure.token
+    if token is None:
+        return mistake("the statement is not complete", failure.span)
+    return mistake(f"`{token.text}` does not belong here", token.span)
+
+
+def _foreign(failure: Failure) -> Explained | None:
+    return sql(failure.tokens) or sql_comment(failure.tokens)
+
+
+_FAMILIES: tuple[Callable[[Failure], Explained | ParseError | None], ...] = (
+    _foreign,
+    directive_mistake,
+    brackets,
+    _second_arrow,
+    _colons,
+    _side_by_side,
+    _misplaced,
+    _missing,
+)

@@ -1,0 +1,238 @@
+"""From text to the tokens of one statement after the other.
+
+One regular expression cuts the text. What it cannot know is decided here from the token before:
+whether an operator or an operand may come next (so `land` is an operator in `x land y` and a
+name elsewhere, and `-` is an operator or a sign), whether the statement's arrow has been seen
+(then `<-` is `<` and `-`), and whether a dot ends the statement, or opens a directive.
+A word that no program may hold becomes a token of type ERROR, whose value is the error.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from gdatalog.errors import Caution, ParseError, Source, Span
+from gdatalog.parser.directives import (
+    DIRECTIVE_TYPES,
+    DIRECTIVES,
+    REFUSED_DIRECTIVES,
+    directive_length,
+)
+from gdatalog.parser.tokens import (
+    ENDS_OPERAND,
+    Token,
+    error_token,
+    number_token,
+    string_token,
+    timestamp_token,
+)
+from gdatalog.parser.words import INFIX_WORDS, NAMED, find_words
+from gdatalog.parser.wrong_words import column_one, wrong_token
+
+NESTING = 200  # brackets within brackets, and nodes within nodes
+
+PATTERN = re.compile(
+    r"""
+    (?P<COLUMN_ONE> ^[#%][^\n]* )
+  | (?P<SPACE> (?: [ \t\r\n\f\v\ufeff]++ | //[^\n]* | /\*[\s\S]*?\*/ )++ )
+  | (?P<NAME> (?: [^\W\d] | \?(?!-) ) [\w?]* (?: \. (?: \w | \?(?!-) ) [\w?]* )* '* )
+  | (?P<NUMBER> 0[xX][0-9a-fA-F]+(?:_[0-9a-fA-F]+)*u? | 0[bB][01]+(?:_[01]+)*u?
+      | [0-9]+(?:_[0-9]+)* (?: \.[0-9]+(?:_[0-9]+)*(?:[eE][+-]?[0-9]+)? | [eE][+-]?[0-9]+ | u )? )
+    (?P<JUNK> [\w?]+ )?
+  | (?P<STRING> "[^"\\\n]*(?:\\.[^"\\\n]*)*" )
+  | (?P<OPEN_STRING> "[^\n]* )
+  | (?P<TIMESTAMP> @[0-9]+(?:-[0-9]+)* (?: T[0-9]+(?::[0-9]+)*(?:\.[0-9]+)?
+      (?: Z | [+-][0-9][0-9]:?[0-9][0-9] )? )? \w* )
+  | (?P<PARAM> \$[^\W\d]\w*+(?!\s*\() )
+  | (?P<OPEN_COMMENT> /\* )
+  | (?P<WRONG> =>|->|:=|={2,3}|=<|<>|&&|\|\||\\\+|\\==?|=:=|=\\=|!==|\.{2,}|'[^'\n]*'?
+      | @[^\W\d]\w* | \$[^\W\d]\w* | \$ )
+  | (?P<FLOAT> \.[0-9]+ )
+  | (?P<DIRECTIVE> \.[a-zA-Z_]\w* )
+  | (?P<PUNCTUATION> <-|:-|\?-|<=|>=|!=|<:|\*\*|[-(){},.;:|!=<>+*/%^] )
+  | (?P<OTHER> [\s\S] )
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
+
+_TYPES = {
+    "(": "LPAR",
+    ")": "RPAR",
+    "{": "LBRACE",
+    "}": "RBRACE",
+    ",": "COMMA",
+    ";": "SEMICOLON",
+    ":": "COLON",
+    "|": "VBAR",
+    "<-": "ARROW",
+    ":-": "ARROW",
+    "?-": "QUERY",
+    "!": "NOT",
+    "=": "EQUAL",
+    "<:": "SUBTYPE",
+    **dict.fromkeys(("!=", "<", "<=", ">", ">="), "COMPARE"),
+    **dict.fromkeys(("+", "-", "*", "/", "%", "^", "**"), "OPERATOR"),
+}
+_HEAD_FOLLOWS = re.compile(r"\s*(?:!\s*)?[^\W\d][\w?.]*'*\s*\(")
+
+
+@dataclass(slots=True)
+class Scanned:
+    """The tokens of one statement, and where the next one starts.
+
+    `stop`: "dot", "directive" (a directive needs no dot), "lost" (cut short by a directive or
+    by a string that is not closed), "open comment", or "end" of the text.
+    """
+
+    tokens: list[Token]
+    end: int
+    stop: str
+    cautions: list[Caution]
+
+
+def scan(source: Source, at: int) -> Scanned:
+    """The tokens of the statement that starts at `at`."""
+    text = source.text
+    tokens: list[Token] = []
+    cautions: list[Caution] = []
+    arrow = False
+    operand = False  # the token before ends an operand
+    words = False  # some names may turn out to be words of the language
+    depth = 0
+    for found in PATTERN.finditer(text, at):
+        kind = found.lastgroup or ""
+        if kind == "SPACE":
+            continue
+        start, end = found.span()
+        value: Any = found.group()
+        if kind == "NAME":
+            if operand and value in INFIX_WORDS:
+                kind = "OPERATOR"
+            elif value in NAMED:
+                kind, value = NAMED[value]
+                if kind == "IN" and not operand:
+                    kind = "NAME"
+                elif kind == "NAME":
+                    words = True
+        elif kind == "PUNCTUATION":
+            kind = _TYPES.get(value, "DOT")
+            if kind == "DOT":
+                if not tokens:
+                    tokens.append(
+                        error_token(source, start, end, "there is no statement before this dot")
+                    )
+                return _done(tokens, end, "dot", cautions, words)
+            if kind == "OPERATOR":
+                if value == "-" and not operand:
+                    kind = "SIGN"
+                elif value == "**":
+                    value = "^"
+            elif kind == "ARROW":
+                if arrow and value == "<-" and not _starts_statement(tokens, text, end):
+                    tokens.append(Token("COMPARE", "<", source, start, start + 1))
+                    start, value, kind = start + 1, "-", "SIGN"
+                arrow = True
+            elif kind == "QUERY":
+                arrow = True
+            elif kind == "LPAR" or kind == "LBRACE":
+                depth += 1
+                if depth == NESTING + 1:
+                    tokens.append(too_deep(Span(source, start, end)))
+                    operand = False
+                    continue
+            elif kind == "RPAR" or kind == "RBRACE":
+                depth -= 1
+            elif kind == "COLON":
+                words = True
+        elif kind == "PARAM":
+            value = value[1:]
+        elif kind == "DIRECTIVE":
+            name = value[1:]
+            known = name in DIRECTIVES or name in REFUSED_DIRECTIVES
+            if not tokens:
+                kind, value = DIRECTIVES.get(name, "UNKNOWN"), name
+            elif known and (tokens[0].type in DIRECTIVE_TYPES or _first_on_line(text, start)):
+                stop = "directive" if tokens[0].type in DIRECTIVE_TYPES else "lost"
+                return _done(tokens, start, stop, cautions, words)
+            else:
+                return _done(tokens, start + 1, "dot", cautions, words)
+        elif kind == "FLOAT" and operand:
+            return _done(tokens, start + 1, "dot", cautions, words)
+        elif kind == "COLUMN_ONE":
+            problem = column_one(source, start, end)
+            if isinstance(problem, Token):
+                tokens.append(problem)
+                return _done(tokens, end, "lost", cautions, words)
+            cautions.append(problem)
+            continue
+        else:
+            tokens.append(_literal(source, kind, tokens, start, end, arrow))
+            if kind == "OPEN_STRING":
+                return _done(tokens, end, "lost", cautions, words)
+            if kind == "OPEN_COMMENT":
+                return _done(tokens, len(text), "open comment", cautions, words)
+            operand = True
+            continue
+        tokens.append(Token(kind, value, source, start, end))
+        operand = kind in ENDS_OPERAND
+    return _done(tokens, len(text), "end", cautions, words)
+
+
+def _literal(
+    source: Source, kind: str, tokens: list[Token], start: int, end: int, arrow: bool
+) -> Token:
+    """The token of a literal, or of a word that is wrong."""
+    if kind == "NUMBER":
+        minus = bool(tokens) and tokens[-1].value == "-"
+        return number_token(source, start, end, minus)
+    if kind == "STRING":
+        return string_token(source, start, end)
+    if kind == "TIMESTAMP":
+        return timestamp_token(source, start, end)
+    return wrong_token(source, kind, start, end, arrow)
+
+
+def _done(
+    tokens: list[Token], end: int, stop: str, cautions: list[Caution], words: bool
+) -> Scanned:
+    if tokens and tokens[0].type in DIRECTIVE_TYPES:
+        kept = directive_length(tokens)
+        if tokens[0].type == "PLAN":
+            for token in tokens[1:kept]:
+                token.type = "PLAN_TEXT"
+        if kept < len(tokens):
+            tokens, end, stop = tokens[:kept], tokens[kept].start, "directive"
+        elif stop == "end":
+            stop = "directive"
+    elif words:
+        find_words(tokens)
+    if cautions:
+        first, last = (tokens[0].start, tokens[-1].end) if tokens else (0, 0)
+        cautions = [c for c in cautions if c.span and first < c.span.start < last]
+    return Scanned(tokens, end, stop, cautions)
+
+
+def too_deep(span: Span) -> Token:
+    error = ParseError(
+        f"this is nested more than {NESTING} deep",
+        span,
+        hint="split the rule: give a part of it a relation of its own",
+    )
+    return Token("ERROR", error, span.source, span.start, span.end)
+
+
+def _starts_statement(tokens: list[Token], text: str, end: int) -> bool:
+    """Whether the `<-` after a statement's arrow is an arrow all the same.
+
+    After `r(y)` and before `s(...)` it is one: then a dot is missing before `r(y)`, and
+    the grammar stops at the second arrow.
+    """
+    if not tokens or tokens[-1].type != "RPAR":
+        return False
+    return _HEAD_FOLLOWS.match(text, end) is not None
+
+
+def _first_on_line(text: str, start: int) -> bool:
+    return not text[text.rfind("\n", 0, start) + 1 : start].strip()

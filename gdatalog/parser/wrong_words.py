@@ -1,0 +1,124 @@
+"""Words that no program may hold: what to write instead."""
+
+from __future__ import annotations
+
+import re
+
+from gdatalog.errors import Caution, Source, Span
+from gdatalog.parser.tokens import Token, error_token
+
+_INSTEAD = {
+    "->": "the arrow of a rule is `<-`: head <- body",
+    ":=": "write `=`, or `<-` for the arrow of a rule",
+    "==": "write `=`",
+    "===": "write `=`",
+    "=:=": "write `=`",
+    "=\\=": "write `!=`",
+    "!==": "write `!=`",
+    "<>": "write `!=`",
+    "=<": "write `<=`",
+    "&&": "and is `,`",
+    "||": "or is `;`; texts are joined by `+` or cat(a, b)",
+    "\\+": "write `!` or `not`",
+    "\\=": "write `!=`",
+    "\\==": "write `!=`",
+}
+_CHARACTERS = {
+    "&": "and is `,`; for bits write `band`",
+    "~": "write `!` for not, `bnot` for bits",
+    "#": "a comment begins with `//`; `#` does so only in column one",
+    "\\": "a backslash stands only inside strings",
+    "“": 'write straight quotes: "abc"',
+    "”": 'write straight quotes: "abc"',
+    "‘": 'write straight double quotes: "abc"',
+    "’": 'write straight double quotes: "abc"',
+    "'": "a prime stands only at the end of a relation's name",
+    "@": "a timestamp is written @2026-11-20",
+    "≤": "write `<=`",
+    "≥": "write `>=`",
+    "≠": "write `!=`",
+    "←": "write `<-`",
+    "¬": "write `!` or `not`",
+    "∧": "and is `,`",
+    "∨": "or is `;`",
+}
+
+
+def wrong_token(source: Source, kind: str, start: int, end: int, arrow: bool) -> Token:
+    """The error in a token's place; `arrow`: the statement's arrow has been seen."""
+    word = source.text[start:end]
+    after = source.text[end : end + 1]
+    message, hint, length = _explained(kind, word, after, arrow)
+    return error_token(source, start, start + length if length else end, message, hint)
+
+
+_PREPROCESSOR = re.compile(
+    r"#(include|define|undef|ifdef|ifndef|if|elif|else|endif|pragma)\b", re.ASCII
+)
+
+
+def column_one(source: Source, start: int, end: int) -> Token | Caution:
+    """A line that starts with `#` or `%`: what to say if it stands inside a statement.
+
+    Where the C preprocessor is meant, that is an error wherever it stands.
+    """
+    line = source.text[start:end]
+    word = _PREPROCESSOR.match(line)
+    if word:
+        hint = {
+            "include": 'write `.include "file.dl"`',
+            "define": "a value comes from outside: write `$name`, and give it with -M name=value",
+        }.get(word[1], "include files with `.include`, and give values with -M name=value")
+        message = f"there is no preprocessor: `#{word[1]}` means nothing here"
+        return error_token(source, start, start + len(word[0]), message, hint)
+    return Caution(
+        f"this line is a comment, for it starts with `{line[0]}`, but it is inside a statement",
+        Span(source, start, start + len(line.rstrip())),
+        "write `//` for a comment, or end the statement before it with a dot"
+        + ("; put a space before a `%` that means modulo" if line[0] == "%" else ""),
+    )
+
+
+def _explained(kind: str, word: str, after: str, arrow: bool) -> tuple[str, str | None, int]:
+    """What is wrong, a hint, and how many characters of the word to point at (0: all)."""
+    if kind == "JUNK":
+        hint = "a name does not begin with a digit; an operator or a comma is missing"
+        if word.endswith("_") or "__" in word:
+            hint = "underscores stand between digits, one at a time: 1_000"
+        elif word[:2] in ("0x", "0X", "0b", "0B"):
+            hint = "as in 0xff and 0b101"
+        return f"`{word}` is not a number", hint, 0
+    if kind == "FLOAT":
+        hint = f"a number has digits on both sides of the point: `0{word}`"
+        return f"`{word}` is not a number", hint, 0
+    if kind == "OPEN_STRING":
+        hint = 'a string ends with `"` on the line it begins; a line break inside it is \\n'
+        return "this string is not closed", hint, len(word.rstrip())
+    if kind == "OPEN_COMMENT":
+        return "this comment is not closed", "it ends with `*/`", 0
+    if word == "=>":
+        hint = "write `>=`" if arrow else "the arrow of a rule is `<-`: head <- body"
+        return "there is no operator `=>`", hint, 0
+    if word in _INSTEAD:
+        return f"there is no operator `{word}`", _INSTEAD[word], 0
+    if word.startswith(".."):
+        hint = "a range is a generator: i = range(1, 11) counts from 1 to 10"
+        if not (after.isalnum() or after in ("_", "-", "(", "$")):
+            hint = "one dot ends a statement"
+        return f"there is no operator `{word}`", hint, 0
+    if word in "[]":
+        hint = "give each field a column of its own"
+        return "records and lists are not in the language", hint, 0
+    if word.startswith("'") and len(word) > 1:
+        inner = word.strip("'")
+        return f"`{word}` is not a string", f'write "{inner}"', 0
+    if word.startswith("@") and len(word) > 1:
+        hint = "compute the values before they are loaded, or use the language's functions"
+        return "user-defined functors are not in the language", hint, 0
+    if word == "$":
+        hint = "a parameter is written $name; rows are numbered in the data"
+        return "`$` is not in the language", hint, 0
+    if word.startswith("$"):
+        hint = "give each field a column of its own; a parameter is written $name"
+        return f"variants such as `{word}(...)` are not in the language", hint, 0
+    return f"`{word}` means nothing here", _CHARACTERS.get(word), 0
