@@ -13,8 +13,11 @@ from collections.abc import Mapping, Sequence
 from gdatalog.errors import Error, TypeMismatchError, raise_together
 from gdatalog.parser.syntax import Atom, HeadAggregate, Pragma, Program, Query, Rule, Var
 from gdatalog.planner.catalog import Catalog, Relation, collect
+from gdatalog.planner.cautions import cautions_of
 from gdatalog.planner.checked import Checked, CheckedQuery, CheckedRule, Schema
 from gdatalog.planner.facts import Facts
+from gdatalog.planner.heads import check_heads
+from gdatalog.planner.improving import check_improving
 from gdatalog.planner.names import Names
 from gdatalog.planner.safety import check_safety
 from gdatalog.planner.strata import stratify
@@ -43,7 +46,11 @@ def check(
     typed = list(types.checked_rules())
     for rule in typed:
         check_safety(rule, errors)
+    typed = check_heads(typed, facts.atoms, catalog, errors)
     strata = stratify(typed, errors)
+    for stratum in strata:
+        if stratum.recursive:
+            check_improving(stratum, errors)
     schemas = _schemas(catalog, types, typed, errors)
     raise_together(errors)
     return Checked(
@@ -54,7 +61,7 @@ def check(
         directives=tuple(catalog.directives),
         pragmas=tuple(s.args for s in program.statements if isinstance(s, Pragma)),
         param_types=types.param_types(),
-        cautions=(),
+        cautions=cautions_of(program, catalog, whole),
         last=_last(program),
     )
 

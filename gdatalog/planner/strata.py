@@ -40,8 +40,10 @@ def stratify(rules: Sequence[CheckedRule], errors: list[Error]) -> tuple[Stratum
             continue
         inside = set(component)
         recursive = any(step.body in inside for name in defined for step in steps[name])
-        if recursive:
-            _check_cycle(inside, defined, steps, errors)
+        forbidden = _forbidden(inside, defined, steps) if recursive else None
+        if forbidden is not None:
+            errors.append(forbidden)
+            continue
         of_stratum = tuple(rule for name in defined for rule in by_head[name])
         strata.append(Stratum(defined, of_stratum, recursive))
     return tuple(strata)
@@ -107,17 +109,14 @@ def components(steps: Mapping[str, Sequence[Step]]) -> Iterator[list[str]]:
                 low[name] = min(low[name], index[step.body])
 
 
-def _check_cycle(
-    inside: set[str],
-    defined: Sequence[str],
-    steps: Mapping[str, Sequence[Step]],
-    errors: list[Error],
-) -> None:
+def _forbidden(
+    inside: set[str], defined: Sequence[str], steps: Mapping[str, Sequence[Step]]
+) -> Error | None:
     for name in defined:
         for step in steps[name]:
             if step.through and step.body in inside:
-                errors.append(_cycle_error([step, *_path(step.body, name, inside, steps)]))
-                return
+                return _cycle_error([step, *_path(step.body, name, inside, steps)])
+    return None
 
 
 def _path(
