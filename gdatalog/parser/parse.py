@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gdatalog.errors import Caution, ParseError, Source, Span, raise_together
 from gdatalog.parser.builder import Builder, statement
 from gdatalog.parser.facts import facts
-from gdatalog.parser.mistakes import explain
+from gdatalog.parser.mistakes import Failure, explain, sql
 from gdatalog.parser.scanner import NESTING, Scanned, scan, too_deep
 from gdatalog.parser.syntax import Program, Statement
 from gdatalog.parser.tokens import Token
@@ -79,6 +79,10 @@ def _read_statement(
     tokens = scanned.tokens
     wrong = [token.value for token in tokens if token.type == "ERROR"]
     if wrong:
+        foreign = sql(tokens)
+        if foreign is not None:
+            errors.append(foreign[0])
+            return foreign[1]
         errors += _first_of_each(wrong)
         return None
     from lark.exceptions import UnexpectedToken
@@ -90,8 +94,8 @@ def _read_statement(
         return None
     except UnexpectedToken as unexpected:
         place = next((i for i, t in enumerate(tokens) if t is unexpected.token), len(tokens))
-        error, resume = explain(tokens, place, unexpected.expected, scanned)
-        errors.append(error)
+        explained, resume = explain(Failure(tokens, place, scanned.stop))
+        errors.append(explained)
         return resume
     if len(tokens) > NESTING:
         deep = _too_deep(read)
@@ -164,4 +168,4 @@ def _lark() -> Lark:
 
     lexer = type("TokenLexer", (_Tokens, Lexer), {})
     text = GRAMMAR.read_text(encoding="utf-8")
-    return Lark(text, parser="lalr", lexer=lexer, transformer=Builder())  # type: ignore[arg-type]
+    return Lark(text, parser="lalr", lexer=lexer, transformer=Builder())

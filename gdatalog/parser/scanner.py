@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from gdatalog.errors import Caution, ParseError, Source, Span
-from gdatalog.parser.mistakes import wrong_word
 from gdatalog.parser.tokens import (
     Token,
     error_token,
@@ -22,6 +21,7 @@ from gdatalog.parser.tokens import (
     string_token,
     timestamp_token,
 )
+from gdatalog.parser.wrong_words import wrong_word
 
 NESTING = 200  # brackets within brackets, and nodes within nodes
 
@@ -29,8 +29,21 @@ AGGREGATES = frozenset({"count", "sum", "min", "max", "mean", "count_distinct", 
 INFIX_WORDS = frozenset({"lor", "lxor", "land", "bor", "bxor", "band", "bshl", "bshr", "bshru"})
 PREFIX_WORDS = frozenset({"bnot", "lnot"})
 QUALIFIERS = frozenset(
-    "input output printsize inline no_inline btree btree_delete brie magic no_magic overridable "
-    "eqrel override".split()
+    [
+        "input",
+        "output",
+        "printsize",
+        "inline",
+        "no_inline",
+        "btree",
+        "btree_delete",
+        "brie",
+        "magic",
+        "no_magic",
+        "overridable",
+        "eqrel",
+        "override",
+    ]
 )
 
 # A directive's name, and the type of its token.
@@ -93,11 +106,34 @@ _TYPES = {
     **dict.fromkeys(("+", "-", "*", "/", "%", "^", "**"), "OPERATOR"),
 }
 _ENDS_OPERAND = frozenset(
-    "NAME WILDCARD NUMBER STRING TIMESTAMP BOOL PARAM RPAR RBRACE ERROR".split()
+    [
+        "NAME",
+        "WILDCARD",
+        "NUMBER",
+        "STRING",
+        "TIMESTAMP",
+        "BOOL",
+        "PARAM",
+        "RPAR",
+        "RBRACE",
+        "ERROR",
+    ]
 )
 _OPENING = frozenset({"LPAR", "LBRACE"})
 _STARTS_OPERAND = frozenset(
-    "NAME WILDCARD NUMBER STRING TIMESTAMP BOOL PARAM LPAR SIGN AGGREGATE ERROR".split()
+    [
+        "NAME",
+        "WILDCARD",
+        "NUMBER",
+        "STRING",
+        "TIMESTAMP",
+        "BOOL",
+        "PARAM",
+        "LPAR",
+        "SIGN",
+        "AGGREGATE",
+        "ERROR",
+    ]
 )
 
 
@@ -125,7 +161,7 @@ def scan(source: Source, at: int) -> Scanned:
     words = False  # some names may turn out to be words of the language
     depth = 0
     for found in PATTERN.finditer(text, at):
-        kind = found.lastgroup
+        kind = found.lastgroup or ""
         if kind == "SPACE":
             continue
         start, end = found.span()
@@ -307,12 +343,8 @@ def _column_one(source: Source, start: int, end: int, inside: bool) -> Token | C
     return None
 
 
-def _wrong(
-    source: Source, kind: str | None, value: str, start: int, end: int, arrow: bool
-) -> Token:
-    if kind == "JUNK":
-        start = PATTERN.match(source.text, start).start()  # type: ignore[union-attr]
-    message, hint, length = wrong_word(kind or "", value, arrow)
+def _wrong(source: Source, kind: str, value: str, start: int, end: int, arrow: bool) -> Token:
+    message, hint, length = wrong_word(kind, value, arrow)
     return error_token(source, start, start + (length or end - start), message, hint)
 
 
@@ -388,11 +420,13 @@ def _directive_length(tokens: list[Token]) -> int:
 def _goes_on(kind: str, tokens: list[Token], at: int) -> bool:
     """Whether the token at `at`, outside brackets, still belongs to its directive."""
     token, before = tokens[at], tokens[at - 1]
-    if kind == "PLAN":
-        return token.type in ("NUMBER", "COLON", "LPAR", "COMMA")
-    if kind == "PRAGMA" or kind == "INCLUDE":
-        return token.type == "STRING" and (kind == "PRAGMA" or at == 1)
     new_line = "\n" in token.source.text[before.end : token.start]
+    if kind == "PLAN":
+        ends_line = before.type in ("PLAN", "NUMBER", "RPAR")
+        return token.type in ("NUMBER", "COLON", "LPAR", "COMMA") and not (new_line and ends_line)
+    if kind == "PRAGMA" or kind == "INCLUDE":
+        many = kind == "PRAGMA" and not new_line
+        return token.type in ("STRING", "ERROR") and (many or at == 1)
     if kind == "UNKNOWN":
         return not new_line
     if before.type in ("COMMA", "VBAR", "EQUAL", "SUBTYPE") or token.type == "COMMA":
@@ -407,7 +441,7 @@ def _goes_on(kind: str, tokens: list[Token], at: int) -> bool:
     if kind == "DECL":
         if token.type == "NAME" and before.type in ("NAME", "RPAR", "ERROR"):
             after = tokens[at + 1].type if at + 1 < len(tokens) else "DOT"
-            opens = after in ("LPAR", "ARROW", "COMMA")
+            opens = after not in ("NAME", "DOT")
             return not opens and (token.value in QUALIFIERS or not new_line)
-        return token.type in ("LPAR", "ERROR") or not new_line and token.type == "OPERATOR"
+        return token.type in ("LPAR", "ERROR") or (not new_line and token.type == "OPERATOR")
     return token.type == "LPAR" and before.type == "NAME"
