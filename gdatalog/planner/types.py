@@ -36,7 +36,7 @@ from gdatalog.plan.functions import FUNCTIONS, Signature
 from gdatalog.planner.binding import neighbours
 from gdatalog.planner.catalog import Catalog
 from gdatalog.planner.checked import CheckedRule
-from gdatalog.planner.unify import ALL, BIT, BOOL, INT, NUMBER, Unifier, Why, mask_of
+from gdatalog.planner.unify import BIT, BOOL, INT, NUMBER, Unifier, Why, mask_of
 from gdatalog.planner.walk import rebuild
 from gdatalog.planner.words import show
 from gdatalog.values import TypeName
@@ -98,6 +98,16 @@ class Types:
         self.rule = RuleTypes()
         self._atom(fact)
 
+    def settle_facts(self, relation: str) -> None:
+        """Facts are all that there is of the relation: as with data, its ints are ints.
+
+        Not so where rules add to it: in `dist(1, 0). dist(y, min(d + w)) <- ...` 0 may be 0.0.
+        """
+        for node in self.columns[relation]:
+            why = self.unifier.why(node)
+            if self.unifier.settled(node) == "int":
+                self.unifier.narrow(node, INT, why)
+
     def _literal(self, literal: Literal) -> None:
         match literal:
             case Atom():
@@ -133,11 +143,7 @@ class Types:
 
     def _column(self, atom: Atom, at: int, arg: Expr, node: int, column: int) -> None:
         unifier = self.unifier
-        if unifier.masks[column] == ALL and unifier.masks[node] == ALL:
-            name = ""  # nothing to say of either yet
-        else:
-            name = self._column_name(atom.name, at)
-        subject = show(arg)
+        name, subject = self._column_name(atom.name, at), show(arg)
         why_arg, why_column = Why(arg.span, f"as {name}"), Why(arg.span, f"as {subject}")
         if not unifier.unify(node, column, why_arg, why_column):
             self._clash(arg.span, subject, node, self._column_name(atom.name, at), column)
