@@ -141,11 +141,13 @@ def _schemas(
 def _column_names(head: Atom) -> tuple[str, ...] | None:
     """Names for the columns of an undeclared relation, after one of its heads."""
     names: list[str] = []
+    seen: set[str] = set()
     for arg in head.args:
         if isinstance(arg, Var):
             name = own_name(arg.name)
-            if name in names and "~" not in arg.name:
+            if arg.name in seen:
                 return None
+            seen.add(arg.name)
         elif isinstance(arg, HeadAggregate):
             target = arg.targets[0] if len(arg.targets) == 1 else None
             name = f"{arg.kind}_{target.name}" if isinstance(target, Var) else arg.kind
@@ -171,8 +173,9 @@ def _open_columns(
 ) -> None:
     """One error for all columns that one declaration would settle."""
     reported: set[int] = set()
-    for name, relation in catalog.relations.items():
-        schema = schemas[name]
+    # those that nothing defines first: to declare them may settle the others
+    for relation in sorted(catalog.relations.values(), key=lambda r: r.said == "is defined with"):
+        name, schema = relation.name, schemas[relation.name]
         if relation.broken or relation.schema is not None:
             continue
         if relation.arity is None:

@@ -63,7 +63,7 @@ class Types:
         self.errors = errors
         self.unifier = Unifier()
         self.columns: dict[str, list[int]] = {}
-        self.params = {name: self._param(name, kind) for name, kind in params.items()}
+        self.params = {name: self._param(kind) for name, kind in params.items()}
         self.rule = RuleTypes()
         self.seen: list[tuple[CheckedRule, RuleTypes]] = []
         for relation in catalog.relations.values():
@@ -75,8 +75,8 @@ class Types:
             else:
                 self.add_relation(relation.name, relation.arity or 0)
 
-    def _param(self, name: str, kind: TypeName) -> int:
-        why = Why(None, f"as ${name} is given")
+    def _param(self, kind: TypeName) -> int:
+        why = Why(None, "as it is given")
         if kind == "int":
             return self.unifier.node(NUMBER, why, literal=True)
         return self.unifier.node(BIT[kind], why)
