@@ -433,11 +433,11 @@ def _texts_of(values: Sequence[Any] | Array, place: Place) -> Texts:
     try:
         return encoded(pa.array(values, type=pa.large_string()))
     except UnicodeEncodeError:
-        row = next(r for r, value in enumerate(values) if not _is_unicode(value))
+        row = next(r for r, value in enumerate(values) if not is_unicode(value))
         raise place.error(row, f"{shown(values[row])} holds half a surrogate pair") from None
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -491,4 +491,3 @@ def _instants_of_texts(values: Sequence[Any] | Array, place: Place) -> Array:
             raise place.error(row, f"expected timestamp, found {shown(value)}")
         found[row] = moment
     return found
-

@@ -136,8 +136,7 @@ def to_rows(table: Table) -> list[tuple[Any, ...]]:
     if not table.columns:
         return [()] * table.length
     columns = [
-        python_values(kind, column)
-        for kind, column in zip(table.types, table.columns, strict=True)
+        python_values(kind, column) for kind, column in zip(table.types, table.columns, strict=True)
     ]
     return list(zip(*columns, strict=True))
 

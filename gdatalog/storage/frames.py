@@ -10,15 +10,23 @@ paths of files.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from gdatalog.errors import DataError
-from gdatalog.storage.columns import Place, column_from, empty_column, object_column, shown
+from gdatalog.storage.cells import cells_column
+from gdatalog.storage.columns import (
+    Place,
+    column_from,
+    empty_column,
+    is_unicode,
+    object_column,
+    shown,
+)
 from gdatalog.storage.table import Table
 from gdatalog.values import TypeName
 
@@ -34,12 +42,17 @@ class Declared(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Columns as they came: with names, or without (None); `length` counts the rows."""
+    """Columns as they came: with names, or without (None); `length` counts the rows.
+
+    `source`: whether they hold values, cells of a text file, or what JSON can say. `place`
+    makes the place of a column from its position in the data and its name.
+    """
 
     names: tuple[str, ...] | None
     columns: tuple[Any, ...]
     length: int
-    json: bool = False
+    source: Literal["values", "text", "json"] = "values"
+    place: Callable[[int, str], Place] | None = None
 
 
 def table_from(
@@ -59,6 +72,7 @@ def table_from(
     ('int', 'symbol')
     """
     if isinstance(data, str | os.PathLike):
+        # Readers build on this file.
         from gdatalog.storage.readers import read_table
 
         return read_table(data, columns=columns, declared=declared)
@@ -76,12 +90,18 @@ def table_of(
     if not raw.columns and not raw.length:
         return _empty_table(columns, declared, raw.names is not None, what)
     names, picked = _match(raw, columns, declared, what)
+    unprintable = next((name for name in names if not is_unicode(name)), None)
+    if unprintable is not None:
+        raise DataError(f"{what}: the column name {unprintable!r} holds half a surrogate pair")
     types: list[TypeName] = []
     converted = []
-    for position, (name, column) in enumerate(zip(names, picked, strict=True)):
+    for position, (name, origin) in enumerate(zip(names, picked, strict=True)):
         expected = declared.types[position] if declared is not None else None
-        place = Place(what, name)
-        if raw.json:
+        place = Place(what, name) if raw.place is None else raw.place(origin, name)
+        column = raw.columns[origin]
+        if raw.source == "text":
+            kind, values = cells_column(column, expected, place)
+        elif raw.source == "json":
             kind, values = object_column(column, expected, place, json=True)
         else:
             kind, values = column_from(column, expected, place)
@@ -129,11 +149,11 @@ def _empty(names: tuple[str, ...], types: tuple[TypeName, ...]) -> Table:
 
 def _match(
     raw: Raw, columns: Sequence[str] | None, declared: Declared | None, what: str
-) -> tuple[Sequence[str], Sequence[Any]]:
-    """Names and columns in the relation's order."""
+) -> tuple[Sequence[str], Sequence[int]]:
+    """Names in the relation's order, and the positions of their columns in the data."""
     arity = len(raw.columns)
     names = raw.names
-    picked: Sequence[Any] = raw.columns
+    picked: Sequence[int] = range(arity)
     if names is not None and columns is None:
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
@@ -145,7 +165,7 @@ def _match(
         if isinstance(columns, str):
             raise DataError(f"columns is a list of names, found {columns!r}")
         if names is not None and set(columns) <= set(names):
-            picked = [picked[names.index(name)] for name in columns]
+            picked = [names.index(name) for name in columns]
         elif len(columns) != arity:
             raise DataError(
                 f"{what}: columns asks for {_listed(columns)}, the data has "
@@ -159,7 +179,7 @@ def _match(
         return given, picked
     expected = declared.columns
     if columns is None and names is not None and set(expected) <= set(names):
-        picked = [picked[names.index(name)] for name in expected]
+        picked = [names.index(name) for name in expected]
     elif len(picked) != len(expected):
         has = _listed(names) if names is not None else _count(arity)
         raise DataError(
@@ -341,22 +361,22 @@ def _dict(data: Mapping[Any, Any], what: str) -> Raw:
     return Raw(tuple(str(name) for name in data), tuple(columns), len(columns[0]))
 
 
-def raw_of_rows(rows: list[Any], what: str, *, json: bool = False) -> Raw:
+def raw_of_rows(rows: list[Any], what: str) -> Raw:
     """Rows that are tuples, lists, arrays, records (dicts), or single values."""
     if not rows:
-        return Raw(None, (), 0, json)
+        return Raw(None, (), 0)
     first = rows[0]
     if isinstance(first, Mapping):
-        return _records(rows, what, json)
+        return _records(rows, what)
     if isinstance(first, list | tuple | np.ndarray | np.void):
-        return _tuples(rows, what, json)
+        return _tuples(rows, what)
     odd = next((i for i, row in enumerate(rows) if isinstance(row, list | tuple | dict)), None)
     if odd is not None:
         raise _uneven(odd, rows[odd], "a single value", what)
-    return Raw(None, (rows,), len(rows), json)
+    return Raw(None, (rows,), len(rows))
 
 
-def _tuples(rows: list[Any], what: str, json: bool) -> Raw:
+def _tuples(rows: list[Any], what: str) -> Raw:
     width = len(rows[0])
     kinds = set(map(type, rows))
     if not all(issubclass(kind, list | tuple | np.ndarray | np.void) for kind in kinds):
@@ -367,13 +387,13 @@ def _tuples(rows: list[Any], what: str, json: bool) -> Raw:
         raise _uneven(bad, rows[bad], _count(width), what)
     names = getattr(rows[0], "_fields", None)  # of a namedtuple
     if width == 0:
-        return Raw(None, (), len(rows), json)
+        return Raw(None, (), len(rows))
     # One list and strides instead of zip(*rows): no argument list of all rows.
     flat = list(chain.from_iterable(rows))
-    return Raw(names, tuple(flat[i::width] for i in range(width)), len(rows), json)
+    return Raw(names, tuple(flat[i::width] for i in range(width)), len(rows))
 
 
-def _records(rows: list[Any], what: str, json: bool) -> Raw:
+def _records(rows: list[Any], what: str) -> Raw:
     names = tuple(rows[0])
     for position, row in enumerate(rows):
         if not isinstance(row, Mapping):
@@ -385,7 +405,7 @@ def _records(rows: list[Any], what: str, json: bool) -> Raw:
                 hint="all records have the same keys",
             )
     columns = tuple([row[name] for row in rows] for name in names)
-    return Raw(tuple(str(name) for name in names), columns, len(rows), json)
+    return Raw(tuple(str(name) for name in names), columns, len(rows))
 
 
 def _uneven(position: int, row: object, expected: str, what: str) -> DataError:
