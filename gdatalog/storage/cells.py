@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import DataError
-from gdatalog.storage.columns import Place, Typed, encoded, shown
+from gdatalog.storage.columns import Place, Typed, empty_column, encoded, shown
 from gdatalog.storage.table import DTYPES, Array
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, Value, timestamp_from_text
 
@@ -35,6 +35,8 @@ _BOOLS |= {"false": False, "False": False, "FALSE": False}
 
 def cells_column(cells: Any, declared: TypeName | None, place: Place) -> Typed:
     """A typed column of a pyarrow ChunkedArray of strings without nulls."""
+    if len(cells) == 0:
+        return declared or "symbol", empty_column(declared or "symbol")
     if declared is None:
         return _inferred(cells, place)
     return declared, encoded(cells) if declared == "symbol" else _converted(cells, declared, place)
@@ -74,18 +76,18 @@ def _converted(cells: Any, kind: TypeName, place: Place) -> Array:
     found = _fast(cells, kind)
     if found is not None:
         return found
-    if kind in ("timestamp", "bool"):
-        # Few texts make many cells here; each is read once. They stand in order of appearance.
-        texts = encoded(cells)
-        values, bad = _slow(texts.texts, kind)
-        if bad is not None:
-            row = int((texts.codes == bad).argmax())
-            raise _unreadable(row, texts.texts[bad], kind, place)
-        return values[texts.codes]
-    values, bad = _slow((cell.as_py() for cell in cells), kind)
-    if bad is not None:
-        raise _unreadable(bad, cells[bad].as_py(), kind, place)
-    return values
+    # Only the chunks that Arrow refuses are read cell by cell.
+    parts = []
+    start = 0
+    for chunk in cells.chunks:
+        part = _fast(chunk, kind)
+        if part is None:
+            part, bad = _slow(chunk.to_pylist(), kind)
+            if bad is not None:
+                raise _unreadable(start + bad, chunk[bad].as_py(), kind, place)
+        parts.append(part)
+        start += len(chunk)
+    return np.concatenate(parts)
 
 
 def _unreadable(row: int, cell: str, kind: TypeName, place: Place) -> DataError:
@@ -182,8 +184,12 @@ def _big(cell: str) -> bool:
 def _has_identifier(cells: Any) -> bool:
     import pyarrow.compute as pc
 
-    suspects = cells.filter(pc.match_substring(pc.utf8_slice_codeunits(cells, 0, 3), "0"))
-    return bool(pc.any(pc.match_substring_regex(suspects, _IDENTIFIER)).as_py())
+    # The regular expression is slow, and few cells begin like this.
+    suspects = pc.starts_with(cells, "0")
+    for start in ("-", "+", " "):
+        suspects = pc.or_(suspects, pc.starts_with(cells, start))
+    few = cells.filter(suspects)
+    return bool(pc.any(pc.match_substring_regex(few, _IDENTIFIER)).as_py())
 
 
 def _patient(cells: Any, kind: TypeName, place: Place) -> Array | None:
@@ -194,17 +200,19 @@ def _patient(cells: Any, kind: TypeName, place: Place) -> Array | None:
     values = []
     missing: int | None = None
     big: int | None = None
-    for row, cell in enumerate(cells):
-        text = cell.as_py()
-        value = cell_value(text, kind)
-        if value is not None:
-            values.append(value)
-        elif text.strip() in _MISSING:
-            missing = row if missing is None else missing
-        elif kind == "int" and _big(text):
-            big = row if big is None else big
-        else:
-            return None
+    row = 0
+    for chunk in cells.chunks:
+        for text in chunk.to_pylist():
+            value = cell_value(text, kind)
+            if value is not None:
+                values.append(value)
+            elif text.strip() in _MISSING:
+                missing = row if missing is None else missing
+            elif kind == "int" and _big(text):
+                big = row if big is None else big
+            else:
+                return None
+            row += 1
     if big is not None:
         raise place.too_big(big, _Verbatim(cells[big].as_py().strip()))
     if missing is not None:

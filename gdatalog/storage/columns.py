@@ -213,7 +213,7 @@ def pandas_column(raw: Any, declared: TypeName | None, place: Place) -> Typed:
         naive = series.dt.tz_convert("UTC").dt.tz_localize(None)
         return numpy_column(naive.to_numpy(), declared, place)
     if isinstance(dtype, pd.SparseDtype):
-        return numpy_column(series.sparse.to_dense().to_numpy(), declared, place)
+        return numpy_column(np.asarray(series), declared, place)
     if isinstance(dtype, pd.PeriodDtype | pd.IntervalDtype):
         return object_column(list(series), declared, place)
     try:
@@ -316,11 +316,11 @@ def encoded(values: Any) -> Texts:
     """An Arrow column of strings without nulls, as codes and distinct texts."""
     import pyarrow as pa
 
-    found = values.cast(pa.large_string()).dictionary_encode()
-    if isinstance(found, pa.ChunkedArray):
-        found = found.unify_dictionaries().combine_chunks()
-    if isinstance(found, pa.ChunkedArray):  # without any chunk, there is none to combine
-        return Texts(np.empty(0, dtype=np.int32), np.empty(0, dtype=object))
+    values = values.cast(pa.large_string())
+    if isinstance(values, pa.ChunkedArray):
+        # Together before they are encoded: to unify many dictionaries takes far longer.
+        values = values.combine_chunks()
+    found = values.dictionary_encode()
     texts = found.dictionary.to_numpy(zero_copy_only=False)
     return Texts(found.indices.to_numpy(zero_copy_only=False), texts)
 
@@ -448,7 +448,8 @@ def is_unicode(text: str) -> bool:
 def _instant(value: Any, row: int, place: Place) -> int:
     """Nanoseconds since 1970 of a date or time; one without a zone is in UTC."""
     if isinstance(value, np.datetime64):
-        return int(_instants(np.array([value]), _At(place.what, place.column, row, place))[0])
+        lone = _At(place.what, place.column, row, place)
+        return int(_instants(np.array([value]), lone)[0])
     extra = 0
     if isinstance(value, datetime):
         extra = getattr(value, "nanosecond", 0)
@@ -460,7 +461,7 @@ def _instant(value: Any, row: int, place: Place) -> int:
         moment = datetime(value.year, value.month, value.day, tzinfo=UTC)
     since = moment - _EPOCH
     whole = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-    found = whole * 1_000 + extra
+    found: int = whole * 1_000 + extra
     if not INT_MIN <= found <= INT_MAX:
         raise place.error(
             row,

@@ -91,9 +91,15 @@ class Delimited:
             line += len(taken)
             taken.clear()
 
-    def row(self, number: int) -> Record:
-        """A row, counted from 0."""
-        return next(islice(self.records(), number, None))
+    def line_of(self, row: int) -> int:
+        """The line of a row, which is counted from 0."""
+        rows = self.data[self.start :]
+        quotes = self.quoted and b'"' in rows
+        blank = rows.startswith((b"\n", b"\r")) or b"\n\n" in rows or b"\n\r" in rows
+        plain = not quotes and rows.count(b"\r") == rows.count(b"\r\n")
+        if plain and (self.blank_is_row or not blank):
+            return self.first_line + row
+        return next(islice(self.records(), row, None)).line
 
     def columns(self, width: int) -> list[Any]:
         """The cells: `width` columns of strings."""
@@ -181,7 +187,7 @@ class CellPlace(Place):
     position: int
 
     def where(self, row: int) -> str:
-        line = self.file.row(row).line
+        line = self.file.line_of(row)
         return f"{self.what}:{line}: column {self.position + 1} {self.column!r}"
 
 

@@ -134,7 +134,8 @@ def _empty_table(
     if declared is not None:
         return _empty(declared.columns, declared.types)
     if columns is not None:
-        return _empty(tuple(columns), ("symbol",) * len(columns))
+        unknown: TypeName = "symbol"
+        return _empty(tuple(columns), tuple(unknown for _ in columns))
     if is_frame:
         return _empty((), ())
     raise DataError(
@@ -216,7 +217,7 @@ def _raw(
     library = type(data).__module__.split(".")[0]
     if data is None or isinstance(data, bytes | bytearray | int | float | complex):
         if isinstance(data, bool):
-            return Raw(None, (), int(data))
+            return Raw((), (), int(data))
         raise _not_data(data, what)
     if library == "polars" and hasattr(data, "collect"):
         data = data.collect()
@@ -348,7 +349,7 @@ def _graph(
 
 
 def _dict(data: Mapping[Any, Any], what: str) -> Raw:
-    columns = []
+    columns: list[Any] = []
     for name, column in data.items():
         if isinstance(column, str | bytes) or not isinstance(column, Iterable):
             raise DataError(

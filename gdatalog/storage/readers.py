@@ -18,7 +18,7 @@ import json
 import os
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ FORMATS = {
 }
 PACKED = (".gz", ".zst")
 TEXTS = ("csv", "tsv", "facts")
+ROWS = "gdatalog.rows"  # in a Parquet file without columns: how many rows it has
 
 
 def read_table(
@@ -68,7 +69,7 @@ def read_table(
     data = read_bytes(name)
     if format == "parquet":
         wanted = columns if columns is not None else declared.columns if declared else None
-        raw = raw_of_arrow(_parquet(name, data, wanted))
+        raw = _parquet(name, data, wanted)
     elif format == "arrow":
         raw = raw_of_arrow(_arrow(name, data))
     elif format == "json":
@@ -105,14 +106,19 @@ def find_facts(name: str, folder: str | os.PathLike[str]) -> str:
     """The file that the bare `.input R` reads."""
     endings = [e + p for e in (".facts", ".csv", ".parquet", ".arrow") for p in ("", *PACKED)]
     for ending in endings:
-        path = os.path.join(os.fspath(folder), name + ending)
+        path = _within(folder, name + ending)
         if os.path.exists(path):
             return path
-    path = os.path.join(os.fspath(folder), name + ".facts")
+    path = _within(folder, name + ".facts")
     raise DataError(
         f"{path}: there is no such file, nor {name}.csv, {name}.parquet or {name}.arrow",
         hint=_similar(path) or f'-F names the folder, .input {name}("path") a file',
     )
+
+
+def _within(folder: str | os.PathLike[str], name: str) -> str:
+    """A path below a folder; an absolute one stays, and the working directory is not named."""
+    return os.path.normpath(os.path.join(os.fspath(folder), name))
 
 
 def read_input(
@@ -121,7 +127,7 @@ def read_input(
     folder: str | os.PathLike[str],
     declared: Declared,
 ) -> Table:
-    """The keyword form `.input R(IO=file, filename=..., delimiter=..., headers=..., columns=...)`."""
+    """The keyword form: IO=file, filename, delimiter, headers, columns, rfc4180."""
     kind = options.get("IO", "file")
     if kind != "file":
         raise UsageError(
@@ -129,7 +135,7 @@ def read_input(
             hint="IO=file reads a file; other sources are loaded from Python",
         )
     given = options.get("filename", options.get("name"))
-    path = os.path.join(os.fspath(folder), given) if given else find_facts(name, folder)
+    path = _within(folder, given) if given else find_facts(name, folder)
     packed = os.path.splitext(path.removesuffix(".gz").removesuffix(".zst"))[1].lower()
     if FORMATS.get(packed, "facts") not in TEXTS:
         return read_table(path, declared=declared)
@@ -256,7 +262,7 @@ def _similar(name: str) -> str | None:
 # ---------------------------------------------------------------- Parquet, Arrow, JSON
 
 
-def _parquet(name: str, data: bytes, wanted: Sequence[str] | None) -> Any:
+def _parquet(name: str, data: bytes, wanted: Sequence[str] | None) -> Raw:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -268,7 +274,10 @@ def _parquet(name: str, data: bytes, wanted: Sequence[str] | None) -> Any:
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
         raise _damaged(name, error) from error
-    return table
+    if not there:
+        said = (table.schema.metadata or {}).get(ROWS.encode(), b"0")
+        return Raw((), (), int(said == b"1"))
+    return raw_of_arrow(table)
 
 
 def _arrow(name: str, data: bytes) -> Any:
@@ -319,18 +328,14 @@ def _jsonl(name: str, data: bytes) -> Raw:
     return replace(raw_of_rows(rows, name), source="json", place=place)
 
 
+@dataclass(frozen=True, slots=True)
 class _LinePlace(Place):
     """A column of a file whose rows each have a line."""
 
-    __slots__ = ("lines",)
-
-    def __init__(self, what: str, column: str, lines: list[int]) -> None:
-        super().__init__(what, column)
-        object.__setattr__(self, "lines", lines)
+    lines: list[int]
 
     def where(self, row: int) -> str:
-        lines: list[int] = self.lines
-        return f"{self.what}:{lines[row]}: column {self.column!r}"
+        return f"{self.what}:{self.lines[row]}: column {self.column!r}"
 
 
 def _parsed(name: str, text: str, first_line: int) -> Any:
