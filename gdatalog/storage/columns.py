@@ -67,7 +67,11 @@ class Place:
 
 def shown(value: object, width: int = 60) -> str:
     """A value as an error shows it."""
-    text = repr(value.item() if isinstance(value, np.generic) else value)
+    if isinstance(value, np.generic):
+        value = value.item()
+    elif hasattr(value, "as_py"):  # Arrow's scalars
+        value = value.as_py()
+    text = repr(value)
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
@@ -256,11 +260,11 @@ def arrow_column(values: Any, declared: TypeName | None, place: Place) -> Typed:
     if agreed == "symbol":
         try:
             return agreed, encoded(values)
-        except UnicodeDecodeError as error:
+        except (UnicodeDecodeError, pa.ArrowException) as error:
             message = f"{place.what}: column {place.column!r}: a text is not valid UTF-8"
             raise DataError(message) from error
     if agreed == "timestamp" and not types.is_timestamp(kind):
-        values = values.cast(pa.timestamp("s"))
+        values = values.cast(pa.timestamp("ms"))
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if agreed == "int":

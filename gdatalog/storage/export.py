@@ -39,11 +39,9 @@ def _arrow_column(kind: TypeName, column: Column) -> Any:
         if len(column) == 0:
             return pa.array([], pa.string())
         texts = pa.array(column.texts, pa.string())
-        if isinstance(texts, pa.ChunkedArray) or texts.nbytes * 2 > 1 << 30:
-            # Beyond 2 GiB of text an array of strings must come in several chunks.
-            step = 1 << 16
-            parts = [column.decode()[at : at + step] for at in range(0, len(column), step)]
-            return pa.chunked_array([pa.array(part, pa.string()) for part in parts])
+        if isinstance(texts, pa.ChunkedArray):
+            # An array of strings holds 2 GiB of text; there are more.
+            return pa.array(column.decode(), pa.string())
         return _taken(texts, column.codes)
     if kind == "timestamp":
         return pa.array(column).cast(pa.timestamp("ns", tz="UTC"))
@@ -83,15 +81,16 @@ def to_pandas(table: Table) -> Any:
 
 
 def _pandas_column(kind: TypeName, column: Column) -> Any:
+    """A Series that owns its values: what its user writes into it stays there."""
     import pandas as pd
+    import pyarrow as pa
 
     if isinstance(column, Texts):
-        values = _arrow_column(kind, column)
-        return pd.Series(pd.array(values.to_numpy(zero_copy_only=False), dtype=_str_dtype()))
+        dtype = _str_dtype()
+        return _arrow_column(kind, column).to_pandas(types_mapper={pa.string(): dtype}.get)
     if kind == "timestamp":
-        instants = pd.Series(column.view("datetime64[ns]"), copy=False)
-        return instants.dt.tz_localize("UTC")
-    return pd.Series(column, copy=False)
+        return pd.Series(column.view("datetime64[ns]"), copy=True).dt.tz_localize("UTC")
+    return pd.Series(column, copy=True)
 
 
 def _str_dtype() -> Any:

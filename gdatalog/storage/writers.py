@@ -98,8 +98,12 @@ def _facts_text(table: Table, delimiter: str, header: bool) -> Iterator[str]:
         return
     if header:
         yield delimiter.join(table.names) + "\n"
+    first = not header
     for cells in _batches(table):
-        yield "\n".join(map(delimiter.join, zip(*cells, strict=True))) + "\n"
+        text = "\n".join(map(delimiter.join, zip(*cells, strict=True))) + "\n"
+        # Readers drop one byte order mark: a text that begins with one gets another.
+        yield "\ufeff" + text if first and text.startswith("\ufeff") else text
+        first = False
 
 
 def _check_verbatim(relation: str, name: str, column: Texts, delimiter: str) -> None:
@@ -256,8 +260,8 @@ def _write(name: str, fill: Callable[[BinaryIO], None]) -> None:
             return
         os.makedirs(folder, exist_ok=True)
         beside = os.path.join(folder, f".gdatalog-{secrets.token_hex(8)}.tmp")
+        temporary = beside
         with open(beside, "xb") as file:
-            temporary = beside
             fill(file)
         if os.path.exists(target):
             shutil.copymode(target, temporary)
