@@ -163,7 +163,7 @@ def test_subclasses_of_str_become_str() -> None:
     class Color(enum.StrEnum):
         RED = "red"
 
-    class Old(str, enum.Enum):
+    class Old(str, enum.Enum):  # noqa: UP042
         BLUE = "blue"
 
     assert to_rows(load([Color.RED, np.str_("x"), Old.BLUE])) == [("red",), ("x",), ("blue",)]
@@ -287,7 +287,7 @@ class OnDevice:
     def __init__(self, values: Any) -> None:
         self.values = np.array(values)
 
-    __cuda_array_interface__: Any = {}
+    __cuda_array_interface__ = None
 
     def get(self) -> Any:
         return self.values

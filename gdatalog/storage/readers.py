@@ -255,8 +255,10 @@ def _similar(name: str) -> str | None:
         there = os.listdir(folder or ".")
     except (OSError, ValueError):
         return f"there is no folder {folder!r} either"
-    close = difflib.get_close_matches(base, there, n=1, cutoff=0.6)
-    return f"did you mean {os.path.join(folder, close[0])!r}?" if close else None
+    # By the part before the dot: all facts files end alike.
+    stems = {file.split(".")[0]: file for file in sorted(there, reverse=True)}
+    close = difflib.get_close_matches(base.split(".")[0], stems, n=1, cutoff=0.6)
+    return f"did you mean {os.path.join(folder, stems[close[0]])!r}?" if close else None
 
 
 # ---------------------------------------------------------------- Parquet, Arrow, JSON
