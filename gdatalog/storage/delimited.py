@@ -24,6 +24,7 @@ _NAME = re.compile(r"[^\W\d][\w .:/()%-]*|_\w*")
 _DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", " ": "spaces"}
 _SNIFFED = (",", "\t", ";", "|")
 _SAMPLE = 100  # records that are looked at to tell delimiter and header
+_MARK = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _END = "\0end\0"
 
@@ -108,6 +109,9 @@ class Delimited:
 
         names = [str(i) for i in range(width)]
         data = pa.py_buffer(self.data)[self.start :]
+        if self.data.startswith(_MARK, self.start):
+            # Arrow drops a byte order mark; this one is part of a value, the file's is gone.
+            data = pa.py_buffer(_MARK + self.data[self.start :])
         if not self.blank_is_row and not self.data[self.start :].strip(b"\r\n"):
             return [pa.chunked_array([], pa.string()) for _ in names]
         if len(data) == 0:

@@ -247,13 +247,13 @@ def _write_arrow(table: Table, kind: str, file: BinaryIO) -> None:
 
 def _write(name: str, fill: Callable[[BinaryIO], None]) -> None:
     """Fill a new file beside `name`, then let it take that name."""
-    # A link is followed: the file that it names is replaced, not the link.
-    target = os.path.realpath(name)
-    folder = os.path.dirname(target)
-    if os.path.isdir(target):
-        raise DataError(f"{name}: this is a folder, not a file", hint="name a file in it")
     temporary = None
     try:
+        # A link is followed: the file that it names is replaced, not the link.
+        target = os.path.realpath(name)
+        folder = os.path.dirname(target)
+        if os.path.isdir(target):
+            raise DataError(f"{name}: this is a folder, not a file", hint="name a file in it")
         if os.path.exists(target) and not os.path.isfile(target):
             # A pipe or a device, /dev/stdout for instance, has nothing to rename.
             _fill_special(target, fill)
