@@ -1,0 +1,225 @@
+"""Cells: columns of text, as a delimited file gives them, become typed columns.
+
+Where a type was declared every cell must read as one: ints in decimal (or 0x, 0b) with a sign,
+floats as Python writes them, `true` and `false`, ISO 8601; spaces around a number are allowed,
+symbols are taken verbatim. Where none was declared the whole column decides: int, float, bool,
+timestamp, else symbol. Digits with leading zeros (007) are identifiers, so a column of them is
+a symbol; ints beyond 64 bits are an error, and so is a missing cell in a column of numbers.
+
+Arrow converts the bulk; a column that it refuses is read again cell by cell, which is what
+defines the meaning and finds the first bad row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from gdatalog.errors import DataError
+from gdatalog.storage.columns import Place, Typed, empty_column, encoded, shown
+from gdatalog.storage.table import DTYPES, Array
+from gdatalog.values import INT_MAX, INT_MIN, TypeName, Value, timestamp_from_text
+
+_INT = re.compile(r"[+-]?[0-9]+")
+_HEX = re.compile(r"0[xX][0-9a-fA-F]+|0[bB][01]+")
+_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_INFINITE = re.compile(r"[+-]?inf(?:inity)?", re.IGNORECASE)
+_IDENTIFIER = r"^\s*[+-]?0[0-9xXbB]"  # 007, 0x1f: digits, but hardly a number
+_MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "none", "NaT")
+_BOOLS = {"true": True, "True": True, "TRUE": True}
+_BOOLS |= {"false": False, "False": False, "FALSE": False}
+
+
+def cells_column(cells: Any, declared: TypeName | None, place: Place) -> Typed:
+    """A typed column of a pyarrow ChunkedArray of strings without nulls."""
+    if len(cells) == 0:
+        return declared or "symbol", empty_column(declared or "symbol")
+    if declared is None:
+        return _inferred(cells, place)
+    return declared, encoded(cells) if declared == "symbol" else _converted(cells, declared, place)
+
+
+def cell_value(text: str, kind: TypeName) -> Value | None:
+    """The value of one cell, None if it is not of this type.
+
+    >>> cell_value(" 12", "int"), cell_value("abc", "int"), cell_value("1e3", "float")
+    (12, None, 1000.0)
+    """
+    if kind == "symbol":
+        return text
+    if kind == "timestamp":
+        return timestamp_from_text(text.strip())
+    text = text.strip()
+    if kind == "bool":
+        return _BOOLS.get(text)
+    if kind == "float":
+        if _INFINITE.fullmatch(text):
+            return float(text)
+        value = float(text) if _FLOAT.fullmatch(text) else None
+        return None if value is None or np.isinf(value) else value
+    # Python limits the digits of an int; what is longer than this is too big anyway.
+    if len(text) > 200:
+        return None
+    if _INT.fullmatch(text):
+        number = int(text)
+    elif _HEX.fullmatch(text):
+        number = int(text, 0)
+    else:
+        return None
+    return number if INT_MIN <= number <= INT_MAX else None
+
+
+def _converted(cells: Any, kind: TypeName, place: Place) -> Array:
+    found = _fast(cells, kind)
+    if found is not None:
+        return found
+    # Only the chunks that Arrow refuses are read cell by cell.
+    parts = []
+    start = 0
+    for chunk in cells.chunks:
+        part = _fast(chunk, kind)
+        if part is None:
+            part, bad = _slow(chunk.to_pylist(), kind)
+            if bad is not None:
+                raise _unreadable(start + bad, chunk[bad].as_py(), kind, place)
+        parts.append(part)
+        start += len(chunk)
+    return np.concatenate(parts)
+
+
+def _unreadable(row: int, cell: str, kind: TypeName, place: Place) -> DataError:
+    text = cell.strip()
+    if kind == "int" and _INT.fullmatch(text):
+        return place.too_big(row, _Verbatim(text))
+    if kind == "float" and text.lower().lstrip("+-") == "nan":
+        return place.error(row, f"expected float, found {shown(cell)}", "a NaN is not a value")
+    hints = {
+        "timestamp": "a timestamp is written 2026-11-20 or 2026-11-20T08:30:00.5",
+        "bool": "a bool is written true or false",
+    }
+    return place.error(row, f"expected {kind}, found {shown(cell)}", hints.get(kind))
+
+
+class _Verbatim(str):
+    """A text that an error shows without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _slow(texts: Iterable[str], kind: TypeName) -> tuple[Array, int | None]:
+    """The values, and the index of the first text that has none."""
+    values = []
+    for index, text in enumerate(texts):
+        value = cell_value(text, kind)
+        if value is None:
+            return np.empty(0), index
+        values.append(value)
+    found: Array = np.array(values, dtype=DTYPES[kind])
+    return (found + 0.0 if kind == "float" else found), None
+
+
+def _fast(cells: Any, kind: TypeName) -> Array | None:
+    """What Arrow makes of a column, or None where it must be looked at cell by cell."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    targets = {"int": pa.int64(), "float": pa.float64(), "timestamp": pa.timestamp("ns")}
+    if kind not in targets:
+        return None
+    if kind == "int" and pc.any(pc.starts_with(cells, "0x", ignore_case=True)).as_py():
+        return None  # Arrow would wrap large ones around
+    if kind == "timestamp":
+        # Shorter times, which Arrow reads too, are none of ours: 2026-11-20T08
+        length = pc.binary_length(cells)
+        if not pc.all(pc.or_(pc.equal(length, 10), pc.greater_equal(length, 16))).as_py():
+            return None
+    try:
+        typed = pc.cast(cells, targets[kind])
+    except pa.ArrowInvalid:
+        return None
+    if kind == "timestamp":
+        typed = typed.cast(pa.int64())
+    values: Array = typed.to_numpy()
+    if kind == "float":
+        return values + 0.0 if np.isfinite(values).all() else None
+    return values
+
+
+# ---------------------------------------------------------------- without a declaration
+
+
+def _inferred(cells: Any, place: Place) -> Typed:
+    """The first type that all cells have; symbol if there is none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    blank = pc.is_in(pc.utf8_trim_whitespace(cells[:100]), pa.array(_MISSING))
+    sample = cells[:100].filter(pc.invert(blank)).to_pylist()
+    if not sample:
+        blank = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(_MISSING))
+        sample = cells.filter(pc.invert(blank))[:100].to_pylist()
+    kinds: tuple[TypeName, ...] = ("int", "float", "bool", "timestamp")
+    for kind in kinds:
+        if not sample or any(cell_value(cell, kind) is None and not _big(cell) for cell in sample):
+            continue
+        values = _fast(cells, kind)
+        if values is None:
+            values = _patient(cells, kind, place)
+        if values is None:
+            continue
+        if kind in ("int", "float") and _has_identifier(cells):
+            break
+        return kind, values
+    return "symbol", encoded(cells)
+
+
+def _big(cell: str) -> bool:
+    return _INT.fullmatch(cell.strip()) is not None
+
+
+def _has_identifier(cells: Any) -> bool:
+    import pyarrow.compute as pc
+
+    # The regular expression is slow, and few cells begin like this.
+    suspects = pc.starts_with(cells, "0")
+    for start in ("-", "+", " "):
+        suspects = pc.or_(suspects, pc.starts_with(cells, start))
+    few = cells.filter(suspects)
+    return bool(pc.any(pc.match_substring_regex(few, _IDENTIFIER)).as_py())
+
+
+def _patient(cells: Any, kind: TypeName, place: Place) -> Array | None:
+    """A column cell by cell: its values, or None if it is of another type.
+
+    An error if it is of this type but for cells that are missing, or for ints that are too big.
+    """
+    values = []
+    missing: int | None = None
+    big: int | None = None
+    row = 0
+    for chunk in cells.chunks:
+        for text in chunk.to_pylist():
+            value = cell_value(text, kind)
+            if value is not None:
+                values.append(value)
+            elif text.strip() in _MISSING:
+                missing = row if missing is None else missing
+            elif kind == "int" and _big(text):
+                big = row if big is None else big
+            else:
+                return None
+            row += 1
+    if big is not None:
+        raise place.too_big(big, _Verbatim(cells[big].as_py().strip()))
+    if missing is not None:
+        raise place.error(
+            missing,
+            f"found {shown(cells[missing].as_py())} in a column of type {kind}",
+            "give it a value, or declare the column symbol",
+        )
+    found: Array = np.array(values, dtype=DTYPES[kind])
+    return found + 0.0 if kind == "float" else found

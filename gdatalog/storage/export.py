@@ -1,0 +1,158 @@
+"""A table on its way out: pandas, Arrow, polars, NumPy, or Python rows.
+
+The dtypes follow from the types alone, so an empty table has them too: int64, float64, bool,
+`str` (pandas' string dtype), datetime64[ns, UTC]. Python rows hold ints, floats, strs, bools,
+and pandas Timestamps: Python's own datetime has no nanoseconds, and would cut them off.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gdatalog.storage.table import Array, Column, Table, Texts
+from gdatalog.values import TypeName
+
+
+def to_arrow(table: Table) -> Any:
+    """A pyarrow Table of int64, double, string, bool and timestamp[ns, UTC]."""
+    import pyarrow as pa
+
+    if not table.columns:
+        # A table without columns still has a number of rows: one, if the proposition holds.
+        empty = pa.RecordBatch.from_struct_array(pa.array([{}] * table.length, pa.struct([])))
+        return pa.Table.from_batches([empty], empty.schema)
+    fields = []
+    arrays = []
+    for name, kind, column in zip(table.names, table.types, table.columns, strict=True):
+        values = _arrow_column(kind, column)
+        fields.append(pa.field(name, values.type, nullable=False))
+        arrays.append(values)
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _arrow_column(kind: TypeName, column: Column) -> Any:
+    import pyarrow as pa
+
+    if isinstance(column, Texts):
+        if len(column) == 0:
+            return pa.array([], pa.string())
+        texts = pa.array(column.texts, pa.string())
+        if isinstance(texts, pa.ChunkedArray):
+            # An array of strings holds 2 GiB of text; there are more.
+            return pa.array(column.decode(), pa.string())
+        return _taken(texts, column.codes)
+    if kind == "timestamp":
+        return pa.array(column).cast(pa.timestamp("ns", tz="UTC"))
+    return pa.array(column)
+
+
+def _taken(texts: Any, codes: Array) -> Any:
+    """The text of each code; in chunks, so that no chunk passes 2 GiB."""
+    import pyarrow as pa
+
+    longest = max(1, int(np.max(np.diff(_offsets(texts)), initial=1)))
+    step = max(1, ((1 << 31) - 1) // longest)
+    if step >= len(codes):
+        return texts.take(pa.array(codes))
+    parts = [texts.take(pa.array(codes[at : at + step])) for at in range(0, len(codes), step)]
+    return pa.chunked_array(parts)
+
+
+def _offsets(texts: Any) -> Array:
+    offsets: Array = np.frombuffer(texts.buffers()[1], dtype=np.int32)
+    return offsets[texts.offset : texts.offset + len(texts) + 1]
+
+
+def to_pandas(table: Table) -> Any:
+    """A DataFrame of int64, float64, bool, `str` and datetime64[ns, UTC]."""
+    import pandas as pd
+
+    if not table.columns:
+        return pd.DataFrame(index=pd.RangeIndex(table.length))
+    series = [
+        _pandas_column(kind, column)
+        for kind, column in zip(table.types, table.columns, strict=True)
+    ]
+    frame = pd.DataFrame(dict(enumerate(series)), copy=False)
+    frame.columns = pd.Index(list(table.names), dtype="object")
+    return frame
+
+
+def _pandas_column(kind: TypeName, column: Column) -> Any:
+    """A Series that owns its values: what its user writes into it stays there."""
+    import pandas as pd
+    import pyarrow as pa
+
+    if isinstance(column, Texts):
+        dtype = _str_dtype()
+        return _arrow_column(kind, column).to_pandas(types_mapper={pa.string(): dtype}.get)
+    if kind == "timestamp":
+        return pd.Series(column.view("datetime64[ns]"), copy=True).dt.tz_localize("UTC")
+    return pd.Series(column, copy=True)
+
+
+def _str_dtype() -> Any:
+    """pandas 3's default dtype of strings, and its equal in pandas 2."""
+    import pandas as pd
+
+    if int(pd.__version__.split(".")[0]) >= 3:
+        return pd.StringDtype(na_value=np.nan)
+    return pd.StringDtype("pyarrow")
+
+
+def to_polars(table: Table) -> Any:
+    """A polars DataFrame; the extra package `polars` is needed."""
+    import polars as pl
+
+    if not table.columns:
+        return pl.DataFrame(height=table.length)
+    return pl.from_arrow(to_arrow(table), rechunk=False)
+
+
+def to_numpy(table: Table) -> Array:
+    """A structured array: a field for each column, texts and times as objects and datetime64."""
+    formats: dict[TypeName, Any] = {
+        "int": np.int64,
+        "float": np.float64,
+        "bool": np.bool_,
+        "symbol": object,
+        "timestamp": "datetime64[ns]",
+    }
+    fields = [(name, formats[kind]) for name, kind in zip(table.names, table.types, strict=True)]
+    found: Array = np.empty(table.length, dtype=fields)
+    for name, kind, column in zip(table.names, table.types, table.columns, strict=True):
+        if isinstance(column, Texts):
+            found[name] = column.decode()
+        else:
+            found[name] = column.view("datetime64[ns]") if kind == "timestamp" else column
+    return found
+
+
+def to_rows(table: Table) -> list[tuple[Any, ...]]:
+    """One tuple of Python values a row."""
+    if not table.columns:
+        return [()] * table.length
+    columns = [
+        python_values(kind, column) for kind, column in zip(table.types, table.columns, strict=True)
+    ]
+    return list(zip(*columns, strict=True))
+
+
+def python_values(kind: TypeName, column: Column) -> list[Any]:
+    """A column as Python values; timestamps as pandas Timestamps in UTC."""
+    if isinstance(column, Texts):
+        found: list[Any] = column.decode().tolist()
+        return found
+    if kind == "timestamp":
+        import pandas as pd
+
+        return list(pd.DatetimeIndex(column.view("datetime64[ns]"), tz="UTC"))
+    values: list[Any] = column.tolist()
+    return values
+
+
+def arrow_stream(table: Table, requested_schema: Any = None) -> Any:
+    """The capsule of Arrow's stream interface, for `__arrow_c_stream__`."""
+    return to_arrow(table).__arrow_c_stream__(requested_schema)

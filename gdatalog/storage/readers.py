@@ -1,0 +1,351 @@
+"""Readers: a file becomes a table.
+
+    .csv .tsv .txt           RFC 4180; the delimiter is sniffed (but of .tsv), the header too
+    .facts                   tab-separated, no header, no quoting
+    .parquet                 .arrow .feather .ipc: Arrow's file or stream format
+    .json                    a list of records, of rows or of values; or one record of columns
+    .jsonl .ndjson           a record, row or value a line
+
+each also as .gz or .zst. A file is read whole or not at all; nothing but an Error comes out of
+a file that is damaged.
+"""
+
+from __future__ import annotations
+
+import difflib
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gdatalog.errors import DataError, UsageError
+from gdatalog.storage.columns import Place, shown
+from gdatalog.storage.delimited import bad_utf8, raw_of_text
+from gdatalog.storage.frames import Declared, Raw, raw_of_arrow, raw_of_rows, table_of
+from gdatalog.storage.table import Table
+
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".txt": "csv",
+    ".facts": "facts",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".json": "json",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
+PACKED = (".gz", ".zst")
+TEXTS = ("csv", "tsv", "facts")
+ROWS = "gdatalog.rows"  # in a Parquet file without columns: how many rows it has
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    quoting: bool | None = None,
+    columns: Sequence[str] | None = None,
+    declared: Declared | None = None,
+) -> Table:
+    """The table that a file holds. What is not said follows from the name and the content."""
+    name = os.fspath(path)
+    if format is None:
+        format = format_of(name)
+    elif format not in FORMATS.values():
+        known = ", ".join(sorted(set(FORMATS.values())))
+        raise UsageError(f"there is no format {format!r}", hint=f"formats are {known}")
+    if format not in TEXTS and (delimiter, header, quoting) != (None, None, None):
+        raise UsageError(f"{name}: delimiter, header and quoting have no meaning for {format}")
+    data = read_bytes(name)
+    if format == "parquet":
+        wanted = columns if columns is not None else declared.columns if declared else None
+        raw = _parquet(name, data, wanted)
+    elif format == "arrow":
+        raw = raw_of_arrow(_arrow(name, data))
+    elif format == "json":
+        raw = _json(name, data)
+    elif format == "jsonl":
+        raw = _jsonl(name, data)
+    else:
+        facts = format == "facts"
+        raw = raw_of_text(
+            name,
+            data.removeprefix(b"\xef\xbb\xbf"),
+            delimiter=delimiter or (None if format == "csv" else "\t"),
+            quoted=not facts if quoting is None else quoting,
+            header=False if facts and header is None else header,
+            declared=_of_names(declared, columns),
+        )
+    return table_of(raw, columns, declared, name)
+
+
+def _of_names(declared: Declared | None, columns: Sequence[str] | None) -> Declared | None:
+    """The declaration, unless the columns are chosen by the caller."""
+    return declared if columns is None else None
+
+
+def read_facts(name: str, folder: str | os.PathLike[str], declared: Declared) -> Table:
+    """The bare `.input R`: R.facts, else R.csv, R.parquet, R.arrow, from the facts folder."""
+    path = find_facts(name, folder)
+    if format_of(path) in TEXTS:
+        return _verbatim(path, None, False, None, False, declared)
+    return read_table(path, declared=declared)
+
+
+def find_facts(name: str, folder: str | os.PathLike[str]) -> str:
+    """The file that the bare `.input R` reads."""
+    endings = [e + p for e in (".facts", ".csv", ".parquet", ".arrow") for p in ("", *PACKED)]
+    for ending in endings:
+        path = _within(folder, name + ending)
+        if os.path.exists(path):
+            return path
+    path = _within(folder, name + ".facts")
+    raise DataError(
+        f"{path}: there is no such file, nor {name}.csv, {name}.parquet or {name}.arrow",
+        hint=_similar(path) or f'-F names the folder, .input {name}("path") a file',
+    )
+
+
+def _within(folder: str | os.PathLike[str], name: str) -> str:
+    """A path below a folder; an absolute one stays, and the working directory is not named."""
+    return os.path.normpath(os.path.join(os.fspath(folder), name))
+
+
+def read_input(
+    name: str,
+    options: Mapping[str, str],
+    folder: str | os.PathLike[str],
+    declared: Declared,
+) -> Table:
+    """The keyword form: IO=file, filename, delimiter, headers, columns, rfc4180."""
+    kind = options.get("IO", "file")
+    if kind != "file":
+        raise UsageError(
+            f"{name}: cannot read from IO={kind}",
+            hint="IO=file reads a file; other sources are loaded from Python",
+        )
+    given = options.get("filename", options.get("name"))
+    path = _within(folder, given) if given else find_facts(name, folder)
+    packed = os.path.splitext(path.removesuffix(".gz").removesuffix(".zst"))[1].lower()
+    if FORMATS.get(packed, "facts") not in TEXTS:
+        return read_table(path, declared=declared)
+    delimiter = options.get("delimiter")
+    return _verbatim(
+        path,
+        "\t" if delimiter == "\\t" else delimiter,
+        options.get("headers", "false").lower() == "true",
+        _positions(name, options.get("columns"), declared),
+        options.get("rfc4180", "false").lower() == "true",
+        declared,
+    )
+
+
+def _positions(name: str, text: str | None, declared: Declared) -> list[int] | None:
+    """`columns="0:2"`: which column of the file each column of the relation is."""
+    if not text:
+        return None
+    parts = text.split(":")
+    if not all(part.strip().isdecimal() for part in parts) or len(parts) != len(declared.types):
+        raise UsageError(
+            f"{name}: columns={text!r} does not name {len(declared.types)} columns of the file",
+            hint='columns="0:2" takes the first and the third, counted from 0',
+        )
+    return [int(part) for part in parts]
+
+
+def _verbatim(
+    path: str,
+    delimiter: str | None,
+    header: bool,
+    positions: list[int] | None,
+    quoted: bool,
+    declared: Declared,
+) -> Table:
+    """A text as Soufflé reads it; R.csv has commas only where no line holds a tab."""
+    data = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
+    if delimiter is None:
+        is_csv = quoted or format_of(path, "facts") == "csv"
+        several = len(declared.types) > 1 or positions is not None
+        delimiter = "," if is_csv and several and b"\t" not in data else "\t"
+    raw = raw_of_text(
+        path,
+        data,
+        delimiter=delimiter,
+        quoted=quoted,
+        header=header,
+        declared=declared,
+        picked=positions,
+    )
+    # By position, whatever the header says.
+    return table_of(replace(raw, names=None), None, declared, path)
+
+
+# ---------------------------------------------------------------- bytes
+
+
+def format_of(name: str, default: str | None = None) -> str:
+    """The format that a file's name tells."""
+    plain = name
+    for ending in PACKED:
+        if plain.lower().endswith(ending):
+            plain = plain[: -len(ending)]
+    found = FORMATS.get(os.path.splitext(plain)[1].lower(), default)
+    if found is None:
+        known = " ".join(FORMATS)
+        raise UsageError(
+            f"{name}: the name does not tell the format",
+            hint=f"known are {known}, each also as .gz or .zst; or say format=...",
+        )
+    return found
+
+
+def read_bytes(name: str) -> bytes:
+    """All of a file, unpacked."""
+    try:
+        data = Path(name).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(f"{name}: there is no such file", hint=_similar(name)) from None
+    except IsADirectoryError:
+        raise DataError(
+            f"{name}: this is a folder, not a file",
+            hint="name a file in it, or join its files first",
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise DataError(f"{name}: cannot be read: {reason}") from error
+    try:
+        if name.lower().endswith(".gz"):
+            return gzip.decompress(data)
+        if name.lower().endswith(".zst"):
+            return _unpacked_zst(data)
+    except (OSError, EOFError, zlib.error, MemoryError, ValueError) as error:
+        raise _damaged(name, error) from error
+    return data
+
+
+def _unpacked_zst(data: bytes) -> bytes:
+    import pyarrow as pa
+
+    if not data:
+        raise EOFError("the file is empty")
+    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+        found: bytes = stream.read()
+    return found
+
+
+def _damaged(name: str, error: BaseException) -> DataError:
+    reason = (str(error) or type(error).__name__).splitlines()[0][:200]
+    return DataError(f"{name}: the file is damaged or of another format: {reason}")
+
+
+def _similar(name: str) -> str | None:
+    """A hint: files with a like name in the same folder, or that the folder is not there."""
+    folder, base = os.path.split(name)
+    try:
+        there = os.listdir(folder or ".")
+    except (OSError, ValueError):
+        return f"there is no folder {folder!r} either"
+    # By the part before the dot: all facts files end alike.
+    stems = {file.split(".")[0]: file for file in sorted(there, reverse=True)}
+    close = difflib.get_close_matches(base.split(".")[0], stems, n=1, cutoff=0.6)
+    return f"did you mean {os.path.join(folder, stems[close[0]])!r}?" if close else None
+
+
+# ---------------------------------------------------------------- Parquet, Arrow, JSON
+
+
+def _parquet(name: str, data: bytes, wanted: Sequence[str] | None) -> Raw:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        there = file.schema_arrow.names
+        only = list(wanted) if wanted and set(wanted) <= set(there) else None
+        table = file.read(columns=only)
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
+        raise _damaged(name, error) from error
+    if not there:
+        said = (table.schema.metadata or {}).get(ROWS.encode(), b"0")
+        return Raw((), (), int(said == b"1"))
+    return raw_of_arrow(table)
+
+
+def _arrow(name: str, data: bytes) -> Any:
+    import pyarrow as pa
+
+    try:
+        is_file = data.startswith(b"ARROW1")
+        open_it = pa.ipc.open_file if is_file else pa.ipc.open_stream
+        table = open_it(pa.py_buffer(data)).read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
+        raise _damaged(name, error) from error
+    return table
+
+
+def _text(name: str, data: bytes) -> str:
+    wrong = bad_utf8(name, data)
+    if wrong is not None:
+        raise wrong
+    return data.decode("utf-8-sig")
+
+
+def _json(name: str, data: bytes) -> Raw:
+    found = _parsed(name, _text(name, data), 1)
+    if isinstance(found, dict) and all(isinstance(column, list) for column in found.values()):
+        lengths = {len(column) for column in found.values()}
+        if len(lengths) == 1:
+            return Raw(tuple(found), tuple(found.values()), lengths.pop(), "json")
+    if not isinstance(found, list):
+        raise DataError(
+            f"{name}: expected a list of records or rows, found {shown(found)}",
+            hint='such as [{"src": 1, "dst": 2}] or [[1, 2]]',
+        )
+    return replace(raw_of_rows(found, name), source="json")
+
+
+def _jsonl(name: str, data: bytes) -> Raw:
+    rows = []
+    lines = []
+    for number, line in enumerate(_text(name, data).split("\n"), 1):
+        if line.strip():
+            rows.append(_parsed(name, line, number))
+            lines.append(number)
+
+    def place(position: int, column: str) -> Place:
+        return _LinePlace(name, column, lines)
+
+    return replace(raw_of_rows(rows, name), source="json", place=place)
+
+
+@dataclass(frozen=True, slots=True)
+class _LinePlace(Place):
+    """A column of a file whose rows each have a line."""
+
+    lines: list[int]
+
+    def where(self, row: int) -> str:
+        return f"{self.what}:{self.lines[row]}: column {self.column!r}"
+
+
+def _parsed(name: str, text: str, first_line: int) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        line = first_line + error.lineno - 1
+        raise DataError(f"{name}:{line}:{error.colno}: not JSON: {error.msg}") from None
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits, 10,000 brackets
+        reason = "too deeply nested" if isinstance(error, RecursionError) else str(error)
+        raise DataError(f"{name}:{first_line}: cannot be read: {reason}") from None
