@@ -469,17 +469,18 @@ def _assigns(item: Any, bound: set[str]) -> Any:
                 name = _solvable(path, bound)
                 if name is not None and names(value) <= bound:
                     return name, path, value
-        case Member(Var(name), values) if name not in bound and names(values) <= bound:
-            return name
-        case RangeOf(Var(name), args) if name not in bound and names(args) <= bound:
-            return name
+        case Member(Var() as path, values) if names(values) <= bound:
+            return _solvable(path, bound)
+        case RangeOf(Var() as path, args) if names(args) <= bound:
+            return _solvable(path, bound)
     return None
 
 
 def _solvable(path: Expr, bound: set[str]) -> str | None:
     """The unbound variable of an expression that `+` and `-` lead to, and that occurs once."""
     if isinstance(path, Var):
-        return path.name if path.name not in bound else None
+        known = path.name in bound or path.name.startswith("%agg")
+        return None if known else path.name
     if isinstance(path, Call) and path.name in ("+", "-"):
         open_sides = [arg for arg in path.args if not names(arg) <= bound]
         if len(open_sides) == 1:

@@ -4,7 +4,8 @@
 variables, constants and parameters, anything else having got a name and an equation; a chain of
 comparisons is its neighbours; `distinct` is its pairs; `Neg` and `Gen` (a negated body, an
 aggregate whose value has a name) hold bodies in the same form. Names that were made here start
-with `%`, those of wildcards with `_%`; the former are not variables of the program.
+with `%` (those of aggregates with `%agg`), those of wildcards with `_%`; only the latter are
+variables of the program.
 """
 
 from __future__ import annotations
@@ -202,7 +203,7 @@ class Normaliser:
             for name, target in zip(targets, node.targets, strict=True)
         ]
         body = self.branches(And((node.body, *equations)))
-        name = fresh()
+        name = fresh("%agg")
         return Var(name), [Gen(name, node.kind, targets, body)]
 
 
