@@ -39,6 +39,7 @@ from tests.oracle_values import add as plus
 OK, POISON, VOID = 0, 1, 2
 FAILED: Any = type("Failed", (), {"__repr__": lambda self: "FAILED"})()
 AGGREGATES = {"count", "sum", "min", "max", "mean", "count_distinct", "any_value"}
+STEPS = 1_000_000  # rows that are tried before the oracle gives up
 ROUNDS = 2000  # a fixpoint over the tests' little data that takes longer never ends
 
 Relation = set[tuple[Value, ...]]
@@ -71,6 +72,10 @@ def answers(
     return [oracle.answer(query) for query in queries]
 
 
+class TooLong(Exception):
+    """The oracle gives up: the program asks for more than it is made for."""
+
+
 class Oracle:
     def __init__(
         self,
@@ -80,6 +85,7 @@ class Oracle:
         params: Mapping[str, Value],
     ) -> None:
         self.params = params
+        self.steps = 0
         self.types = {**_declared(program), **types}
         self.rules: list[tuple[Atom, Any]] = []
         self.orders: dict[tuple[int, frozenset[str], frozenset[str]], list[tuple[Any, Any]]] = {}
@@ -284,6 +290,9 @@ class Oracle:
         return env
 
     def atom(self, atom: Atom, env: Env) -> Iterator[tuple[Env, int]]:
+        self.steps += len(self.state[atom.name])
+        if self.steps > STEPS:
+            raise TooLong
         for row in self.state[atom.name]:
             found, status = dict(env), OK
             for arg, value in zip(atom.args, row, strict=True):
