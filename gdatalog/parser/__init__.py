@@ -1,1 +1,19 @@
+"""From text to syntax tree and back."""
 
+from gdatalog.parser.format import format_node, format_program
+from gdatalog.parser.includes import expand_includes
+from gdatalog.parser.parse import parse, parse_all, parse_with_cautions
+from gdatalog.parser.statements import is_complete, split_statements
+from gdatalog.parser.syntax import Program
+
+__all__ = [
+    "Program",
+    "expand_includes",
+    "format_node",
+    "format_program",
+    "is_complete",
+    "parse",
+    "parse_all",
+    "parse_with_cautions",
+    "split_statements",
+]

@@ -1,0 +1,449 @@
+"""From the grammar's reductions to the syntax tree: what Lark calls while it parses.
+
+A group `(...)` and a run of signs are kept as they were read (`_Group`, `_Signed`) until it is
+known whether a value or a literal stands there; `value` and `literal` decide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gdatalog.errors import ParseError, Span
+from gdatalog.parser.operators import BINARY, POWER, PREFIX
+from gdatalog.parser.syntax import (
+    Aggregate,
+    And,
+    Atom,
+    Call,
+    Cast,
+    Column,
+    Compare,
+    Const,
+    Decl,
+    Directive,
+    Expr,
+    Include,
+    Literal,
+    Member,
+    Not,
+    Or,
+    Param,
+    PlanHint,
+    Pragma,
+    Query,
+    Rule,
+    Statement,
+    Test,
+    TypeDecl,
+    Var,
+    Wildcard,
+)
+from gdatalog.parser.tokens import Token
+from gdatalog.values import INT_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """`( ... )`: its content, and the place with the parentheses."""
+
+    inner: Any
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class _Signed:
+    """Signs before a value: `- - x`, `bnot x`."""
+
+    signs: tuple[Token, ...]
+    operand: Any
+
+
+_SYMBOLS = frozenset("+-*/%^")
+_LITERALS = (Atom, Compare, Member, Test, Not, And, Or)
+
+
+def value(read: Any) -> Expr:
+    """What was read, where a value must stand."""
+    while type(read) is _Group:
+        read = read.inner
+    kind = type(read)
+    if kind is Var:
+        if "." in read.name or "'" in read.name:
+            raise ParseError(
+                f"`{read.name}` cannot be a variable",
+                read.span,
+                hint="only a relation's name may hold a dot or end in a prime; "
+                "put a space after a dot that ends a statement",
+            )
+    elif kind is Call:
+        if read.name == "autoinc" and not read.args:
+            raise ParseError(
+                "autoinc() is not in the language",
+                read.span,
+                hint="number the rows in the data, before they are loaded",
+            )
+    elif kind in _LITERALS:
+        raise ParseError("a condition stands where a value is expected", read.span)
+    return read  # type: ignore[no-any-return]
+
+
+def literal(read: Any) -> Literal:
+    """What was read, where a literal must stand."""
+    while type(read) is _Group:
+        read = read.inner
+    kind = type(read)
+    if kind is Call:
+        if read.name in _SYMBOLS:
+            return Test(read, read.span)
+        return Atom(read.name, read.args, read.span)
+    if kind in _LITERALS:
+        return read  # type: ignore[no-any-return]
+    if kind is Cast:
+        name = Var(read.type_name, Span(read.span.source, read.span.end, read.span.end))
+        return Atom("as", (read.operand, name), read.span)
+    return Test(read, read.span)
+
+
+def _through(first: Span, last: Span) -> Span:
+    return Span(first.source, first.start, last.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Lone:
+    """A statement without an arrow: facts, or a bare body."""
+
+    body: Any
+    span: Span
+
+
+class Builder:
+    """One method a rule of the grammar; each takes the list of what the rule's parts became."""
+
+    # ------------------------------------------------------------------------- expressions
+
+    def constant(self, parts: list[Any]) -> Const:
+        token = parts[0]
+        read = token.value
+        span = Span(token.source, token.start, token.end)
+        kind = token.type
+        if kind == "NUMBER":
+            return Const("int" if type(read) is int else "float", read, span)
+        if kind == "STRING":
+            return Const("symbol", read, span)
+        return Const("timestamp" if kind == "TIMESTAMP" else "bool", read, span)
+
+    def variable(self, parts: list[Any]) -> Var:
+        token = parts[0]
+        return Var(token.value, Span(token.source, token.start, token.end))
+
+    def wildcard(self, parts: list[Any]) -> Wildcard:
+        return Wildcard(parts[0].span)
+
+    def param(self, parts: list[Any]) -> Param:
+        return Param(parts[0].value, parts[0].span)
+
+    def call(self, parts: list[Any]) -> Expr:
+        token = parts[0]
+        span = Span(token.source, token.start, parts[-1].end)
+        args = tuple([value(part) for part in parts[2:-1:2]])
+        if token.value == "as" and len(args) == 2 and type(args[1]) is Var:
+            return Cast(args[0], args[1].name, span)
+        return Call(token.value, args, span)
+
+    def group(self, parts: list[Any]) -> _Group:
+        return _Group(parts[1], Span(parts[0].source, parts[0].start, parts[2].end))
+
+    def signed(self, parts: list[Any]) -> _Signed:
+        return _Signed(tuple(parts[:-1]), parts[-1])
+
+    def aggregate(self, parts: list[Any]) -> Aggregate:
+        return self._aggregate(parts, parts[-2], parts[:-4])
+
+    def aggregate_of_atom(self, parts: list[Any]) -> Aggregate:
+        return self._aggregate(parts, parts[-1], parts[:-2])
+
+    def _aggregate(self, parts: list[Any], body: Any, before: list[Any]) -> Aggregate:
+        token = parts[0]
+        span = Span(
+            token.source, token.start, (parts[-1].span if parts[-1] is body else parts[-1]).end
+        )
+        targets = tuple([value(part) for part in before[1::2]])
+        if token.value == "count" and targets:
+            raise ParseError(
+                "count takes no expression",
+                _through(targets[0].span, targets[-1].span),
+                hint="`count : { ... }` counts the matches; `count_distinct e : { ... }` counts "
+                "the values of e",
+            )
+        return Aggregate(token.value, targets, literal(body), span)
+
+    def expression(self, parts: list[Any]) -> Any:
+        """Operands and operators in turn, by precedence."""
+        if len(parts) == 1 and type(parts[0]) is not _Signed:
+            return parts[0]
+        done: list[tuple[Any, Span]] = []  # values with their places, parentheses included
+        waiting: list[tuple[int, Token, bool]] = []  # operators: how tight, which, prefix?
+        for at in range(0, len(parts), 2):
+            operand = parts[at]
+            following = parts[at + 1] if at + 1 < len(parts) else None
+            power = following is not None and following.value == "^"
+            if type(operand) is _Signed:
+                signs, operand = operand.signs, operand.operand
+                last = signs[-1]
+                if not power and last.value == "-" and _is_number(operand):
+                    signs = signs[:-1]
+                    place = Span(last.source, last.start, operand.span.end)
+                    operand = Const(operand.type, -operand.value, place)
+                waiting.extend((PREFIX, sign, True) for sign in signs)
+            done.append((_in_range(operand), operand.span))
+            if following is not None:
+                tight = BINARY[following.value]
+                while waiting and (
+                    waiting[-1][0] > tight or (waiting[-1][0] == tight and tight != POWER)
+                ):
+                    _apply(done, waiting.pop())
+                waiting.append((tight, following, False))
+        while waiting:
+            _apply(done, waiting.pop())
+        return done[0][0]
+
+    # ---------------------------------------------------------------------------- literals
+
+    def comparison(self, parts: list[Any]) -> Any:
+        if len(parts) == 1:
+            return parts[0]
+        first = value(parts[0])
+        rest = tuple([(parts[at].value, value(parts[at + 1])) for at in range(1, len(parts), 2)])
+        return Compare(first, rest, _through(_place(parts[0]), _place(parts[-1])))
+
+    def member(self, parts: list[Any]) -> Member:
+        values = tuple([value(part) for part in parts[3:-1:2]])
+        item = value(parts[0])
+        return Member(item, values, _through(_place(parts[0]), parts[-1].span))
+
+    def negation(self, parts: list[Any]) -> Not:
+        return Not(literal(parts[1]), _through(parts[0].span, _place(parts[1])))
+
+    def conjunction(self, parts: list[Any]) -> Any:
+        if len(parts) == 1:
+            return parts[0]
+        items: list[Literal] = []
+        for part in parts[::2]:
+            item = literal(part)
+            items.extend(item.items if type(item) is And else (item,))
+        return And(tuple(items), _through(_place(parts[0]), _place(parts[-1])))
+
+    def disjunction(self, parts: list[Any]) -> Any:
+        if len(parts) == 1:
+            return parts[0]
+        items: list[Literal] = []
+        for part in parts[::2]:
+            item = literal(part)
+            items.extend(item.items if type(item) is Or else (item,))
+        return Or(tuple(items), _through(_place(parts[0]), _place(parts[-1])))
+
+    # -------------------------------------------------------------------------- statements
+
+    def lone(self, parts: list[Any]) -> Lone:
+        return Lone(parts[0], _place(parts[0]))
+
+    def rule(self, parts: list[Any]) -> Rule:
+        body = literal(parts[2])
+        return Rule(heads(parts[0], parts[1]), body, _through(_place(parts[0]), _place(parts[2])))
+
+    def query(self, parts: list[Any]) -> Query:
+        return Query(literal(parts[1]), _through(parts[0].span, _place(parts[1])))
+
+    # -------------------------------------------------------------------------- directives
+
+    def names(self, parts: list[Any]) -> list[Token]:
+        return parts[::2]
+
+    def column(self, parts: list[Any]) -> Column:
+        return Column(parts[0].value, parts[2].value, _through(parts[0].span, parts[2].span))
+
+    def qualifiers(self, parts: list[Any]) -> list[Token]:
+        return parts
+
+    def decl(self, parts: list[Any]) -> Decl:
+        qualifiers: list[Token] = parts[-1]
+        for token in qualifiers:
+            if token.value == "eqrel":
+                raise ParseError(
+                    "eqrel relations are not in the language",
+                    token.span,
+                    hint="write the rules: R(x, x) <- R(x, _). R(y, x) <- R(x, y). "
+                    "R(x, z) <- R(x, y), R(y, z).",
+                )
+        last = qualifiers[-1] if qualifiers else parts[-2]
+        return Decl(
+            tuple(token.value for token in parts[1]),
+            tuple(parts[3:-2:2]),
+            tuple(token.value for token in qualifiers),
+            _through(parts[0].span, last.span),
+        )
+
+    def type_decl(self, parts: list[Any]) -> TypeDecl:
+        span = _through(parts[0].span, parts[-1].span)
+        if len(parts) == 2:
+            return TypeDecl(parts[1].value, "<:", ("symbol",), span)
+        targets = tuple(token.value for token in parts[3::2])
+        return TypeDecl(parts[1].value, parts[2].value, targets, span)
+
+    def old_type(self, parts: list[Any]) -> TypeDecl:
+        base = parts[0].value.removesuffix("_type")
+        return TypeDecl(parts[1].value, "<:", (base,), _through(parts[0].span, parts[1].span))
+
+    def setting(self, parts: list[Any]) -> tuple[Token, str]:
+        token = parts[2]
+        text = token.value if token.type in ("STRING", "NAME") else token.text.replace("_", "")
+        return parts[0], text
+
+    def io(self, parts: list[Any]) -> Directive:
+        path: str | None = None
+        options: list[tuple[str, str]] = []
+        for part in parts[3:-1:2]:
+            if isinstance(part, tuple):
+                options.append((part[0].value, part[1]))
+            elif path is None and not options:
+                path = part.value
+            else:
+                raise ParseError(
+                    "a path stands first, and there is one at most",
+                    part.span,
+                    hint='as in .input E("edges.csv")',
+                )
+        last = parts[-1] if isinstance(parts[-1], Token) else parts[1][-1]
+        return Directive(
+            parts[0].value,
+            tuple(token.value for token in parts[1]),
+            path,
+            tuple(options),
+            _through(parts[0].span, last.span),
+        )
+
+    def include(self, parts: list[Any]) -> Include:
+        return Include(parts[1].value, _through(parts[0].span, parts[1].span))
+
+    def pragma(self, parts: list[Any]) -> Pragma:
+        args = tuple(token.value for token in parts[1:])
+        return Pragma(args, _through(parts[0].span, parts[-1].span))
+
+    def plan(self, parts: list[Any]) -> PlanHint:
+        span = _through(parts[0].span, parts[-1].span)
+        text = span.source.text[parts[0].end : span.end].strip()
+        return PlanHint(" ".join(text.split()), span)
+
+
+def statement(read: Lone | Statement, bare: bool) -> Statement:
+    """A statement as read; one without an arrow is a fact or, where `bare`, a query."""
+    if not isinstance(read, Lone):
+        return read
+    if not bare:
+        return Rule(heads(read.body, None), None, read.span)
+    body = literal(read.body)
+    items = body.items if isinstance(body, And) else (body,)
+    if all(isinstance(item, Atom) and all(map(_ground, item.args)) for item in items):
+        return Rule(tuple(item for item in items if isinstance(item, Atom)), None, read.span)
+    return Query(body, read.span, bare=True)
+
+
+def heads(read: Any, arrow: Token | None) -> tuple[Atom, ...]:
+    """The atoms before an arrow, or the facts where there is none."""
+    found = literal(read)
+    items = found.items if isinstance(found, And) else (found,)
+    atoms = []
+    for item in items:
+        if not isinstance(item, Atom):
+            raise _no_head(item, arrow)
+        atoms.append(item)
+    return tuple(atoms)
+
+
+def _no_head(item: Literal, arrow: Token | None) -> ParseError:
+    hint: str | None = None
+    if isinstance(item, Test) and isinstance(item.expr, Var):
+        name = item.expr.name
+        what = f"`{name}` has no arguments"
+        hint = f"a proposition is written with parentheses: `{name}()`"
+        if arrow is None:
+            hint += f"; to see a relation, ask `?- {name}.`"
+        return ParseError(what, item.span, hint=hint)
+    if isinstance(item, Compare) and len(item.rest) == 1:
+        op, right = item.rest[0]
+        if op == "<=" and isinstance(item.first, Call) and isinstance(right, Call):
+            if arrow is not None:
+                return ParseError(
+                    "subsumption is not in the language",
+                    item.span,
+                    hint="keep the best value per group with min(...) or max(...) in the head",
+                )
+            hint = "the arrow of a rule is `<-`"
+            return ParseError("a comparison cannot be a fact", item.span, hint=hint)
+        if (
+            arrow is not None
+            and isinstance(item.first, Call)
+            and op == "<"
+            and isinstance(right, Call)
+            and right.name == "-"
+        ):
+            hint = "a rule has one arrow"
+    if isinstance(item, Or):
+        hint = "several heads are separated by commas"
+    elif isinstance(item, Not):
+        hint = "a head cannot be negated"
+    if arrow is None:
+        message = "a fact must be an atom, as in e(1, 2)"
+        hint = hint or "to ask whether it holds, begin with `?-`"
+    else:
+        message = "a head must be an atom, as in p(x, y)"
+        if hint is None and isinstance(item, (Compare, Test)):
+            hint = "conditions stand after the arrow; for `x < -3` put a space after the `<`"
+    return ParseError(message, item.span, hint=hint)
+
+
+def _ground(node: Expr) -> bool:
+    """Whether no variable, `_` or aggregate is in it."""
+    todo = [node]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, (Var, Wildcard, Aggregate)):
+            return False
+        if isinstance(part, Call):
+            todo.extend(part.args)
+        elif isinstance(part, Cast):
+            todo.append(part.operand)
+    return True
+
+
+def _place(read: Any) -> Span:
+    return read.span  # type: ignore[no-any-return]
+
+
+def _is_number(operand: Any) -> bool:
+    return type(operand) is Const and operand.type in ("int", "float")
+
+
+def _in_range(operand: Any) -> Expr:
+    """The value of an operand; 2^63 is one only behind a sign, which has been put into it."""
+    read = value(operand)
+    if type(read) is Const and read.type == "int" and read.value > INT_MAX:  # type: ignore[operator]
+        raise ParseError(
+            "this int is beyond 64 bits",
+            read.span,
+            hint="ints go from -9223372036854775808 to 9223372036854775807",
+        )
+    return read
+
+
+def _apply(done: list[tuple[Any, Span]], operator: tuple[int, Token, bool]) -> None:
+    _, token, prefix = operator
+    right, right_span = done.pop()
+    if prefix:
+        span = Span(token.source, token.start, right_span.end)
+        done.append((Call(token.value, (right,), span), span))
+        return
+    left, left_span = done.pop()
+    span = _through(left_span, right_span)
+    done.append((Call(token.value, (left, right), span), span))

@@ -1,0 +1,210 @@
+"""Printing a program back: parse(format_program(p)) == p, but for spans.
+
+Parentheses stand only where they are needed. What only the checks make is printed too, for
+explanations; a renamed variable (`y~2`) is printed as it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gdatalog.parser.operators import BINARY, POWER, PREFIX
+from gdatalog.parser.syntax import (
+    Aggregate,
+    And,
+    Atom,
+    Call,
+    Cast,
+    Column,
+    Compare,
+    Const,
+    Decl,
+    Directive,
+    Distinct,
+    Expr,
+    HeadAggregate,
+    Include,
+    Literal,
+    Member,
+    Not,
+    Or,
+    Param,
+    PlanHint,
+    Pragma,
+    Program,
+    Query,
+    Range,
+    Rule,
+    Statement,
+    Test,
+    TypeDecl,
+    Var,
+    Wildcard,
+)
+from gdatalog.values import timestamp_to_text
+
+Node = Expr | HeadAggregate | Literal | Statement | Column | Program
+
+_WHOLE = 100  # binds tighter than any operator
+
+
+def format_program(program: Program) -> str:
+    """The program, a statement a line."""
+    return "".join(format_node(statement) + "\n" for statement in program.statements)
+
+
+def format_node(node: Node) -> str:
+    """Any node, as a text that is read back as the same node."""
+    match node:
+        case Program():
+            return format_program(node)
+        case Rule(heads, body):
+            head = ", ".join(_literal(atom) for atom in heads)
+            return f"{head}." if body is None else f"{head} <- {_literal(body)}."
+        case Query(body):
+            return f"{_literal(body)}." if node.bare else f"?- {_literal(body)}."
+        case Column():
+            return f"{node.name}: {node.type_name}"
+        case Decl() | TypeDecl() | Directive() | Include() | Pragma() | PlanHint():
+            return _directive(node)
+        case Atom() | Compare() | Member() | Test() | Not() | And() | Or() | Distinct() | Range():
+            return _literal(node)
+        case _:
+            return _value(node)
+
+
+def quoted(text: str) -> str:
+    """A string literal."""
+    return '"' + _SPECIAL.sub(_escape, text) + '"'
+
+
+_SPECIAL = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]')
+_SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found[0]
+    return _SHORT.get(character) or f"\\u{ord(character):04x}"
+
+
+# ------------------------------------------------------------------------------ expressions
+
+
+def _value(node: Expr | HeadAggregate, least: int = 0) -> str:
+    """An expression; in parentheses if it binds less tightly than `least`."""
+    text, tight = _tightness(node)
+    return text if tight >= least else f"({text})"
+
+
+def _tightness(node: Expr | HeadAggregate) -> tuple[str, int]:
+    match node:
+        case Const():
+            text = _constant(node)
+            return text, PREFIX if text.startswith("-") else _WHOLE
+        case Var(name):
+            return name, _WHOLE
+        case Wildcard():
+            return "_", _WHOLE
+        case Param(name):
+            return f"${name}", _WHOLE
+        case Call(name, (left, right)) if name in BINARY:
+            tight = BINARY[name]
+            # What binds as tightly may stand bare on the side that is read first.
+            first = _value(left, tight + (tight == POWER))
+            if tight == POWER:
+                return f"{first}^{_value(right, PREFIX)}", tight
+            return f"{first} {name} {_value(right, tight + 1)}", tight
+        case Call("-", (operand,)):
+            if isinstance(operand, Const) and operand.type in ("int", "float"):
+                return f"-({_constant(operand)})", PREFIX
+            return f"-{_value(operand, PREFIX)}", PREFIX
+        case Call(name, args):
+            return f"{name}({_list(args)})", _WHOLE
+        case Cast(operand, type_name):
+            return f"as({_value(operand)}, {type_name})", _WHOLE
+        case Aggregate(kind, targets, body):
+            before = " ".join([kind, ", ".join(map(_target, targets))]).rstrip()
+            return f"{before} : {{ {_literal(body)} }}", _WHOLE
+        case HeadAggregate(kind, targets):
+            return f"{kind}({_list(targets)})", _WHOLE
+
+
+_AGGREGATE_NAME = re.compile(r"\b(?:count|sum|min|max|mean|count_distinct|any_value)\b(?!\()")
+
+
+def _target(node: Expr) -> str:
+    """What an aggregate aggregates; a variable `max` in it must not open another aggregate."""
+    text = _value(node)
+    return f"({text})" if _AGGREGATE_NAME.search(text) else text
+
+
+def _list(nodes: tuple[Expr, ...]) -> str:
+    return ", ".join(_value(node) for node in nodes)
+
+
+def _constant(node: Const) -> str:
+    match node.type, node.value:
+        case "bool", value:
+            return "true" if value else "false"
+        case "timestamp", int(value):
+            return "@" + timestamp_to_text(value)
+        case "symbol", str(value):
+            return quoted(value)
+        case _:
+            return repr(node.value)
+
+
+# --------------------------------------------------------------------------------- literals
+
+
+def _literal(node: Literal) -> str:
+    match node:
+        case Atom(name, args):
+            return f"{name}({_list(args)})"
+        case Compare(first, rest):
+            return _value(first) + "".join(f" {op} {_value(side)}" for op, side in rest)
+        case Member(item, values):
+            return f"{_value(item)} in {{{_list(values)}}}"
+        case Test(expr):
+            return _value(expr)
+        case Not(body):
+            return f"!{_grouped(body) if isinstance(body, And | Or) else _literal(body)}"
+        case And(items):
+            return ", ".join(
+                _grouped(item) if isinstance(item, Or) else _literal(item) for item in items
+            )
+        case Or(items):
+            return " ; ".join(_literal(item) for item in items)
+        case Distinct(args):
+            return f"distinct({_list(args)})"
+        case Range(item, start, stop, step):
+            return f"{_value(item)} = range({_list((start, stop, step))})"
+
+
+def _grouped(node: Literal) -> str:
+    return f"({_literal(node)})"
+
+
+# ------------------------------------------------------------------------------- directives
+
+
+def _directive(
+    node: Decl | TypeDecl | Directive | Include | Pragma | PlanHint,
+) -> str:
+    match node:
+        case Decl(names, columns, qualifiers):
+            inside = ", ".join(format_node(column) for column in columns)
+            return " ".join([f".decl {', '.join(names)}({inside})", *qualifiers])
+        case TypeDecl(name, op, targets):
+            return f".type {name} {op} {' | '.join(targets)}"
+        case Directive(kind, names, path, options):
+            parts = [] if path is None else [quoted(path)]
+            parts += [f"{key}={quoted(value)}" for key, value in options]
+            inside = f"({', '.join(parts)})" if parts else ""
+            return f".{kind} {', '.join(names)}{inside}"
+        case Include(path):
+            return f".include {quoted(path)}"
+        case Pragma(args):
+            return " ".join([".pragma", *map(quoted, args)])
+        case PlanHint(text):
+            return f".plan {text}".rstrip()

@@ -1,0 +1,171 @@
+"""From text to Program: statement by statement, so that one mistake does not hide the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gdatalog.errors import Caution, ParseError, Source, Span, raise_together
+from gdatalog.parser.builder import Builder, statement
+from gdatalog.parser.facts import facts
+from gdatalog.parser.mistakes import Failure, explain, sql
+from gdatalog.parser.scanner import NESTING, Scanned, scan, too_deep
+from gdatalog.parser.syntax import Program, Statement
+from gdatalog.parser.tokens import Token
+
+if TYPE_CHECKING:
+    from lark import Lark
+
+GRAMMAR = Path(__file__).with_name("grammar.lark")
+
+
+def parse(text: str, name: str = "<query>", *, bare: bool = False) -> Program:
+    """The program that a text says; all its syntax errors together, if it has any.
+
+    `bare`: a statement may be a body alone, which becomes a Query (from Python and in the REPL).
+    """
+    return parse_with_cautions(text, name, bare=bare)[0]
+
+
+def parse_with_cautions(
+    text: str, name: str = "<query>", *, bare: bool = False
+) -> tuple[Program, tuple[Caution, ...]]:
+    """As `parse`, with what the text may say but probably did not mean."""
+    program, cautions, errors = _read(Source(name, text), bare)
+    raise_together(errors)
+    return program, cautions
+
+
+def parse_all(sources: Iterable[tuple[str, str]], *, bare: bool = False) -> Program:
+    """One program from several texts, given as (name, text); the errors of all together."""
+    statements: list[Statement] = []
+    errors: list[ParseError] = []
+    for name, text in sources:
+        program, _, wrong = _read(Source(name, text), bare)
+        statements += program.statements
+        errors += wrong
+    if errors:
+        errors[0].others = tuple(errors[1:])
+        raise errors[0]
+    return Program(tuple(statements))
+
+
+def _read(
+    source: Source, bare: bool, fast: bool = True
+) -> tuple[Program, tuple[Caution, ...], list[ParseError]]:
+    statements: list[Statement] = []
+    cautions: list[Caution] = []
+    errors: list[ParseError] = []
+    at, size = 0, len(source.text)
+    while at < size:
+        if fast:
+            at = facts(source, at, statements)
+        scanned = scan(source, at)
+        cautions += scanned.cautions
+        at = scanned.end
+        if scanned.tokens:
+            resume = _read_statement(scanned, bare, statements, errors)
+            if resume is not None:
+                at = resume
+    return Program(tuple(statements)), tuple(cautions), errors
+
+
+def _read_statement(
+    scanned: Scanned, bare: bool, statements: list[Statement], errors: list[ParseError]
+) -> int | None:
+    """Add the statement, or its errors; where to go on, if that is before its end."""
+    tokens = scanned.tokens
+    wrong = [token.value for token in tokens if token.type == "ERROR"]
+    if wrong:
+        foreign = sql(tokens)
+        if foreign is not None:
+            errors.append(foreign[0])
+            return foreign[1]
+        errors += _first_of_each(wrong)
+        return None
+    from lark.exceptions import UnexpectedToken
+
+    try:
+        read = statement(_lark().parse(tokens), bare)  # type: ignore[arg-type]
+    except ParseError as error:
+        errors.append(error)
+        return None
+    except UnexpectedToken as unexpected:
+        place = next((i for i, t in enumerate(tokens) if t is unexpected.token), len(tokens))
+        explained, resume = explain(Failure(tokens, place, scanned.stop))
+        errors.append(explained)
+        return resume
+    if len(tokens) > NESTING:
+        deep = _too_deep(read)
+        if deep is not None:
+            errors.append(too_deep(deep).value)
+            return None
+    statements.append(read)
+    if scanned.stop == "lost":
+        last = tokens[-1]
+        errors.append(
+            ParseError(
+                "a statement ends with a dot, which is missing here",
+                Span(last.source, last.end, last.end),
+            )
+        )
+    return None
+
+
+def _first_of_each(errors: list[ParseError]) -> list[ParseError]:
+    """The errors of a statement's words, each message once."""
+    return list({error.message: error for error in reversed(errors)}.values())[::-1]
+
+
+def _too_deep(read: Statement) -> Span | None:
+    """The place where the tree goes deeper than may be, if it does."""
+    level: list[Any] = [read]
+    for _ in range(NESTING):
+        below: list[Any] = []
+        for node in level:
+            if isinstance(node, tuple):
+                below.extend(part for part in node if not isinstance(part, str))
+                continue
+            for name in node.__slots__:
+                part = getattr(node, name)
+                if isinstance(part, tuple):
+                    level_of = [p for p in part if not isinstance(p, str)]
+                    below.extend(_flat(level_of))
+                elif hasattr(part, "span"):
+                    below.append(part)
+        if not below:
+            return None
+        level = below
+    return level[0].span  # type: ignore[no-any-return]
+
+
+def _flat(parts: list[Any]) -> Iterator[Any]:
+    """The nodes of a tuple; the sides of a comparison stand in pairs with their operators."""
+    for part in parts:
+        if isinstance(part, tuple):
+            yield from (side for side in part if not isinstance(side, str))
+        else:
+            yield part
+
+
+class _Tokens:
+    """Lark's lexer: the tokens are there already."""
+
+    def __init__(self, _: Any) -> None:
+        pass
+
+    def lex(self, tokens: list[Token]) -> list[Token]:
+        return tokens
+
+
+@lru_cache(maxsize=1)
+def _lark() -> Lark:
+    """The parser. Built when first needed: that takes longer than most programs take to parse."""
+    from lark import Lark
+    from lark.lexer import Lexer
+
+    lexer = type("TokenLexer", (_Tokens, Lexer), {})
+    text = GRAMMAR.read_text(encoding="utf-8")
+    return Lark(text, parser="lalr", lexer=lexer, transformer=Builder())

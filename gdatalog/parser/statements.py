@@ -1,0 +1,51 @@
+"""Cutting a text into statements: what a REPL needs to know before it answers."""
+
+from __future__ import annotations
+
+from gdatalog.errors import Source
+from gdatalog.parser.scanner import scan
+from gdatalog.parser.tokens import Token
+
+
+def split_statements(text: str) -> list[str]:
+    """The statements of a text, each with its dot and without what stands between them."""
+    source = Source("<text>", text)
+    found: list[str] = []
+    at = 0
+    while at < len(text):
+        scanned = scan(source, at)
+        if scanned.tokens:
+            end = scanned.end if scanned.stop == "dot" else scanned.tokens[-1].end
+            found.append(text[scanned.tokens[0].start : end])
+        at = scanned.end
+    return found
+
+
+def is_complete(text: str) -> bool:
+    """Whether the text ends where a statement ends; what it says may be wrong all the same.
+
+    >>> is_complete("p(x) <- q(x).  // done"), is_complete("p(x) <- q(x),")
+    (True, False)
+    """
+    source = Source("<text>", text)
+    at = 0
+    while at < len(text):
+        scanned = scan(source, at)
+        at = scanned.end
+        if scanned.stop == "open comment":
+            return False
+        if at >= len(text):
+            if scanned.stop == "directive":
+                return _directive_complete(scanned.tokens)
+            return scanned.stop != "end" or not scanned.tokens
+    return True
+
+
+def _directive_complete(tokens: list[Token]) -> bool:
+    """Whether a directive at the end of a text has all it needs."""
+    depth = 0
+    for token in tokens:
+        depth += {"LPAR": 1, "LBRACE": 1, "RPAR": -1, "RBRACE": -1}.get(token.type, 0)
+    if depth > 0 or tokens[-1].type in ("COMMA", "VBAR", "EQUAL", "SUBTYPE"):
+        return False
+    return not (tokens[0].type == "DECL" and tokens[-1].type == "NAME" and len(tokens) == 2)

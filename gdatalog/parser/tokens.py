@@ -1,0 +1,147 @@
+"""Tokens, and the values of those that are literals."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gdatalog.errors import ParseError, Source, Span
+from gdatalog.values import INT_MAX, timestamp_from_text
+
+
+class Token:
+    """A word: its type in the grammar, its value (its text, but for literals), its place."""
+
+    __slots__ = ("end", "source", "start", "type", "value")
+    # Lark asks for these of the last token of a text.
+    start_pos = end_pos = line = column = end_line = end_column = None
+
+    def __init__(self, type: str, value: Any, source: Source, start: int, end: int) -> None:
+        self.type = type
+        self.value = value
+        self.source = source
+        self.start = start
+        self.end = end
+
+    @property
+    def span(self) -> Span:
+        return Span(self.source, self.start, self.end)
+
+    @property
+    def text(self) -> str:
+        return self.source.text[self.start : self.end]
+
+    def __repr__(self) -> str:
+        return f"{self.type} {self.text!r}"
+
+
+def error_token(
+    source: Source, start: int, end: int, message: str, hint: str | None = None
+) -> Token:
+    """A word that no program may hold; its value is the error."""
+    error = ParseError(message, Span(source, start, end), hint=hint)
+    return Token("ERROR", error, source, start, end)
+
+
+def number_token(source: Source, start: int, end: int, minus: bool) -> Token:
+    """A number; `minus`: a sign stands before it, so that 2^63 may be its size."""
+    text = source.text[start:end]
+    plain = text.replace("_", "")
+    value: int | float
+    if plain[:2] in ("0x", "0X"):
+        value = int(plain[2:].removesuffix("u"), 16)
+    elif plain[:2] in ("0b", "0B"):
+        value = int(plain[2:].removesuffix("u"), 2)
+    elif "." in plain or "e" in plain or "E" in plain:
+        value = float(plain)
+        if value == float("inf"):
+            return error_token(
+                source,
+                start,
+                end,
+                "this float is beyond 64 bits",
+                "the largest is about 1.8e308; infinity is `inf`",
+            )
+        return Token("NUMBER", value, source, start, end)
+    else:
+        digits = plain.removesuffix("u")
+        value = int(digits) if len(digits) < 30 else INT_MAX + 2
+    if value > INT_MAX + minus:
+        return error_token(
+            source,
+            start,
+            end,
+            "this int is beyond 64 bits",
+            "ints go from -9223372036854775808 to 9223372036854775807; "
+            "write a float (1e20) or a symbol (in quotes)",
+        )
+    return Token("NUMBER", value, source, start, end)
+
+
+_ESCAPES = {
+    '"': '"',
+    "'": "'",
+    "\\": "\\",
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+}
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
+_SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+
+
+def string_token(source: Source, start: int, end: int) -> Token:
+    inner = source.text[start + 1 : end - 1]
+    if "\\" not in inner:
+        return Token("STRING", inner, source, start, end)
+    bad: list[int] = []
+
+    def decode(found: re.Match[str]) -> str:
+        if found[1]:
+            return chr(int(found[1], 16))
+        if found[2] not in _ESCAPES:
+            bad.append(found.start())
+            return ""
+        return _ESCAPES[found[2]]
+
+    value = _ESCAPE.sub(decode, inner)
+    # Two escapes may spell one character beyond the first 65,536, as in JSON.
+    value = _SURROGATES.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"),
+                            value)  # fmt: skip
+    if not bad:
+        lone = next((ch for ch in value if "\ud800" <= ch <= "\udfff"), None)
+        if lone is None:
+            return Token("STRING", value, source, start, end)
+        message = f"`\\u{ord(lone):04x}` is half of a character"
+        return error_token(source, start, end, message, "write both halves, or the character")
+    at = start + 1 + bad[0]
+    unicode_ = source.text[at + 1] == "u"
+    return error_token(
+        source,
+        at,
+        at + 2,
+        "`\\u` needs four hexadecimal digits"
+        if unicode_
+        else f"there is no escape `{source.text[at : at + 2]}`",
+        "write it as in \\u00e9"
+        if unicode_
+        else "the escapes are \\\" \\' \\\\ \\a \\b \\f \\n \\r \\t \\v \\uXXXX; "
+        "a backslash itself is `\\\\`",
+    )
+
+
+def timestamp_token(source: Source, start: int, end: int) -> Token:
+    value = timestamp_from_text(source.text[start + 1 : end])
+    if value is None:
+        return error_token(
+            source,
+            start,
+            end,
+            f"`{source.text[start:end]}` is not a timestamp",
+            "write @2026-11-20 or @2026-11-20T08:30:00.5, from 1677-09-22 to 2262-04-11",
+        )
+    return Token("TIMESTAMP", value, source, start, end)
