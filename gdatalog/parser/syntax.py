@@ -79,7 +79,8 @@ class Aggregate:
     """`max s : { S(id, s) }` in a body.
 
     `exports`, filled in by name resolution, are the local variables of a min or max that are
-    used outside: they take the values of the rows that attain the optimum.
+    used outside: they take the values of the rows that attain the optimum. `locals`, filled in
+    too, are all variables that live only in here, and the exports; the others are the rule's.
     """
 
     kind: str  # count sum min max mean count_distinct any_value
@@ -87,6 +88,7 @@ class Aggregate:
     body: Literal
     span: Span = _span()
     exports: tuple[str, ...] = ()
+    locals: tuple[str, ...] = ()
 
 
 Expr = Const | Var | Wildcard | Param | Call | Cast | Aggregate

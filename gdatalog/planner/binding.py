@@ -1,0 +1,217 @@
+"""What binds a variable: the one notion of it, for scopes, for safety, and for the planner.
+
+A positive atom binds the variables that are its arguments, and solves `y + 1` for y; `=` binds
+either side from the other; `in {...}` and `range` bind from values that are bound; aggregates
+bind their result through `=`, and a min or max its exports. On `;` only what every branch binds
+is bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from gdatalog.parser.syntax import (
+    Aggregate,
+    And,
+    Atom,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Distinct,
+    Expr,
+    Literal,
+    Member,
+    Not,
+    Or,
+    Param,
+    Range,
+    Test,
+    Var,
+    Wildcard,
+)
+from gdatalog.planner.walk import variables
+from gdatalog.values import TypeName
+
+
+def bound_by(
+    literal: Literal,
+    bound: frozenset[str],
+    types: Mapping[str, TypeName] | None = None,
+    *,
+    aggregates: bool = True,
+) -> frozenset[str]:
+    """The variables that are bound once `literal` holds, those of `bound` among them.
+
+    `+` and `-` are solved for ints only; without `types` every variable counts as one. Without
+    `aggregates` no aggregate has a value: what the rule binds without its aggregates.
+    """
+    found = set(bound)
+    _bind(literal, found, types, aggregates)
+    return frozenset(found)
+
+
+def ready(expr: Expr, bound: frozenset[str] | set[str], aggregates: bool = True) -> bool:
+    """Whether the expression has a value: all its variables are bound."""
+    match expr:
+        case Var(name):
+            return name in bound
+        case Const() | Param():
+            return True
+        case Call():
+            return all(ready(arg, bound, aggregates) for arg in expr.args)
+        case Cast(operand):
+            return ready(operand, bound, aggregates)
+        case Aggregate():
+            return aggregates and all(name in bound for name in shared_by(expr))
+        case Wildcard():
+            return False
+
+
+def shared_by(aggregate: Aggregate) -> list[str]:
+    """The variables of an aggregate that are the rule's: they are bound before it."""
+    return [name for name in variables(aggregate) if name not in aggregate.locals]
+
+
+def aggregates_in(literal: Literal) -> Iterator[Aggregate]:
+    """The aggregates in the expressions of a literal that is no group, the outermost only."""
+    for expr in expressions(literal):
+        yield from outermost(expr)
+
+
+def outermost(expr: Expr) -> Iterator[Aggregate]:
+    match expr:
+        case Aggregate():
+            yield expr
+        case Call():
+            for arg in expr.args:
+                yield from outermost(arg)
+        case Cast(operand):
+            yield from outermost(operand)
+        case _:
+            return
+
+
+def expressions(literal: Literal) -> tuple[Expr, ...]:
+    """The expressions that stand directly in a literal; none for a group or a negation."""
+    match literal:
+        case Atom() | Distinct():
+            return literal.args
+        case Compare():
+            return (literal.first, *(side for _, side in literal.rest))
+        case Member():
+            return (literal.item, *literal.values)
+        case Test(expr):
+            return (expr,)
+        case Range():
+            return (literal.item, literal.start, literal.stop, literal.step)
+        case Not() | And() | Or():
+            return ()
+
+
+def neighbours(compare: Compare) -> Iterator[tuple[Expr, str, Expr]]:
+    """The comparisons of a chain: `x < y <= z` is `x < y` and `y <= z`."""
+    left = compare.first
+    for op, right in compare.rest:
+        yield left, op, right
+        left = right
+
+
+def solvable(
+    expr: Expr,
+    bound: frozenset[str] | set[str],
+    types: Mapping[str, TypeName] | None = None,
+    aggregates: bool = True,
+) -> str | None:
+    """The one unbound variable that the value of `expr` gives: itself, or through `+` and `-`."""
+    match expr:
+        case Var(name):
+            return None if name in bound else name
+        case Cast(operand):
+            return solvable(operand, bound, types, aggregates)
+        case Call("+" | "-", args):
+            waiting = [arg for arg in args if not ready(arg, bound, aggregates)]
+            if len(waiting) != 1:
+                return None
+            solved = solvable(waiting[0], bound, types, aggregates)
+            if solved is None or (types is not None and types.get(solved, "int") != "int"):
+                return None
+            return solved
+        case _:
+            return None
+
+
+Types = Mapping[str, TypeName] | None
+
+
+def _bind(literal: Literal, bound: set[str], types: Types, aggregates: bool) -> None:
+    match literal:
+        case And():
+            before = -1
+            while before != len(bound):
+                before = len(bound)
+                for item in literal.items:
+                    _bind(item, bound, types, aggregates)
+            return
+        case Or():
+            branches: list[set[str]] = []
+            for item in literal.items:
+                branch = set(bound)
+                _bind(item, branch, types, aggregates)
+                branches.append(branch)
+            bound |= set.intersection(*branches)
+            return
+        case Not():
+            return
+        case Atom():
+            _bind_atom(literal, bound, types, aggregates)
+        case Compare():
+            # each pass takes a chain of `=` one step further to the left
+            for _ in literal.rest:
+                for left, op, right in neighbours(literal):
+                    if op == "=":
+                        _bind_from(left, (right,), bound, types, aggregates)
+                        _bind_from(right, (left,), bound, types, aggregates)
+        case Member():
+            if isinstance(_bare(literal.item), Var):
+                _bind_from(literal.item, literal.values, bound, types, aggregates)
+        case Range():
+            if isinstance(_bare(literal.item), Var):
+                ends = (literal.start, literal.stop, literal.step)
+                _bind_from(literal.item, ends, bound, types, aggregates)
+        case _:
+            pass
+    if aggregates:
+        for aggregate in aggregates_in(literal):
+            if aggregate.exports and ready(aggregate, bound):
+                bound.update(aggregate.exports)
+
+
+def _bind_atom(atom: Atom, bound: set[str], types: Types, aggregates: bool) -> None:
+    waiting: list[Expr] = []
+    for arg in atom.args:
+        bare = _bare(arg)
+        if isinstance(bare, Var):
+            bound.add(bare.name)
+        elif isinstance(bare, Call):
+            waiting.append(bare)
+    for _ in range(len(waiting)):
+        for arg in waiting:
+            solved = solvable(arg, bound, types, aggregates)
+            if solved is not None:
+                bound.add(solved)
+
+
+def _bind_from(
+    item: Expr, values: tuple[Expr, ...], bound: set[str], types: Types, aggregates: bool
+) -> None:
+    if all(ready(value, bound, aggregates) for value in values):
+        name = solvable(item, bound, types, aggregates)
+        if name is not None:
+            bound.add(name)
+
+
+def _bare(expr: Expr) -> Expr:
+    while isinstance(expr, Cast):
+        expr = expr.operand
+    return expr

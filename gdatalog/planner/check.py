@@ -1,0 +1,195 @@
+"""The checks: from a program as it was written to one that makes sense, or all of its errors.
+
+    names -> types -> safety -> aggregated heads -> strata -> cautions
+
+Each pass goes on with what those before it left usable, and says nothing that only follows
+from an error already found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gdatalog.errors import Error, TypeMismatchError, raise_together
+from gdatalog.parser.syntax import Atom, HeadAggregate, Pragma, Program, Query, Rule, Var
+from gdatalog.planner.catalog import Catalog, Relation, collect
+from gdatalog.planner.cautions import cautions_of
+from gdatalog.planner.checked import Checked, CheckedQuery, CheckedRule, Schema
+from gdatalog.planner.facts import Facts
+from gdatalog.planner.heads import check_heads
+from gdatalog.planner.improving import check_improving
+from gdatalog.planner.names import Names
+from gdatalog.planner.safety import check_safety
+from gdatalog.planner.strata import stratify
+from gdatalog.planner.types import Types
+from gdatalog.planner.words import own_name
+from gdatalog.values import TypeName
+
+
+def check(
+    program: Program,
+    known: Mapping[str, Schema],
+    params: Mapping[str, TypeName] | None = None,
+    *,
+    whole: bool = True,
+) -> Checked:
+    """Check a program over relations that have data (`known`) and parameters of these types.
+
+    `whole`: the program is all there is, so that a declared relation without data is worth a
+    warning; not so for a line in the REPL.
+    """
+    errors: list[Error] = []
+    params = {} if params is None else params
+    catalog = collect(program, known, errors)
+    facts, rules, queries = _resolve(program, catalog, params, errors)
+    types = _infer(catalog, facts, rules, params, errors)
+    typed = list(types.checked_rules())
+    for rule in typed:
+        check_safety(rule, errors)
+    typed = check_heads(typed, facts.atoms, catalog, errors)
+    strata = stratify(typed, errors)
+    for stratum in strata:
+        if stratum.recursive:
+            check_improving(stratum, errors)
+    schemas = _schemas(catalog, types, typed, errors)
+    raise_together(errors)
+    return Checked(
+        schemas=schemas,
+        strata=strata,
+        facts={name: facts.typed(name, schemas[name].types) for name in facts.atoms},
+        queries=tuple(queries),
+        directives=tuple(catalog.directives),
+        pragmas=tuple(s.args for s in program.statements if isinstance(s, Pragma)),
+        param_types=types.param_types(),
+        cautions=cautions_of(program, catalog, whole),
+        last=_last(program),
+    )
+
+
+def _resolve(
+    program: Program, catalog: Catalog, params: Mapping[str, TypeName], errors: list[Error]
+) -> tuple[Facts, list[CheckedRule], list[CheckedQuery]]:
+    """Facts apart, rules with their names resolved, and the rules that answer queries."""
+    names = Names(catalog, params, errors)
+    facts = Facts()
+    rules: list[CheckedRule] = []
+    queries: list[CheckedQuery] = []
+    for statement in program.statements:
+        if isinstance(statement, Rule):
+            if not facts.take(statement):
+                rules += names.rule(statement)
+        elif isinstance(statement, Query):
+            query, rule = names.query(statement)
+            if query is not None:
+                queries.append(query)
+            if rule is not None:
+                rules.append(rule)
+    for fact in facts.examples():
+        names.fact(fact)
+    return facts, rules, queries
+
+
+def _infer(
+    catalog: Catalog,
+    facts: Facts,
+    rules: Sequence[CheckedRule],
+    params: Mapping[str, TypeName],
+    errors: list[Error],
+) -> Types:
+    types = Types(catalog, params, errors)
+    for rule in rules:
+        if rule.head.name not in catalog.relations:
+            types.add_relation(rule.head.name, len(rule.head.args))
+    for fact in facts.examples():
+        types.see_fact(fact)
+    for rule in rules:
+        types.see(rule)
+    return types
+
+
+# -------------------------------------------------------------------------------- schemas
+
+
+def _schemas(
+    catalog: Catalog, types: Types, rules: Sequence[CheckedRule], errors: list[Error]
+) -> dict[str, Schema]:
+    """What every relation's columns are; an error for each that nothing settles."""
+    named: dict[str, tuple[str, ...]] = {}
+    for rule in rules:
+        if rule.head.name not in named:
+            columns = _column_names(rule.head)
+            if columns is not None:
+                named[rule.head.name] = columns
+    schemas: dict[str, Schema] = {}
+    for name in types.columns:
+        relation = catalog.relations.get(name)
+        if relation is not None and relation.schema is not None:
+            schemas[name] = relation.schema
+            continue
+        kinds = types.column_types(name)
+        columns = named.get(name) or tuple(f"c{at}" for at in range(len(kinds)))
+        schemas[name] = Schema(name, columns, kinds, relation.span if relation else None)
+    if not errors:
+        _open_columns(catalog, types, schemas, errors)
+    return schemas
+
+
+def _column_names(head: Atom) -> tuple[str, ...] | None:
+    """Names for the columns of an undeclared relation, after one of its heads."""
+    names: list[str] = []
+    for arg in head.args:
+        if isinstance(arg, Var):
+            name = own_name(arg.name)
+            if name in names and "~" not in arg.name:
+                return None
+        elif isinstance(arg, HeadAggregate):
+            target = arg.targets[0] if len(arg.targets) == 1 else None
+            name = f"{arg.kind}_{target.name}" if isinstance(target, Var) else arg.kind
+        else:
+            return None
+        names.append(name)
+    return _unique(names)
+
+
+def _unique(names: Sequence[str]) -> tuple[str, ...]:
+    taken: set[str] = set(names)
+    found: list[str] = []
+    for name in names:
+        new, number = name, 2
+        while new in found or (new != name and new in taken):
+            new, number = f"{name}_{number}", number + 1
+        found.append(new)
+    return tuple(found)
+
+
+def _open_columns(
+    catalog: Catalog, types: Types, schemas: Mapping[str, Schema], errors: list[Error]
+) -> None:
+    """One error for all columns that one declaration would settle."""
+    reported: set[int] = set()
+    for name, relation in catalog.relations.items():
+        schema = schemas[name]
+        if relation.broken or relation.schema is not None:
+            continue
+        for at in types.open_columns(name):
+            same = types.open_class(name, at)
+            if same not in reported:
+                reported.add(same)
+                errors.append(_open_error(relation, schema, at, types))
+    return
+
+
+def _open_error(relation: Relation, schema: Schema, at: int, types: Types) -> TypeMismatchError:
+    declare = ", ".join(f"{c}: {k}" for c, k in zip(schema.columns, schema.types, strict=True))
+    return TypeMismatchError(
+        f"nothing says which type the column `{schema.columns[at]}` of `{schema.name}` has",
+        relation.span,
+        hint=f"declare it, as in `.decl {schema.name}({declare})`",
+    )
+
+
+def _last(program: Program) -> str | None:
+    for statement in reversed(program.statements):
+        if isinstance(statement, Rule):
+            return statement.heads[0].name
+    return None

@@ -1,0 +1,233 @@
+"""Safety: every variable that a head, comparison, function or negation needs is bound.
+
+The error is at the first place that needs the variable, and its hint speaks of the literal that
+comes nearest to binding it. One error a variable and rule.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from gdatalog.errors import Error, SafetyError
+from gdatalog.parser.syntax import (
+    Aggregate,
+    And,
+    Atom,
+    Call,
+    Cast,
+    Compare,
+    Expr,
+    Literal,
+    Not,
+    Or,
+    Range,
+    Var,
+)
+from gdatalog.planner.binding import (
+    bound_by,
+    expressions,
+    neighbours,
+    ready,
+    shared_by,
+    solvable,
+)
+from gdatalog.planner.checked import CheckedRule
+from gdatalog.planner.walk import Node, contains_aggregate, variables, walk
+from gdatalog.planner.words import nearest, own_name, show
+
+Names = frozenset[str]
+
+
+def check_safety(rule: CheckedRule, errors: list[Error]) -> None:
+    if rule.body is None:
+        _ground(rule.head, errors)
+        return
+    check = _Check(rule, errors)
+    bound = bound_by(rule.body, frozenset(), rule.types)
+    check.literal(rule.body, bound)
+    for name, var in variables(rule.head).items():
+        if name not in bound:
+            check.unbound(var, "in the head", bound)
+
+
+def _ground(fact: Atom, errors: list[Error]) -> None:
+    for name, var in variables(fact).items():
+        hint = "a fact has no body that could bind it"
+        if var in fact.args:
+            hint = f'did you mean `"{name}"`? {hint}'
+        errors.append(SafetyError(f"the fact has a variable, `{name}`", var.span, hint=hint))
+
+
+@dataclass(slots=True)
+class _Check:
+    rule: CheckedRule
+    errors: list[Error]
+    reported: set[str] = field(default_factory=set)
+
+    def literal(self, literal: Literal, bound: Names) -> None:
+        """`bound` is what holds once the literal and those beside it do."""
+        match literal:
+            case And(items):
+                for item in items:
+                    self.literal(item, bound)
+            case Or(items):
+                for item in items:
+                    self.literal(item, bound_by(item, bound, self.rule.types))
+            case Not(body):
+                self._negation(literal, bound)
+                self.literal(body, bound_by(body, bound, self.rule.types))
+            case _:
+                for expr in expressions(literal):
+                    self._expr(expr, f"in {show(literal)}", bound)
+
+    def _expr(self, expr: Expr, where: str, bound: Names) -> None:
+        match expr:
+            case Var(name) if name not in bound:
+                self.unbound(expr, where, bound)
+            case Call(_, args):
+                for arg in args:
+                    self._expr(arg, where, bound)
+            case Cast(operand):
+                self._expr(operand, where, bound)
+            case Aggregate():
+                self._aggregate(expr, bound)
+            case _:
+                pass
+
+    def _negation(self, negation: Not, bound: Names) -> None:
+        """Variables that occur outside too must be bound outside."""
+        inside = _occurrences(negation)
+        if all(name in bound for name in inside):
+            return
+        everywhere = _occurrences(self.rule.head) + _occurrences(self.rule.body)
+        for name, var in variables(negation).items():
+            if name not in bound and everywhere[name] > inside[name]:
+                self.unbound(var, f"in {show(negation)}", bound)
+
+    def _aggregate(self, aggregate: Aggregate, bound: Names) -> None:
+        for name in shared_by(aggregate):
+            if name not in bound:
+                self.unbound(variables(aggregate)[name], f"in {show(aggregate)}", bound)
+        held = bound & set(shared_by(aggregate))
+        inner = bound_by(aggregate.body, held, self.rule.types)
+        self.literal(aggregate.body, inner)
+        for target in aggregate.targets:
+            self._expr(target, f"in {show(aggregate)}", inner)
+        needed = [var for name, var in variables(aggregate).items() if name in aggregate.exports]
+        if aggregate.kind in ("count", "sum", "mean"):
+            needed += _outside_negation(aggregate.body)
+        for var in needed:
+            if var.name not in inner:
+                self.unbound(var, f"on every branch of {show(aggregate)}", inner)
+
+    # ----------------------------------------------------------------------------- errors
+
+    def unbound(self, var: Var, where: str, bound: Names) -> None:
+        name = own_name(var.name)
+        if name in self.reported:
+            return
+        self.reported.add(name)
+        message = f"`{name}` is not bound {where}"
+        self.errors.append(SafetyError(message, var.span, hint=self._hint(var, bound)))
+
+    def _hint(self, var: Var, bound: Names) -> str:
+        name = own_name(var.name)
+        body = self.rule.body
+        assert body is not None
+        for literal in _literals(body):
+            if var.name in variables(literal):
+                hint = self._hint_of(literal, var.name, name, bound)
+                if hint is not None:
+                    return hint
+        others = [own_name(other) for other in sorted(bound)]
+        meant = nearest(name, others)
+        if meant is not None:
+            return f"did you mean `{meant}`?"
+        return f"add an atom with `{name}` to the body, or `{name} = ...`"
+
+    def _hint_of(self, literal: Literal, name: str, shown: str, bound: Names) -> str | None:
+        """How this literal, which has the variable, comes near to binding it."""
+        match literal:
+            case Or(items):
+                for item in items:
+                    if name not in bound_by(item, bound, self.rule.types):
+                        return f"{show(item)} does not bind it: every branch of `;` has to"
+                return None
+            case Not():
+                return f"{show(literal)} only tests: bind `{shown}` by an atom that is not negated"
+            case Compare():
+                return self._compare_hint(literal, name, shown, bound)
+            case Range() if isinstance(literal.item, Var) and literal.item.name == name:
+                ends = (literal.start, literal.stop, literal.step)
+                return _would_bind(literal, shown, ends, bound)
+            case Atom():
+                for arg in literal.args:
+                    if not isinstance(arg, Var) and name in variables(arg):
+                        return (
+                            f"{show(arg)} in {show(literal)} is not solved for `{shown}`: only `+` "
+                            f"and `-` with one unbound int are; bind `{shown}` by another atom"
+                        )
+                return None
+            case _:
+                return f"{show(literal)} only tests: bind `{shown}` by an atom"
+
+    def _compare_hint(self, compare: Compare, name: str, shown: str, bound: Names) -> str | None:
+        for left, op, right in neighbours(compare):
+            for side, other in ((left, right), (right, left)):
+                if name not in variables(side):
+                    continue
+                if op != "=":
+                    return f"{show(compare)} only tests: bind `{shown}` by an atom, or by `=`"
+                if isinstance(side, Var):
+                    return _would_bind(compare, shown, (other,), bound)
+                if ready(other, bound) and solvable(side, bound, self.rule.types) is None:
+                    return (
+                        f"{show(side)} is not solved for `{shown}`: only `+` and `-` with one "
+                        f"unbound int are; write it as `{shown} = ...`"
+                    )
+        return None
+
+
+def _would_bind(literal: Literal, shown: str, values: tuple[Expr, ...], bound: Names) -> str | None:
+    waiting = [
+        f"`{own_name(name)}`"
+        for value in values
+        for name in variables(value)
+        if name not in bound and own_name(name) != shown
+    ]
+    if not waiting:
+        return None
+    return f"{show(literal)} would bind `{shown}` if {' and '.join(waiting)} were bound"
+
+
+def _literals(literal: Literal) -> Iterator[Literal]:
+    """The parts of a conjunction; a `;` and a negation are one part."""
+    if isinstance(literal, And):
+        for item in literal.items:
+            yield from _literals(item)
+    else:
+        yield literal
+
+
+def _occurrences(node: Node | None) -> Counter[str]:
+    if node is None:
+        return Counter()
+    return Counter(part.name for part in walk(node) if isinstance(part, Var))
+
+
+def _outside_negation(literal: Literal) -> list[Var]:
+    """The variables of a literal but for those in negations and inner aggregates."""
+    match literal:
+        case And(items) | Or(items):
+            return [var for item in items for var in _outside_negation(item)]
+        case Not():
+            return []
+        case _:
+            return [
+                var
+                for expr in expressions(literal)
+                if not contains_aggregate(expr)
+                for var in variables(expr).values()
+            ]

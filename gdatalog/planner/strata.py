@@ -1,0 +1,158 @@
+"""Strata: which relations depend on each other, and the order to evaluate them in.
+
+A relation depends on those in the bodies of its rules. Negation, and aggregation other than a
+min or max in the head, must not lie on a cycle; the error shows the cycle, step by step.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gdatalog.errors import Error, Note, Span, StratificationError
+from gdatalog.parser.syntax import Aggregate, Atom, HeadAggregate, Not
+from gdatalog.planner.checked import CheckedRule, Stratum
+from gdatalog.planner.walk import Node, children, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`head` needs `body`: by which atom, and through what of the kind that a cycle forbids."""
+
+    head: str
+    body: str
+    span: Span
+    through: str = ""  # "", "negation", or "the aggregate count"
+
+
+def stratify(rules: Sequence[CheckedRule], errors: list[Error]) -> tuple[Stratum, ...]:
+    """The strata in an order in which they can be evaluated, those with rules only."""
+    by_head: dict[str, list[CheckedRule]] = {}
+    steps: dict[str, list[Step]] = {}
+    for rule in rules:
+        by_head.setdefault(rule.head.name, []).append(rule)
+        steps.setdefault(rule.head.name, []).extend(steps_of(rule))
+    strata: list[Stratum] = []
+    for component in components(steps):
+        defined = tuple(name for name in component if name in by_head)
+        if not defined:
+            continue
+        inside = set(component)
+        recursive = any(step.body in inside for name in defined for step in steps[name])
+        forbidden = _forbidden(inside, defined, steps) if recursive else None
+        if forbidden is not None:
+            errors.append(forbidden)
+            continue
+        of_stratum = tuple(rule for name in defined for rule in by_head[name])
+        strata.append(Stratum(defined, of_stratum, recursive))
+    return tuple(strata)
+
+
+def steps_of(rule: CheckedRule) -> Iterator[Step]:
+    if rule.body is None:
+        return
+    through = ""
+    for part in walk(rule.head):
+        if isinstance(part, HeadAggregate) and part.kind not in ("min", "max"):
+            through = f"the aggregate {part.kind}"
+    yield from _steps(rule.head.name, rule.body, through)
+
+
+def _steps(head: str, node: Node, through: str) -> Iterator[Step]:
+    match node:
+        case Atom(name):
+            yield Step(head, name, node.span, through)
+        case Not():
+            through = through or "negation"
+        case Aggregate(kind):
+            through = f"the aggregate {kind}"
+        case _:
+            pass
+    for child in children(node):
+        yield from _steps(head, child, through)
+
+
+def components(steps: Mapping[str, Sequence[Step]]) -> Iterator[list[str]]:
+    """Strongly connected components by Tarjan, each after all that it depends on."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    on_stack: set[str] = set()
+    for root in steps:
+        if root in index:
+            continue
+        work = [(root, iter(steps[root]))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        on_stack.add(root)
+        while work:
+            name, rest = work[-1]
+            step = next(rest, None)
+            if step is None:
+                work.pop()
+                if work:
+                    parent = work[-1][0]
+                    low[parent] = min(low[parent], low[name])
+                if low[name] == index[name]:
+                    component = [stack.pop()]
+                    while component[-1] != name:
+                        component.append(stack.pop())
+                    on_stack.difference_update(component)
+                    yield component[::-1]
+            elif step.body not in index:
+                index[step.body] = low[step.body] = len(index)
+                stack.append(step.body)
+                on_stack.add(step.body)
+                work.append((step.body, iter(steps.get(step.body, ()))))
+            elif step.body in on_stack:
+                low[name] = min(low[name], index[step.body])
+
+
+def _forbidden(
+    inside: set[str], defined: Sequence[str], steps: Mapping[str, Sequence[Step]]
+) -> Error | None:
+    for name in defined:
+        for step in steps[name]:
+            if step.through and step.body in inside:
+                return _cycle_error([step, *_path(step.body, name, inside, steps)])
+    return None
+
+
+def _path(
+    start: str, goal: str, inside: set[str], steps: Mapping[str, Sequence[Step]]
+) -> list[Step]:
+    """The shortest way from one relation of a cycle to another."""
+    came: dict[str, Step | None] = {start: None}
+    queue = deque([start])
+    while queue and goal not in came:
+        name = queue.popleft()
+        for step in steps.get(name, ()):
+            if step.body in inside and step.body not in came:
+                came[step.body] = step
+                queue.append(step.body)
+    path: list[Step] = []
+    at = came[goal]
+    while at is not None:
+        path.append(at)
+        at = came[at.head]
+    return path[::-1]
+
+
+def _cycle_error(cycle: Sequence[Step]) -> StratificationError:
+    first = cycle[0]
+    if len(cycle) == 1:
+        message = f"`{first.head}` depends on itself through {first.through}"
+    else:
+        message = f"`{first.head}` and `{first.body}` depend on each other through {first.through}"
+    ring = " -> ".join([*(step.head for step in cycle), first.head])
+    notes: list[Note] = []
+    for step in cycle:
+        through = f", through {step.through}" if step.through else ""
+        notes.append(Note(f"`{step.head}` needs `{step.body}`{through}", step.span))
+    return StratificationError(
+        f"{message}: {ring}",
+        first.span,
+        hint="move the part that is negated or aggregated to a relation outside of the cycle",
+        notes=notes,
+    )

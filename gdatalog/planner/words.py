@@ -1,0 +1,60 @@
+"""The words of the checks' messages: names in quotes, numbers of things, the nearest spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+from gdatalog.errors import NOWHERE
+from gdatalog.parser.syntax import Atom, Const, Expr, HeadAggregate, Literal, Not, Param, Var
+
+
+def own_name(name: str) -> str:
+    """The name that the user wrote: `y` of the local variable `y~2`."""
+    return name.partition("~")[0]
+
+
+def show(node: Expr | HeadAggregate | Literal) -> str:
+    """The node as the source has it, in quotes and on one line."""
+    if node.span.source is not NOWHERE.source:
+        text = " ".join(node.span.text.split())
+        return f"`{text}`" if len(text) <= 60 else f"`{text[:57]}...`"
+    match node:
+        case Var(name):
+            return f"`{own_name(name)}`"
+        case Param(name):
+            return f"`${name}`"
+        case Const(_, value):
+            return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"
+        case Atom(name, _):
+            return f"`{name}(...)`"
+        case Not(body):
+            return f"`!`{show(body)}"
+        case _:
+            return f"the {type(node).__name__.lower()}"
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def either(names: Sequence[str], last: str = "or") -> str:
+    """`a, b or c`."""
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} {last} {names[-1]}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant."""
+    names = [other for other in known if other != name]
+    by_case = {other.lower(): other for other in names}
+    if name.lower() in by_case:
+        return by_case[name.lower()]
+    found = get_close_matches(name, names, n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    best = nearest(name, known)
+    return None if best is None else f"did you mean `{best}`?"
