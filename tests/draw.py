@@ -66,61 +66,61 @@ def programs(profile: Profile = Profile()) -> st.SearchStrategy[Drawn]:  # noqa:
     return st.integers(0, 2**64 - 1).map(lambda seed: drawn(seed, profile))
 
 
+PROFILES = {
+    "programs": Profile(),
+    # Conjunctive queries over binary relations, with chains: joins and nothing else.
+    "graph": Profile(
+        types=("int",),
+        arities=(2,),
+        rows=30,
+        atoms=5,
+        features=frozenset({"chain", "distinct", "negate", "head"}),
+        reuse=75,
+    ),
+    "recursive": Profile(
+        types=("int", "int", "symbol"),
+        arities=(1, 2, 2, 3),
+        atoms=3,
+        features=frozenset({"recursion", "optimum", "negate", "compare", "chain", "or"}),
+        fewest=2,
+    ),
+    "aggregate": Profile(
+        types=("int", "int", "float", "symbol"),
+        atoms=3,
+        features=frozenset({"head", "body", "optimum", "or", "compare", "negate", "group"}),
+    ),
+    "string": Profile(
+        types=("symbol", "symbol", "int", "bool", "timestamp"),
+        features=frozenset(
+            {"compute", "function", "compare", "negate", "or", "in", "head", "fail"}
+        ),
+    ),
+    # What SQL can say too: no recursion, no body aggregates, nothing that fails.
+    "relational": Profile(
+        types=("int", "int", "symbol", "float", "bool"),
+        features=frozenset(
+            {"compare", "chain", "distinct", "in", "negate", "group", "or", "head", "compute"}
+        ),
+        extremes=False,
+    ),
+}
+
+
 def graph_programs() -> st.SearchStrategy[Drawn]:
-    """Conjunctive queries over two binary relations, with chains: joins and nothing else."""
-    return programs(
-        Profile(
-            types=("int",),
-            arities=(2,),
-            rows=30,
-            atoms=5,
-            features=frozenset({"chain", "distinct", "negate", "head"}),
-            reuse=75,
-        )
-    )
+    return programs(PROFILES["graph"])
 
 
 def recursive_programs() -> st.SearchStrategy[Drawn]:
-    return programs(
-        Profile(
-            types=("int", "int", "symbol"),
-            arities=(1, 2, 2, 3),
-            atoms=3,
-            features=frozenset({"recursion", "optimum", "negate", "compare", "chain", "or"}),
-            fewest=2,
-        )
-    )
+    return programs(PROFILES["recursive"])
 
 
 def aggregate_programs() -> st.SearchStrategy[Drawn]:
-    return programs(
-        Profile(
-            types=("int", "int", "float", "symbol"),
-            atoms=3,
-            features=frozenset({"head", "body", "optimum", "or", "compare", "negate", "group"}),
-        )
-    )
+    return programs(PROFILES["aggregate"])
 
 
 def string_programs() -> st.SearchStrategy[Drawn]:
-    return programs(
-        Profile(
-            types=("symbol", "symbol", "int", "bool", "timestamp"),
-            features=frozenset(
-                {"compute", "function", "compare", "negate", "or", "in", "head", "fail"}
-            ),
-        )
-    )
+    return programs(PROFILES["string"])
 
 
 def relational_programs() -> st.SearchStrategy[Drawn]:
-    """What SQL can say too: no recursion, no body aggregates, nothing that fails."""
-    return programs(
-        Profile(
-            types=("int", "int", "symbol", "float", "bool"),
-            features=frozenset(
-                {"compare", "chain", "distinct", "in", "negate", "group", "or", "head", "compute"}
-            ),
-            extremes=False,
-        )
-    )
+    return programs(PROFILES["relational"])
