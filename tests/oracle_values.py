@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -308,3 +308,16 @@ def aggregate(kind: str, rows: list[tuple[Value, ...]]) -> Value:
     if not values:
         raise Void
     return max(values) if kind == "max" else min(values)
+
+
+def canonical(rows: Iterable[tuple[Value, ...]]) -> set[tuple[object, ...]]:
+    """Rows to compare: bools are no ints, and floats need not agree in their last digits."""
+
+    def plain(value: Value) -> object:
+        if isinstance(value, bool):
+            return str(value)
+        if isinstance(value, float) and value != 0:  # the oracle's empty sums are ints
+            return f"{value:.12g} float"
+        return value
+
+    return {tuple(map(plain, row)) for row in rows}

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
 
 from gdatalog.parser import parse
 from tests.corners import CORNERS, Example
+from tests.draw import Drawn, graph_programs, relational_programs
 from tests.examples import EXAMPLES
-from tests.oracle import answers, evaluate
-from tests.oracle_values import Failure
+from tests.oracle import TooLong, answers, evaluate
+from tests.oracle_values import Failure, canonical
+from tests.sql import Unsupported, run_sql
 
 
 @pytest.mark.parametrize("example", CORNERS + EXAMPLES, ids=str)
@@ -48,3 +52,15 @@ def test_queries() -> None:
         ((), set()),
         (("y",), {(3,)}),
     ]
+
+
+@settings(max_examples=150, deadline=None, phases=[Phase.reuse, Phase.generate], suppress_health_check=[HealthCheck.filter_too_much])
+@given(st.one_of(relational_programs(), graph_programs()))
+def test_against_sql(drawn: Drawn) -> None:
+    try:
+        expected = run_sql(drawn.program, drawn.types, drawn.rows)
+        found = evaluate(drawn.program, drawn.rows, drawn.types)
+    except (Unsupported, TooLong, Failure):
+        assume(False)
+    for name, rows in expected.items():
+        assert canonical(found[name]) == canonical(rows), (name, drawn)
