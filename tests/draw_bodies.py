@@ -1,0 +1,400 @@
+"""Drawing bodies: atoms first, then literals over the variables that these bind.
+
+`Scope` knows a body's variables by type, and of each whether an atom binds it plainly (`plain`:
+its values are in the data) and whether it is bound without aggregates (`solid`: only such a
+variable is shared with an aggregate).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gdatalog.parser.syntax import (
+    Aggregate,
+    And,
+    Atom,
+    Call,
+    Compare,
+    Const,
+    Expr,
+    Literal,
+    Member,
+    Not,
+    Or,
+    Var,
+    Wildcard,
+)
+
+from tests.oracle_normal import names
+
+if TYPE_CHECKING:
+    from tests.draw_rules import Drawing, Relation
+
+MOST_WORK = 3000
+ORDER = ("<", "<=", ">", ">=")
+EQUAL = ("=", "!=")
+
+
+@dataclass
+class Scope:
+    """The variables of a body, with their types."""
+
+    types: dict[str, str] = field(default_factory=dict)
+    plain: set[str] = field(default_factory=set)
+    solid: set[str] = field(default_factory=set)
+
+    def bind(self, name: str, kind: str, *, plain: bool = False, solid: bool = True) -> Var:
+        self.types[name] = kind
+        if plain:
+            self.plain.add(name)
+        if solid:
+            self.solid.add(name)
+        return Var(name)
+
+    def inner(self) -> Scope:
+        """Of a negation or an aggregate: what is bound outside is bound there."""
+        types = {name: kind for name, kind in self.types.items() if name in self.solid}
+        return Scope(types, set(self.plain), set(self.solid))
+
+
+class Body:
+    """A body in the making. `prefix` starts the names of the variables that it binds."""
+
+    def __init__(self, drawing: Drawing, scope: Scope, prefix: str = "x") -> None:
+        self.drawing = drawing
+        self.scope = scope
+        self.prefix = prefix
+        self.items: list[Literal] = []
+        self.depth = 0  # of negations and aggregates around it
+
+    def literal(self) -> Literal:
+        """The items in any order: the order means nothing."""
+        if not self.items:
+            return Compare(Const("int", 1), (("<", Const("int", 2)),))
+        items = self.drawing.shuffled(self.items)
+        return _conjunction(items)
+
+    def within(self, prefix: str) -> Body:
+        body = Body(self.drawing, self.scope.inner(), prefix)
+        body.depth = self.depth + 1
+        return body
+
+    def new(self, kind: str, *, plain: bool = False, solid: bool = True) -> Var:
+        name = self.drawing.name(self.prefix)
+        return self.scope.bind(name, kind, plain=plain, solid=solid)
+
+    # ---------------------------------------------------------------------------------- atoms
+
+    def atoms(self, count: int) -> None:
+        for _ in range(count):
+            relation = self.drawing.pick(self.drawing.known)
+            if self.drawing.work * max(relation.size, 1) <= MOST_WORK:
+                self.atom(relation)
+
+    def atom(self, relation: Relation) -> None:
+        self.drawing.work *= max(relation.size, 1)
+        args: list[Expr] = []
+        for kind in relation.types:
+            args.append(self.argument(kind, args if self.drawing.chance(85) else []))
+        self.items.append(Atom(relation.name, tuple(args)))
+
+    def argument(self, kind: str, others: Sequence[Expr]) -> Expr:
+        """An atom's argument, none of `others` if it is a variable that is there already."""
+        drawing = self.drawing
+        bound = [name for name in self.variables(kind) if Var(name) not in others]
+        if bound and drawing.chance(drawing.profile.reuse):
+            name = drawing.pick(bound)
+            self.scope.plain.add(name)
+            self.scope.solid.add(name)
+            return Var(name)
+        if drawing.chance(10):
+            return Wildcard()
+        if drawing.chance(12):
+            return drawing.constant(kind)
+        if kind == "int" and drawing.has("compute", 8):
+            of: Expr = Var(drawing.pick(bound)) if bound and drawing.chance(50) else self.new("int")
+            other = drawing.constant("int")
+            return drawing.pick(
+                [Call("+", (of, other)), Call("-", (of, other)), Call("-", (other, of))]
+            )
+        return self.new(kind, plain=True)
+
+    def variables(self, kind: str) -> list[str]:
+        return [name for name, of in self.scope.types.items() if of == kind]
+
+    # ---------------------------------------------------------------------------- expressions
+
+    def expression(self, kind: str) -> tuple[Expr, str]:
+        """An expression of the type, or of another one if no variable has that."""
+        if not self.variables(kind) and self.scope.types and self.drawing.chance(80):
+            kind = self.scope.types[self.drawing.pick(sorted(self.scope.types))]
+        return self.of_type(kind), kind
+
+    def of_type(self, kind: str, deeper: int = 2) -> Expr:
+        if deeper and self.drawing.has("compute", 20):
+            return self.call(kind, deeper - 1)
+        bound = self.variables(kind)
+        if bound and self.drawing.chance(90):
+            return Var(self.drawing.pick(bound))
+        return self.drawing.constant(kind)
+
+    def call(self, kind: str, deeper: int) -> Expr:
+        drawing = self.drawing
+
+        def part(of: str) -> Expr:
+            return self.of_type(of, deeper)
+
+        if kind == "int":
+            name = drawing.pick(("+", "-", "*", "min", "max", "band", "bxor", "neg", "abs", "text"))
+            if drawing.has("fail", 25):
+                name = drawing.pick(("/", "%", "to_number", "/", "^"))
+            if name == "neg":
+                return Call("-", (part("int"),))
+            if name == "abs":
+                return Call("abs", (part("int"),))
+            if name == "text" and drawing.has("function", 100):
+                if "timestamp" in drawing.profile.types and drawing.chance(40):
+                    return Call(drawing.pick(("year", "month", "day")), (part("timestamp"),))
+                return Call("strlen", (part("symbol"),))
+            if name == "to_number" and drawing.has("function", 100):
+                return Call(name, (part("symbol"),))
+            if name in ("text", "to_number"):
+                name = "+"
+            right = Const("int", drawing.number(-2, 3)) if name == "^" else part("int")
+            return Call(name, (part("int"), right))
+        if kind == "float":
+            if drawing.chance(20):
+                return Call("to_float", (part("int"),))
+            if drawing.has("fail", 20):
+                return Call("/", (part("float"), Const("float", drawing.pick((2.0, 0.5, 0.0)))))
+            return drawing.pick(
+                [
+                    Call("+", (part("float"), part("float"))),
+                    Call("-", (part("float"), part("float"))),
+                    Call("*", (part("float"), drawing.constant("float"))),
+                    Call("max", (part("float"), part("float"))),
+                    Call(drawing.pick(("floor", "ceil", "abs")), (part("float"),)),
+                ]
+            )
+        if kind == "symbol":
+            small = Const("int", drawing.number(0, 2))
+            return drawing.pick(
+                [
+                    Call("cat", (part("symbol"), part("symbol"))),
+                    Call("+", (part("symbol"), drawing.constant("symbol"))),
+                    Call(drawing.pick(("upper", "lower")), (part("symbol"),)),
+                    Call("substr", (part("symbol"), small, Const("int", 1))),
+                    Call("split_part", (part("symbol"), Const("symbol", "-"), small)),
+                    Call("to_string", (part(drawing.pick(("int", "bool", "float"))),)),
+                ]
+            )
+        if kind == "bool":
+            if drawing.chance(50):
+                return Call("lnot", (part("bool"),))
+            return Call("contains", (drawing.constant("symbol"), part("symbol")))
+        return Call(drawing.pick(("min", "max")), (part(kind), part(kind)))
+
+    # --------------------------------------------------------------------------------- extras
+
+    def extras(self, count: int, union: bool = True) -> None:
+        """Literals of the profile's kinds; `union`: `;` too."""
+        makers = {
+            "compare": self.compare,
+            "chain": self.chain,
+            "distinct": self.distinct,
+            "in": self.member,
+            "range": self.range,
+            "negate": self.negate,
+            "group": self.negate_group,
+            "compute": self.assign,
+            "function": self.function,
+            "body": self.aggregate,
+            "or": self.union,
+        }
+        if not union:
+            del makers["or"]
+        if self.depth > 1:
+            del makers["group"], makers["body"]
+        kinds = [kind for kind in makers if kind in self.drawing.profile.features]
+        for _ in range(count if kinds else 0):
+            makers[self.drawing.pick(kinds)]()
+
+    def some_type(self) -> str:
+        types = sorted(set(self.scope.types.values())) or ["int"]
+        kind: str = self.drawing.pick(types)
+        return kind
+
+    def compare(self) -> None:
+        kind = self.some_type()
+        ops = EQUAL if kind == "bool" else ORDER + EQUAL
+        left, right = self.of_type(kind), self.of_type(kind)
+        if left == right:
+            right = self.drawing.constant(kind)
+        if kind == "symbol" and self.drawing.chance(10):
+            left, right, ops = Call("ord", (left,)), Call("ord", (right,)), ORDER
+        test: Literal = Compare(left, ((self.drawing.pick(ops), right),))
+        self.items.append(Not(test) if self.drawing.chance(10) else test)
+
+    def chain(self) -> None:
+        """`x < y <= z` over variables of one type."""
+        kind = self.some_type()
+        bound = self.variables(kind)
+        if kind == "bool" or len(bound) < 2:
+            return self.compare()
+        chosen = self.drawing.shuffled(bound)[:4]
+        ops = self.drawing.pick((("<",), ("<",), ("<=", "<"), ORDER + EQUAL))
+        rest = tuple((self.drawing.pick(ops), Var(name)) for name in chosen[1:])
+        self.items.append(Compare(Var(chosen[0]), rest))
+        return None
+
+    def distinct(self) -> None:
+        bound = self.variables(self.some_type())
+        if len(bound) >= 2:
+            chosen = self.drawing.shuffled(bound)[:4]
+            self.items.append(Atom("distinct", tuple(Var(name) for name in chosen)))
+
+    def member(self) -> None:
+        kind = self.some_type()
+        values = tuple(
+            self.drawing.constant(kind) for _ in range(self.drawing.number(1, 3))
+        )
+        if self.drawing.chance(30):
+            self.items.append(Member(self.new(kind), values))
+            return
+        test = Member(self.of_type(kind), values)
+        self.items.append(Not(test) if self.drawing.chance(20) else test)
+
+    def range(self) -> None:
+        ints = self.variables("int")
+        bounds: list[Expr] = [Const("int", self.drawing.number(-1, 5)) for _ in "ab"]
+        if self.drawing.chance(20):
+            bounds.append(Const("int", self.drawing.pick((1, 2, -1))))
+        item = Var(self.drawing.pick(ints)) if ints and self.drawing.chance(50) else self.new("int")
+        self.items.append(Compare(item, (("=", Call("range", tuple(bounds))),)))
+
+    def assign(self) -> None:
+        """A new variable for an expression, or a test of an old one."""
+        kind = self.some_type()
+        value = self.call(kind, 1)
+        bound = self.variables(kind)
+        if bound and self.drawing.chance(30):
+            item = Var(self.drawing.pick(bound))
+        else:
+            item = self.new(kind, solid=self.is_solid(value))
+        sides = (item, value) if self.drawing.chance(50) else (value, item)
+        self.items.append(Compare(sides[0], (("=", sides[1]),)))
+
+    def is_solid(self, expr: Expr) -> bool:
+        return names(expr) <= self.scope.solid
+
+    def function(self) -> None:
+        text, word = self.of_type("symbol"), self.drawing.constant("symbol")
+        pattern = Const("symbol", self.drawing.pick(("a.*", "[ab]+", "[[:digit:]]+", "", "[")))
+        test: Literal = self.drawing.pick(
+            [
+                Atom("contains", (word, text)),
+                Atom("starts_with", (text, word)),
+                Atom("match", (pattern, text)),
+            ]
+        )
+        self.items.append(Not(test) if self.drawing.chance(30) else test)
+
+    def negate(self) -> None:
+        """`!R(x, _)`: bound variables, constants and wildcards; rarely a local variable."""
+        relation = self.drawing.pick(self.drawing.known)
+        args: list[Expr] = []
+        for kind in relation.types:
+            if self.variables(kind) and self.drawing.chance(70):
+                args.append(self.of_type(kind, 1))
+            elif self.drawing.chance(70):
+                args.append(Wildcard())
+            else:
+                args.append(self.drawing.constant(kind))
+        inner: Literal = Atom(relation.name, tuple(args))
+        self.items.append(Not(Not(inner)) if self.drawing.chance(5) else Not(inner))
+
+    def negate_group(self) -> None:
+        body = self.within("n")
+        work, self.drawing.work = self.drawing.work, 20
+        body.atoms(self.drawing.number(1, 2))
+        body.extras(self.drawing.number(0, 2))
+        self.drawing.work = work
+        if body.items:
+            self.items.append(Not(body.literal()))
+
+    def union(self) -> None:
+        """`(A(x, v) ; v in {...})`: every branch binds the same new variable, or none does."""
+        kind = self.some_type()
+        new = self.drawing.name(self.prefix) if self.drawing.chance(40) else None
+        branches = []
+        for _ in range(2 if self.drawing.chance(80) else 3):
+            branch = Body(self.drawing, self.scope.inner(), self.prefix)
+            branch.depth = self.depth + 1
+            branch.atoms(self.drawing.number(0, 1))
+            branch.extras(0 if branch.items else 1, union=False)
+            if new is not None:
+                values = tuple(self.drawing.constant(kind) for _ in "ab")
+                old = [n for n in branch.variables(kind) if n in branch.scope.plain]
+                if old and self.drawing.chance(70):
+                    branch.items.append(Compare(Var(new), (("=", Var(old[0])),)))
+                else:
+                    branch.items.append(Member(Var(new), values))
+            if branch.items:
+                branches.append(branch.literal())
+        if new is not None and len(branches) > 1:
+            self.scope.bind(new, kind)
+        if len(branches) > 1:
+            self.items.append(Or(tuple(branches)))
+
+    # ----------------------------------------------------------------------------- aggregates
+
+    def aggregate_call(self, kind: str) -> tuple[Expr, str]:
+        """An aggregate for a head, and the type of its result."""
+        targets, result = self.targets(kind)
+        return Call(kind, targets), result
+
+    def targets(self, kind: str) -> tuple[tuple[Expr, ...], str]:
+        if kind == "count":
+            return (), "int"
+        if kind == "count_distinct":
+            count = self.drawing.number(1, 2)
+            return tuple(self.of_type(self.some_type(), 1) for _ in range(count)), "int"
+        of = self.some_type()
+        if kind in ("sum", "mean") and of not in ("int", "float"):
+            of = "int"
+        return (self.of_type(of, 1),), "float" if kind == "mean" else of
+
+    def aggregate(self) -> None:
+        """A new variable for an aggregate, or a test of one; a min or max may have witnesses."""
+        drawing = self.drawing
+        body = self.within("l")
+        work, drawing.work = drawing.work, 20
+        body.atoms(drawing.number(1, 2))
+        if drawing.chance(40):
+            body.extras(1)
+        drawing.work = work
+        if not body.items:
+            return
+        kind = drawing.pick(("count", "sum", "min", "max", "mean", "count_distinct", "any_value"))
+        targets, result = body.targets(kind)
+        aggregate: Expr = Aggregate(kind, targets, body.literal())
+        local = [n for n in body.scope.plain if n not in self.scope.types]
+        if kind in ("min", "max") and local and drawing.chance(40):
+            name = drawing.pick(sorted(local))
+            self.scope.bind(name, body.scope.types[name], solid=False)
+        if result == "int" and drawing.chance(15):
+            aggregate = Call("+", (aggregate, drawing.constant("int")))
+        if kind != "mean" and drawing.chance(60):
+            item: Expr = self.new(result, solid=False)
+            self.items.append(Compare(item, (("=", aggregate),)))
+        else:
+            test = (drawing.pick(ORDER), self.of_type(result, 0))
+            self.items.append(Compare(aggregate, (test,)))
+
+
+def _conjunction(items: Sequence[Any]) -> Literal:
+    """One level of `and`, as the parser makes it."""
+    flat = [part for item in items for part in (item.items if isinstance(item, And) else (item,))]
+    return flat[0] if len(flat) == 1 else And(tuple(flat))

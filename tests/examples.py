@@ -1,0 +1,404 @@
+"""A small program for every feature of LANGUAGE.md, with its data and what it must give.
+
+Computed by hand. The oracle must give it, and so must the engine. One noun, the language, and
+its examples in the order of its chapters: hence the length.
+"""
+
+from __future__ import annotations
+
+from tests.corners import PAIR, Example
+from tests.oracle_values import Ts
+
+DAY = 86_400_000_000_000
+EDGES = {"E": (PAIR, [(1, 2), (2, 3), (1, 3), (3, 1)])}
+NUMBERS = {"N": (("int",), [(-7,), (-1,), (0,), (2,), (7,)])}
+SALES = {
+    "S": (
+        ("symbol", "int", "int"),
+        [("a", 1, 5), ("a", 2, 5), ("a", 3, 2), ("b", 1, 1), ("c", 9, -4)],
+    ),
+    "P": (("symbol",), [("a",), ("b",), ("d",)]),
+}
+LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
+
+
+def calls(*pairs: tuple[str, object], types: str = "") -> Example:
+    """Facts `r1(e1). r2(e2).` with the value of each expression."""
+    text = "\n".join(f"r{at}({expr})." for at, (expr, _) in enumerate(pairs))
+    values = {f"r{at}": {(value,)} for at, (_, value) in enumerate(pairs)}
+    return Example(f"functions: {types}", text, values)  # type: ignore[arg-type]
+
+
+EXAMPLES = [
+    # --------------------------------------------------------------------------------- rules
+    Example(
+        "join and chain",
+        "tr(x, y, z) <- E(x, y), E(y, z), E(x, z), x < y < z.",
+        {"tr": {(1, 2, 3)}},
+        EDGES,
+    ),
+    Example(
+        "facts are folded, several heads share a body",
+        'f(1, "a", 2*3). f(2, "b", -1). g(x), h(y, x + 1) <- f(x, y, z), z > 0.',
+        {"f": {(1, "a", 6), (2, "b", -1)}, "g": {(1,)}, "h": {("a", 2)}},
+    ),
+    Example(
+        "an expression as an argument is tested or solved",
+        """
+        a(x, y) <- E(x, y), E(y, x - 1).
+        b(y) <- E(1, y + 1).
+        c(x, y) <- E(x, _), x = y - 10.
+        d(x, y) <- E(x, _), 3 - y = x + 1.
+        e(x) <- E(x, x + 1).
+        """,
+        {
+            "a": {(2, 3), (3, 1)},
+            "b": {(1,), (2,)},
+            "c": {(1, 11), (2, 12), (3, 13)},
+            "d": {(1, 1), (2, 0), (3, -1)},
+            "e": {(1,), (2,)},
+        },
+        EDGES,
+    ),
+    Example(
+        "equal columns, constants and wildcards",
+        "loop(x) <- L(x, x).  one(y) <- L(1, y).  any(x) <- L(_, x), L(x, _).",
+        {"loop": {(1,)}, "one": {(1,), (2,)}, "any": {(1,), (2,)}},
+        {"L": (PAIR, [(1, 1), (1, 2), (2, 3)])},
+    ),
+    Example(
+        "distinct, sets and ranges",
+        """
+        d(x, y, z) <- E(x, y), E(y, z), distinct(x, y, z).
+        i(x) <- E(x, _), x in {1, 2, 9}.
+        g(x) <- x in {3, 4}.
+        r(x) <- x = range(1, 4).
+        s(x) <- x = range(5, 0, -2).
+        t(x, i) <- E(x, y), i = range(x, y).
+        u(x) <- E(x, _), x = range(2, 4).
+        n(x) <- x = range(4, 1).
+        """,
+        {
+            "d": {(1, 2, 3), (2, 3, 1), (3, 1, 2)},
+            "i": {(1,), (2,)},
+            "g": {(3,), (4,)},
+            "r": {(1,), (2,), (3,)},
+            "s": {(5,), (3,), (1,)},
+            "t": {(1, 1), (2, 2), (1, 2)},
+            "u": {(2,), (3,)},
+            "n": set(),
+        },
+        EDGES,
+    ),
+    Example("a range with step 0 fails", "r(x) <- x = range(1, 4, 0).", {}, fails=True),
+    Example(
+        "negation of atoms, tests and groups",
+        """
+        leaf(x) <- E(_, x), !E(x, _).
+        a(x) <- V(x), !(E(x, y), E(y, 1)).
+        b(x) <- V(x), !(x < 3 ; E(x, 1)).
+        c(x) <- V(x), !!E(x, y), y > 2.
+        d(x) <- V(x), !(E(x, y), !E(y, 1)).
+        e(x) <- V(x), not x in {1, 2}, !contains("3", to_string(x)).
+        """,
+        {
+            "leaf": set(),
+            "a": {(3,), (4,)},
+            "b": {(4,)},
+            "c": {(1,), (2,)},
+            "d": {(2,), (4,)},
+            "e": {(4,)},
+        },
+        {**EDGES, "V": (("int",), [(1,), (2,), (3,), (4,)])},
+    ),
+    Example(
+        "or, with other variables in its branches",
+        """
+        p(x) <- E(x, 3) ; E(3, x).
+        q(x, y) <- E(x, _), (y = x + 1 ; y in {7}), y > 2.
+        """,
+        {"p": {(1,), (2,)}, "q": {(2, 3), (3, 4), (1, 7), (2, 7), (3, 7)}},
+        EDGES,
+    ),
+    Example(
+        "propositions",
+        'found() <- E(1, _). none() <- E(5, _). both() <- found(), !none(). say("yes") <- both().',
+        {"found": {()}, "none": set(), "both": {()}, "say": {("yes",)}},
+        EDGES,
+    ),
+    # ----------------------------------------------------------------------------- recursion
+    Example(
+        "linear, non-linear and mutual recursion",
+        """
+        path(x, z) <- E(x, z) ; path(x, y), E(y, z).
+        tc(x, z) <- E(x, z).  tc(x, z) <- tc(x, y), tc(y, z).
+        even(0).  odd(y) <- even(x), N(x, y).  even(y) <- odd(x), N(x, y).
+        unreached(x) <- E(x, _), !path(4, x).
+        """,
+        {
+            "path": {(1, 2), (2, 3), (1, 3), (4, 4)},
+            "tc": {(1, 2), (2, 3), (1, 3), (4, 4)},
+            "even": {(0,), (2,)},
+            "odd": {(1,), (3,)},
+            "unreached": {(1,), (2,)},
+        },
+        {"E": (PAIR, [(1, 2), (2, 3), (4, 4)]), "N": (PAIR, [(0, 1), (1, 2), (2, 3)])},
+    ),
+    Example(
+        "widest paths, and a bound",
+        """
+        wide(1, 100).
+        wide(y, max(min(d, w))) <- wide(x, d), W(x, y, w).
+        near(1, 0).
+        near(y, min(d + 2 * w)) <- near(x, d), W(x, y, w), d + 2 * w <= 10.
+        comp(x, min(x)) <- W(x, _, _) ; W(_, x, _).
+        comp(x, min(c)) <- comp(y, c), (W(x, y, _) ; W(y, x, _)).
+        """,
+        {
+            "wide": {(1, 100), (2, 5), (3, 4)},
+            "near": {(1, 0), (2, 10), (3, 4)},
+            "comp": {(1, 1), (2, 1), (3, 1), (8, 8), (9, 8)},
+        },
+        {"W": (("int",) * 3, [(1, 2, 5), (2, 3, 4), (1, 3, 2), (3, 1, 7), (9, 8, 1)])},
+    ),
+    Example(
+        "a cycle that improves for ever",
+        "d(1, 0). d(y, min(c + w)) <- d(x, c), W(x, y, w).",
+        {},
+        {"W": (("int",) * 3, [(1, 2, 1), (2, 1, -2)])},
+        fails=True,
+    ),
+    # ---------------------------------------------------------------------------- aggregates
+    Example(
+        "in the head",
+        """
+        c(p, count()) <- S(p, _, _).
+        total(sum(v), 2 * max(v) + 1, mean(v)) <- S(_, _, v).
+        d(p, count_distinct(v), count_distinct(v, i), any_value(i)) <- S(p, i, v).
+        m(p, min(v)) <- S(p, _, v).  m(p, min(i)) <- S(p, i, _).  m("z", 0).  m("b", -9).
+        group(p, v, sum(i) + v) <- S(p, i, v).
+        """,
+        {
+            "c": {("a", 3), ("b", 1), ("c", 1)},
+            "total": {(9, 11, 1.8)},
+            "d": {("a", 2, 3, 1), ("b", 1, 1, 1), ("c", 1, 1, 9)},
+            "m": {("a", 1), ("b", -9), ("c", -4), ("z", 0)},
+            "group": {("a", 5, 8), ("a", 2, 5), ("b", 1, 2), ("c", -4, 5)},
+        },
+        SALES,
+    ),
+    Example(
+        "over nothing",
+        """
+        a(count(), sum(v), count_distinct(p)) <- S(p, _, v), v > 99.
+        b(count(), min(v)) <- S(_, _, v), v > 99.
+        c(p, count()) <- S(p, _, v), v > 99.
+        d(p, n, s) <- P(p), n = count : { S(p, _, _) }, s = sum v : { S(p, _, v) }.
+        e(p, max v : { S(p, _, v) }) <- P(p).
+        f(p, m) <- P(p), m = mean v : { S(p, _, v) }.
+        """,
+        {
+            "a": {(0, 0, 0)},
+            "b": set(),
+            "c": set(),
+            "d": {("a", 3, 12), ("b", 1, 1), ("d", 0, 0)},
+            "e": {("a", 5), ("b", 1)},
+            "f": {("a", 4.0), ("b", 1.0)},
+        },
+        SALES,
+    ),
+    Example(
+        "in the body: scopes, witnesses, expressions",
+        """
+        rank(x, c) <- X(x), c = count : { X(y), y < x }.
+        best(p, i, m) <- m = max v : { S(p, i, v) }.
+        each(p, i) <- P(p), 5 = max v : { S(p, i, v) }.
+        of(p, 2 * max v : S(p, _, v) + 1) <- P(p).
+        at(x) <- X(x), S(_, x, max v : { S("a", _, v) }).
+        two(n, k) <- n = count : { S(p, _, _) }, k = count : { P(p) }.
+        deep(p) <- P(p), 2 < sum n : { S(p, i, _), n = count : { X(j), j <= i } }.
+        none(p) <- P(p), !(n = count : { S(p, _, _) }, n > 0).
+        some(v) <- v = any_value p : { P(p) }.
+        kinds(n) <- n = count_distinct v : { S("a", _, v) }.
+        """,
+        {
+            "rank": {(1, 0), (2, 1), (3, 2)},
+            "best": {("a", 1, 5), ("a", 2, 5)},
+            "each": {("a", 1), ("a", 2)},
+            "of": {("a", 11), ("b", 3)},
+            "at": {(1,), (2,)},
+            "two": {(5, 3)},
+            "deep": {("a",)},
+            "none": {("d",)},
+            "some": {("a",)},
+            "kinds": {(2,)},
+        },
+        {**SALES, "X": (("int",), [(1,), (2,), (3,)])},
+    ),
+    Example(
+        "an integer sum that overflows",
+        "s(sum(x)) <- A(x).",
+        {},
+        {"A": (("int",), [(GREATEST,), (1,)])},
+        fails=True,
+    ),
+    Example(
+        "a sum that overflows on the way only",
+        "s(sum(x)) <- A(x).",
+        {"s": {(GREATEST - 1,)}},
+        {"A": (("int",), [(GREATEST,), (1,), (-2,)])},
+    ),
+    # ----------------------------------------------------------------------------- functions
+    Example(
+        "integers: truncation, signs, powers",
+        """
+        q(x, x / 2, x % 2) <- N(x).
+        p(x, x ^ 2, x ^ 0) <- N(x).
+        i(x, x ^ -1) <- N(x), x != 0.
+        """,
+        {
+            "q": {(-7, -3, -1), (-1, 0, -1), (0, 0, 0), (2, 1, 0), (7, 3, 1)},
+            "p": {(-7, 49, 1), (-1, 1, 1), (0, 0, 1), (2, 4, 1), (7, 49, 1)},
+            "i": {(-7, 0), (-1, -1), (2, 0), (7, 0)},
+        },
+        NUMBERS,
+    ),
+    calls(
+        ("2^2^3", 256),
+        ("-2^2", -4),
+        ("7 - 2 - 1", 4),
+        (f"{GREATEST} + 1", LEAST),
+        ("-(0 - 9223372036854775807 - 1)", LEAST),
+        ("(0 - 9223372036854775807 - 1) / -1", LEAST),
+        ("(0 - 9223372036854775807 - 1) % -1", 0),
+        ("abs(-3)", 3),
+        ("1 bshl 65", 2),
+        ("-8 bshr 1", -4),
+        ("-1 bshru 63", 1),
+        ("6 band 3", 2),
+        ("6 bor 3", 7),
+        ("6 bxor 3", 5),
+        ("bnot 0", -1),
+        ("2 land 4", 1),
+        ("0 lor 0", 0),
+        ("1 lxor 1", 0),
+        ("lnot 5", 0),
+        ("min(3, 1, 2)", 1),
+        ("max(3, 1, 2)", 3),
+        ('to_number("-12")', -12),
+        ("to_int(-2.75)", -2),
+        ("ord(3)", 3),
+        types="int",
+    ),
+    calls(
+        ("2.5 * 2.0", 5.0),
+        ("1.0 / 4.0", 0.25),
+        ("-5.5 % 2.0", -1.5),
+        ("2.0 ^ -1.0", 0.5),
+        ("floor(-1.5)", -2.0),
+        ("ceil(-0.5)", 0.0),
+        ("sqrt(6.25)", 2.5),
+        ("exp(0.0)", 1.0),
+        ("log(1.0)", 0.0),
+        ("to_float(3)", 3.0),
+        ('to_float("1e3")', 1000.0),
+        ("abs(-0.5)", 0.5),
+        ("inf", float("inf")),
+        ("itof(2)", 2.0),
+        types="float",
+    ),
+    calls(
+        ('"a" + "b"', "ab"),
+        ('cat("a", "b", "c")', "abc"),
+        ('strlen("é€")', 2),
+        ('substr("hello", 1, 3)', "ell"),
+        ('substr("hello", 3, 9)', "lo"),
+        ('substr("hello", 9, 1)', ""),
+        ('substr("hello", -1, 1)', ""),
+        ('upper("aé")', "AÉ"),
+        ('lower("AÉ")', "aé"),
+        ('split_part("a-b-c", "-", 2)', "b"),
+        ('split_part("a-b-c", "-", 4)', ""),
+        ("to_string(-7)", "-7"),
+        ("to_string(0.1)", "0.1"),
+        ("to_string(2.0)", "2.0"),
+        ("to_string(true)", "true"),
+        ("to_string(@2026-11-20)", "2026-11-20"),
+        ("to_string(@2026-11-20T08:30:00.5)", "2026-11-20T08:30:00.5"),
+        ('to_symbol("x")', "x"),
+        ('contains("b", "abc")', True),
+        ('starts_with("abc", "ab")', True),
+        ('match("a.c", "abcd")', False),
+        ('match("[[:digit:]]+", "123")', True),
+        types="symbol",
+    ),
+    calls(
+        ("@2026-11-20", Ts(1795132800_000_000_000)),
+        ("year(@2026-11-20T23:59:59)", 2026),
+        ("month(@2026-11-20)", 11),
+        ("day(@1969-12-31T23:59:59.9)", 31),
+        ("seconds_between(@2026-11-20, @2026-11-21T00:00:01.5)", 86401.5),
+        types="timestamp",
+    ),
+    *(
+        Example(f"fails: {expr}", f"r({expr}).", {}, fails=True)
+        for expr in (
+            "1 / 0",
+            "1 % 0",
+            "0 ^ -1",
+            "1.0 / 0.0",
+            "sqrt(-1.0)",
+            "log(-1.0)",
+            "inf - inf",
+            "to_int(inf)",
+            'to_number("x")',
+            'to_float("x")',
+        )
+    ),
+    Example(
+        "a pattern that is none neither matches nor not-matches",
+        """
+        a(x) <- S(x), match("[", x).
+        b(x) <- S(x), !match("[", x).
+        c(x) <- S(x), !match("[a-c]", x).
+        """,
+        {"a": set(), "b": set(), "c": {("x",)}},
+        {"S": (("symbol",), [("a",), ("x",)])},
+    ),
+    Example(
+        "timestamps compare by time",
+        "a(x) <- T(x), x < @1970-01-02T12:00:00.  b(max(x)) <- T(x).  c(count()) <- T(x), T(y), x < y.",
+        {"a": {(Ts(0),), (Ts(DAY),)}, "b": {(Ts(2 * DAY),)}, "c": {(3,)}},
+        {"T": (("timestamp",), [(Ts(0),), (Ts(DAY),), (Ts(2 * DAY),)])},
+    ),
+    Example(
+        "floats: an int literal stands for one, -0.0 is 0.0",
+        "a(x) <- F(x), x > 1.  b(x * 2) <- F(x).  c(sum(x)) <- F(x).  d(count()) <- F(0).",
+        {"a": {(1.5,)}, "b": {(0.0,), (3.0,), (-1.0,)}, "c": {(1.0,)}, "d": {(1,)}},
+        {"F": (("float",), [(-0.0,), (1.5,), (-0.5,)])},
+    ),
+    Example(
+        "bools",
+        "a(x) <- B(x, true).  b(x, y) <- B(x, y), y != false.  c(max(y)) <- B(_, y).  d(x, lnot y) <- B(x, y).",
+        {"a": {(1,)}, "b": {(1, True)}, "c": {(True,)}, "d": {(1, False), (2, True)}},
+        {"B": (("int", "bool"), [(1, True), (2, False)])},
+    ),
+    Example(
+        "declarations and types of Soufflé's",
+        """
+        .type Id = number
+        .type Name <: symbol
+        .decl person(id: Id, name: Name)
+        .decl height(id: Id, metres: float)
+        .decl tall(name: Name)
+        person(1, "ada"). person(2, "bob").
+        height(1, 2). height(2, 1.5).
+        tall(as(n, Name)) :- person(i, n), height(i, h), h >= 1.75.
+        """,
+        {
+            "person": {(1, "ada"), (2, "bob")},
+            "height": {(1, 2.0), (2, 1.5)},
+            "tall": {("ada",)},
+        },
+    ),
+]

@@ -1,0 +1,323 @@
+"""What values are to the oracle, and what each function does to them: plain Python, no NumPy.
+
+Ints, floats, strings and bools are themselves; a timestamp is a `Ts`. `Failure` is an evaluation
+error of LANGUAGE.md; `Void` says "there is no value": the minimum of nothing, or a match with a
+pattern that is none.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+SIGN = 1 << 63
+MODULUS = 1 << 64
+
+
+class Failure(Exception):
+    """The program has no answer: division by zero, NaN, an overflowing sum..."""
+
+
+class Void(Exception):
+    """There is no value here, so no test of it holds, nor does the negation of one."""
+
+
+@dataclass(frozen=True, order=True)
+class Ts:
+    """A timestamp: nanoseconds since 1970, UTC."""
+
+    ns: int
+
+    def moment(self) -> datetime:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.ns // 1000)
+
+
+Value = int | float | str | bool | Ts
+
+
+def wrap(number: int) -> int:
+    """The 64-bit signed integer that is equal to `number` modulo 2^64."""
+    return (number + SIGN) % MODULUS - SIGN
+
+
+def clean(number: float) -> float:
+    """The float as it is stored: never NaN, never -0.0."""
+    if math.isnan(number):
+        raise Failure("NaN")
+    return number + 0.0
+
+
+def both_int(a: Value, b: Value) -> bool:
+    return isinstance(a, int) and isinstance(b, int)
+
+
+def add(a, b):
+    if isinstance(a, str):
+        return a + b
+    return wrap(a + b) if both_int(a, b) else clean(a + b)
+
+
+def subtract(a, *rest):
+    if not rest:
+        return wrap(-a) if isinstance(a, int) else clean(-a)
+    return wrap(a - rest[0]) if both_int(a, rest[0]) else clean(a - rest[0])
+
+
+def multiply(a, b):
+    return wrap(a * b) if both_int(a, b) else clean(a * b)
+
+
+def divide(a, b):
+    if b == 0:
+        raise Failure("division by zero")
+    if not both_int(a, b):
+        return clean(a / b)
+    quotient = abs(a) // abs(b)
+    return wrap(quotient if (a < 0) == (b < 0) else -quotient)
+
+
+def remainder(a, b):
+    if b == 0:
+        raise Failure("division by zero")
+    if not both_int(a, b):
+        if math.isinf(a):
+            raise Failure("NaN")
+        return clean(math.fmod(a, b))
+    rest = abs(a) % abs(b)
+    return -rest if a < 0 else rest
+
+
+def power(a, b):
+    if a == 0 and b < 0:
+        raise Failure("division by zero")
+    if both_int(a, b):
+        if b >= 0:
+            return wrap(pow(a, b, MODULUS))
+        if abs(a) == 1:
+            return a if b % 2 else 1
+        return 0
+    try:
+        result = math.pow(a, b)
+    except OverflowError:
+        odd = float(b).is_integer() and int(b) % 2
+        result = -math.inf if a < 0 and odd else math.inf
+    except ValueError:
+        raise Failure("NaN") from None
+    return clean(result)
+
+
+def shift_left(a, b):
+    return wrap(a << (b & 63))
+
+
+def shift_right(a, b):
+    return a >> (b & 63)
+
+
+def shift_right_unsigned(a, b):
+    return wrap((a % MODULUS) >> (b & 63))
+
+
+def logical(test: Callable[[bool, bool], bool]):
+    """An operator of Soufflé's: on bools, and on ints, where anything but 0 is true."""
+
+    def operator(a, b):
+        result = test(a != 0, b != 0)
+        return result if isinstance(a, bool) else int(result)
+
+    return operator
+
+
+def logical_not(a):
+    return not a if isinstance(a, bool) else int(a == 0)
+
+
+def absolute(a):
+    return wrap(abs(a)) if isinstance(a, int) else clean(abs(a))
+
+
+def square_root(a):
+    if a < 0:
+        raise Failure("NaN")
+    return clean(math.sqrt(a))
+
+
+def exponential(a):
+    try:
+        return clean(math.exp(a))
+    except OverflowError:
+        return math.inf
+
+
+def logarithm(a):
+    if a < 0:
+        raise Failure("NaN")
+    return clean(math.log(a)) if a > 0 else -math.inf
+
+
+def rounding(how: Callable[[float], int]):
+    return lambda a: a if math.isinf(a) else clean(float(how(a)))
+
+
+def to_int(a):
+    if isinstance(a, bool):
+        return int(a)
+    if isinstance(a, Ts):
+        return a.ns
+    if isinstance(a, str):
+        if re.fullmatch(r"[+-]?[0-9]+", a) is None:
+            raise Failure("not a number")
+        a = int(a)
+    if isinstance(a, float):
+        if math.isinf(a):
+            raise Failure("not an integer")
+        a = math.trunc(a)
+    if not -SIGN <= a < SIGN:
+        raise Failure("not a 64-bit integer")
+    return a
+
+
+def to_float(a):
+    if isinstance(a, str):
+        number = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?inf"
+        if re.fullmatch(number, a) is None:
+            raise Failure("not a number")
+    return clean(float(a))
+
+
+def to_string(a):
+    if isinstance(a, bool):
+        return "true" if a else "false"
+    if isinstance(a, Ts):
+        text = a.moment().strftime("%Y-%m-%dT%H:%M:%S")
+        fraction = a.ns % 1_000_000_000
+        if fraction:
+            return f"{text}.{fraction:09}".rstrip("0")
+        return text.removesuffix("T00:00:00")
+    return a if isinstance(a, str) else repr(a)
+
+
+def substring(text, start, length):
+    """Soufflé's: from 0, cut at the end, empty where the place makes no sense."""
+    return text[start : start + length] if start >= 0 and length >= 0 else ""
+
+
+def matches(pattern, text):
+    for name, members in (("digit", "0-9"), ("alpha", "a-zA-Z"), ("alnum", "a-zA-Z0-9")):
+        pattern = pattern.replace(f"[:{name}:]", members)
+    try:
+        return re.fullmatch(pattern, text) is not None
+    except re.error:
+        raise Void from None
+
+
+def split_part(text, separator, at):
+    """The part number `at`, counted from 1; empty where there is none."""
+    parts = text.split(separator) if separator else [text]
+    return parts[at - 1] if 1 <= at <= len(parts) else ""
+
+
+FUNCTIONS: dict[str, Callable[..., Value]] = {
+    "+": add,
+    "-": subtract,
+    "*": multiply,
+    "/": divide,
+    "%": remainder,
+    "^": power,
+    "band": lambda a, b: a & b,
+    "bor": lambda a, b: a | b,
+    "bxor": lambda a, b: a ^ b,
+    "bnot": lambda a: ~a,
+    "bshl": shift_left,
+    "bshr": shift_right,
+    "bshru": shift_right_unsigned,
+    "land": logical(lambda a, b: a and b),
+    "lor": logical(lambda a, b: a or b),
+    "lxor": logical(lambda a, b: a != b),
+    "lnot": logical_not,
+    "abs": absolute,
+    "min": min,
+    "max": max,
+    "floor": rounding(math.floor),
+    "ceil": rounding(math.ceil),
+    "sqrt": square_root,
+    "exp": exponential,
+    "log": logarithm,
+    "to_int": to_int,
+    "to_float": to_float,
+    "to_number": to_int,
+    "to_string": to_string,
+    # Only the order of `ord` is said, and a value keeps its own.
+    "ord": lambda a: a,
+    "cat": lambda *texts: "".join(texts),
+    "strlen": len,
+    "substr": substring,
+    "contains": lambda needle, text: needle in text,
+    "match": matches,
+    "starts_with": lambda text, prefix: text.startswith(prefix),
+    "upper": str.upper,
+    "lower": str.lower,
+    "split_part": split_part,
+    "year": lambda a: a.moment().year,
+    "month": lambda a: a.moment().month,
+    "day": lambda a: a.moment().day,
+    "seconds_between": lambda a, b: clean((b.ns - a.ns) / 1e9),
+}
+SOUFFLE = {"to_symbol": "to_string", "to_unsigned": "to_number"}
+SOUFFLE |= dict.fromkeys(("itof", "utof", "stof"), "to_float")
+SOUFFLE |= dict.fromkeys(("ftoi", "ftou", "itou", "utoi"), "to_int")
+SOUFFLE |= dict.fromkeys(("stoi", "stou"), "to_number")
+SOUFFLE |= dict.fromkeys(("itos", "utos", "ftos"), "to_string")
+
+
+def apply(name: str, args: list[Value]) -> Value:
+    return FUNCTIONS[SOUFFLE.get(name, name)](*args)
+
+
+COMPARE: dict[str, Callable[..., bool]] = {
+    "=": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+def aggregate(kind: str, rows: list[tuple[Value, ...]]) -> Value:
+    """The aggregate of one row of target values per distinct binding."""
+    if kind == "count":
+        return len(rows)
+    if kind == "count_distinct":
+        return len(set(rows))
+    values = [row[0] for row in rows]
+    if kind in ("sum", "mean"):
+        total = sum(values)
+        if isinstance(total, float):
+            total = clean(total)
+        elif kind == "sum" and not -SIGN <= total < SIGN:
+            raise Failure("a sum overflows")
+        if kind == "sum":
+            return total
+        if not values:
+            raise Void
+        return clean(total / len(values))
+    if not values:
+        raise Void
+    return max(values) if kind == "max" else min(values)
+
+
+def canonical(rows: Iterable[tuple[Value, ...]]) -> set[tuple[object, ...]]:
+    """Rows to compare: bools are no ints, and floats need not agree in their last digits."""
+
+    def plain(value: Value) -> object:
+        if isinstance(value, bool):
+            return str(value)
+        if isinstance(value, float) and value != 0:  # the oracle's empty sums are ints
+            return f"{value:.12g} float"
+        return value
+
+    return {tuple(map(plain, row)) for row in rows}
