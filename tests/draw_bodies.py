@@ -26,7 +26,6 @@ from gdatalog.parser.syntax import (
     Var,
     Wildcard,
 )
-
 from tests.oracle_normal import names
 
 if TYPE_CHECKING:
@@ -257,9 +256,7 @@ class Body:
 
     def member(self) -> None:
         kind = self.some_type()
-        values = tuple(
-            self.drawing.constant(kind) for _ in range(self.drawing.number(1, 3))
-        )
+        values = tuple(self.drawing.constant(kind) for _ in range(self.drawing.number(1, 3)))
         if self.drawing.chance(30):
             self.items.append(Member(self.new(kind), values))
             return

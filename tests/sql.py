@@ -134,9 +134,7 @@ def _relation(name: str, rules: list[tuple[Atom, Literal | None]], types: Types)
     best = {at: kind for head in heads for at, arg in enumerate(head.args) if (kind := _bare(arg))}
     if not best or not optima:
         return f"SELECT DISTINCT * FROM ({union})"
-    columns = [
-        f"{best[at]}(c{at}) AS c{at}" if at in best else f"c{at}" for at in range(arity)
-    ]
+    columns = [f"{best[at]}(c{at}) AS c{at}" if at in best else f"c{at}" for at in range(arity)]
     keys = [f"c{at}" for at in range(arity) if at not in best]
     group = f"GROUP BY {', '.join(keys)}" if keys else "HAVING count(*) > 0"
     return f"SELECT {', '.join(columns)} FROM ({union}) {group}"

@@ -1,1 +1,41 @@
+"""The verbs of executors on NumPy: `executors` take this package as their `ops`."""
 
+import numpy as xp
+
+from gdatalog.cpu_ops.arrays import (
+    add_at,
+    best_by,
+    expand,
+    intersect,
+    pieces,
+    sums_by,
+    survivors,
+)
+from gdatalog.cpu_ops.evaluate import evaluate, test
+from gdatalog.storage.rows import (
+    concatenate,
+    first_rows,
+    group_rows,
+    in_sorted,
+    row_firsts,
+    sort_rows,
+)
+
+__all__ = [
+    "add_at",
+    "best_by",
+    "concatenate",
+    "evaluate",
+    "expand",
+    "first_rows",
+    "group_rows",
+    "in_sorted",
+    "intersect",
+    "pieces",
+    "row_firsts",
+    "sort_rows",
+    "sums_by",
+    "survivors",
+    "test",
+    "xp",
+]

@@ -9,38 +9,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from gdatalog.cpu_ops.evaluate import evaluate, test
-from gdatalog.storage.rows import (
-    concatenate,
-    first_rows,
-    firsts,
-    group_rows,
-    in_sorted,
-    row_firsts,
-    sort_rows,
-)
+from gdatalog.storage.rows import firsts, in_sorted
 from gdatalog.storage.table import Array
-
-__all__ = [
-    "add_at",
-    "best_by",
-    "concatenate",
-    "evaluate",
-    "expand",
-    "first_rows",
-    "group_rows",
-    "in_sorted",
-    "intersect",
-    "pieces",
-    "row_firsts",
-    "sort_rows",
-    "sums_by",
-    "survivors",
-    "test",
-    "xp",
-]
-
-xp = np
 
 
 def survivors(mask: Array) -> Array:

@@ -30,10 +30,13 @@ def plan_rule(
     param_types: Mapping[str, TypeName],
     sizes: Statistics,
     recursive: Collection[str] = (),
+    *,
+    first: bool = True,
 ) -> RulePlan:
-    """The plan of a rule; with `recursive` relations, of what their newest rows give.
+    """The plan of a rule whose relations of the same stratum are `recursive`.
 
-    Then there is one join for each recursive atom, which reads the delta; atoms before it read
+    In the first round of a fixpoint only alternatives without a recursive atom give anything.
+    Later there is one join for each recursive atom, which reads the delta; atoms before it read
     all rows, atoms after it only the old ones, so that no pair is joined twice.
     """
     nodes = [*rule.head.args, *([] if rule.body is None else [rule.body])]

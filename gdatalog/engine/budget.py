@@ -1,0 +1,59 @@
+"""The memory budget: what a limit says, and how large chunks may be within it."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from gdatalog.errors import UsageError
+from gdatalog.plan.effects import all_steps
+from gdatalog.plan.nodes import Branch, Generate, Join, RulePlan
+
+# What a level holds for each row of a chunk: positions, values, parents, packed pairs and masks
+# while it is searched, and the gathered columns afterwards.
+BYTES_PER_ROW = 160
+LARGEST_CHUNK = 1 << 19  # more rows at once are no faster: they leave the caches
+SMALLEST_CHUNK = 256
+
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def parse_size(text: str | int) -> int:
+    """
+    >>> parse_size("8GiB"), parse_size("512 MB"), parse_size(1000)
+    (8589934592, 512000000, 1000)
+    """
+    if isinstance(text, int):
+        if text <= 0:
+            raise UsageError(f"a memory limit must be positive, not {text}")
+        return text
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text.lower())
+    if found is None or float(found[1]) == 0:
+        raise UsageError(f"not a size: {text!r}", hint='write it like "8GiB" or "500MB"')
+    number, unit, binary = found.groups()
+    scale = _UNITS[unit]
+    if unit and not binary and text.lower().rstrip().endswith("b"):
+        scale = 1000 ** ("kmgt".index(unit) + 1)
+    return int(float(number) * scale)
+
+
+def default_limit() -> int:
+    """Most of what the machine has."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        total = 8 << 30
+    return int(total * 0.8)
+
+
+def chunk_rows(plan: RulePlan, memory: int, held: int) -> int:
+    """How many rows a level of this plan may have at once, if every level is full."""
+    levels = 1 + max(
+        (
+            sum(isinstance(step, (Join, Generate, Branch)) for step in all_steps(join.steps))
+            for join in plan.joins
+        ),
+        default=0,
+    )
+    spare = max(0, memory - held) // 2
+    return max(SMALLEST_CHUNK, min(LARGEST_CHUNK, spare // (levels * BYTES_PER_ROW)))

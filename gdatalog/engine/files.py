@@ -1,0 +1,152 @@
+"""Which files a program may touch, and which relation an `.input` or `.output` means.
+
+Paths of the positional form and of `.include` are relative to the file that holds the
+directive; those of the bare and keyword forms to the facts and output folders.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from gdatalog.errors import DataError, Error, Span, UsageError
+from gdatalog.parser import Program, parse
+from gdatalog.parser.syntax import Directive
+from gdatalog.planner.checked import Schema
+from gdatalog.storage.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class FilePolicy:
+    """`files="all" | "read" | "none" | folder`: what a text from a stranger may read and write."""
+
+    files: str | os.PathLike[str] = "all"
+
+    def reading(self, path: str, span: Span | None) -> str:
+        return self._check(path, span, "read", self.files in ("all", "read"))
+
+    def writing(self, path: str, span: Span | None) -> str:
+        return self._check(path, span, "write", self.files == "all")
+
+    def _check(self, path: str, span: Span | None, what: str, allowed: bool) -> str:
+        if allowed:
+            return path
+        if self.files in ("read", "none"):
+            raise UsageError(
+                f"this database may not {what} files, so not {path!r}",
+                span,
+                hint=f'it was opened with files="{self.files}"',
+            )
+        folder = os.path.realpath(self.files)
+        inside = os.path.realpath(path)
+        if os.path.commonpath([folder, inside]) != folder:
+            raise UsageError(
+                f"this database may {what} files in {os.fspath(self.files)!r} only, "
+                f"so not {path!r}",
+                span,
+            )
+        return path
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Where the bare and keyword forms read and write."""
+
+    facts: str = "."
+    out: str = "."
+    include: tuple[str, ...] = field(default=())
+
+
+def beside(span: Span, path: str) -> str:
+    """A path as a directive says it, seen from the file that holds the directive."""
+    return os.path.normpath(os.path.join(os.path.dirname(span.source.name), path))
+
+
+def read_program(path: str, policy: FilePolicy, span: Span | None = None) -> Program:
+    """The program in a file, whose errors name the file as `path`."""
+    policy.reading(path, span)
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError, ValueError) as problem:
+        why = getattr(problem, "strerror", None) or "it is not UTF-8 text"
+        raise DataError(f"cannot read {path!r}: {why}", span, hint=_near(path)) from None
+    return parse(text.replace("\r\n", "\n"), path)
+
+
+def _near(path: str) -> str | None:
+    from difflib import get_close_matches
+
+    try:
+        names = os.listdir(os.path.dirname(path) or ".")
+    except (OSError, ValueError):
+        return None
+    close = get_close_matches(os.path.basename(path), names, 1)
+    return f"did you mean {os.path.join(os.path.dirname(path), close[0])!r}?" if close else None
+
+
+def find_include(path: str, span: Span, folders: Folders) -> str:
+    """The file that an `.include` means: beside its own file, else in an include folder."""
+    near = beside(span, path)
+    if os.path.exists(near):
+        return near
+    for folder in folders.include:
+        if os.path.exists(os.path.join(folder, path)):
+            return os.path.join(folder, path)
+    return near
+
+
+def read_relation(
+    directive: Directive, name: str, schema: Schema | None, policy: FilePolicy, folders: Folders
+) -> Table:
+    """The data that an `.input` names."""
+    from gdatalog.storage.readers import find_facts, read_facts, read_input, read_table
+
+    try:
+        if directive.path is not None:
+            path = policy.reading(beside(directive.span, directive.path), directive.span)
+            return read_table(path, declared=schema)
+        assert schema is not None
+        options = dict(directive.options)
+        given = options.get("filename", options.get("name"))
+        if given:
+            policy.reading(os.path.join(folders.facts, given), directive.span)
+        elif options.get("IO", "file") == "file":
+            policy.reading(os.path.join(folders.facts, name), directive.span)
+            policy.reading(find_facts(name, folders.facts), directive.span)
+        if options:
+            return read_input(name, options, folders.facts, schema)
+        return read_facts(name, folders.facts, schema)
+    except Error as error:
+        if error.span is None:
+            error.span = directive.span
+        raise
+
+
+def write_relation(
+    directive: Directive, name: str, table: Table, policy: FilePolicy, folders: Folders
+) -> str:
+    """Writes what an `.output` names; gives the path."""
+    from gdatalog.storage.writers import write_facts, write_table
+
+    try:
+        if directive.path is not None:
+            path = policy.writing(beside(directive.span, directive.path), directive.span)
+            write_table(table, path)
+            return path
+        options = dict(directive.options)
+        given = options.get("filename", options.get("name"))
+        path = os.path.normpath(os.path.join(folders.out, given or f"{name}.csv"))
+        policy.writing(path, directive.span)
+        delimiter = options.get("delimiter", "\t").replace("\\t", "\t")
+        header = options.get("headers", "false").lower() == "true"
+        write_facts(table, path, delimiter=delimiter, header=header)
+        return path
+    except Error as error:
+        if error.span is None:
+            error.span = directive.span
+        raise
+
+
+def to_stdout(directive: Directive) -> bool:
+    return dict(directive.options).get("IO") == "stdout"

@@ -1,0 +1,279 @@
+"""One stratum, evaluated: once if nothing in it is recursive, else semi-naively to a fixpoint.
+
+A round runs each rule once for each recursive atom, with that atom reading what the round
+before made (`delta`), atoms before it all rows (`full`), and atoms after it those that were
+there before (`old`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.engine.budget import chunk_rows
+from gdatalog.engine.growing import Best, Growing
+from gdatalog.engine.run import RuleRun, run_rule, union_rows
+from gdatalog.errors import Caution, EvaluationError, MemoryLimitError, Note
+from gdatalog.executors.limits import Limits
+from gdatalog.parser.syntax import Atom, Call, HeadAggregate
+from gdatalog.plan.nodes import RulePlan, TrieRef, Version
+from gdatalog.planner.checked import CheckedRule, Schema, Stratum
+from gdatalog.planner.order import Size
+from gdatalog.planner.rules import plan_rule
+from gdatalog.planner.walk import walk
+from gdatalog.storage.keys import decode_value
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.trie import Trie
+from gdatalog.values import TypeName
+
+# What is assumed of relations that are not there yet.
+UNKNOWN, DELTA = 100_000, 100
+
+Rows = tuple[Columns, int]
+
+
+@dataclass(slots=True)
+class Round:
+    """What a round of a fixpoint did, for the progress line and for errors."""
+
+    number: int
+    new: Mapping[str, int]
+    total: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What evaluating a stratum needs from outside of it."""
+
+    schemas: Mapping[str, Schema]
+    param_types: Mapping[str, TypeName]
+    relation: Callable[[str], Relation]  # of the strata below
+    scope: Scope
+    limits: Limits
+    memory: int
+    limit_sizes: Mapping[str, int] = field(default_factory=dict)  # .limitsize
+    on_round: Callable[[Stratum, Round], None] = lambda stratum, round_: None
+    reports: list[RuleRun] | None = None
+    force_chunk: int | None = None
+
+
+def optimum_columns(rules: Sequence[CheckedRule]) -> dict[int, str]:
+    """The columns of a relation of which only the best value per group is kept."""
+    kinds: dict[int, str] = {}
+    for rule in rules:
+        for at, arg in enumerate(rule.head.args):
+            inside = [part for part in walk(arg) if isinstance(part, HeadAggregate)]
+            if not inside:
+                continue
+            if not isinstance(arg, HeadAggregate) or arg.kind not in ("min", "max"):
+                return {}
+            kinds[at] = arg.kind
+    return kinds
+
+
+class StratumRun:
+    """The evaluation of one stratum."""
+
+    def __init__(self, stratum: Stratum, seeds: Mapping[str, Sequence[Rows]], around: Surroundings):
+        self.stratum = stratum
+        self.seeds = seeds
+        self.around = around
+        self.rules = {
+            name: [rule for rule in stratum.rules if rule.head.name == name]
+            for name in stratum.relations
+        }
+        self.tables: dict[str, Growing | Best] = {}
+        self.deltas: dict[str, Relation] = {}
+        self.olds: dict[str, Relation] = {}
+        for name in stratum.relations:
+            schema = around.schemas[name]
+            kinds = optimum_columns(self.rules[name])
+            self.tables[name] = (
+                Best(schema.columns, schema.types, kinds, around.scope.symbols)
+                if kinds
+                else Growing(schema.columns, schema.types)
+            )
+
+    def run(self, limit: int | None = None) -> dict[str, Relation]:
+        """The stratum's relations; at most `limit` rows of the one there is, if given."""
+        for name, table in self.tables.items():
+            parts = [*self.seeds.get(name, ())]
+            for rule in self.rules[name]:
+                plan = self.plan(rule, first=True)
+                if plan.joins:
+                    parts.append(self._run(plan, limit))
+            rows, count = union_rows(parts)
+            self.deltas[name] = table.add(rows, count)
+        if self.stratum.recursive:
+            self._rounds()
+        return {name: table.full() for name, table in self.tables.items()}
+
+    def recursive(self, rule: CheckedRule) -> bool:
+        if not self.stratum.recursive or rule.body is None:
+            return False
+        names = set(self.stratum.relations)
+        return any(atom.name in names for atom in _atoms(rule))
+
+    # ---------------------------------------------------------------------------------- rounds
+
+    def _rounds(self) -> None:
+        plans = [
+            self.plan(rule, first=False)
+            for rule in self.stratum.rules
+            if self.recursive(rule)
+        ]
+        news: list[Round] = []
+        number = 0
+        try:
+            while any(delta.length for delta in self.deltas.values()):
+                number += 1
+                self.around.limits.poll()
+                derived: dict[str, list[Rows]] = {}
+                for plan in plans:
+                    if any(self.deltas[name].length for name in plan.recursive_on):
+                        derived.setdefault(plan.relation, []).append(self._run(plan, None))
+                if any(ref.version == "old" for p in plans for j in p.joins for ref in j.tries):
+                    self.olds = {name: table.full() for name, table in self.tables.items()}
+                self.deltas = {}
+                for name, table in self.tables.items():
+                    rows, count = union_rows(derived.get(name, []))
+                    self.deltas[name] = table.add(rows, count)
+                    self.around.limits.charge(name, table.nbytes)
+                news.append(
+                    Round(
+                        number,
+                        {name: delta.length for name, delta in self.deltas.items()},
+                        {name: table.length for name, table in self.tables.items()},
+                    )
+                )
+                self.around.on_round(self.stratum, news[-1])
+                self._check_improving(number, plans)
+                if self._full_enough():
+                    break
+        except MemoryLimitError as error:
+            raise self._growth(error, news) from None
+
+    def _full_enough(self) -> bool:
+        for name, size in self.around.limit_sizes.items():
+            if name in self.tables and self.tables[name].length >= size:
+                message = f"{name} has reached its .limitsize of {size} rows: the fixpoint stops"
+                self.around.scope.cautions.setdefault(message, Caution(message))
+                return True
+        return False
+
+    def _check_improving(self, number: int, plans: Sequence[RulePlan]) -> None:
+        """A derivation longer than there are groups repeats one: it improves itself for ever.
+
+        Not so where `min(...)` or `max(...)` of two values bounds what is derived.
+        """
+        if not any(isinstance(table, Best) for table in self.tables.values()):
+            return
+        groups = sum(table.length for table in self.tables.values())
+        if number <= groups + 1 or any(map(_clamped, self.stratum.rules)):
+            return
+        for name, table in self.tables.items():
+            delta = self.deltas[name]
+            if isinstance(table, Best) and delta.length:
+                symbols = self.around.scope.symbols
+                group = ", ".join(
+                    f"{column} = {decode_value(key, kind, symbols)!r}"
+                    for column, key, kind in table.group(delta, 0)
+                )
+                rule = next(r for r in self.rules[name] if self.recursive(r))
+                raise EvaluationError(
+                    f"{name} improves for ever: a cycle makes the best value of "
+                    f"({group or 'its one group'}) better each time around",
+                    rule.span,
+                    hint="look for a cycle of negative weight (for max: of positive weight)",
+                )
+
+    def _growth(self, error: MemoryLimitError, news: Sequence[Round]) -> MemoryLimitError:
+        """The same error, with the rules that grow and by how much each round."""
+        rounds = ", ".join(str(sum(n.new.values())) for n in news[-6:])
+        names = " and ".join(self.stratum.relations)
+        notes = [
+            Note("this rule is recursive", rule.span)
+            for rule in self.stratum.rules
+            if self.recursive(rule)
+        ]
+        told = f"; new rows in the last rounds: {rounds}" if news else ""
+        return MemoryLimitError(
+            f"{error.message}, in round {len(news) + 1} of {names}{told}",
+            notes[0].span if notes else None,
+            notes=notes,
+            hint="does the recursion end? A rule that makes new values can go on for ever. "
+            "Otherwise raise the limit: gdatalog.connect(memory_limit=...) or --memory-limit",
+        )
+
+    # ----------------------------------------------------------------------------------- rules
+
+    def plan(self, rule: CheckedRule, first: bool) -> RulePlan:
+        """What a rule gives in the first round, or in the later ones."""
+        around = self.around
+        recursive = self.stratum.relations if self.stratum.recursive else ()
+        return plan_rule(
+            rule, around.schemas, around.param_types, self._sizes, recursive, first=first
+        )
+
+    def _sizes(self, name: str, version: Version) -> Size:
+        arity = self.around.schemas[name].arity
+        if version == "delta":
+            return Size(DELTA, (DELTA,) * arity)
+        if name in self.tables:
+            return Size(UNKNOWN, (UNKNOWN // 10,) * arity)
+        relation = self.around.relation(name)
+        return Size(relation.length, tuple(map(relation.distinct, range(arity))))
+
+    def _run(self, plan: RulePlan, limit: int | None) -> Rows:
+        around = self.around
+        limits = around.limits
+        held = sum(limits.held.values())
+        limits.chunk = around.force_chunk or chunk_rows(plan, around.memory, held)
+        report = None
+        if around.reports is not None:
+            report = next((r for r in around.reports if r.plan is plan), None)
+            if report is None:
+                report = RuleRun(plan)
+                around.reports.append(report)
+        return run_rule(plan, self._trie, around.scope, limits, limit, report)
+
+    def _trie(self, ref: TrieRef) -> Trie:
+        if ref.version == "delta":
+            relation = self.deltas[ref.relation]
+        elif ref.version == "old":
+            schema = self.around.schemas[ref.relation]
+            relation = self.olds.get(ref.relation) or Relation.empty(schema.columns, schema.types)
+        elif ref.relation in self.tables:
+            relation = self.tables[ref.relation].full()
+        else:
+            relation = self.around.relation(ref.relation)
+        tests = tuple((test.left, test.op, test.right) for test in ref.tests)
+        trie = relation.trie(ref.columns, tests, ref.weighted)
+        self.around.limits.charge(f"index of {ref.relation}", relation.trie_nbytes)
+        return trie
+
+
+def plan_stratum(stratum: Stratum, around: Surroundings) -> list[tuple[CheckedRule, RulePlan]]:
+    """The plans that evaluating a stratum would run, without running them."""
+    run = StratumRun(stratum, {}, around)
+    return [
+        (rule, plan)
+        for rule in stratum.rules
+        for first in (True, False)
+        if (plan := run.plan(rule, first=first)).joins
+    ]
+
+
+def _atoms(rule: CheckedRule) -> list[Atom]:
+    return [part for part in walk(rule.body) if isinstance(part, Atom)] if rule.body else []
+
+
+def _clamped(rule: CheckedRule) -> bool:
+    nodes = [*rule.head.args, *([] if rule.body is None else [rule.body])]
+    return any(
+        isinstance(part, Call) and part.name in ("min", "max")
+        for node in nodes
+        for part in walk(node)
+    )

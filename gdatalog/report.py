@@ -1,0 +1,134 @@
+"""What a program will do and what it did: explanations and profiles, to print or to read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from gdatalog.engine.run import RuleRun
+from gdatalog.executors.limits import format_bytes
+from gdatalog.parser import format_node
+from gdatalog.plan.format import format_rule
+from gdatalog.plan.nodes import Join, RulePlan, Step
+from gdatalog.planner.checked import CheckedRule, Stratum
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRule:
+    """A rule of the program with its plan; several plans of a recursive rule: first and delta."""
+
+    rule: CheckedRule
+    plan: RulePlan
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStratum:
+    stratum: Stratum
+    rules: tuple[PlannedRule, ...]
+
+
+class Explanation:
+    """How a program will be evaluated: its strata, and a plan for each rule.
+
+    >>> import gdatalog as gd
+    >>> db = gd.connect()
+    >>> db["E"] = [(1, 2), (2, 3)]
+    >>> print(db.explain("p(x, z) <- E(x, y), E(y, z)."))
+    stratum 1: p
+      p(x, z) <- E(x, y), E(y, z).
+        y in E[1,0]([y], x) and E([y], z)
+          x in E[1,0](y, [x])
+            z in E(y, [z])
+        give p(x, z)
+    """
+
+    def __init__(self, strata: list[PlannedStratum]) -> None:
+        self.strata = strata
+
+    def __str__(self) -> str:
+        lines = []
+        for number, planned in enumerate(self.strata, 1):
+            names = ", ".join(planned.stratum.relations)
+            kind = " (recursive)" if planned.stratum.recursive else ""
+            lines.append(f"stratum {number}: {names}{kind}")
+            for rule in planned.rules:
+                lines.append("  " + rule_text(rule.rule))
+                lines += ["    " + line for line in format_rule(rule.plan).splitlines()]
+        return "\n".join(lines) if lines else "nothing to evaluate: only stored relations are read"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same, as plain data."""
+        return {
+            "strata": [
+                {
+                    "relations": list(planned.stratum.relations),
+                    "recursive": planned.stratum.recursive,
+                    "rules": [
+                        {"rule": rule_text(rule.rule), "plan": format_rule(rule.plan).splitlines()}
+                        for rule in planned.rules
+                    ],
+                }
+                for planned in self.strata
+            ]
+        }
+
+
+class Profile:
+    """What evaluating a program did: rows and time, step by step; and the answer itself."""
+
+    def __init__(self, runs: list[RuleRun], seconds: float, peak: int, result: Any) -> None:
+        self.runs = runs
+        self.seconds = seconds
+        self.peak = peak
+        self.result = result
+
+    def __str__(self) -> str:
+        lines = [f"{self.seconds:.3f} s in all, {format_bytes(self.peak)} held at the most"]
+        for run in self.runs:
+            share = run.seconds / self.seconds if self.seconds else 0.0
+            lines.append(
+                f"{run.plan.relation}: {run.rows:,} rows in {run.seconds:.3f} s ({share:.0%})"
+            )
+
+            def remark(step: Step, run: RuleRun = run) -> str:
+                seen = run.seen.get(id(step))
+                if seen is None:
+                    return "not reached"
+                tried = f", {seen.tried:,} tried" if isinstance(step, Join) and seen.tried else ""
+                return f"{seen.rows_out:,} rows{tried}, {seen.seconds * 1000:.1f} ms"
+
+            lines += ["  " + line for line in format_rule(run.plan, remark).splitlines()]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same, as plain data."""
+        return {
+            "seconds": self.seconds,
+            "peak_bytes": self.peak,
+            "rules": [
+                {
+                    "relation": run.plan.relation,
+                    "rows": run.rows,
+                    "seconds": run.seconds,
+                    "plan": format_rule(run.plan).splitlines(),
+                }
+                for run in self.runs
+            ],
+        }
+
+
+def rule_text(rule: CheckedRule) -> str:
+    """A checked rule as a person would write it."""
+    head = format_node(rule.head)
+    return f"{head}." if rule.body is None else f"{head} <- {format_node(rule.body)}."
