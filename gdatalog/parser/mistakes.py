@@ -39,6 +39,8 @@ def _second_arrow(failure: Failure) -> Explained | ParseError | None:
     if failure.at == 0:
         hint = "a rule is head <- body; a question begins with `?-`"
         return mistake("the head of the rule is missing before the arrow", token.span, hint)
+    if _innermost(failure) is not None:
+        return None
     arrows = [t for t in failure.tokens[: failure.at] if t.type in ("ARROW", "QUERY")]
     if not arrows:
         return None
@@ -217,7 +219,8 @@ def _missing(failure: Failure) -> ParseError | None:
         hint = "`;` is or; a statement ends with a dot" if token is None else "`;` is or"
         return mistake("an alternative is missing after `;`", before.span, hint)
     if kind in _OPERATORS:
-        return mistake(f"a value is missing after `{text}`", before.span)
+        what = "a literal" if kind == "NOT" else "a value"
+        return mistake(f"{what} is missing after `{text}`", before.span)
     return None
 
 

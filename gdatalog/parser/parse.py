@@ -118,6 +118,7 @@ def _read_statement(
             ParseError(
                 "a statement ends with a dot, which is missing here",
                 Span(last.source, last.end, last.end),
+                hint="put one before the directive that follows",
             )
         )
     return None

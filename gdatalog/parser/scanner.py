@@ -209,7 +209,8 @@ def _done(
     elif words:
         find_words(tokens)
     if cautions:
-        first, last = (tokens[0].start, tokens[-1].end) if tokens else (0, 0)
+        first = tokens[0].start if tokens else end
+        last = end if stop == "dot" else tokens[-1].end if tokens else 0
         cautions = [c for c in cautions if c.span and first < c.span.start < last]
     return Scanned(tokens, end, stop, cautions)
 
