@@ -13,7 +13,14 @@ from pathlib import Path
 import pytest
 
 from gdatalog.errors import ParseError
-from gdatalog.parser import format_program, parse, parse_all, parse_with_cautions
+from gdatalog.parser import (
+    format_program,
+    is_complete,
+    parse,
+    parse_all,
+    parse_with_cautions,
+    split_statements,
+)
 from gdatalog.parser.syntax import Program
 
 FIXTURE = Path(__file__).with_name("fixtures") / "syntax_errors.txt"
@@ -182,6 +189,8 @@ def test_mutated_programs_end_in_a_program_or_a_syntax_error() -> None:
     rng = random.Random(20261120)
     for _ in range(int(os.environ.get("GDATALOG_FUZZ", "300"))):
         text, bare = mutated(rng), rng.random() < 0.5
+        assert is_complete(text) in (True, False)
+        assert all(piece in text for piece in split_statements(text))
         try:
             program = parse(text, bare=bare)
         except ParseError as error:

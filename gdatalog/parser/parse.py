@@ -34,6 +34,7 @@ def parse(text: str, name: str = "<query>", *, bare: bool = False) -> Program:
     """The program that a text says; all its syntax errors together, if it has any.
 
     `bare`: a statement may be a body alone, which becomes a Query (from Python and in the REPL).
+    A statement's span is its text without the dot.
     """
     return parse_with_cautions(text, name, bare=bare)[0]
 
