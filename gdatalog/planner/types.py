@@ -3,6 +3,8 @@
 Declared columns and loaded data are settled from the start; facts, rules and functions settle
 the rest, over the whole program at once, so it does not matter what stands first. What does
 not fit is reported with both sides and not merged: one mistake is one error.
+
+Every kind of node has its rule and every rule its message, in one class: hence the length.
 """
 
 from __future__ import annotations
