@@ -37,6 +37,9 @@ def test_says(program: str, says: str) -> None:
         "p(n) <- n = count : { (e(x, _), e(_, y) ; e(x, _)) }.",
         "p(x) <- !!e(x, _).",
         "p(x) <- e(x, x + y), y = 1.",
+        "p(y) <- e(_, as(y, int)), z = as(y, int), z in {2}.",
+        "p(y) <- e(_, -y).",
+        "p(y) <- e(x, as(y, int) + x).",
     ],
 )
 def test_safe(rule: str) -> None:

@@ -307,9 +307,6 @@ class Types:
         """Columns that would be settled together have the same number."""
         return self.unifier.find(self.columns[relation][at])
 
-    def candidates(self, relation: str, at: int) -> tuple[TypeName, ...]:
-        return self.unifier.types(self.columns[relation][at])
-
     def param_types(self) -> dict[str, TypeName]:
         return {name: self._settle(node) for name, node in self.params.items()}
 
