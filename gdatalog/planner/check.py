@@ -204,7 +204,7 @@ def _at_most(number: int, errors: list[Error]) -> list[Error]:
     """The first errors in the order of the text, and how many there are beyond."""
     if len(errors) <= number:
         return errors
-    errors.sort(key=lambda error: error.span.start if error.span else 0)
+    errors.sort(key=lambda e: (e.span is None, e.span.start if e.span else 0))
     return [*errors[:number], Error(f"and {len(errors) - number} more")]
 
 
