@@ -11,7 +11,7 @@ In a checked rule
 - aggregates in the head are `HeadAggregate`, those in the body know their `exports` and their
   `locals`; one with a body of its own that stood in a head is an equation of the rule's body;
 - where a relation takes the min or max of a column, every rule of it with a body does so there:
-  `dist(x, 0) <- source(x)` beside `dist(y, min(d + w)) <- ...` has `min(0)`; facts stay as they are.
+  `dist(x, 0) <- source(x)` beside `dist(y, min(d + w)) <- ...` has `min(0)`; facts stay.
 """
 
 from __future__ import annotations
