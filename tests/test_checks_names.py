@@ -118,6 +118,13 @@ def test_min_and_max_export_what_is_used_outside() -> None:
     assert aggregate.locals == ("s~1", "i")
 
 
+def test_each_branch_of_or_may_export_the_same_variable() -> None:
+    text = "p(i) <- (2 = max s : { e(i, s) } ; 2 = min s : { e(i, s) })."
+    body = rule(text).body
+    assert body is not None
+    assert [aggregate.exports for aggregate in _aggregates(body)] == [("i",), ("i",)]
+
+
 def test_nested_scopes() -> None:
     aggregate = _aggregate(
         "p(x, n) <- e(x, _), n = count : { e(y, x), m = max z : { e(y, z) }, !e(m, w) }."
@@ -221,6 +228,13 @@ def test_all_errors_come_together() -> None:
         "name error",
         "not stratified",
     ]
+
+
+def test_a_flood_of_errors_is_cut() -> None:
+    with pytest.raises(Error) as caught:
+        checked("".join(f"p(x) <- missing{at}(x).\n" for at in range(250)))
+    assert len(caught.value.all) == 101
+    assert caught.value.all[-1].message == "and 150 more"
 
 
 def test_deep_programs() -> None:

@@ -37,10 +37,15 @@ def test_says(program: str, says: str) -> None:
         "p(n) <- n = count : { (e(x, _), e(_, y) ; e(x, _)) }.",
         "p(x) <- !!e(x, _).",
         "p(x) <- e(x, x + y), y = 1.",
+        "p(y) <- e(_, as(y, int)), z = as(y, int), z in {2}.",
+        "p(y) <- e(_, -y).",
+        "p(y) <- e(_, as(y, int)), as(z, int) = as(y, int), 0 < count : { e(z, _) }, z > 0.",
+        "p(n) <- e(y, _), as(i, int) = range(0, y), n = count : { e(i, j), i < 0 - j + $p }.",
+        "p(y) <- e(x, as(y, int) + x).",
     ],
 )
 def test_safe(rule: str) -> None:
-    assert "p" in checked("e(1, 2).\n" + rule).schemas
+    assert "p" in checked("e(1, 2).\n" + rule, params={"p": "int"}).schemas
 
 
 @pytest.mark.parametrize(

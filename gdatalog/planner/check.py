@@ -25,6 +25,8 @@ from gdatalog.planner.types import Types
 from gdatalog.planner.words import own_name
 from gdatalog.values import TypeName
 
+MOST_ERRORS = 100  # more would only scroll past
+
 
 def check(
     program: Program,
@@ -52,7 +54,7 @@ def check(
         if stratum.recursive and wrong.isdisjoint(stratum.relations):
             check_improving(stratum, errors)
     schemas = _schemas(catalog, types, typed, errors)
-    raise_together(errors)
+    raise_together(_at_most(MOST_ERRORS, errors))
     return Checked(
         schemas=schemas,
         strata=strata,
@@ -196,6 +198,14 @@ def _open_error(relation: Relation, schema: Schema, at: int) -> TypeMismatchErro
         relation.span,
         hint=f"declare it, as in `.decl {schema.name}({declare})`",
     )
+
+
+def _at_most(number: int, errors: list[Error]) -> list[Error]:
+    """The first errors in the order of the text, and how many there are beyond."""
+    if len(errors) <= number:
+        return errors
+    errors.sort(key=lambda e: (e.span is None, e.span.start if e.span else 0))
+    return [*errors[:number], Error(f"and {len(errors) - number} more")]
 
 
 def _last(program: Program) -> str | None:

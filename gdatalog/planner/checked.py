@@ -8,7 +8,10 @@ In a checked rule
   aggregate has a name of its own (`y~2`), so one name means one thing in the whole rule;
 - aliases of functions are resolved (`itof` is `to_float`), `as(e, T)` is `e`;
 - an int literal that stands for a float is a `Const` of type float;
-- aggregates in the head are `HeadAggregate`, those in the body know their `exports`.
+- aggregates in the head are `HeadAggregate`, those in the body know their `exports` and their
+  `locals`; one with a body of its own that stood in a head is an equation of the rule's body;
+- where a relation takes the min or max of a column, every rule of it with a body does so there:
+  `dist(x, 0) <- source(x)` beside `dist(y, min(d + w)) <- ...` has `min(0)`; facts stay.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 Every error is of one place; a rule that has one is left out of what later passes see, its
 relation stays known. What comes out is as `planner.checked` says, but for types.
+
+One class, for every kind of node has a place where it may not stand, and that depends on where
+the walk is: in a head, in a fact, in an aggregate. Hence the length.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from gdatalog.parser.syntax import (
     Var,
     Wildcard,
 )
-from gdatalog.plan.functions import AGGREGATES, ALIASES, FUNCTIONS, GENERATORS
+from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, TYPES
 from gdatalog.planner.catalog import Catalog, arity_error, no_such_relation, no_such_type
 from gdatalog.planner.checked import CheckedQuery, CheckedRule
 from gdatalog.planner.scopes import Fresh, Scopes
@@ -45,6 +48,8 @@ from gdatalog.values import TypeName
 # Names that are called like functions.
 CALLABLE = (*FUNCTIONS, *ALIASES, *GENERATORS, "distinct")
 _NAMED = tuple(name for name in (*CALLABLE, *sorted(AGGREGATES)) if name.isidentifier())
+_OPERATORS = ("band", "bor", "bxor", "bshl", "bshr", "bshru", "bnot", "land", "lor", "lxor", "lnot")
+_LISTED = sorted(name for name in FUNCTIONS if name.isidentifier() and name not in _OPERATORS)
 
 
 @dataclass(slots=True)
@@ -285,23 +290,23 @@ class Names:
             hint = f"bind variables by `{name}(...)` in the body, and use those"
             self._fail(f"`{name}` is a relation, and has no value", call.span, hint)
         else:
-            hint = did_you_mean(name, _NAMED) or "the functions are listed in the language page"
+            hint = did_you_mean(name, _NAMED) or f"the functions are {', '.join(_LISTED)}"
             self._fail(f"there is no function `{call.name}`", call.span, hint)
         return Call(name, args, call.span)
 
     def _function_arity(self, call: Call, name: str) -> None:
-        found: list[str] = []
+        counts: list[str] = []
+        forms: list[str] = []
         for signature in FUNCTIONS[name]:
             least = len(signature.params) if signature.least is None else signature.least
-            more = " or more" if signature.variadic else ""
-            found.append(f"{least}{more}")
-        takes = either(found)
+            counts.append(f"{least}{' or more' if signature.variadic else ''}")
+            kinds = [either(kinds_of(signature.param(at))) for at in range(least)]
+            forms.append(f"`{name}({', '.join(kinds)}{', ...' if signature.variadic else ''})`")
+        takes = either(counts)
         noun = "argument" if takes == "1" else "arguments"
-        self.errors.append(
-            TypeMismatchError(
-                f"`{call.name}` takes {takes} {noun}, not {len(call.args)}", call.span
-            )
-        )
+        message = f"`{call.name}` takes {takes} {noun}, not {len(call.args)}"
+        hint = f"it is {either(forms)}"
+        self.errors.append(TypeMismatchError(message, call.span, hint=hint))
 
     def _not_here(self, call: Call) -> None:
         """An aggregate, range or distinct that stands where a value should."""
@@ -390,6 +395,12 @@ def disjunction(items: list[Literal], span: Span) -> Literal:
     for item in items:
         flat.extend(item.items if isinstance(item, Or) else (item,))
     return Or(tuple(flat), span)
+
+
+def kinds_of(param: frozenset[str] | tuple[str, frozenset[str]]) -> list[str]:
+    """The types that an argument may have, in the usual order."""
+    kinds = param if isinstance(param, frozenset) else param[1]
+    return ["any type"] if kinds == ANY else [kind for kind in TYPES if kind in kinds]
 
 
 def _is_range(expr: Expr) -> bool:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from gdatalog.errors import Error, SafetyError, Span
+from gdatalog.errors import Error, SafetyError
 from gdatalog.parser.syntax import Aggregate, And, Atom, Call, Cast, Expr, Literal, Not, Or, Var
 from gdatalog.planner.binding import bound_by
 from gdatalog.planner.walk import N, Node, children, rebuild, variables
@@ -38,7 +38,7 @@ class Fresh:
 class Scopes:
     fresh: Fresh
     errors: list[Error]
-    exported: dict[str, Span] = field(default_factory=dict)
+    exported: Names = frozenset()
 
     def rule(self, heads: Iterable[Atom], body: Literal) -> Literal:
         """The body with its local variables renamed; those of the heads are never local."""
@@ -57,9 +57,13 @@ class Scopes:
                     items.append(self._literal(item, bound, used | others, direct | beside))
                 return replace(literal, items=tuple(items))
             case Or():
-                branches = (
-                    self._literal(item, _binds(item, bound), used, direct) for item in literal.items
-                )
+                branches = []
+                before, after = self.exported, self.exported
+                for item in literal.items:
+                    self.exported = before
+                    branches.append(self._literal(item, _binds(item, bound), used, direct))
+                    after |= self.exported
+                self.exported = after
                 return replace(literal, items=tuple(branches))
             case Not():
                 return self._negation(literal, bound, used, direct)
@@ -111,16 +115,15 @@ class Scopes:
         )
 
     def _export_once(self, aggregate: Aggregate, name: str) -> None:
-        here = variables(aggregate)[name].span
         if name in self.exported:
             self.errors.append(
                 SafetyError(
                     f"`{own_name(name)}` would come out of two aggregates",
-                    here,
+                    variables(aggregate)[name].span,
                     hint="rename it in one of them, and compare the two with `=`",
                 )
             )
-        self.exported[name] = here
+        self.exported |= {name}
 
 
 def rename(node: N, names: Mapping[str, str]) -> N:

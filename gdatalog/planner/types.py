@@ -3,6 +3,8 @@
 Declared columns and loaded data are settled from the start; facts, rules and functions settle
 the rest, over the whole program at once, so it does not matter what stands first. What does
 not fit is reported with both sides and not merged: one mistake is one error.
+
+Every kind of node has its rule and every rule its message, in one class: hence the length.
 """
 
 from __future__ import annotations
@@ -304,9 +306,6 @@ class Types:
     def open_class(self, relation: str, at: int) -> int:
         """Columns that would be settled together have the same number."""
         return self.unifier.find(self.columns[relation][at])
-
-    def candidates(self, relation: str, at: int) -> tuple[TypeName, ...]:
-        return self.unifier.types(self.columns[relation][at])
 
     def param_types(self) -> dict[str, TypeName]:
         return {name: self._settle(node) for name, node in self.params.items()}
