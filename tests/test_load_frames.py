@@ -30,6 +30,7 @@ NOON_NS = int(NOON.timestamp()) * 1_000_000_000
 
 FRAME = pd.DataFrame({"src": [1, 2], "name": ["a", "b"]})
 TWO = [(1, "a"), (2, "b")]
+STRUCT = pa.struct([("src", pa.int64()), ("name", pa.string())])
 
 
 @pytest.mark.parametrize(
@@ -58,8 +59,8 @@ TWO = [(1, "a"), (2, "b")]
         pa.table({"src": pa.chunked_array([[1], [2]]), "name": pa.chunked_array([["a"], ["b"]])}),
         pa.RecordBatch.from_pandas(FRAME),
         pa.Table.from_pandas(FRAME).to_reader(),
-        pa.array([{"src": 1, "name": "a"}, {"src": 2, "name": "b"}]),
-        pa.chunked_array([[{"src": 1, "name": "a"}], [{"src": 2, "name": "b"}]]),
+        pa.array([{"src": 1, "name": "a"}, {"src": 2, "name": "b"}], STRUCT),
+        pa.chunked_array([[{"src": 1, "name": "a"}], [{"src": 2, "name": "b"}]], STRUCT),
         np.array(TWO, dtype=[("src", "i4"), ("name", "U1")]),
         np.array(TWO, dtype=[("src", "i8"), ("name", object)]),
         {"src": [1, 2], "name": ["a", "b"]},
@@ -325,6 +326,7 @@ def test_propositions() -> None:
         (np.empty(0, dtype="m8[s]"), ("symbol",)),
         (pa.array([], pa.list_(pa.int8())), ("symbol",)),
         (pl.DataFrame(schema={"a": pl.Int8}), ("int",)),
+        (pa.chunked_array([], STRUCT), ("int", "symbol")),
     ],
 )
 def test_empty_inputs_keep_what_is_known(data: Any, types: tuple[str, ...]) -> None:

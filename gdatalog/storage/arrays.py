@@ -65,7 +65,10 @@ def encoded(values: Any) -> Texts:
     """An Arrow column of strings without nulls, as codes and distinct texts."""
     import pyarrow as pa
 
-    values = values.cast(pa.large_string())
+    try:
+        values = values.cast(pa.large_string())
+    except pa.ArrowNotImplementedError:  # string views, before pyarrow 18
+        values = pa.array(values.to_pylist(), pa.large_string())
     if isinstance(values, pa.ChunkedArray):
         # Together before they are encoded: to unify many dictionaries takes far longer.
         values = values.combine_chunks()

@@ -184,7 +184,10 @@ def _decoded(values: Any) -> Any:
     kind = values.type.value_type
     wide = pa.large_string() if _arrow_type(kind) == "symbol" else kind
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
-    parts = [chunk.dictionary.cast(wide).take(chunk.indices) for chunk in chunks]
+    try:
+        parts = [chunk.dictionary.cast(wide).take(chunk.indices) for chunk in chunks]
+    except pa.ArrowNotImplementedError:  # string views, before pyarrow 18
+        parts = [pa.array(chunk.to_pylist(), wide) for chunk in chunks]
     return pa.chunked_array(parts, wide)
 
 

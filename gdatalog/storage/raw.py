@@ -137,17 +137,25 @@ def _arrow(data: Any, what: str) -> Raw:
         if isinstance(data, pa.RecordBatchReader):
             table = data.read_all()
         elif isinstance(data, pa.ChunkedArray):
-            table = pa.Table.from_struct_array(data)
+            table = _of_structs(data)
         elif hasattr(data, "__arrow_c_stream__"):
             values = pa.chunked_array(data)
             if not pa.types.is_struct(values.type):  # a polars Series, for instance
                 return Raw(None, (values,), len(values))
-            table = pa.Table.from_struct_array(values)
+            table = _of_structs(values)
         else:
             table = pa.table(data)
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise DataError(f"{what}: cannot read the Arrow data: {error}") from error
     return raw_of_arrow(table)
+
+
+def _of_structs(values: Any) -> Any:
+    import pyarrow as pa
+
+    if values.num_chunks == 0:
+        return pa.schema(list(values.type)).empty_table()
+    return pa.Table.from_struct_array(values)
 
 
 def raw_of_arrow(table: Any) -> Raw:
