@@ -231,6 +231,13 @@ def test_uneven_records_and_columns() -> None:
         "data error: data: column 'b' has 1 rows, the first 2\n"
         "  hint: all columns of a relation have one length"
     )
+    assert refused_data({"a": np.float64(1)}).startswith(
+        "data error: data: a dict holds columns, but 'a' is 1.0\n"
+    )
+    assert refused_data({"a": np.zeros((1, 2))}) == (
+        "data error: data: column 'a' is an array of 2 dimensions\n"
+        "  hint: a column has one value a row"
+    )
     assert refused_data({"a": 1}) == (
         "data error: data: a dict holds columns, but 'a' is 1\n"
         "  hint: a single row is a list of one tuple: [(1, ...)]"

@@ -61,6 +61,11 @@ def _expect(
 
 def numpy_column(values: Array, declared: TypeName | None, place: Place) -> Typed:
     """A one-dimensional array; integers of 64 bits and bools are not copied."""
+    if values.ndim != 1:
+        raise DataError(
+            f"{place.what}: column {place.column!r} is an array of {values.ndim} dimensions",
+            hint="a column has one value a row",
+        )
     if isinstance(values, np.ma.MaskedArray):
         mask = np.ma.getmaskarray(values)
         if mask.any():

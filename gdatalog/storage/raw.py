@@ -198,13 +198,14 @@ def _graph(
 def _dict(data: Mapping[Any, Any], what: str) -> Raw:
     columns: list[Any] = []
     for name, column in data.items():
-        is_array = hasattr(column, "__array__") or hasattr(column, "__cuda_array_interface__")
-        if isinstance(column, str | bytes) or not (is_array or isinstance(column, Iterable)):
+        on_device = hasattr(column, "__cuda_array_interface__")
+        scalar = isinstance(column, str | bytes | np.generic)
+        if scalar or not (on_device or isinstance(column, Iterable)):
             raise DataError(
                 f"{what}: a dict holds columns, but {str(name)!r} is {shown(column)}",
                 hint=f"a single row is a list of one tuple: [({shown(column)}, ...)]",
             )
-        if hasattr(column, "__cuda_array_interface__") and hasattr(column, "get"):
+        if on_device and hasattr(column, "get"):
             column = column.get()
         columns.append(column if hasattr(column, "__len__") else list(column))
     if not columns:
