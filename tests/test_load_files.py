@@ -61,6 +61,11 @@ def test_only_names_that_are_all_there_make_a_header_of_symbols() -> None:
     assert rows("src,dst\na,b\n", S, header=False) == [("src", "dst"), ("a", "b")]
 
 
+def test_one_declared_column_needs_no_delimiter() -> None:
+    assert rows("a;b\nc\n", decl(x="symbol")) == [("a;b",), ("c",)]
+    assert rows("src;dst\n1;2\n", decl(dst="int")) == [(2,)]
+
+
 def test_quoted_values() -> None:
     text = 'a,"x\ny"\nb,"say ""hi"""\n"",5" disk\n'
     assert rows(text, S) == [("a", "x\ny"), ("b", 'say "hi"'), ("", '5" disk')]
@@ -74,6 +79,7 @@ def test_symbols_are_verbatim() -> None:
 def test_long_values_need_large_blocks() -> None:
     long = "x" * 3_000_000
     assert rows(f"a,b\n{long},c\n", S) == [("a", "b"), (long, "c")]
+    assert rows(f'"{long}",c\n', S) == [(long, "c")]
 
 
 def test_all_types() -> None:

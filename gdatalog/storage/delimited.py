@@ -67,6 +67,8 @@ class Delimited:
                 taken.append(found.group().decode(errors="replace"))
                 yield taken[-1]
 
+        # The csv module's limit on a cell, 128 KiB, is one for all readers; raising it harms none.
+        csv.field_size_limit((1 << 31) - 1)
         line = self.first_line
         reader = csv.reader(chain(lines(), (_END,)), delimiter=self.delimiter)
         while True:

@@ -107,23 +107,22 @@ def _proposition(name: str, data: bytes) -> Raw:
 
 def _sniff(name: str, data: bytes, quoted: bool, declared: Declared | None) -> str:
     """The delimiter that cuts the first records into equally many fields, as declared if it was."""
+    arity = None if declared is None else len(declared.types)
     found = []
-    for delimiter in SNIFFED:
+    for preference, delimiter in enumerate(reversed(SNIFFED)):
         try:
-            text = Delimited(name, data, delimiter, quoted)
-            head = list(islice(text.records(), _SAMPLE))
+            head = list(islice(Delimited(name, data, delimiter, quoted).records(), _SAMPLE))
         except DataError:
             continue
         widths = {len(record.fields) for record in head}
-        if widths and max(widths) > 1:
-            even = len(widths) == 1
-            fits = declared is None or len(declared.types) in widths
-            if declared is not None:
-                fits = fits or set(declared.columns) <= {f.strip() for f in head[0].fields}
-            found.append((even and fits, fits, even, delimiter))
-    if not found:
-        return ","
-    return max(found, key=lambda each: (*each[:3], -SNIFFED.index(each[3])))[3]
+        if not widths or (widths == {1} and arity != 1):
+            continue
+        names = {field.strip() for field in head[0].fields}
+        by_name = declared is not None and set(declared.columns) <= names
+        fits = arity is None or arity in widths
+        even = len(widths) == 1
+        found.append((by_name, fits and even, fits, even, preference, delimiter))
+    return max(found)[-1] if found else ","
 
 
 def _has_header(head: Sequence[Record], declared: Declared | None) -> bool:
