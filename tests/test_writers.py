@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
+from loading import Decl
 from test_export import empty, sample, tables
 
 import gdatalog
@@ -31,9 +32,8 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-class Declared:
-    def __init__(self, table: Table) -> None:
-        self.columns, self.types = table.names, table.types
+def declared_as(table: Table) -> Decl:
+    return Decl(table.names, table.types)
 
 
 TEXTS = {
@@ -72,7 +72,7 @@ def test_what_is_written(name: str) -> None:
 @pytest.mark.parametrize("table", [sample(), empty()], ids=["rows", "empty"])
 def test_written_tables_are_read_back(name: str, table: Table) -> None:
     write_table(table, f"new/folder/{name}")
-    again = read_table(f"new/folder/{name}", declared=Declared(table))
+    again = read_table(f"new/folder/{name}", declared=declared_as(table))
     assert (again.names, again.types, to_rows(again)) == (table.names, table.types, to_rows(table))
     assert os.listdir("new/folder") == [name]
 
@@ -82,7 +82,7 @@ def test_written_tables_are_read_back(name: str, table: Table) -> None:
 def test_propositions(name: str, length: int) -> None:
     table = Table((), (), (), length)
     write_table(table, name)
-    assert read_table(name, declared=Declared(table)).length == length
+    assert read_table(name, declared=declared_as(table)).length == length
 
 
 def test_delimiter_and_header() -> None:
@@ -99,7 +99,7 @@ def test_bare_output_is_facts_in_a_csv() -> None:
     table = table_from([("a,b", '"'), (" ", "")])
     write_facts(table, "r.csv")
     assert Path("r.csv").read_text() == 'a,b\t"\n \t\n'
-    assert to_rows(read_facts("r", ".", Declared(table))) == to_rows(table)
+    assert to_rows(read_facts("r", ".", declared_as(table))) == to_rows(table)
     assert "".join(facts_text(table, "r")) == 'a,b\t"\n \t\n'
 
 
@@ -251,7 +251,7 @@ def test_a_kill_leaves_the_old_file() -> None:
 @given(table=tables())
 def test_round_trips(name: str, table: Table) -> None:
     write_table(table, name)
-    again = read_table(name, declared=Declared(table))
+    again = read_table(name, declared=declared_as(table))
     assert (again.names, again.types, to_rows(again)) == (table.names, table.types, to_rows(table))
 
 
@@ -266,14 +266,14 @@ def test_facts_round_trip_or_are_refused(table: Table) -> None:
         assert bad
         return
     assert not bad
-    assert to_rows(read_facts("r", ".", Declared(table))) == to_rows(table)
+    assert to_rows(read_facts("r", ".", declared_as(table))) == to_rows(table)
 
 
 def test_a_text_that_begins_with_a_byte_order_mark() -> None:
     table = table_from(["\ufeffa", "\ufeff"])
     for name in ("r.facts", "r.csv"):
         write_table(table, name)
-        assert to_rows(read_table(name, declared=Declared(table))) == to_rows(table)
+        assert to_rows(read_table(name, declared=declared_as(table))) == to_rows(table)
 
 
 def test_many_rows_come_in_batches() -> None:
@@ -281,6 +281,6 @@ def test_many_rows_come_in_batches() -> None:
     table = table_from(frame)
     for name in ("r.csv", "r.facts", "r.json", "r.jsonl"):
         write_table(table, name)
-        again = read_table(name, declared=Declared(table))
+        again = read_table(name, declared=declared_as(table))
         assert (again.columns[0] == table.columns[0]).all()
         assert again.columns[1].decode().tolist() == frame["s"].tolist()

@@ -19,7 +19,9 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import DataError
-from gdatalog.storage.columns import Place, Typed, empty_column, encoded, shown
+from gdatalog.storage.arrays import empty_column, encoded
+from gdatalog.storage.columns import Typed
+from gdatalog.storage.place import Place, shown
 from gdatalog.storage.table import DTYPES, Array
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, Value, timestamp_from_text
 

@@ -9,23 +9,18 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-from gdatalog.errors import DataError, UsageError
-from gdatalog.storage.cells import cell_value
-from gdatalog.storage.columns import Place, shown
-from gdatalog.storage.frames import Declared, Raw
+from gdatalog.errors import DataError
+from gdatalog.storage.place import Place, shown
 
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
-_NAME = re.compile(r"[^\W\d][\w .:/()%-]*|_\w*")
 _DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", " ": "spaces"}
-_SNIFFED = (",", "\t", ";", "|")
-_SAMPLE = 100  # records that are looked at to tell delimiter and header
+SNIFFED = (",", "\t", ";", "|")
 _MARK = b"\xef\xbb\xbf"
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _END = "\0end\0"
 
 
@@ -72,6 +67,8 @@ class Delimited:
                 taken.append(found.group().decode(errors="replace"))
                 yield taken[-1]
 
+        # The csv module's limit on a cell, 128 KiB, is one for all readers; raising it harms none.
+        csv.field_size_limit((1 << 31) - 1)
         line = self.first_line
         reader = csv.reader(chain(lines(), (_END,)), delimiter=self.delimiter)
         while True:
@@ -157,7 +154,7 @@ class Delimited:
         expected = f"{width} column{'s' if width != 1 else ''}"
         by = _DELIMITERS.get(self.delimiter, f"{self.delimiter!r}")
         hint = f"columns are separated by {by} here"
-        other = next((d for d in _SNIFFED if record.text.count(d) == width - 1 > 0), None)
+        other = next((d for d in SNIFFED if record.text.count(d) == width - 1 > 0), None)
         if other is not None and len(record.fields) == 1:
             hint += f"; this line has {_DELIMITERS[other]}: say so, delimiter={other!r}"
         elif not self.quoted and '"' in record.text:
@@ -208,139 +205,3 @@ def bad_utf8(name: str, data: bytes) -> DataError | None:
             hint="save the file as UTF-8",
         )
     return None
-
-
-def check_delimiter(delimiter: str) -> str:
-    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
-        raise UsageError(
-            f"a delimiter is one ASCII character, found {delimiter!r}",
-            hint=r'"," or "\t", for instance',
-        )
-    return delimiter
-
-
-def raw_of_text(
-    name: str,
-    data: bytes,
-    *,
-    delimiter: str | None,
-    quoted: bool,
-    header: bool | None,
-    declared: Declared | None,
-    picked: Sequence[int] | None = None,
-) -> Raw:
-    """The columns of a text; `picked` takes some of them by position."""
-    arity = None if declared is None else len(declared.types)
-    if data.startswith(_UTF16):
-        raise DataError(f"{name}: the text is UTF-16", hint="save it as UTF-8")
-    if arity == 0:
-        return _proposition(name, data)
-    if delimiter is None:
-        delimiter = _sniff(name, data, quoted, declared)
-    symbols = declared is not None and declared.types == ("symbol",)
-    blank = symbols and not quoted and picked is None
-    text = Delimited(name, data, check_delimiter(delimiter), quoted, blank)
-    head = list(islice(text.records(), _SAMPLE))
-    if not head:
-        if declared is None:
-            raise DataError(
-                f"{name}: the file is empty, so the number of columns is not known",
-                hint="declare the relation; then an empty file is an empty relation",
-            )
-        return Raw(None, (), 0)
-    first = head[0]
-    names = None
-    if header is None:
-        header = _has_header(head, declared)
-    if header:
-        names = tuple(field.strip() for field in first.fields)
-        text = text.after(first)
-    width = len(first.fields)
-    if arity is not None and picked is None and width != arity:
-        by_name = names is not None and declared is not None and set(declared.columns) <= set(names)
-        if not by_name:
-            raise text.wrong_width(first, arity)
-    columns = text.columns(width)
-    positions = list(range(width))
-    if picked is not None:
-        beyond = next((i for i in picked if not 0 <= i < width), None)
-        if beyond is not None:
-            raise DataError(f"{name}: there is no column {beyond}, the last is {width - 1}")
-        positions = list(picked)
-        columns = [columns[i] for i in positions]
-        names = None
-    length = len(columns[0])
-
-    def place(position: int, column: str) -> Place:
-        return CellPlace(name, column, text, positions[position])
-
-    return Raw(names, tuple(columns), length, "text", place)
-
-
-def _proposition(name: str, data: bytes) -> Raw:
-    """A relation without columns: `()` on a line says that it is true."""
-    lines = data.decode(errors="replace").splitlines()
-    for number, line in enumerate(lines, 1):
-        if line.strip() not in ("", "()"):
-            raise DataError(
-                f"{name}:{number}: expected (), found {shown(line)}",
-                hint="a relation without columns is true if its file holds (), false if empty",
-            )
-    return Raw((), (), sum(1 for line in lines if line.strip()))
-
-
-# ---------------------------------------------------------------- what was not said
-
-
-def _sniff(name: str, data: bytes, quoted: bool, declared: Declared | None) -> str:
-    """The delimiter that cuts the first records into equally many fields, as declared if it was."""
-    found = []
-    for delimiter in _SNIFFED:
-        try:
-            text = Delimited(name, data, delimiter, quoted)
-            head = list(islice(text.records(), _SAMPLE))
-        except DataError:
-            continue
-        widths = {len(record.fields) for record in head}
-        if widths and max(widths) > 1:
-            even = len(widths) == 1
-            fits = declared is None or len(declared.types) in widths
-            if declared is not None:
-                fits = fits or set(declared.columns) <= {f.strip() for f in head[0].fields}
-            found.append((even and fits, fits, even, delimiter))
-    if not found:
-        return ","
-    return max(found, key=lambda each: (*each[:3], -_SNIFFED.index(each[3])))[3]
-
-
-def _has_header(head: Sequence[Record], declared: Declared | None) -> bool:
-    """Whether the first record holds names rather than values."""
-    first = [field.strip() for field in head[0].fields]
-    if declared is not None and set(declared.columns) <= set(first):
-        return True
-    if len(set(first)) < len(first) or not all(_NAME.fullmatch(field) for field in first):
-        return False
-    rest = [record.fields for record in head[1:] if len(record.fields) == len(first)]
-    if declared is not None:
-        # Names other than the declared ones: where the first record cannot be a row, and the
-        # next one can.
-        typed = [i for i, kind in enumerate(declared.types) if kind != "symbol"]
-        if len(first) != len(declared.types) or not typed:
-            return False
-        odd = all(cell_value(first[i], declared.types[i]) is None for i in typed)
-        return odd and all(
-            cell_value(row[i], declared.types[i]) is not None for row in rest[:1] for i in typed
-        )
-    if not rest:
-        return not any(_typed(field) for field in first)
-    if any(_typed(field) for field in first):
-        return False
-    if any(_typed(cell) for cell in rest[0]):
-        return True
-    # All is text: names do not come up again among the values.
-    return not set(first) & {cell.strip() for row in rest for cell in row}
-
-
-def _typed(cell: str) -> bool:
-    """Whether a cell reads as something else than a symbol."""
-    return any(cell_value(cell, kind) is not None for kind in ("int", "float", "bool", "timestamp"))

@@ -10,49 +10,18 @@ paths of files.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
-from typing import Any, Literal, Protocol
-
-import numpy as np
+from collections.abc import Sequence
+from typing import Any
 
 from gdatalog.errors import DataError
+from gdatalog.storage.arrays import empty_column
 from gdatalog.storage.cells import cells_column
-from gdatalog.storage.columns import (
-    Place,
-    column_from,
-    empty_column,
-    is_unicode,
-    object_column,
-    shown,
-)
+from gdatalog.storage.columns import column_from
+from gdatalog.storage.objects import is_unicode, object_column
+from gdatalog.storage.place import Place
+from gdatalog.storage.raw import Declared, Raw, count_of_columns, listed, raw_of, raw_of_table
 from gdatalog.storage.table import Table
 from gdatalog.values import TypeName
-
-
-class Declared(Protocol):
-    """What a declaration says of a relation; the planner's Schema is one."""
-
-    @property
-    def columns(self) -> tuple[str, ...]: ...
-    @property
-    def types(self) -> tuple[TypeName, ...]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Raw:
-    """Columns as they came: with names, or without (None); `length` counts the rows.
-
-    `source`: whether they hold values, cells of a text file, or what JSON can say. `place`
-    makes the place of a column from its position in the data and its name.
-    """
-
-    names: tuple[str, ...] | None
-    columns: tuple[Any, ...]
-    length: int
-    source: Literal["values", "text", "json"] = "values"
-    place: Callable[[int, str], Place] | None = None
 
 
 def table_from(
@@ -79,7 +48,7 @@ def table_from(
     if isinstance(data, Table):
         data = raw_of_table(data)
     wanted = _wanted_arity(columns, declared)
-    raw = data if isinstance(data, Raw) else _raw(data, wanted, columns, declared, what)
+    raw = data if isinstance(data, Raw) else raw_of(data, wanted, columns, declared, what)
     return table_of(raw, columns, declared, what)
 
 
@@ -112,13 +81,6 @@ def table_of(
         converted.append(values)
     length = raw.length if picked else min(raw.length, 1)
     return Table(tuple(names), tuple(types), tuple(converted), length)
-
-
-def raw_of_table(table: Table) -> Raw:
-    """A table as data again, so that it can be matched with a declaration."""
-    from gdatalog.storage.export import to_arrow
-
-    return Raw(table.names, tuple(to_arrow(table).columns), table.length)
 
 
 def _wanted_arity(columns: Sequence[str] | None, declared: Declared | None) -> int | None:
@@ -169,12 +131,12 @@ def _match(
             picked = [names.index(name) for name in columns]
         elif len(columns) != arity:
             raise DataError(
-                f"{what}: columns asks for {_listed(columns)}, the data has "
-                + (_listed(names) if names is not None else _count(arity))
+                f"{what}: columns asks for {listed(columns)}, the data has "
+                + (listed(names) if names is not None else count_of_columns(arity))
             )
         names = tuple(columns)
         if len(set(names)) < len(names):
-            raise DataError(f"{what}: columns names a column twice: {_listed(columns)}")
+            raise DataError(f"{what}: columns names a column twice: {listed(columns)}")
     if declared is None:
         given = names if names is not None else tuple(f"column{i}" for i in range(arity))
         return given, picked
@@ -182,7 +144,7 @@ def _match(
     if columns is None and names is not None and set(expected) <= set(names):
         picked = [names.index(name) for name in expected]
     elif len(picked) != len(expected):
-        has = _listed(names) if names is not None else _count(arity)
+        has = listed(names) if names is not None else count_of_columns(arity)
         raise DataError(
             f"{what}: the relation is declared with {_declared(declared)}, the data has {has}",
             hint="columns=[...] selects columns of the data by their names" if names else None,
@@ -190,232 +152,6 @@ def _match(
     return expected, picked
 
 
-def _listed(names: Sequence[str]) -> str:
-    shown_names = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-    return f"{_count(len(names))} ({shown_names})" if names else _count(0)
-
-
 def _declared(declared: Declared) -> str:
     pairs = [f"{n}: {t}" for n, t in zip(declared.columns, declared.types, strict=True)]
-    return _listed(pairs)
-
-
-def _count(number: int) -> str:
-    return "no columns" if number == 0 else f"{number} column{'s' if number > 1 else ''}"
-
-
-# ---------------------------------------------------------------- what the data is
-
-
-def _raw(
-    data: Any,
-    arity: int | None,
-    columns: Sequence[str] | None,
-    declared: Declared | None,
-    what: str,
-) -> Raw:
-    library = type(data).__module__.split(".")[0]
-    if data is None or isinstance(data, bytes | bytearray | int | float | complex):
-        if isinstance(data, bool):
-            return Raw((), (), int(data))
-        raise _not_data(data, what)
-    if library == "polars" and hasattr(data, "collect"):
-        data = data.collect()
-    if library in ("cudf", "modin") and hasattr(data, "to_pandas"):
-        data = data.to_pandas()
-        library = "pandas"
-    if library == "pandas":
-        found = _pandas(data)
-        if found is not None:
-            return found
-    if isinstance(data, np.ndarray):
-        return _numpy(data, what)
-    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-        return _arrow(data, what)
-    if hasattr(data, "__cuda_array_interface__") and hasattr(data, "get"):
-        return _numpy(data.get(), what)
-    if hasattr(data, "tocoo") and hasattr(data, "shape"):
-        return _sparse(data, arity, what)
-    if hasattr(data, "edges") and hasattr(data, "is_directed"):
-        return _graph(data, arity, columns, declared)
-    if isinstance(data, Mapping):
-        return _dict(data, what)
-    if hasattr(data, "__array__"):
-        return _numpy(np.asarray(data), what)
-    if isinstance(data, Iterable):
-        return raw_of_rows(list(data), what)
-    raise _not_data(data, what)
-
-
-def _not_data(data: object, what: str) -> DataError:
-    return DataError(
-        f"{what}: cannot load {shown(data)}, a {type(data).__name__}",
-        hint="load a DataFrame, an Arrow table, an array, a list of tuples, or a file's path",
-    )
-
-
-def _pandas(data: Any) -> Raw | None:
-    import pandas as pd
-
-    if isinstance(data, pd.DataFrame):
-        positions = range(data.shape[1])
-        # A frame that was made without names numbers its columns.
-        numbered = isinstance(data.columns, pd.RangeIndex) and len(positions) > 0
-        names = None if numbered else tuple(str(name) for name in data.columns)
-        return Raw(names, tuple(data.iloc[:, i] for i in positions), len(data))
-    if isinstance(data, pd.Series):
-        return Raw(None if data.name is None else (str(data.name),), (data,), len(data))
-    if isinstance(data, pd.MultiIndex):
-        frame = data.to_frame(index=False, allow_duplicates=True)
-        return _pandas(frame)
-    if isinstance(data, pd.Index) or hasattr(data, "__array__"):
-        return Raw(None, (pd.Series(data),), len(data))
-    return None
-
-
-def _numpy(data: Any, what: str) -> Raw:
-    if data.dtype.names:
-        if data.ndim != 1:
-            raise DataError(f"{what}: a structured array has one dimension, found {data.ndim}")
-        names = tuple(data.dtype.names)
-        return Raw(names, tuple(data[name] for name in names), len(data))
-    if data.ndim == 1:
-        return Raw(None, (data,), len(data))
-    if data.ndim == 2:
-        return Raw(None, tuple(data[:, i] for i in range(data.shape[1])), len(data))
-    raise DataError(
-        f"{what}: an array has one or two dimensions, found {data.ndim}",
-        hint="an array of two dimensions has a row for each tuple",
-    )
-
-
-def _arrow(data: Any, what: str) -> Raw:
-    import pyarrow as pa
-
-    try:
-        if isinstance(data, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(data.type):
-            return Raw(None, (data,), len(data))
-        if isinstance(data, pa.RecordBatchReader):
-            table = data.read_all()
-        elif isinstance(data, pa.ChunkedArray):
-            table = pa.Table.from_struct_array(data)
-        elif hasattr(data, "__arrow_c_stream__"):
-            values = pa.chunked_array(data)
-            if not pa.types.is_struct(values.type):  # a polars Series, for instance
-                return Raw(None, (values,), len(values))
-            table = pa.Table.from_struct_array(values)
-        else:
-            table = pa.table(data)
-    except (pa.ArrowException, ValueError, TypeError) as error:
-        raise DataError(f"{what}: cannot read the Arrow data: {error}") from error
-    return raw_of_arrow(table)
-
-
-def raw_of_arrow(table: Any) -> Raw:
-    return Raw(tuple(table.column_names), tuple(table.columns), table.num_rows)
-
-
-def _sparse(data: Any, arity: int | None, what: str) -> Raw:
-    if len(data.shape) != 2:
-        raise DataError(f"{what}: a sparse matrix has two dimensions, found {len(data.shape)}")
-    stored = data.tocsr().tocoo()  # which adds up repeated entries
-    kept = stored.data != 0
-    rows, cols, values = stored.row, stored.col, stored.data
-    if not kept.all():
-        rows, cols, values = rows[kept], cols[kept], values[kept]
-    if arity == 3:
-        return Raw(("row", "col", "value"), (rows, cols, values), len(rows))
-    return Raw(("row", "col"), (rows, cols), len(rows))
-
-
-def _graph(
-    data: Any, arity: int | None, columns: Sequence[str] | None, declared: Declared | None
-) -> Raw:
-    """Edges as (source, target); a third column holds the edges' attribute of its name."""
-    names: tuple[str, ...] = ("source", "target")
-    edges = list(data.edges())
-    sources = [edge[0] for edge in edges]
-    targets = [edge[1] for edge in edges]
-    both = not data.is_directed()
-    found = [sources + targets, targets + sources] if both else [sources, targets]
-    if arity == 3:
-        attribute = columns[2] if columns is not None else None
-        if attribute is None and declared is not None:
-            attribute = declared.columns[2]
-        values = [value for _, _, value in data.edges(data=attribute)]
-        found.append(values + values if both else values)
-        names = (*names, str(attribute))
-    return Raw(names, tuple(found), len(found[0]))
-
-
-def _dict(data: Mapping[Any, Any], what: str) -> Raw:
-    columns: list[Any] = []
-    for name, column in data.items():
-        is_array = hasattr(column, "__array__") or hasattr(column, "__cuda_array_interface__")
-        if isinstance(column, str | bytes) or not (is_array or isinstance(column, Iterable)):
-            raise DataError(
-                f"{what}: a dict holds columns, but {str(name)!r} is {shown(column)}",
-                hint=f"a single row is a list of one tuple: [({shown(column)}, ...)]",
-            )
-        if hasattr(column, "__cuda_array_interface__") and hasattr(column, "get"):
-            column = column.get()
-        columns.append(column if hasattr(column, "__len__") else list(column))
-    if not columns:
-        return Raw(None, (), 0)
-    return Raw(tuple(str(name) for name in data), tuple(columns), len(columns[0]))
-
-
-def raw_of_rows(rows: list[Any], what: str) -> Raw:
-    """Rows that are tuples, lists, arrays, records (dicts), or single values."""
-    if not rows:
-        return Raw(None, (), 0)
-    first = rows[0]
-    if isinstance(first, Mapping):
-        return _records(rows, what)
-    if isinstance(first, list | tuple | np.ndarray | np.void):
-        return _tuples(rows, what)
-    odd = next((i for i, row in enumerate(rows) if isinstance(row, list | tuple | dict)), None)
-    if odd is not None:
-        raise _uneven(odd, rows[odd], "a single value", what)
-    return Raw(None, (rows,), len(rows))
-
-
-def _tuples(rows: list[Any], what: str) -> Raw:
-    width = len(rows[0])
-    kinds = set(map(type, rows))
-    if not all(issubclass(kind, list | tuple | np.ndarray | np.void) for kind in kinds):
-        bad = next(i for i, r in enumerate(rows) if not isinstance(r, list | tuple | np.ndarray))
-        raise _uneven(bad, rows[bad], _count(width), what)
-    if set(map(len, rows)) != {width}:
-        bad = next(i for i, row in enumerate(rows) if len(row) != width)
-        raise _uneven(bad, rows[bad], _count(width), what)
-    names = getattr(rows[0], "_fields", None)  # of a namedtuple
-    if width == 0:
-        return Raw(None, (), len(rows))
-    # One list and strides instead of zip(*rows): no argument list of all rows.
-    flat = list(chain.from_iterable(rows))
-    return Raw(names, tuple(flat[i::width] for i in range(width)), len(rows))
-
-
-def _records(rows: list[Any], what: str) -> Raw:
-    names = tuple(rows[0])
-    for position, row in enumerate(rows):
-        if not isinstance(row, Mapping):
-            raise _uneven(position, row, "a record", what)
-        if len(row) != len(names) or any(name not in row for name in names):
-            raise DataError(
-                f"{what}: row {position} has the keys {_listed([str(k) for k in row])}, "
-                f"the first {_listed([str(name) for name in names])}",
-                hint="all records have the same keys",
-            )
-    columns = tuple([row[name] for row in rows] for name in names)
-    return Raw(tuple(str(name) for name in names), columns, len(rows))
-
-
-def _uneven(position: int, row: object, expected: str, what: str) -> DataError:
-    return DataError(
-        f"{what}: row {position} is {shown(row)}, the first has {expected}"
-        if expected != "a single value"
-        else f"{what}: row {position} is {shown(row)}, the first is a single value",
-        hint="all rows of a relation have one length",
-    )
+    return listed(pairs)

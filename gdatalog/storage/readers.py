@@ -14,19 +14,19 @@ from __future__ import annotations
 
 import difflib
 import gzip
-import json
 import os
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gdatalog.errors import DataError, UsageError
-from gdatalog.storage.columns import Place, shown
-from gdatalog.storage.delimited import bad_utf8, raw_of_text
-from gdatalog.storage.frames import Declared, Raw, raw_of_arrow, raw_of_rows, table_of
+from gdatalog.storage.frames import table_of
+from gdatalog.storage.json_files import raw_of_json, raw_of_json_lines
+from gdatalog.storage.raw import Declared, Raw, raw_of_arrow
 from gdatalog.storage.table import Table
+from gdatalog.storage.text_files import raw_of_text
 
 FORMATS = {
     ".csv": "csv",
@@ -73,9 +73,9 @@ def read_table(
     elif format == "arrow":
         raw = raw_of_arrow(_arrow(name, data))
     elif format == "json":
-        raw = _json(name, data)
+        raw = raw_of_json(name, data)
     elif format == "jsonl":
-        raw = _jsonl(name, data)
+        raw = raw_of_json_lines(name, data)
     else:
         facts = format == "facts"
         raw = raw_of_text(
@@ -261,7 +261,7 @@ def _similar(name: str) -> str | None:
     return f"did you mean {os.path.join(folder, stems[close[0]])!r}?" if close else None
 
 
-# ---------------------------------------------------------------- Parquet, Arrow, JSON
+# ---------------------------------------------------------------- Parquet, Arrow
 
 
 def _parquet(name: str, data: bytes, wanted: Sequence[str] | None) -> Raw:
@@ -293,59 +293,3 @@ def _arrow(name: str, data: bytes) -> Any:
     except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
         raise _damaged(name, error) from error
     return table
-
-
-def _text(name: str, data: bytes) -> str:
-    wrong = bad_utf8(name, data)
-    if wrong is not None:
-        raise wrong
-    return data.decode("utf-8-sig")
-
-
-def _json(name: str, data: bytes) -> Raw:
-    found = _parsed(name, _text(name, data), 1)
-    if isinstance(found, dict) and all(isinstance(column, list) for column in found.values()):
-        lengths = {len(column) for column in found.values()}
-        if len(lengths) == 1:
-            return Raw(tuple(found), tuple(found.values()), lengths.pop(), "json")
-    if not isinstance(found, list):
-        raise DataError(
-            f"{name}: expected a list of records or rows, found {shown(found)}",
-            hint='such as [{"src": 1, "dst": 2}] or [[1, 2]]',
-        )
-    return replace(raw_of_rows(found, name), source="json")
-
-
-def _jsonl(name: str, data: bytes) -> Raw:
-    rows = []
-    lines = []
-    for number, line in enumerate(_text(name, data).split("\n"), 1):
-        if line.strip():
-            rows.append(_parsed(name, line, number))
-            lines.append(number)
-
-    def place(position: int, column: str) -> Place:
-        return _LinePlace(name, column, lines)
-
-    return replace(raw_of_rows(rows, name), source="json", place=place)
-
-
-@dataclass(frozen=True, slots=True)
-class _LinePlace(Place):
-    """A column of a file whose rows each have a line."""
-
-    lines: list[int]
-
-    def where(self, row: int) -> str:
-        return f"{self.what}:{self.lines[row]}: column {self.column!r}"
-
-
-def _parsed(name: str, text: str, first_line: int) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        line = first_line + error.lineno - 1
-        raise DataError(f"{name}:{line}:{error.colno}: not JSON: {error.msg}") from None
-    except (ValueError, RecursionError) as error:  # a number of 5,000 digits, 10,000 brackets
-        reason = "too deeply nested" if isinstance(error, RecursionError) else str(error)
-        raise DataError(f"{name}:{first_line}: cannot be read: {reason}") from None

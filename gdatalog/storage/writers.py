@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 from gdatalog.errors import DataError, UsageError
-from gdatalog.storage.columns import shown
-from gdatalog.storage.delimited import check_delimiter
 from gdatalog.storage.export import to_arrow
+from gdatalog.storage.place import shown
 from gdatalog.storage.readers import PACKED, ROWS, TEXTS, format_of
 from gdatalog.storage.table import Column, Table, Texts
+from gdatalog.storage.text_files import check_delimiter
 from gdatalog.values import TypeName, timestamp_to_text
 
 _BATCH = 1 << 16  # rows that are turned into text at a time

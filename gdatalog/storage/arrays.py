@@ -1,0 +1,77 @@
+"""The arrays that tables hold: 64-bit integers and floats, nanoseconds, encoded texts.
+
+Each comes from an array of a kindred type, or an error says which of its values does not fit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gdatalog.storage.place import Place
+from gdatalog.storage.table import DTYPES, Array, Column, Texts
+from gdatalog.values import INT_MAX, TypeName
+
+
+def empty_column(kind: TypeName) -> Column:
+    if kind == "symbol":
+        return Texts(np.empty(0, dtype=np.int32), np.empty(0, dtype=object))
+    return np.empty(0, dtype=DTYPES[kind])
+
+
+def integers(values: Array, place: Place) -> Array:
+    if values.dtype.kind == "u" and values.dtype.itemsize == 8:
+        big = values > np.uint64(INT_MAX)
+        if big.any():
+            row = int(big.argmax())
+            raise place.too_big(row, values[row])
+    return np.ascontiguousarray(values.astype(np.int64, copy=False))
+
+
+def floats(values: Array, place: Place) -> Array:
+    # Adding 0.0 turns -0.0 into 0.0; it copies, so what the caller holds is left alone.
+    result = values.astype(np.float64, copy=False) + 0.0
+    bad = np.isnan(result)
+    if bad.any():
+        raise place.missing(int(bad.argmax()), math.nan)
+    return result
+
+
+def instants(values: Array, place: Place) -> Array:
+    """Nanoseconds of a datetime64 of any unit; NumPy wraps around silently, so look first."""
+    missing = np.isnat(values)
+    if missing.any():
+        raise place.missing(int(missing.argmax()), values[int(missing.argmax())])
+    unit = np.datetime_data(values.dtype)[0]
+    if unit in ("ps", "fs", "as") or unit == "generic":
+        raise place.error(0, f"cannot store times of dtype {values.dtype}")
+    if unit != "ns":
+        years = values.astype("datetime64[s]").view(np.int64)
+        limit = INT_MAX // 1_000_000_000 - 1
+        far = (years > limit) | (years < -limit)
+        if far.any():
+            row = int(far.argmax())
+            raise place.error(
+                row,
+                f"the time {values[row]} is beyond the years 1678 to 2262",
+                "a timestamp counts nanoseconds in 64 bits",
+            )
+    return np.ascontiguousarray(values.astype("datetime64[ns]", copy=False)).view(np.int64)
+
+
+def encoded(values: Any) -> Texts:
+    """An Arrow column of strings without nulls, as codes and distinct texts."""
+    import pyarrow as pa
+
+    try:
+        values = values.cast(pa.large_string())
+    except pa.ArrowNotImplementedError:  # string views, before pyarrow 18
+        values = pa.array(values.to_pylist(), pa.large_string())
+    if isinstance(values, pa.ChunkedArray):
+        # Together before they are encoded: to unify many dictionaries takes far longer.
+        values = values.combine_chunks()
+    found = values.dictionary_encode()
+    texts = found.dictionary.to_numpy(zero_copy_only=False)
+    return Texts(found.indices.to_numpy(zero_copy_only=False), texts)

@@ -1,0 +1,72 @@
+"""JSON files: a list of records, rows or values, or one of them a line.
+
+JSON has one kind of number and no times, so an int may stand for a declared float, and an
+ISO 8601 text for a declared timestamp.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gdatalog.errors import DataError
+from gdatalog.storage.delimited import bad_utf8
+from gdatalog.storage.place import Place, shown
+from gdatalog.storage.raw import Raw, raw_of_rows
+
+
+def _text(name: str, data: bytes) -> str:
+    wrong = bad_utf8(name, data)
+    if wrong is not None:
+        raise wrong
+    return data.decode("utf-8-sig")
+
+
+def raw_of_json(name: str, data: bytes) -> Raw:
+    found = _parsed(name, _text(name, data), 1)
+    if isinstance(found, dict) and all(isinstance(column, list) for column in found.values()):
+        lengths = {len(column) for column in found.values()}
+        if len(lengths) == 1:
+            return Raw(tuple(found), tuple(found.values()), lengths.pop(), "json")
+    if not isinstance(found, list):
+        raise DataError(
+            f"{name}: expected a list of records or rows, found {shown(found)}",
+            hint='such as [{"src": 1, "dst": 2}] or [[1, 2]]',
+        )
+    return replace(raw_of_rows(found, name), source="json")
+
+
+def raw_of_json_lines(name: str, data: bytes) -> Raw:
+    rows = []
+    lines = []
+    for number, line in enumerate(_text(name, data).split("\n"), 1):
+        if line.strip():
+            rows.append(_parsed(name, line, number))
+            lines.append(number)
+
+    def place(position: int, column: str) -> Place:
+        return _LinePlace(name, column, lines)
+
+    return replace(raw_of_rows(rows, name), source="json", place=place)
+
+
+@dataclass(frozen=True, slots=True)
+class _LinePlace(Place):
+    """A column of a file whose rows each have a line."""
+
+    lines: list[int]
+
+    def where(self, row: int) -> str:
+        return f"{self.what}:{self.lines[row]}: column {self.column!r}"
+
+
+def _parsed(name: str, text: str, first_line: int) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        line = first_line + error.lineno - 1
+        raise DataError(f"{name}:{line}:{error.colno}: not JSON: {error.msg}") from None
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits, 10,000 brackets
+        reason = "too deeply nested" if isinstance(error, RecursionError) else str(error)
+        raise DataError(f"{name}:{first_line}: cannot be read: {reason}") from None

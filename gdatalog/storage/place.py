@@ -1,0 +1,58 @@
+"""Which column of which data: the place that an error about a value names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gdatalog.errors import DataError
+from gdatalog.values import TypeName
+
+_CURES: dict[TypeName, str] = {
+    "int": 'convert the data, .astype("int64")',
+    "float": 'convert the data, .astype("float64")',
+    "symbol": "convert the data, .astype(str)",
+    "bool": "convert the data, .astype(bool)",
+    "timestamp": "convert the data, pandas.to_datetime(...)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which column of which data, for the errors that speak of it."""
+
+    what: str
+    column: str
+
+    def where(self, row: int) -> str:
+        return f"{self.what}: row {row}, column {self.column!r}"
+
+    def error(self, row: int, message: str, hint: str | None = None) -> DataError:
+        return DataError(f"{self.where(row)}: {message}", hint=hint)
+
+    def missing(self, row: int, found: object) -> DataError:
+        hint = "drop such rows first, .dropna(), or fill them, .fillna(...)"
+        return self.error(row, f"a value is missing ({shown(found)})", hint)
+
+    def mismatch(self, row: int, declared: TypeName, found: object, kind: str) -> DataError:
+        hint = f"{_CURES[declared]}, or declare the column {kind}"
+        return self.error(row, f"expected {declared}, found the {kind} {shown(found)}", hint)
+
+    def too_big(self, row: int, found: object) -> DataError:
+        hint = "convert the column to text if it is an identifier, to float if it is a quantity"
+        return self.error(row, f"{shown(found)} does not fit into 64 bits", hint)
+
+    def not_a_value(self, row: int, found: object) -> DataError:
+        hint = "a value is an int, a float, a string, a bool or a time"
+        return self.error(row, f"cannot store {shown(found)}, a {type(found).__name__}", hint)
+
+
+def shown(value: object, width: int = 60) -> str:
+    """A value as an error shows it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    elif hasattr(value, "as_py"):  # Arrow's scalars
+        value = value.as_py()
+    text = repr(value)
+    return text if len(text) <= width else text[: width - 3] + "..."

@@ -1,0 +1,84 @@
+"""What the tests of loading share: declarations, and files that are written and read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gdatalog.errors import DataError
+from gdatalog.storage.export import to_rows
+from gdatalog.storage.frames import table_from
+from gdatalog.storage.readers import read_facts, read_table
+from gdatalog.storage.table import DTYPES, Table, Texts
+
+
+@dataclass
+class Decl:
+    columns: tuple[str, ...]
+    types: tuple[Any, ...]
+
+
+def decl(**columns: str) -> Decl:
+    return Decl(tuple(columns), tuple(columns.values()))
+
+
+E = decl(src="int", dst="int")
+S = decl(src="symbol", dst="symbol")
+
+
+def put(name: str, content: str | bytes) -> str:
+    Path(name).write_bytes(content.encode() if isinstance(content, str) else content)
+    return name
+
+
+def read(
+    content: str | bytes, declared: Decl | None = None, name: str = "e.csv", **o: Any
+) -> Table:
+    return read_table(put(name, content), declared=declared, **o)
+
+
+def rows(content: str | bytes, declared: Decl | None = None, name: str = "e.csv", **o: Any) -> Any:
+    return to_rows(read(content, declared, name, **o))
+
+
+def refused(
+    content: str | bytes, declared: Decl | None = None, name: str = "e.csv", **o: Any
+) -> str:
+    with pytest.raises(DataError) as caught:
+        read(content, declared, name, **o)
+    return str(caught.value)
+
+
+def facts(content: str | bytes, declared: Decl, name: str = "e.facts") -> Any:
+    put(name, content)
+    return to_rows(read_facts("e", ".", declared))
+
+
+def facts_refused(content: str | bytes, declared: Decl, name: str = "e.facts") -> str:
+    with pytest.raises(DataError) as caught:
+        facts(content, declared, name)
+    return str(caught.value)
+
+
+def load(data: Any, **options: Any) -> Table:
+    """A table whose columns are as the contract says."""
+    table = table_from(data, **options)
+    assert len(table.names) == len(table.types) == len(table.columns)
+    for kind, column in zip(table.types, table.columns, strict=True):
+        assert len(column) == table.length
+        if kind == "symbol":
+            assert isinstance(column, Texts)
+            assert len(set(column.texts)) == len(column.texts)
+            assert all(type(text) is str for text in column.texts)
+        else:
+            assert column.dtype == DTYPES[kind]
+    return table
+
+
+def refused_data(data: Any, **options: Any) -> str:
+    with pytest.raises(DataError) as caught:
+        table_from(data, **options)
+    return str(caught.value)
