@@ -185,6 +185,7 @@ class Bindings:
             if isinstance(item, Atom) and item.name in self.types:
                 expressions += self.atom(item)
         left += expressions
+        left.sort(key=lambda item: isinstance(item, Not))  # what is bound is known by then
         while left:
             for item in left:
                 if self.literal(item):
