@@ -1,20 +1,20 @@
 """From the grammar's reductions to the syntax tree: what Lark calls while it parses.
 
-A group `(...)` and a run of signs are kept as they were read (`_Group`, `_Signed`) until it is
+A group `(...)` and a run of signs are kept as they were read (`Group`, `Signed`) until it is
 known whether a value or a literal stands there; `value` and `literal` decide.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from gdatalog.errors import ParseError, Span
+from gdatalog.parser.heads import Lone, heads
 from gdatalog.parser.operators import BINARY, POWER, PREFIX
+from gdatalog.parser.sorting import Group, Signed, literal, value
 from gdatalog.parser.syntax import (
     Aggregate,
     And,
-    Atom,
     Call,
     Cast,
     Column,
@@ -33,8 +33,6 @@ from gdatalog.parser.syntax import (
     Pragma,
     Query,
     Rule,
-    Statement,
-    Test,
     TypeDecl,
     Var,
     Wildcard,
@@ -43,78 +41,8 @@ from gdatalog.parser.tokens import Token
 from gdatalog.values import INT_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """`( ... )`: its content, and the place with the parentheses."""
-
-    inner: Any
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class _Signed:
-    """Signs before a value: `- - x`, `bnot x`."""
-
-    signs: tuple[Token, ...]
-    operand: Any
-
-
-_SYMBOLS = frozenset("+-*/%^")
-_LITERALS = (Atom, Compare, Member, Test, Not, And, Or)
-
-
-def value(read: Any) -> Expr:
-    """What was read, where a value must stand."""
-    while type(read) is _Group:
-        read = read.inner
-    kind = type(read)
-    if kind is Var:
-        if "." in read.name or "'" in read.name:
-            raise ParseError(
-                f"`{read.name}` cannot be a variable",
-                read.span,
-                hint="only a relation's name may hold a dot or end in a prime; "
-                "put a space after a dot that ends a statement",
-            )
-    elif kind is Call:
-        if read.name == "autoinc" and not read.args:
-            raise ParseError(
-                "autoinc() is not in the language",
-                read.span,
-                hint="number the rows in the data, before they are loaded",
-            )
-    elif kind in _LITERALS:
-        raise ParseError("a condition stands where a value is expected", read.span)
-    return read  # type: ignore[no-any-return]
-
-
-def literal(read: Any) -> Literal:
-    """What was read, where a literal must stand."""
-    while type(read) is _Group:
-        read = read.inner
-    kind = type(read)
-    if kind is Call:
-        if read.name in _SYMBOLS:
-            return Test(read, read.span)
-        return Atom(read.name, read.args, read.span)
-    if kind in _LITERALS:
-        return read  # type: ignore[no-any-return]
-    if kind is Cast:
-        name = Var(read.type_name, Span(read.span.source, read.span.end, read.span.end))
-        return Atom("as", (read.operand, name), read.span)
-    return Test(read, read.span)
-
-
 def _through(first: Span, last: Span) -> Span:
     return Span(first.source, first.start, last.end)
-
-
-@dataclass(frozen=True, slots=True)
-class Lone:
-    """A statement without an arrow: facts, or a bare body."""
-
-    body: Any
-    span: Span
 
 
 class Builder:
@@ -151,11 +79,11 @@ class Builder:
             return Cast(args[0], args[1].name, span)
         return Call(token.value, args, span)
 
-    def group(self, parts: list[Any]) -> _Group:
-        return _Group(parts[1], Span(parts[0].source, parts[0].start, parts[2].end))
+    def group(self, parts: list[Any]) -> Group:
+        return Group(parts[1], Span(parts[0].source, parts[0].start, parts[2].end))
 
-    def signed(self, parts: list[Any]) -> _Signed:
-        return _Signed(tuple(parts[:-1]), parts[-1])
+    def signed(self, parts: list[Any]) -> Signed:
+        return Signed(tuple(parts[:-1]), parts[-1])
 
     def aggregate(self, parts: list[Any]) -> Aggregate:
         return self._aggregate(parts, parts[-2], parts[:-4])
@@ -180,7 +108,7 @@ class Builder:
 
     def expression(self, parts: list[Any]) -> Any:
         """Operands and operators in turn, by precedence."""
-        if len(parts) == 1 and type(parts[0]) is not _Signed:
+        if len(parts) == 1 and type(parts[0]) is not Signed:
             return parts[0]
         done: list[tuple[Any, Span]] = []  # values with their places, parentheses included
         waiting: list[tuple[int, Token, bool]] = []  # operators: how tight, which, prefix?
@@ -188,7 +116,7 @@ class Builder:
             operand = parts[at]
             following = parts[at + 1] if at + 1 < len(parts) else None
             power = following is not None and following.value == "^"
-            if type(operand) is _Signed:
+            if type(operand) is Signed:
                 signs, operand = operand.signs, operand.operand
                 last = signs[-1]
                 if not power and last.value == "-" and _is_number(operand):
@@ -334,87 +262,6 @@ class Builder:
         span = _through(parts[0].span, parts[-1].span)
         text = span.source.text[parts[0].end : span.end].strip()
         return PlanHint(" ".join(text.split()), span)
-
-
-def statement(read: Lone | Statement, bare: bool) -> Statement:
-    """A statement as read; one without an arrow is a fact or, where `bare`, a query."""
-    if not isinstance(read, Lone):
-        return read
-    if not bare:
-        return Rule(heads(read.body, None), None, read.span)
-    body = literal(read.body)
-    items = body.items if isinstance(body, And) else (body,)
-    if all(isinstance(item, Atom) and all(map(_ground, item.args)) for item in items):
-        return Rule(tuple(item for item in items if isinstance(item, Atom)), None, read.span)
-    return Query(body, read.span, bare=True)
-
-
-def heads(read: Any, arrow: Token | None) -> tuple[Atom, ...]:
-    """The atoms before an arrow, or the facts where there is none."""
-    found = literal(read)
-    items = found.items if isinstance(found, And) else (found,)
-    atoms = []
-    for item in items:
-        if not isinstance(item, Atom):
-            raise _no_head(item, arrow)
-        atoms.append(item)
-    return tuple(atoms)
-
-
-def _no_head(item: Literal, arrow: Token | None) -> ParseError:
-    hint: str | None = None
-    if isinstance(item, Test) and isinstance(item.expr, Var):
-        name = item.expr.name
-        what = f"`{name}` has no arguments"
-        hint = f"a proposition is written with parentheses: `{name}()`"
-        if arrow is None:
-            hint += f"; to see a relation, ask `?- {name}.`"
-        return ParseError(what, item.span, hint=hint)
-    if isinstance(item, Compare) and len(item.rest) == 1:
-        op, right = item.rest[0]
-        if op == "<=" and isinstance(item.first, Call) and isinstance(right, Call):
-            if arrow is not None:
-                return ParseError(
-                    "subsumption is not in the language",
-                    item.span,
-                    hint="keep the best value per group with min(...) or max(...) in the head",
-                )
-            hint = "the arrow of a rule is `<-`"
-            return ParseError("a comparison cannot be a fact", item.span, hint=hint)
-        if (
-            arrow is not None
-            and isinstance(item.first, Call)
-            and op == "<"
-            and isinstance(right, Call)
-            and right.name == "-"
-        ):
-            hint = "a rule has one arrow"
-    if isinstance(item, Or):
-        hint = "several heads are separated by commas"
-    elif isinstance(item, Not):
-        hint = "a head cannot be negated"
-    if arrow is None:
-        message = "a fact must be an atom, as in e(1, 2)"
-        hint = hint or "to ask whether it holds, begin with `?-`"
-    else:
-        message = "a head must be an atom, as in p(x, y)"
-        if hint is None and isinstance(item, (Compare, Test)):
-            hint = "conditions stand after the arrow; for `x < -3` put a space after the `<`"
-    return ParseError(message, item.span, hint=hint)
-
-
-def _ground(node: Expr) -> bool:
-    """Whether no variable, `_` or aggregate is in it."""
-    todo = [node]
-    while todo:
-        part = todo.pop()
-        if isinstance(part, (Var, Wildcard, Aggregate)):
-            return False
-        if isinstance(part, Call):
-            todo.extend(part.args)
-        elif isinstance(part, Cast):
-            todo.append(part.operand)
-    return True
 
 
 def _place(read: Any) -> Span:

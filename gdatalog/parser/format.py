@@ -41,6 +41,7 @@ from gdatalog.parser.syntax import (
     Var,
     Wildcard,
 )
+from gdatalog.parser.words import AGGREGATES, INFIX_WORDS
 from gdatalog.values import timestamp_to_text
 
 Node = Expr | HeadAggregate | Literal | Statement | Column | Program
@@ -129,13 +130,13 @@ def _tightness(node: Expr | HeadAggregate) -> tuple[str, int]:
             return f"{kind}({_list(targets)})", _WHOLE
 
 
-_AGGREGATE_NAME = re.compile(r"\b(?:count|sum|min|max|mean|count_distinct|any_value)\b(?!\()")
+_WORD = re.compile(rf"\b(?:in|{'|'.join((*AGGREGATES, *sorted(INFIX_WORDS)))})\b")
 
 
 def _target(node: Expr) -> str:
-    """What an aggregate aggregates; a variable `max` in it must not open another aggregate."""
+    """What an aggregate aggregates; a name in it must not be taken for a word."""
     text = _value(node)
-    return f"({text})" if _AGGREGATE_NAME.search(text) else text
+    return f"({text})" if _WORD.search(text) else text
 
 
 def _list(nodes: tuple[Expr, ...]) -> str:

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.errors import Caution, ParseError, Source, Span, raise_together
-from gdatalog.parser.builder import Builder, statement
+from gdatalog.parser.builder import Builder
 from gdatalog.parser.facts import facts
-from gdatalog.parser.mistakes import Failure, explain, sql
+from gdatalog.parser.failure import Failure
+from gdatalog.parser.foreign import sql
+from gdatalog.parser.heads import statement
+from gdatalog.parser.mistakes import explain
 from gdatalog.parser.scanner import NESTING, Scanned, scan, too_deep
 from gdatalog.parser.syntax import Program, Statement
 from gdatalog.parser.tokens import Token
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
     from lark import Lark
 
 GRAMMAR = Path(__file__).with_name("grammar.lark")
+
+# How often a text may be read on inside a statement whose dot is missing; each time scans that
+# statement again.
+MOST_RESUMED = 50
 
 
 def parse(text: str, name: str = "<query>", *, bare: bool = False) -> Program:
@@ -59,6 +66,7 @@ def _read(
     cautions: list[Caution] = []
     errors: list[ParseError] = []
     at, size = 0, len(source.text)
+    resumed = 0
     while at < size:
         if fast:
             at = facts(source, at, statements)
@@ -67,8 +75,9 @@ def _read(
         at = scanned.end
         if scanned.tokens:
             resume = _read_statement(scanned, bare, statements, errors)
-            if resume is not None:
+            if resume is not None and resumed < MOST_RESUMED:
                 at = resume
+                resumed += 1
     return Program(tuple(statements)), tuple(cautions), errors
 
 

@@ -14,54 +14,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from gdatalog.errors import Caution, ParseError, Source, Span
+from gdatalog.parser.directives import (
+    DIRECTIVE_TYPES,
+    DIRECTIVES,
+    REFUSED_DIRECTIVES,
+    directive_length,
+)
 from gdatalog.parser.tokens import (
+    ENDS_OPERAND,
     Token,
     error_token,
     number_token,
     string_token,
     timestamp_token,
 )
-from gdatalog.parser.wrong_words import wrong_word
+from gdatalog.parser.words import INFIX_WORDS, NAMED, find_words
+from gdatalog.parser.wrong_words import column_one, wrong_token
 
 NESTING = 200  # brackets within brackets, and nodes within nodes
-
-AGGREGATES = frozenset({"count", "sum", "min", "max", "mean", "count_distinct", "any_value"})
-INFIX_WORDS = frozenset({"lor", "lxor", "land", "bor", "bxor", "band", "bshl", "bshr", "bshru"})
-PREFIX_WORDS = frozenset({"bnot", "lnot"})
-QUALIFIERS = frozenset(
-    [
-        "input",
-        "output",
-        "printsize",
-        "inline",
-        "no_inline",
-        "btree",
-        "btree_delete",
-        "brie",
-        "magic",
-        "no_magic",
-        "overridable",
-        "eqrel",
-        "override",
-    ]
-)
-
-# A directive's name, and the type of its token.
-DIRECTIVES = {
-    "decl": "DECL",
-    "type": "TYPE",
-    "number_type": "OLD_TYPE",
-    "symbol_type": "OLD_TYPE",
-    "input": "IO",
-    "output": "IO",
-    "printsize": "IO",
-    "limitsize": "IO",
-    "include": "INCLUDE",
-    "pragma": "PRAGMA",
-    "plan": "PLAN",
-}
-# Soufflé's, which are refused by name; known, so that they end a statement that lacks its dot.
-REFUSED_DIRECTIVES = frozenset({"comp", "init", "functor", "lattice", "override", "once"})
 
 PATTERN = re.compile(
     r"""
@@ -105,36 +75,7 @@ _TYPES = {
     **dict.fromkeys(("!=", "<", "<=", ">", ">="), "COMPARE"),
     **dict.fromkeys(("+", "-", "*", "/", "%", "^", "**"), "OPERATOR"),
 }
-_ENDS_OPERAND = frozenset(
-    [
-        "NAME",
-        "WILDCARD",
-        "NUMBER",
-        "STRING",
-        "TIMESTAMP",
-        "BOOL",
-        "PARAM",
-        "RPAR",
-        "RBRACE",
-        "ERROR",
-    ]
-)
-_OPENING = frozenset({"LPAR", "LBRACE"})
-_STARTS_OPERAND = frozenset(
-    [
-        "NAME",
-        "WILDCARD",
-        "NUMBER",
-        "STRING",
-        "TIMESTAMP",
-        "BOOL",
-        "PARAM",
-        "LPAR",
-        "SIGN",
-        "AGGREGATE",
-        "ERROR",
-    ]
-)
+_HEAD_FOLLOWS = re.compile(r"\s*(?:!\s*)?[^\W\d][\w?.]*'*\s*\(")
 
 
 @dataclass(slots=True)
@@ -169,8 +110,8 @@ def scan(source: Source, at: int) -> Scanned:
         if kind == "NAME":
             if operand and value in INFIX_WORDS:
                 kind = "OPERATOR"
-            elif value in _NAMED:
-                kind, value = _NAMED[value]
+            elif value in NAMED:
+                kind, value = NAMED[value]
                 if kind == "IN" and not operand:
                     kind = "NAME"
                 elif kind == "NAME":
@@ -205,19 +146,6 @@ def scan(source: Source, at: int) -> Scanned:
                 depth -= 1
             elif kind == "COLON":
                 words = True
-        elif kind == "NUMBER":
-            minus = bool(tokens) and tokens[-1].type == "SIGN" and tokens[-1].value == "-"
-            tokens.append(number_token(source, start, end, minus))
-            operand = True
-            continue
-        elif kind == "STRING":
-            tokens.append(string_token(source, start, end))
-            operand = True
-            continue
-        elif kind == "TIMESTAMP":
-            tokens.append(timestamp_token(source, start, end))
-            operand = True
-            continue
         elif kind == "PARAM":
             value = value[1:]
         elif kind == "DIRECTIVE":
@@ -225,35 +153,22 @@ def scan(source: Source, at: int) -> Scanned:
             known = name in DIRECTIVES or name in REFUSED_DIRECTIVES
             if not tokens:
                 kind, value = DIRECTIVES.get(name, "UNKNOWN"), name
-            elif known and (tokens[0].type in _DIRECTIVE_TYPES or _first_on_line(text, start)):
-                stop = "directive" if tokens[0].type in _DIRECTIVE_TYPES else "lost"
+            elif known and (tokens[0].type in DIRECTIVE_TYPES or _first_on_line(text, start)):
+                stop = "directive" if tokens[0].type in DIRECTIVE_TYPES else "lost"
                 return _done(tokens, start, stop, cautions, words)
             else:
                 return _done(tokens, start + 1, "dot", cautions, words)
-        elif kind == "FLOAT":
-            if operand:
-                return _done(tokens, start + 1, "dot", cautions, words)
-            tokens.append(
-                error_token(
-                    source,
-                    start,
-                    end,
-                    f"`{value}` is not a number",
-                    f"a number has digits on both sides of the point: `0{value}`",
-                )
-            )
-            operand = True
-            continue
+        elif kind == "FLOAT" and operand:
+            return _done(tokens, start + 1, "dot", cautions, words)
         elif kind == "COLUMN_ONE":
-            problem = _column_one(source, start, end, bool(tokens))
+            problem = column_one(source, start, end)
             if isinstance(problem, Token):
                 tokens.append(problem)
-                return _done(tokens, end, "lost", cautions, False)
-            if problem is not None:
-                cautions.append(problem)
+                return _done(tokens, end, "lost", cautions, words)
+            cautions.append(problem)
             continue
         else:
-            tokens.append(_wrong(source, kind, value, start, end, arrow))
+            tokens.append(_literal(source, kind, tokens, start, end, arrow))
             if kind == "OPEN_STRING":
                 return _done(tokens, end, "lost", cautions, words)
             if kind == "OPEN_COMMENT":
@@ -261,28 +176,29 @@ def scan(source: Source, at: int) -> Scanned:
             operand = True
             continue
         tokens.append(Token(kind, value, source, start, end))
-        operand = kind in _ENDS_OPERAND
+        operand = kind in ENDS_OPERAND
     return _done(tokens, len(text), "end", cautions, words)
 
 
-_DIRECTIVE_TYPES = frozenset(DIRECTIVES.values()) | {"UNKNOWN"}
-_NAMED: dict[str, tuple[str, Any]] = {
-    "_": ("WILDCARD", "_"),
-    "true": ("BOOL", True),
-    "false": ("BOOL", False),
-    "inf": ("NUMBER", float("inf")),
-    "not": ("NOT", "not"),
-    "in": ("IN", "in"),
-    "bnot": ("NAME", "bnot"),
-    "lnot": ("NAME", "lnot"),
-}
+def _literal(
+    source: Source, kind: str, tokens: list[Token], start: int, end: int, arrow: bool
+) -> Token:
+    """The token of a literal, or of a word that is wrong."""
+    if kind == "NUMBER":
+        minus = bool(tokens) and tokens[-1].value == "-"
+        return number_token(source, start, end, minus)
+    if kind == "STRING":
+        return string_token(source, start, end)
+    if kind == "TIMESTAMP":
+        return timestamp_token(source, start, end)
+    return wrong_token(source, kind, start, end, arrow)
 
 
 def _done(
     tokens: list[Token], end: int, stop: str, cautions: list[Caution], words: bool
 ) -> Scanned:
-    if tokens and tokens[0].type in _DIRECTIVE_TYPES:
-        kept = _directive_length(tokens)
+    if tokens and tokens[0].type in DIRECTIVE_TYPES:
+        kept = directive_length(tokens)
         if tokens[0].type == "PLAN":
             for token in tokens[1:kept]:
                 token.type = "PLAN_TEXT"
@@ -290,10 +206,11 @@ def _done(
             tokens, end, stop = tokens[:kept], tokens[kept].start, "directive"
         elif stop == "end":
             stop = "directive"
-    else:
-        if words:
-            _find_aggregates(tokens)
-            _find_prefix_words(tokens)
+    elif words:
+        find_words(tokens)
+    if cautions:
+        first, last = (tokens[0].start, tokens[-1].end) if tokens else (0, 0)
+        cautions = [c for c in cautions if c.span and first < c.span.start < last]
     return Scanned(tokens, end, stop, cautions)
 
 
@@ -314,134 +231,8 @@ def _starts_statement(tokens: list[Token], text: str, end: int) -> bool:
     """
     if not tokens or tokens[-1].type != "RPAR":
         return False
-    after = re.compile(r"\s*(?:!\s*)?[^\W\d][\w?.]*'*\s*\(").match(text, end)
-    return after is not None
+    return _HEAD_FOLLOWS.match(text, end) is not None
 
 
 def _first_on_line(text: str, start: int) -> bool:
     return not text[text.rfind("\n", 0, start) + 1 : start].strip()
-
-
-def _column_one(source: Source, start: int, end: int, inside: bool) -> Token | Caution | None:
-    """A line that starts with `#` or `%`: a comment, unless the C preprocessor is meant."""
-    line = source.text[start:end]
-    word = re.match(r"#(include|define|undef|ifdef|ifndef|if|elif|else|endif|pragma)\b", line)
-    if word:
-        hint = {
-            "include": 'write `.include "file.dl"`',
-            "define": "a value comes from outside: write `$name`, and give it with -M name=value",
-        }.get(word[1], "include files with `.include`, and give values with -M name=value")
-        message = f"there is no preprocessor: `#{word[1]}` means nothing here"
-        return error_token(source, start, start + len(word[0]), message, hint)
-    if inside:
-        return Caution(
-            f"this line is a comment, for it starts with `{line[0]}`, but it is inside a statement",
-            Span(source, start, start + len(line.rstrip())),
-            "write `//` for a comment, or end the statement before it with a dot"
-            + ("; put a space before a `%` that means modulo" if line[0] == "%" else ""),
-        )
-    return None
-
-
-def _wrong(source: Source, kind: str, value: str, start: int, end: int, arrow: bool) -> Token:
-    message, hint, length = wrong_word(kind, value, arrow)
-    return error_token(source, start, start + (length or end - start), message, hint)
-
-
-def _find_aggregates(tokens: list[Token]) -> None:
-    """Turn the names that open an aggregate into AGGREGATE: a colon follows at their depth."""
-    depth = 0
-    open_: list[tuple[int, int]] = []  # depth and index of names that may open one
-    for at, token in enumerate(tokens):
-        kind = token.type
-        if kind == "NAME":
-            if token.value in AGGREGATES and at + 1 < len(tokens):
-                after = tokens[at + 1]
-                if (
-                    after.type == "COLON"
-                    if token.value == "count"
-                    else after.type in _STARTS_OPERAND or after.text == "-"
-                ) or (token.value == "count" and after.type in _STARTS_OPERAND):
-                    open_.append((depth, at))
-        elif kind in _OPENING:
-            depth += 1
-        elif kind == "RPAR" or kind == "RBRACE":
-            depth -= 1
-            while open_ and open_[-1][0] > depth:
-                open_.pop()
-        elif kind == "COLON":
-            while open_:
-                owner_depth, owner = open_.pop()
-                if owner_depth == depth:
-                    tokens[owner].type = "AGGREGATE"
-                    if tokens[owner + 1].type == "OPERATOR":
-                        tokens[owner + 1].type = "SIGN"
-                    break
-        elif kind in ("COMMA", "SEMICOLON", "ARROW", "QUERY", "COMPARE", "EQUAL"):
-            while (
-                open_
-                and open_[-1][0] == depth
-                and not (kind == "COMMA" and tokens[open_[-1][1]].value == "count_distinct")
-            ):
-                open_.pop()
-
-
-def _find_prefix_words(tokens: list[Token]) -> None:
-    """`bnot x` and `lnot x` are operators where an operand may start; `bnot(x)` is a call."""
-    for at in range(len(tokens) - 1):
-        token = tokens[at]
-        if token.type == "NAME" and token.value in PREFIX_WORDS:
-            after = tokens[at + 1].type
-            before = tokens[at - 1].type if at else "COMMA"
-            if before not in _ENDS_OPERAND and after in _STARTS_OPERAND and after != "LPAR":
-                token.type = "SIGN"
-
-
-def _directive_length(tokens: list[Token]) -> int:
-    """How many of the tokens belong to the directive that the first one opens.
-
-    It ends where it is complete and what follows cannot go on with it.
-    """
-    kind = tokens[0].type
-    depth = 0
-    for at in range(1, len(tokens)):
-        token, before = tokens[at], tokens[at - 1]
-        if token.type in _OPENING:
-            depth += 1
-        elif token.type in ("RPAR", "RBRACE"):
-            depth -= 1
-        if depth > 0 or token.type in ("RPAR", "RBRACE"):
-            continue
-        if not _goes_on(kind, tokens, at):
-            return at
-    return len(tokens)
-
-
-def _goes_on(kind: str, tokens: list[Token], at: int) -> bool:
-    """Whether the token at `at`, outside brackets, still belongs to its directive."""
-    token, before = tokens[at], tokens[at - 1]
-    new_line = "\n" in token.source.text[before.end : token.start]
-    if kind == "PLAN":
-        ends_line = before.type in ("PLAN", "NUMBER", "RPAR")
-        return token.type in ("NUMBER", "COLON", "LPAR", "COMMA") and not (new_line and ends_line)
-    if kind == "PRAGMA" or kind == "INCLUDE":
-        many = kind == "PRAGMA" and not new_line
-        return token.type in ("STRING", "ERROR") and (many or at == 1)
-    if kind == "UNKNOWN":
-        return not new_line
-    if before.type in ("COMMA", "VBAR", "EQUAL", "SUBTYPE") or token.type == "COMMA":
-        return True
-    if at == 1:
-        # Without a name the directive is broken; the next line is not part of that.
-        return token.type == "NAME" or not new_line
-    if kind == "TYPE":
-        if token.type in ("EQUAL", "SUBTYPE", "VBAR", "ERROR", "LBRACE"):
-            return True
-        return False
-    if kind == "DECL":
-        if token.type == "NAME" and before.type in ("NAME", "RPAR", "ERROR"):
-            after = tokens[at + 1].type if at + 1 < len(tokens) else "DOT"
-            opens = after not in ("NAME", "DOT")
-            return not opens and (token.value in QUALIFIERS or not new_line)
-        return token.type in ("LPAR", "ERROR") or (not new_line and token.type == "OPERATOR")
-    return token.type == "LPAR" and before.type == "NAME"

@@ -8,6 +8,11 @@ from typing import Any
 from gdatalog.errors import ParseError, Source, Span
 from gdatalog.values import INT_MAX, timestamp_from_text
 
+VALUES = frozenset({"NAME", "WILDCARD", "NUMBER", "STRING", "TIMESTAMP", "BOOL", "PARAM"})
+ENDS_OPERAND = VALUES | {"RPAR", "RBRACE", "ERROR"}
+STARTS_OPERAND = VALUES | {"LPAR", "SIGN", "AGGREGATE", "ERROR"}
+OPENING = frozenset({"LPAR", "LBRACE"})
+
 
 class Token:
     """A word: its type in the grammar, its value (its text, but for literals), its place."""

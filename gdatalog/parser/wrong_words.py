@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+from gdatalog.errors import Caution, Source, Span
+from gdatalog.parser.tokens import Token, error_token
+
 _INSTEAD = {
     "->": "the arrow of a rule is `<-`: head <- body",
     ":=": "write `=`, or `<-` for the arrow of a rule",
@@ -39,17 +44,52 @@ _CHARACTERS = {
 }
 
 
-def wrong_word(kind: str, word: str, arrow: bool) -> tuple[str, str | None, int]:
-    """What is wrong, a hint, and how many characters of the word to point at.
+def wrong_token(source: Source, kind: str, start: int, end: int, arrow: bool) -> Token:
+    """The error in a token's place; `arrow`: the statement's arrow has been seen."""
+    word = source.text[start:end]
+    after = source.text[end : end + 1]
+    message, hint, length = _explained(kind, word, after, arrow)
+    return error_token(source, start, start + length if length else end, message, hint)
 
-    `arrow`: the statement's arrow has been seen, so that this is none.
+
+_PREPROCESSOR = re.compile(
+    r"#(include|define|undef|ifdef|ifndef|if|elif|else|endif|pragma)\b", re.ASCII
+)
+
+
+def column_one(source: Source, start: int, end: int) -> Token | Caution:
+    """A line that starts with `#` or `%`: what to say if it stands inside a statement.
+
+    Where the C preprocessor is meant, that is an error wherever it stands.
     """
+    line = source.text[start:end]
+    word = _PREPROCESSOR.match(line)
+    if word:
+        hint = {
+            "include": 'write `.include "file.dl"`',
+            "define": "a value comes from outside: write `$name`, and give it with -M name=value",
+        }.get(word[1], "include files with `.include`, and give values with -M name=value")
+        message = f"there is no preprocessor: `#{word[1]}` means nothing here"
+        return error_token(source, start, start + len(word[0]), message, hint)
+    return Caution(
+        f"this line is a comment, for it starts with `{line[0]}`, but it is inside a statement",
+        Span(source, start, start + len(line.rstrip())),
+        "write `//` for a comment, or end the statement before it with a dot"
+        + ("; put a space before a `%` that means modulo" if line[0] == "%" else ""),
+    )
+
+
+def _explained(kind: str, word: str, after: str, arrow: bool) -> tuple[str, str | None, int]:
+    """What is wrong, a hint, and how many characters of the word to point at (0: all)."""
     if kind == "JUNK":
         hint = "a name does not begin with a digit; an operator or a comma is missing"
         if word.endswith("_") or "__" in word:
             hint = "underscores stand between digits, one at a time: 1_000"
         elif word[:2] in ("0x", "0X", "0b", "0B"):
             hint = "as in 0xff and 0b101"
+        return f"`{word}` is not a number", hint, 0
+    if kind == "FLOAT":
+        hint = f"a number has digits on both sides of the point: `0{word}`"
         return f"`{word}` is not a number", hint, 0
     if kind == "OPEN_STRING":
         hint = 'a string ends with `"` on the line it begins; a line break inside it is \\n'
@@ -63,6 +103,8 @@ def wrong_word(kind: str, word: str, arrow: bool) -> tuple[str, str | None, int]
         return f"there is no operator `{word}`", _INSTEAD[word], 0
     if word.startswith(".."):
         hint = "a range is a generator: i = range(1, 11) counts from 1 to 10"
+        if not (after.isalnum() or after in ("_", "-", "(", "$")):
+            hint = "one dot ends a statement"
         return f"there is no operator `{word}`", hint, 0
     if word in "[]":
         hint = "give each field a column of its own"

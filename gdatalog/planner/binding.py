@@ -147,11 +147,13 @@ Types = Mapping[str, TypeName] | None
 def _bind(literal: Literal, bound: set[str], types: Types, aggregates: bool) -> None:
     match literal:
         case And():
-            before = -1
+            # to and fro, so that a long chain of `=` is quick in either order
+            items, before = literal.items, -1
             while before != len(bound):
                 before = len(bound)
-                for item in literal.items:
+                for item in items:
                     _bind(item, bound, types, aggregates)
+                items = items[::-1]
             return
         case Or():
             branches: list[set[str]] = []

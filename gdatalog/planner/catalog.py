@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gdatalog.errors import (
-    NOWHERE,
     Error,
     NameResolutionError,
     Note,
@@ -55,13 +54,6 @@ class Catalog:
     relations: dict[str, Relation] = field(default_factory=dict)
     types: dict[str, TypeName] = field(default_factory=lambda: dict(BASE_TYPES))
     directives: list[Directive] = field(default_factory=list)
-
-    def columns(self, name: str) -> str:
-        """`E(src: int, dst: int)`, as far as that was said."""
-        schema = self.relations[name].schema
-        if schema is None:
-            return name
-        return show_schema(schema)
 
 
 def show_schema(schema: Schema) -> str:
@@ -215,9 +207,10 @@ def _types(decls: list[TypeDecl], catalog: Catalog, errors: list[Error]) -> None
 
 
 def _make_type(decl: TypeDecl, catalog: Catalog, errors: list[Error]) -> None:
-    bases = [catalog.types[target] for target in decl.targets]
+    # a bare `.type T`, as older programs have it, is a symbol
+    bases = [catalog.types[target] for target in decl.targets] or ["symbol"]
     catalog.types[decl.name] = bases[0]
-    for target, base in zip(decl.targets, bases, strict=True):
+    for target, base in zip(decl.targets, bases, strict=False):
         if base != bases[0]:
             errors.append(
                 TypeMismatchError(
@@ -278,20 +271,15 @@ def no_such_relation(name: str, span: Span, catalog: Catalog) -> NameResolutionE
     )
 
 
-def arity_error(
-    name: str, used: int, span: Span, relation: Relation, catalog: Catalog
-) -> TypeMismatchError:
+def arity_error(name: str, used: int, span: Span, relation: Relation) -> TypeMismatchError:
     """A use that has not as many arguments as the relation has columns, with both sides."""
-    there = relation.span is not None and relation.span.source is not NOWHERE.source
-    said = f"`{name}` {relation.said} {count(relation.arity or 0, 'column')}"
-    if not there and relation.schema is not None:
-        said += f": `{show_schema(relation.schema)}`"
-    hint = None
+    arity = relation.arity or 0
+    said = f"`{name}` {relation.said} {count(arity, 'column')}"
     if relation.schema is not None:
-        hint = f"its columns are `{show_schema(relation.schema)}`; `_` stands for any you skip"
+        said += f", `{show_schema(relation.schema)}`"
     return TypeMismatchError(
-        f"`{name}` has {count(used, 'argument')} here, but {count(relation.arity or 0, 'column')}",
+        f"`{name}` has {count(used, 'argument')} here, but {count(arity, 'column')} there",
         span,
-        hint=hint,
+        hint="write `_` for a column that does not matter" if used < arity else None,
         notes=[Note(said, relation.span)],
     )

@@ -46,10 +46,10 @@ def check(
     typed = list(types.checked_rules())
     for rule in typed:
         check_safety(rule, errors)
-    typed = check_heads(typed, facts.atoms, catalog, errors)
+    typed, wrong = check_heads(typed, facts.atoms, catalog, errors)
     strata = stratify(typed, errors)
     for stratum in strata:
-        if stratum.recursive:
+        if stratum.recursive and wrong.isdisjoint(stratum.relations):
             check_improving(stratum, errors)
     schemas = _schemas(catalog, types, typed, errors)
     raise_together(errors)
@@ -102,6 +102,10 @@ def _infer(
             types.add_relation(rule.head.name, len(rule.head.args))
     for fact in facts.examples():
         types.see_fact(fact)
+    by_rules = {rule.head.name for rule in rules}
+    for name in facts.atoms:
+        if name not in by_rules and not errors:
+            types.settle_facts(name)
     for rule in rules:
         types.see(rule)
     return types
@@ -137,11 +141,13 @@ def _schemas(
 def _column_names(head: Atom) -> tuple[str, ...] | None:
     """Names for the columns of an undeclared relation, after one of its heads."""
     names: list[str] = []
+    seen: set[str] = set()
     for arg in head.args:
         if isinstance(arg, Var):
             name = own_name(arg.name)
-            if name in names and "~" not in arg.name:
+            if arg.name in seen:
                 return None
+            seen.add(arg.name)
         elif isinstance(arg, HeadAggregate):
             target = arg.targets[0] if len(arg.targets) == 1 else None
             name = f"{arg.kind}_{target.name}" if isinstance(target, Var) else arg.kind
@@ -167,19 +173,23 @@ def _open_columns(
 ) -> None:
     """One error for all columns that one declaration would settle."""
     reported: set[int] = set()
-    for name, relation in catalog.relations.items():
-        schema = schemas[name]
+    # those that nothing defines first: to declare them may settle the others
+    for relation in sorted(catalog.relations.values(), key=lambda r: r.said == "is defined with"):
+        name, schema = relation.name, schemas[relation.name]
         if relation.broken or relation.schema is not None:
             continue
+        if relation.arity is None:
+            message = f"nothing says which columns `{name}` has"
+            hint = f"declare them, as in `.decl {name}(x: int, y: symbol)`"
+            errors.append(TypeMismatchError(message, relation.span, hint=hint))
         for at in types.open_columns(name):
             same = types.open_class(name, at)
             if same not in reported:
                 reported.add(same)
-                errors.append(_open_error(relation, schema, at, types))
-    return
+                errors.append(_open_error(relation, schema, at))
 
 
-def _open_error(relation: Relation, schema: Schema, at: int, types: Types) -> TypeMismatchError:
+def _open_error(relation: Relation, schema: Schema, at: int) -> TypeMismatchError:
     declare = ", ".join(f"{c}: {k}" for c, k in zip(schema.columns, schema.types, strict=True))
     return TypeMismatchError(
         f"nothing says which type the column `{schema.columns[at]}` of `{schema.name}` has",

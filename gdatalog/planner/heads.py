@@ -26,28 +26,33 @@ def check_heads(
     facts: Mapping[str, Sequence[Atom]],
     catalog: Catalog,
     errors: list[Error],
-) -> list[CheckedRule]:
-    """The rules, with the heads of each aggregated relation all alike."""
+) -> tuple[list[CheckedRule], set[str]]:
+    """The rules, with the heads of an aggregated relation all alike; the relations with errors."""
     by_head: dict[str, list[CheckedRule]] = {}
     for rule in rules:
         if rule.aggregated:
             by_head.setdefault(rule.head.name, [])
     if not by_head:
-        return list(rules)
+        return list(rules), set()
     for rule in rules:
         if rule.head.name in by_head:
             by_head[rule.head.name].append(rule)
     columns: dict[str, dict[int, str]] = {}
+    wrong: set[str] = set()
     for name, group in by_head.items():
         others: list[CheckedRule | Atom] = [*group, *facts.get(name, ())[:1]]
         relation = catalog.relations[name]
-        loaded = relation.has_data and name not in facts
+        # a known relation that was declared may be empty; one that was not came from data
+        loaded = relation.has_data and not relation.declared
+        before = len(errors)
         single = next((rule for rule in group if _kinds(rule.head) - set(COMBINING)), None)
         if single is not None:
             _check_single(single, others, loaded, errors)
         elif len(others) > 1 or loaded:
             columns[name] = _check_combined(group, errors)
-    return [_combined(rule, columns.get(rule.head.name, {})) for rule in rules]
+        if len(errors) > before:
+            wrong.add(name)
+    return [_combined(rule, columns.get(rule.head.name, {})) for rule in rules], wrong
 
 
 def aggregate_columns(head: Atom) -> dict[int, str]:

@@ -173,6 +173,8 @@ class _Branch:
                         if held[side.name] or not self._holds_optimum(other):
                             continue
                         self.moves[side.name] = self._direction(other)
+                        origin = next(n for n in variables(other) if n in self.origins)
+                        self.origins[side.name] = self.origins[origin]
                         self.definitions.add((at, pair))
                         changed = True
 
@@ -247,9 +249,9 @@ class _Branch:
         span: Span = expr.span
         name = next((n for n in variables(expr) if n in self.origins), None)
         notes = [self.origins[name]] if name is not None else []
+        what = show(expr) if self._holds_optimum(expr) else "what is compared with " + show(expr)
         return StratificationError(
-            f"{show(expr)} may still improve while `{self.rule.head.name}` is computed, "
-            f"and {reason}",
+            f"{what} may still improve while `{self.rule.head.name}` is computed, and {reason}",
             span,
             hint="in the cycle it may go through `+` and `-`, `min` and `max`, into the same "
             "aggregate, and through comparisons that better values keep satisfying; "

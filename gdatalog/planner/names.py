@@ -181,9 +181,7 @@ class Names:
         if relation.arity is None:
             relation.arity, relation.said, relation.span = len(atom.args), "is used with", atom.span
         elif relation.arity != len(atom.args):
-            self.errors.append(
-                arity_error(atom.name, len(atom.args), atom.span, relation, self.catalog)
-            )
+            self.errors.append(arity_error(atom.name, len(atom.args), atom.span, relation))
 
     def _atom_arg(self, arg: Expr) -> Expr:
         if isinstance(arg, Var | Const):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from gdatalog.errors import Error, SafetyError
 from gdatalog.parser.syntax import (
@@ -20,6 +21,7 @@ from gdatalog.parser.syntax import (
     Compare,
     Expr,
     Literal,
+    Member,
     Not,
     Or,
     Range,
@@ -34,7 +36,7 @@ from gdatalog.planner.binding import (
     solvable,
 )
 from gdatalog.planner.checked import CheckedRule
-from gdatalog.planner.walk import Node, contains_aggregate, variables, walk
+from gdatalog.planner.walk import Node, variables, walk
 from gdatalog.planner.words import nearest, own_name, show
 
 Names = frozenset[str]
@@ -46,6 +48,7 @@ def check_safety(rule: CheckedRule, errors: list[Error]) -> None:
         return
     check = _Check(rule, errors)
     bound = bound_by(rule.body, frozenset(), rule.types)
+    check.scopes.append(rule.body)
     check.literal(rule.body, bound)
     for name, var in variables(rule.head).items():
         if name not in bound:
@@ -65,6 +68,7 @@ class _Check:
     rule: CheckedRule
     errors: list[Error]
     reported: set[str] = field(default_factory=set)
+    scopes: list[Literal] = field(default_factory=list)  # the body, and what we are inside of
 
     def literal(self, literal: Literal, bound: Names) -> None:
         """`bound` is what holds once the literal and those beside it do."""
@@ -77,10 +81,15 @@ class _Check:
                     self.literal(item, bound_by(item, bound, self.rule.types))
             case Not(body):
                 self._negation(literal, bound)
-                self.literal(body, bound_by(body, bound, self.rule.types))
+                self._inside(body, bound_by(body, bound, self.rule.types))
             case _:
                 for expr in expressions(literal):
                     self._expr(expr, f"in {show(literal)}", bound)
+
+    def _inside(self, body: Literal, bound: Names) -> None:
+        self.scopes.append(body)
+        self.literal(body, bound)
+        self.scopes.pop()
 
     def _expr(self, expr: Expr, where: str, bound: Names) -> None:
         match expr:
@@ -112,15 +121,12 @@ class _Check:
                 self.unbound(variables(aggregate)[name], f"in {show(aggregate)}", bound)
         held = bound & set(shared_by(aggregate))
         inner = bound_by(aggregate.body, held, self.rule.types)
-        self.literal(aggregate.body, inner)
+        self._inside(aggregate.body, inner)
         for target in aggregate.targets:
             self._expr(target, f"in {show(aggregate)}", inner)
-        needed = [var for name, var in variables(aggregate).items() if name in aggregate.exports]
-        if aggregate.kind in ("count", "sum", "mean"):
-            needed += _outside_negation(aggregate.body)
-        for var in needed:
-            if var.name not in inner:
-                self.unbound(var, f"on every branch of {show(aggregate)}", inner)
+        for name, var in variables(aggregate).items():
+            if name in aggregate.exports and name not in inner:
+                self.unbound(var, f"in {show(aggregate)}", inner)
 
     # ----------------------------------------------------------------------------- errors
 
@@ -134,9 +140,7 @@ class _Check:
 
     def _hint(self, var: Var, bound: Names) -> str:
         name = own_name(var.name)
-        body = self.rule.body
-        assert body is not None
-        for literal in _literals(body):
+        for literal in chain.from_iterable(map(_literals, reversed(self.scopes))):
             if var.name in variables(literal):
                 hint = self._hint_of(literal, var.name, name, bound)
                 if hint is not None:
@@ -159,9 +163,14 @@ class _Check:
                 return f"{show(literal)} only tests: bind `{shown}` by an atom that is not negated"
             case Compare():
                 return self._compare_hint(literal, name, shown, bound)
-            case Range() if isinstance(literal.item, Var) and literal.item.name == name:
-                ends = (literal.start, literal.stop, literal.step)
-                return _would_bind(literal, shown, ends, bound)
+            case Range(item, start, stop, step):
+                if isinstance(item, Var) and item.name == name:
+                    return _would_bind(literal, shown, (start, stop, step), bound)
+                return f"a `range` needs its ends: bind `{shown}` by an atom"
+            case Member(Var(item), values) if item == name:
+                return _would_bind(literal, shown, values, bound)
+            case Member():
+                return f"`in` needs its values: bind `{shown}` by an atom"
             case Atom():
                 for arg in literal.args:
                     if not isinstance(arg, Var) and name in variables(arg):
@@ -215,19 +224,3 @@ def _occurrences(node: Node | None) -> Counter[str]:
     if node is None:
         return Counter()
     return Counter(part.name for part in walk(node) if isinstance(part, Var))
-
-
-def _outside_negation(literal: Literal) -> list[Var]:
-    """The variables of a literal but for those in negations and inner aggregates."""
-    match literal:
-        case And(items) | Or(items):
-            return [var for item in items for var in _outside_negation(item)]
-        case Not():
-            return []
-        case _:
-            return [
-                var
-                for expr in expressions(literal)
-                if not contains_aggregate(expr)
-                for var in variables(expr).values()
-            ]

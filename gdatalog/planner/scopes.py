@@ -93,7 +93,8 @@ class Scopes:
         # Inside, the rest of the rule is out of sight: what is shared is bound already.
         targets = frozenset(name for target in renamed.targets for name in variables(target))
         held = bound & variables(renamed).keys()
-        body = self._literal(renamed.body, _binds(renamed.body, held), targets | held, targets)
+        used = targets | held | frozenset(exports)
+        body = self._literal(renamed.body, _binds(renamed.body, held), used, targets)
         whole = replace(renamed, body=body)
         own = tuple(name for name in variables(whole) if name not in bound)
         return replace(whole, exports=tuple(exports), locals=own)

@@ -36,7 +36,7 @@ from gdatalog.plan.functions import FUNCTIONS, Signature
 from gdatalog.planner.binding import neighbours
 from gdatalog.planner.catalog import Catalog
 from gdatalog.planner.checked import CheckedRule
-from gdatalog.planner.unify import ALL, BIT, BOOL, INT, NUMBER, Unifier, Why, mask_of
+from gdatalog.planner.unify import BIT, BOOL, INT, NUMBER, Unifier, Why, mask_of
 from gdatalog.planner.walk import rebuild
 from gdatalog.planner.words import show
 from gdatalog.values import TypeName
@@ -63,7 +63,7 @@ class Types:
         self.errors = errors
         self.unifier = Unifier()
         self.columns: dict[str, list[int]] = {}
-        self.params = {name: self._param(name, kind) for name, kind in params.items()}
+        self.params = {name: self._param(kind) for name, kind in params.items()}
         self.rule = RuleTypes()
         self.seen: list[tuple[CheckedRule, RuleTypes]] = []
         for relation in catalog.relations.values():
@@ -75,8 +75,8 @@ class Types:
             else:
                 self.add_relation(relation.name, relation.arity or 0)
 
-    def _param(self, name: str, kind: TypeName) -> int:
-        why = Why(None, f"as ${name} is given")
+    def _param(self, kind: TypeName) -> int:
+        why = Why(None, "as it is given")
         if kind == "int":
             return self.unifier.node(NUMBER, why, literal=True)
         return self.unifier.node(BIT[kind], why)
@@ -97,6 +97,16 @@ class Types:
     def see_fact(self, fact: Atom) -> None:
         self.rule = RuleTypes()
         self._atom(fact)
+
+    def settle_facts(self, relation: str) -> None:
+        """Facts are all that there is of the relation: as with data, its ints are ints.
+
+        Not so where rules add to it: in `dist(1, 0). dist(y, min(d + w)) <- ...` 0 may be 0.0.
+        """
+        for node in self.columns[relation]:
+            why = self.unifier.why(node)
+            if self.unifier.settled(node) == "int":
+                self.unifier.narrow(node, INT, why)
 
     def _literal(self, literal: Literal) -> None:
         match literal:
@@ -133,11 +143,7 @@ class Types:
 
     def _column(self, atom: Atom, at: int, arg: Expr, node: int, column: int) -> None:
         unifier = self.unifier
-        if unifier.masks[column] == ALL and unifier.masks[node] == ALL:
-            name = ""  # nothing to say of either yet
-        else:
-            name = self._column_name(atom.name, at)
-        subject = show(arg)
+        name, subject = self._column_name(atom.name, at), show(arg)
         why_arg, why_column = Why(arg.span, f"as {name}"), Why(arg.span, f"as {subject}")
         if not unifier.unify(node, column, why_arg, why_column):
             self._clash(arg.span, subject, node, self._column_name(atom.name, at), column)

@@ -13,6 +13,7 @@ from gdatalog.parser.syntax import (
     Call,
     Cast,
     Compare,
+    Const,
     Distinct,
     Expr,
     HeadAggregate,
@@ -20,13 +21,17 @@ from gdatalog.parser.syntax import (
     Member,
     Not,
     Or,
+    Param,
     Range,
     Test,
     Var,
+    Wildcard,
 )
 
 Node = Expr | HeadAggregate | Literal
 N = TypeVar("N", bound=Node)
+
+LEAVES = (Var, Const, Param, Wildcard)
 
 
 def children(node: Node) -> tuple[Node, ...]:
@@ -56,9 +61,12 @@ def children(node: Node) -> tuple[Node, ...]:
 
 def walk(node: Node) -> Iterator[Node]:
     """The node and all below it, in the order of the text."""
-    yield node
-    for child in children(node):
-        yield from walk(child)
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        if type(part) not in LEAVES:
+            waiting += children(part)[::-1]
 
 
 def variables(node: Node) -> dict[str, Var]:

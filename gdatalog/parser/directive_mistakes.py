@@ -1,0 +1,93 @@
+"""What to say about a directive that the grammar refuses."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from gdatalog.errors import ParseError, Span
+from gdatalog.parser.directives import DIRECTIVES
+from gdatalog.parser.failure import Explained, Failure, brackets, mistake
+
+_REFUSED = {
+    "comp": ("components are", "put the rules into a file of their own and `.include` it"),
+    "init": ("components are", "put the rules into a file of their own and `.include` it"),
+    "functor": ("user-defined functors are", "compute the values before they are loaded"),
+    "lattice": ("lattices are", "keep the best value per group with min(...) or max(...)"),
+    "override": ("components are", "put the rules into a file of their own and `.include` it"),
+    "once": ("`.once` is", "`.include` reads a file where it stands"),
+}
+_FORMS = {
+    "decl": ".decl E(src: int, dst: int)",
+    "type": ".type Id = int, or .type Var <: symbol",
+    "number_type": ".number_type Id",
+    "symbol_type": ".symbol_type Name",
+    "input": '.input E, or .input E("edges.csv")',
+    "output": '.output tr, or .output tr("tr.parquet")',
+    "printsize": ".printsize tr",
+    "limitsize": ".limitsize path(n=1000000)",
+    "include": '.include "lib.dl"',
+    "pragma": '.pragma "name" "value"',
+    "plan": ".plan 0:(1,2)",
+}
+
+
+def directive_mistake(failure: Failure) -> Explained | ParseError | None:
+    first = failure.tokens[0]
+    if not first.text.startswith("."):
+        return None
+    name = first.value
+    if first.type == "UNKNOWN":
+        if name in _REFUSED:
+            what, instead = _REFUSED[name]
+            error = mistake(f"{what} not in the language", first.span, instead)
+            return error, _end_of_block(failure)
+        close = difflib.get_close_matches(name, list(DIRECTIVES), 1, 0.6)
+        known = "the directives are ." + " .".join(DIRECTIVES)
+        return mistake(
+            f"there is no directive `.{name}`",
+            first.span,
+            f"did you mean `.{close[0]}`?" if close else known,
+        )
+    token, before = failure.token, failure.before
+    if name == "decl" and before and before.value == "choice" and token and token.text == "-":
+        after = failure.after
+        end = after.end if after else token.end
+        return mistake(
+            "choice-domain is not in the language",
+            Span(token.source, before.start, end),
+            "choose by an aggregate: one(x, min(y)) <- R(x, y).",
+        )
+    if name == "type" and token and (token.type == "LBRACE" or token.text == "["):
+        return mistake(
+            "records and variants are not in the language",
+            token.span,
+            "give each field a column of its own",
+        )
+    unbalanced = brackets(failure)
+    if unbalanced is not None:
+        return unbalanced
+    untyped = token and failure.at > 2 and token.type in ("COMMA", "RPAR")
+    if name == "decl" and before and before.type == "NAME" and untyped:
+        return mistake(
+            "a column needs a type",
+            before.span,
+            f"as in {before.value}: int; the types are int, float, symbol, bool, timestamp",
+        )
+    if name in ("input", "output", "include") and token and token.type == "RPAR":
+        return mistake("something is missing before this parenthesis", token.span, _FORMS[name])
+    what = f"`{token.text}` does not belong here" if token else "the directive is not complete"
+    return mistake(what, failure.span, f"write {_FORMS[name]}")
+
+
+def _end_of_block(failure: Failure) -> int | None:
+    """Past the closing brace of a component, for what is inside is refused with it."""
+    brace = next((token for token in failure.tokens if token.type == "LBRACE"), None)
+    if brace is None:
+        return None
+    text, depth = brace.source.text, 0
+    for found in re.finditer(r'"[^"\n]*"|//[^\n]*|/\*[\s\S]*?\*/|[{}]', text[brace.start :]):
+        depth += {"{": 1, "}": -1}.get(found[0], 0)
+        if depth == 0 and found[0] == "}":
+            return brace.start + found.end()
+    return len(text)

@@ -1,0 +1,59 @@
+"""Other languages, by habit: SQL, and its comments."""
+
+from __future__ import annotations
+
+from gdatalog.errors import Span
+from gdatalog.parser.failure import Explained, mistake, new_line
+from gdatalog.parser.tokens import VALUES, Token
+
+_SQL = {
+    "select": "a query is a rule or a `?-`: answer(x) <- t(x, y), y > 3.",
+    "with": "name a part of a query by a rule of its own: part(x) <- t(x, y), y > 3.",
+    "create": "declare a relation: .decl t(id: int, name: symbol)",
+    "insert": 'write facts: t(1, "a"). t(2, "b").',
+    "update": "facts do not change: derive the new relation by a rule",
+    "delete": "facts do not change: derive what remains: rest(x) <- t(x), !gone(x).",
+    "drop": "leave the relation's rules and facts out",
+}
+
+
+def sql(tokens: list[Token]) -> Explained | None:
+    """SQL, by habit."""
+    if len(tokens) < 2 or tokens[0].type != "NAME" or tokens[0].value.lower() not in _SQL:
+        return None
+    word = tokens[0].value.lower()
+    if tokens[1].type not in VALUES and tokens[1].text not in ("*", "("):
+        return None
+    words = [token.value.lower() for token in tokens[1:] if token.type == "NAME"]
+    shows = {
+        "select": "from" in words or tokens[1].type in VALUES,
+        "with": "as" in words,
+        "create": bool(words) and words[0] in ("table", "view", "or", "temp", "index"),
+        "insert": bool(words) and words[0] == "into",
+        "update": "set" in words,
+        "delete": bool(words) and words[0] == "from",
+        "drop": bool(words) and words[0] in ("table", "view", "index"),
+    }
+    if not shows[word]:
+        return None
+    error = mistake("this looks like SQL", tokens[0].span, _SQL[word])
+    # A statement of SQL ends with a semicolon at the end of a line.
+    for at, token in enumerate(tokens):
+        if token.type == "SEMICOLON" and at + 1 < len(tokens) and new_line(token, tokens[at + 1]):
+            return error, token.end
+    return error, None
+
+
+def sql_comment(tokens: list[Token]) -> Explained | None:
+    """`-- text`: a comment there, two signs here."""
+    first = tokens[0]
+    text = first.source.text
+    if not text.startswith("--", first.start):
+        return None
+    end = text.find("\n", first.start)
+    error = mistake(
+        "a statement cannot begin with `--`",
+        Span(first.source, first.start, first.start + 2),
+        "a comment begins with `//`",
+    )
+    return error, end if end >= 0 else len(text)

@@ -1,0 +1,89 @@
+"""Values and literals: which of the two it is that was read.
+
+The grammar reads literals as expressions. A group `(...)` and a run of signs are kept as they
+were read (`Group`, `Signed`) until it is known which of the two stands there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gdatalog.errors import ParseError, Span
+from gdatalog.parser.syntax import (
+    And,
+    Atom,
+    Call,
+    Cast,
+    Compare,
+    Expr,
+    Literal,
+    Member,
+    Not,
+    Or,
+    Test,
+    Var,
+)
+from gdatalog.parser.tokens import Token
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`( ... )`: its content, and the place with the parentheses."""
+
+    inner: Any
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """Signs before a value: `- - x`, `bnot x`."""
+
+    signs: tuple[Token, ...]
+    operand: Any
+
+
+_SYMBOLS = frozenset("+-*/%^")
+_LITERALS = (Atom, Compare, Member, Test, Not, And, Or)
+
+
+def value(read: Any) -> Expr:
+    """What was read, where a value must stand."""
+    while type(read) is Group:
+        read = read.inner
+    kind = type(read)
+    if kind is Var:
+        if "." in read.name or "'" in read.name:
+            raise ParseError(
+                f"`{read.name}` cannot be a variable",
+                read.span,
+                hint="only a relation's name may hold a dot or end in a prime; "
+                "put a space after a dot that ends a statement",
+            )
+    elif kind is Call:
+        if read.name == "autoinc" and not read.args:
+            raise ParseError(
+                "autoinc() is not in the language",
+                read.span,
+                hint="number the rows in the data, before they are loaded",
+            )
+    elif kind in _LITERALS:
+        raise ParseError("a condition stands where a value is expected", read.span)
+    return read  # type: ignore[no-any-return]
+
+
+def literal(read: Any) -> Literal:
+    """What was read, where a literal must stand."""
+    while type(read) is Group:
+        read = read.inner
+    kind = type(read)
+    if kind is Call:
+        if read.name in _SYMBOLS:
+            return Test(read, read.span)
+        return Atom(read.name, read.args, read.span)
+    if kind in _LITERALS:
+        return read  # type: ignore[no-any-return]
+    if kind is Cast:
+        name = Var(read.type_name, Span(read.span.source, read.span.end, read.span.end))
+        return Atom("as", (read.operand, name), read.span)
+    return Test(read, read.span)

@@ -1,0 +1,171 @@
+"""The fast path for facts and the grammar agree: the same tree, spans included, or the same error.
+
+`parse._read` takes `fast=False` for this. Speed is checked too, with room for a busy machine.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gdatalog.errors import Source, Span
+from gdatalog.parser import parse
+from gdatalog.parser.parse import _read
+
+# Pieces that facts are made of, and some that break them.
+names = st.sampled_from(
+    [
+        "e",
+        "edge",
+        "E_1",
+        "é",
+        "a.b",
+        "E'",
+        "not",
+        "inf",
+        "true",
+        "_",
+        "_x",
+        "in",
+        "as",
+        "p?",
+        "count",
+    ]
+)
+literals = st.one_of(
+    st.integers(-(2**65), 2**65).map(str),
+    st.integers(-99, 99).map(str),
+    st.floats(allow_nan=False).map(repr),
+    st.sampled_from(
+        [
+            '"a"',
+            '"a b"',
+            '"q\\"x"',
+            '"\\q"',
+            '"\\u00e9"',
+            '"\\ud800"',
+            '"open',
+            '"//"',
+            "true",
+            "false",
+            "inf",
+            "-inf",
+            "- 3",
+            "1e3",
+            "1.5e-3",
+            "1.",
+            ".5",
+            "1_000",
+            "0x1f",
+            "42u",
+            "1.5.2",
+            "12ab",
+            "x",
+            "_",
+            "$p",
+            "@2026-11-20",
+            "@2026-11-20T08:30:00.5",
+            "@2026-11-20T08:30Z",
+            "@2026-11-20T08:30+01:00",
+            "@2026-13-01",
+            "@2026",
+            "1+2",
+            "",
+        ]
+    ),
+)
+gaps = st.sampled_from(["", "", "", " ", "\t", "\n", " // c\n", "/* c */", "\r\n", "\n# c\n"])
+ends = st.sampled_from([".", ".", ".", ".\n", " .\n", "", "..", ".x", ".5", ".\n.output e\n", "\n"])
+
+
+@st.composite
+def fact_texts(draw: Any) -> str:
+    parts = [draw(gaps), draw(names), draw(gaps), "("]
+    for at, literal in enumerate(draw(st.lists(literals, max_size=3))):
+        parts += ["," if at else "", draw(gaps), literal, draw(gaps)]
+    parts += [")", draw(ends)]
+    return "".join(parts)
+
+
+def spans(node: Any) -> list[tuple[str, int, int]]:
+    """Every span below a node, in the order of its fields."""
+    found = []
+    if isinstance(node, tuple):
+        for part in node:
+            found += spans(part)
+    elif hasattr(node, "__slots__") and not isinstance(node, Span):
+        for name in node.__slots__:
+            part = getattr(node, name)
+            if isinstance(part, Span):
+                found.append((type(node).__name__, part.start, part.end))
+            else:
+                found += spans(part)
+    return found
+
+
+def both_ways(text: str, bare: bool = False) -> None:
+    source = Source("facts.dl", text)
+    fast, fast_cautions, fast_errors = _read(source, bare)
+    slow, slow_cautions, slow_errors = _read(source, bare, fast=False)
+    assert [e.format() for e in fast_errors] == [e.format() for e in slow_errors]
+    assert fast_cautions == slow_cautions
+    assert fast == slow
+    assert repr(fast) == repr(slow)  # tells -0.0 from 0.0 and True from 1
+    assert spans(fast.statements) == spans(slow.statements)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(fact_texts(), min_size=1, max_size=3), st.booleans())
+def test_the_fast_path_and_the_grammar_agree(texts: list[str], bare: bool) -> None:
+    both_ways("".join(texts), bare)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "e(1, 2). e(3,4).e(5,6).",
+        "e(1, 2).e.x(3).",
+        'name(-1, "a\\tb", 2.5, true, @2026-11-20).',
+        "e(1)\n.output e\n",
+        "e(1) .\n",
+        "e(1).5",
+        "e(1)..",
+        "e(999999999999999999, 9999999999999999999).",
+        "in(1). as(1, 2). count(1).",
+        "-- no\ne(1).",
+        "e(-0.0, -0).",
+    ],
+)
+def test_examples_agree(text: str) -> None:
+    both_ways(text)
+
+
+def _seconds(text: str) -> float:
+    start = time.perf_counter()
+    parse(text)
+    return time.perf_counter() - start
+
+
+def test_a_hundred_thousand_facts_are_quick() -> None:
+    lines = [
+        f"edge({at}, {at * 7 % 1000})." if at % 3 else f'name({at}, "n {at}", -{at}.5).'
+        for at in range(20_000)
+    ]
+    assert _seconds("\n".join(lines)) < 5.0 / 5 * SLACK
+
+
+def test_ten_thousand_rules_are_quick() -> None:
+    lines = [
+        f'r{at}(x, z+{at}) <- E{at}(x, y), E(y, z), !F(x, _), G(z, "a"), x < y < z.'
+        for at in range(1_000)
+    ]
+    assert _seconds("\n".join(lines)) < 10.0 / 10 * SLACK
+
+
+# Others may be using the machine.
+SLACK = float(os.environ.get("GDATALOG_SLACK", "2"))
