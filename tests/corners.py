@@ -112,7 +112,10 @@ CORNERS = [
     ),
     Example(
         "5 memo: a count below depends on an inequality above",
-        "c(x, n) <- V(x), n = count : { E(y, z), y != x }.  d(x, count()) <- V(x), E(y, _), y != x.",
+        """
+        c(x, n) <- V(x), n = count : { E(y, z), y != x }.
+        d(x, count()) <- V(x), E(y, _), y != x.
+        """,
         {
             "c": {(1, 1), (2, 2), (3, 3)},
             "d": {(1, 1), (2, 2), (3, 3)},

@@ -3,6 +3,8 @@
 `Scope` knows a body's variables by type, and of each whether an atom binds it plainly (`plain`:
 its values are in the data) and whether it is bound without aggregates (`solid`: only such a
 variable is shared with an aggregate).
+
+One method for each kind of literal and expression: hence the length.
 """
 
 from __future__ import annotations
@@ -26,7 +28,6 @@ from gdatalog.parser.syntax import (
     Var,
     Wildcard,
 )
-
 from tests.oracle_normal import names
 
 if TYPE_CHECKING:
@@ -257,9 +258,7 @@ class Body:
 
     def member(self) -> None:
         kind = self.some_type()
-        values = tuple(
-            self.drawing.constant(kind) for _ in range(self.drawing.number(1, 3))
-        )
+        values = tuple(self.drawing.constant(kind) for _ in range(self.drawing.number(1, 3)))
         if self.drawing.chance(30):
             self.items.append(Member(self.new(kind), values))
             return

@@ -24,10 +24,9 @@ from tests.draw_bodies import Body, Scope
 from tests.oracle_values import Ts, Value
 
 DAY = 86_400_000_000_000
-ALL = frozenset(
-    "compare chain distinct in range negate group or compute function fail"
-    " head body optimum recursion".split()
-)
+TESTS = frozenset({"compare", "chain", "distinct", "in", "range", "function"})
+GROUPS = frozenset({"negate", "group", "or", "body"})
+ALL = TESTS | GROUPS | {"compute", "fail", "head", "optimum", "recursion"}
 LITTLE: dict[str, Sequence[Any]] = {
     "int": range(5),
     "float": (0.0, 0.5, 1.0, 1.5, -2.0, 0.25),
@@ -206,7 +205,10 @@ class Drawing:
         self.known.append(Relation(edges, (node, node, weight), 8))
         name = self.name("d")
         x, y, d, w = (Var(n) for n in ("x", "y", "d", "w"))
-        start: tuple[Expr, ...] = (self.constant(node), Const(weight, 0 if weight == "int" else 0.0))  # type: ignore[arg-type]
+        start: tuple[Expr, ...] = (
+            self.constant(node),
+            Const(weight, 0 if weight == "int" else 0.0),
+        )  # type: ignore[arg-type]
         if self.chance(50):
             self.statements.append(Rule((Atom(name, start),), None))
         else:
@@ -245,7 +247,11 @@ class Drawing:
             args.append((self.constant("int"), "int"))
         inexact = False
         for _ in range(self.number(1, 2)):
-            kind = self.pick(OPTIMA if optima else ("count", "sum", "mean", "count_distinct", "any_value", *OPTIMA))
+            kind = self.pick(
+                OPTIMA
+                if optima
+                else ("count", "sum", "mean", "count_distinct", "any_value", *OPTIMA)
+            )
             call, result = body.aggregate_call(kind)
             inexact = inexact or kind == "mean"
             if result == "int" and not optima and self.chance(20):
@@ -270,9 +276,7 @@ class Drawing:
 
     # --------------------------------------------------------------------------------- bodies
 
-    def body(
-        self, few: bool = False, must: Sequence[Relation] = (), union: bool = True
-    ) -> Body:
+    def body(self, few: bool = False, must: Sequence[Relation] = (), union: bool = True) -> Body:
         self.work = 1
         body = Body(self, Scope())
         for relation in must:

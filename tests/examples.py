@@ -90,7 +90,13 @@ EXAMPLES = [
         },
         EDGES,
     ),
-    Example("a range with step 0 fails", "r(x) <- x = range(1, 4, 0).", {}, fails=True),
+    Example(
+        "a range with step 0 fails",
+        "r(x) <- S(s), x = range(1, 4, s).",
+        {},
+        {"S": (("int",), [(0,), (1,)])},
+        fails=True,
+    ),
     Example(
         "negation of atoms, tests and groups",
         """
@@ -367,7 +373,11 @@ EXAMPLES = [
     ),
     Example(
         "timestamps compare by time",
-        "a(x) <- T(x), x < @1970-01-02T12:00:00.  b(max(x)) <- T(x).  c(count()) <- T(x), T(y), x < y.",
+        """
+        a(x) <- T(x), x < @1970-01-02T12:00:00.
+        b(max(x)) <- T(x).
+        c(count()) <- T(x), T(y), x < y.
+        """,
         {"a": {(Ts(0),), (Ts(DAY),)}, "b": {(Ts(2 * DAY),)}, "c": {(3,)}},
         {"T": (("timestamp",), [(Ts(0),), (Ts(DAY),), (Ts(2 * DAY),)])},
     ),
@@ -379,7 +389,12 @@ EXAMPLES = [
     ),
     Example(
         "bools",
-        "a(x) <- B(x, true).  b(x, y) <- B(x, y), y != false.  c(max(y)) <- B(_, y).  d(x, lnot y) <- B(x, y).",
+        """
+        a(x) <- B(x, true).
+        b(x, y) <- B(x, y), y != false.
+        c(max(y)) <- B(_, y).
+        d(x, lnot y) <- B(x, y).
+        """,
         {"a": {(1,)}, "b": {(1, True)}, "c": {(True,)}, "d": {(1, False), (2, True)}},
         {"B": (("int", "bool"), [(1, True), (2, False)])},
     ),

@@ -3,6 +3,8 @@
 What SQL can say: no recursion, no aggregates in bodies, nothing that fails. A rule's bindings are
 the rows of its atoms' join, so `count()` is `count(*)`: relations are sets, and every column is a
 variable, a wildcard, or decided by others. `Unsupported` says that SQL is not asked.
+
+One way to say in SQL for each thing that is drawn: hence the length.
 """
 
 from __future__ import annotations
@@ -134,9 +136,7 @@ def _relation(name: str, rules: list[tuple[Atom, Literal | None]], types: Types)
     best = {at: kind for head in heads for at, arg in enumerate(head.args) if (kind := _bare(arg))}
     if not best or not optima:
         return f"SELECT DISTINCT * FROM ({union})"
-    columns = [
-        f"{best[at]}(c{at}) AS c{at}" if at in best else f"c{at}" for at in range(arity)
-    ]
+    columns = [f"{best[at]}(c{at}) AS c{at}" if at in best else f"c{at}" for at in range(arity)]
     keys = [f"c{at}" for at in range(arity) if at not in best]
     group = f"GROUP BY {', '.join(keys)}" if keys else "HAVING count(*) > 0"
     return f"SELECT {', '.join(columns)} FROM ({union}) {group}"

@@ -54,7 +54,12 @@ def test_queries() -> None:
     ]
 
 
-@settings(max_examples=150, deadline=None, phases=[Phase.reuse, Phase.generate], suppress_health_check=[HealthCheck.filter_too_much])
+@settings(
+    max_examples=150,
+    deadline=None,
+    phases=[Phase.reuse, Phase.generate],
+    suppress_health_check=[HealthCheck.filter_too_much],
+)
 @given(st.one_of(relational_programs(), graph_programs()))
 def test_against_sql(drawn: Drawn) -> None:
     try:
