@@ -1,6 +1,6 @@
 """The fast path for facts and the grammar agree: the same tree, spans included, or the same error.
 
-`parse._read` takes `fast=False` for this. Speed is checked too, with room for a busy machine.
+`read_source` takes `fast=False` for this. Speed is checked too, with room for a busy machine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gdatalog.errors import Source, Span
 from gdatalog.parser import parse
-from gdatalog.parser.parse import _read
+from gdatalog.parser.parse import read_source
 
 # Pieces that facts are made of, and some that break them.
 names = st.sampled_from(
@@ -110,8 +110,8 @@ def spans(node: Any) -> list[tuple[str, int, int]]:
 
 def both_ways(text: str, bare: bool = False) -> None:
     source = Source("facts.dl", text)
-    fast, fast_cautions, fast_errors = _read(source, bare)
-    slow, slow_cautions, slow_errors = _read(source, bare, fast=False)
+    fast, fast_cautions, fast_errors = read_source(source, bare)
+    slow, slow_cautions, slow_errors = read_source(source, bare, fast=False)
     assert [e.format() for e in fast_errors] == [e.format() for e in slow_errors]
     assert fast_cautions == slow_cautions
     assert fast == slow

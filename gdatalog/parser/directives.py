@@ -71,6 +71,8 @@ def _goes_on(kind: str, tokens: list[Token], at: int) -> bool:
         return token.type in ("NUMBER", "COLON", "LPAR", "COMMA") and not (new_line and ends_line)
     if kind == "PRAGMA" or kind == "INCLUDE":
         many = kind == "PRAGMA" and not new_line
+        if token.type == "NAME":
+            return at == 1 and not new_line  # its quotes are missing
         return token.type in ("STRING", "ERROR") and (many or at == 1)
     if kind == "UNKNOWN":
         return not new_line
@@ -82,6 +84,8 @@ def _goes_on(kind: str, tokens: list[Token], at: int) -> bool:
     if kind == "TYPE":
         return token.type in ("EQUAL", "SUBTYPE", "VBAR", "ERROR", "LBRACE")
     if kind == "DECL":
+        if not new_line and any(part.value == "choice" for part in tokens[4:at]):
+            return True  # Soufflé's choice-domain, which is refused
         if token.type == "NAME" and before.type in ("NAME", "RPAR", "ERROR"):
             # A name that the next statement could start with is a qualifier only where that
             # statement does not go on with it.

@@ -1,4 +1,4 @@
-"""What to say about a statement that the grammar refuses.
+"""What to say about a statement that the grammar refuses, by example.
 
 Lark says at which token it stopped. `explain` looks at that token and its neighbours, and
 recognises the mistakes that people make, one function a family, most telling first.
@@ -39,6 +39,8 @@ def _second_arrow(failure: Failure) -> Explained | ParseError | None:
     if failure.at == 0:
         hint = "a rule is head <- body; a question begins with `?-`"
         return mistake("the head of the rule is missing before the arrow", token.span, hint)
+    if _innermost(failure) is not None:
+        return None
     arrows = [t for t in failure.tokens[: failure.at] if t.type in ("ARROW", "QUERY")]
     if not arrows:
         return None
@@ -185,7 +187,7 @@ def _missing(failure: Failure) -> ParseError | None:
     """Something must stand between the token before and the one where it failed."""
     token, before = failure.token, failure.before
     if before is None:
-        return _beginning(failure)
+        return _beginning(failure.tokens[0])
     if before.type in ENDS:
         return None
     kind, text = before.type, before.text
@@ -217,21 +219,17 @@ def _missing(failure: Failure) -> ParseError | None:
         hint = "`;` is or; a statement ends with a dot" if token is None else "`;` is or"
         return mistake("an alternative is missing after `;`", before.span, hint)
     if kind in _OPERATORS:
-        return mistake(f"a value is missing after `{text}`", before.span)
+        what = "a literal" if kind == "NOT" else "a value"
+        return mistake(f"{what} is missing after `{text}`", before.span)
     return None
 
 
-def _beginning(failure: Failure) -> ParseError | None:
-    token = failure.token
-    if token is None:
-        return None
-    text = token.source.text
+def _beginning(token: Token) -> ParseError:
+    """A statement that begins with what none may begin with."""
     hint = "a statement is a fact p(1), a rule p(x) <- q(x), a question ?- p(x), or a .directive"
-    ahead = text[: token.start].rstrip()
-    if re.search(r"\d\.$", ahead):
-        number = re.search(r"\d+\.$", ahead)
-        digits = number[0] if number else ""
-        hint = f"`{digits}` is {digits[:-1]} and the end of a statement: write {digits}0"
+    ahead = re.search(r"([0-9]+)\.\s*$", token.source.text[max(0, token.start - 30) : token.start])
+    if ahead is not None:
+        hint = f"`{ahead[1]}.` is {ahead[1]} and the end of a statement: write {ahead[1]}.0"
     return mistake(f"a statement cannot begin with `{token.text}`", token.span, hint)
 
 

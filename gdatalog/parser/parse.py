@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -25,7 +26,8 @@ GRAMMAR = Path(__file__).with_name("grammar.lark")
 
 # How often a text may be read on inside a statement whose dot is missing; each time scans that
 # statement again.
-MOST_RESUMED = 50
+MOST_RESUMED = 20
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 def parse(text: str, name: str = "<query>", *, bare: bool = False) -> Program:
@@ -40,7 +42,7 @@ def parse_with_cautions(
     text: str, name: str = "<query>", *, bare: bool = False
 ) -> tuple[Program, tuple[Caution, ...]]:
     """As `parse`, with what the text may say but probably did not mean."""
-    program, cautions, errors = _read(Source(name, text), bare)
+    program, cautions, errors = read_source(Source(name, text), bare)
     raise_together(errors)
     return program, cautions
 
@@ -50,7 +52,7 @@ def parse_all(sources: Iterable[tuple[str, str]], *, bare: bool = False) -> Prog
     statements: list[Statement] = []
     errors: list[ParseError] = []
     for name, text in sources:
-        program, _, wrong = _read(Source(name, text), bare)
+        program, _, wrong = read_source(Source(name, text), bare)
         statements += program.statements
         errors += wrong
     if errors:
@@ -59,9 +61,24 @@ def parse_all(sources: Iterable[tuple[str, str]], *, bare: bool = False) -> Prog
     return Program(tuple(statements))
 
 
-def _read(
+def read_source(
     source: Source, bare: bool, fast: bool = True
 ) -> tuple[Program, tuple[Caution, ...], list[ParseError]]:
+    """What can be read, and all that is wrong; `fast`: facts may take the fast path."""
+    if not source.text.isascii() and (half := _HALF.search(source.text)):
+        # Shown with the character replaced, for it cannot be printed.
+        shown = Source(source.name, _HALF.sub("\ufffd", source.text))
+        return (
+            Program(()),
+            (),
+            [
+                ParseError(
+                    "here stands half of a character",
+                    Span(shown, half.start(), half.end()),
+                    hint="is the text read in the encoding that it is written in?",
+                )
+            ],
+        )
     statements: list[Statement] = []
     cautions: list[Caution] = []
     errors: list[ParseError] = []
@@ -109,7 +126,7 @@ def _read_statement(
     if len(tokens) > NESTING:
         deep = _too_deep(read)
         if deep is not None:
-            errors.append(too_deep(deep).value)
+            errors.append(too_deep(deep))
             return None
     statements.append(read)
     if scanned.stop == "lost":
@@ -118,6 +135,7 @@ def _read_statement(
             ParseError(
                 "a statement ends with a dot, which is missing here",
                 Span(last.source, last.end, last.end),
+                hint="put one before the directive that follows",
             )
         )
     return None
@@ -132,31 +150,20 @@ def _too_deep(read: Statement) -> Span | None:
     """The place where the tree goes deeper than may be, if it does."""
     level: list[Any] = [read]
     for _ in range(NESTING):
-        below: list[Any] = []
-        for node in level:
-            if isinstance(node, tuple):
-                below.extend(part for part in node if not isinstance(part, str))
-                continue
-            for name in node.__slots__:
-                part = getattr(node, name)
-                if isinstance(part, tuple):
-                    level_of = [p for p in part if not isinstance(p, str)]
-                    below.extend(_flat(level_of))
-                elif hasattr(part, "span"):
-                    below.append(part)
-        if not below:
+        level = [part for node in level for part in _below(node)]
+        if not level:
             return None
-        level = below
     return level[0].span  # type: ignore[no-any-return]
 
 
-def _flat(parts: list[Any]) -> Iterator[Any]:
-    """The nodes of a tuple; the sides of a comparison stand in pairs with their operators."""
-    for part in parts:
-        if isinstance(part, tuple):
-            yield from (side for side in part if not isinstance(side, str))
-        else:
-            yield part
+def _below(node: Any) -> Iterator[Any]:
+    """The nodes directly below a node; `rest` of a comparison holds pairs (operator, node)."""
+    for name in node.__slots__:
+        part = getattr(node, name)
+        for item in part if isinstance(part, tuple) else (part,):
+            inner = item[-1] if isinstance(item, tuple) else item
+            if hasattr(inner, "span"):
+                yield inner
 
 
 class _Tokens:

@@ -139,7 +139,8 @@ def scan(source: Source, at: int) -> Scanned:
             elif kind == "LPAR" or kind == "LBRACE":
                 depth += 1
                 if depth == NESTING + 1:
-                    tokens.append(too_deep(Span(source, start, end)))
+                    error = too_deep(Span(source, start, end))
+                    tokens.append(Token("ERROR", error, source, start, end))
                     operand = False
                     continue
             elif kind == "RPAR" or kind == "RBRACE":
@@ -209,18 +210,18 @@ def _done(
     elif words:
         find_words(tokens)
     if cautions:
-        first, last = (tokens[0].start, tokens[-1].end) if tokens else (0, 0)
+        first = tokens[0].start if tokens else end
+        last = end if stop == "dot" else tokens[-1].end if tokens else 0
         cautions = [c for c in cautions if c.span and first < c.span.start < last]
     return Scanned(tokens, end, stop, cautions)
 
 
-def too_deep(span: Span) -> Token:
-    error = ParseError(
+def too_deep(span: Span) -> ParseError:
+    return ParseError(
         f"this is nested more than {NESTING} deep",
         span,
         hint="split the rule: give a part of it a relation of its own",
     )
-    return Token("ERROR", error, span.source, span.start, span.end)
 
 
 def _starts_statement(tokens: list[Token], text: str, end: int) -> bool:

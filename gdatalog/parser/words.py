@@ -89,11 +89,18 @@ def _open_aggregate(tokens: list[Token], open_: list[tuple[int, int, bool]], dep
 
 
 def _find_prefix_words(tokens: list[Token]) -> None:
-    """`bnot x` and `lnot x` are operators where an operand may start; `bnot(x)` is a call."""
+    """`bnot x` and `lnot x` are operators where an operand may start; `bnot(x)` is a call.
+
+    `bnot -x` is one too, `bnot - x` a difference.
+    """
     for at in range(len(tokens) - 1):
-        token = tokens[at]
-        if token.type == "NAME" and token.value in PREFIX_WORDS:
-            after = tokens[at + 1].type
-            before = tokens[at - 1].type if at else "COMMA"
-            if before not in ENDS_OPERAND and after in STARTS_OPERAND and after != "LPAR":
-                token.type = "SIGN"
+        token, after = tokens[at], tokens[at + 1]
+        if token.type != "NAME" or token.value not in PREFIX_WORDS:
+            continue
+        if at and tokens[at - 1].type in ENDS_OPERAND:
+            continue
+        touches = at + 2 < len(tokens) and tokens[at + 2].start == after.end
+        if after.value == "-" and after.start > token.end and touches:
+            token.type = after.type = "SIGN"
+        elif after.type in STARTS_OPERAND and after.type != "LPAR":
+            token.type = "SIGN"

@@ -34,6 +34,8 @@ _CHARACTERS = {
     "’": 'write straight double quotes: "abc"',
     "'": "a prime stands only at the end of a relation's name",
     "@": "a timestamp is written @2026-11-20",
+    "−": "write `-`",
+    "–": "write `-`",
     "≤": "write `<=`",
     "≥": "write `>=`",
     "≠": "write `!=`",
@@ -121,4 +123,6 @@ def _explained(kind: str, word: str, after: str, arrow: bool) -> tuple[str, str 
     if word.startswith("$"):
         hint = "give each field a column of its own; a parameter is written $name"
         return f"variants such as `{word}(...)` are not in the language", hint, 0
+    if not word.isprintable():
+        return f"the character U+{ord(word):04X} means nothing here", "type a plain space", 0
     return f"`{word}` means nothing here", _CHARACTERS.get(word), 0
