@@ -254,6 +254,35 @@ EXAMPLES = [
         {"s": {(GREATEST - 1,)}},
         {"A": (("int",), [(GREATEST,), (1,), (-2,)])},
     ),
+    Example(
+        "groups are of variables; min and max combine by column",
+        """
+        c(x % 2, count()) <- A(x, _).
+        m(x % 2, min(y)) <- A(x, y).
+        b(x % 2, min(y), count()) <- A(x, y).
+        """,
+        {
+            "c": {(1, 1), (1, 2), (0, 1)},
+            "m": {(1, 5), (0, 1)},
+            "b": {(1, 5, 1), (1, 6, 2), (0, 1, 1)},
+        },
+        {"A": (PAIR, [(1, 5), (3, 6), (3, 7), (2, 1)])},
+    ),
+    Example(
+        "one name, local to each of two aggregates",
+        "a(n, m) <- n = count : { E(x, _) }, m = max x : { E(_, x) }.",
+        {"a": {(4, 3)}},
+        EDGES,
+    ),
+    Example(
+        "several min and max together",
+        """
+        a(min(x), max(y)) <- E(x, y).  a(0, 1).
+        b(x, min(y), max(y)) <- E(x, y).
+        """,
+        {"a": {(0, 3)}, "b": {(1, 2, 3), (2, 3, 3), (3, 1, 1)}},
+        EDGES,
+    ),
     # ----------------------------------------------------------------------------- functions
     Example(
         "integers: truncation, signs, powers",
