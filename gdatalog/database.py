@@ -268,7 +268,9 @@ class Database:
             self._check_open()
             name = os.fspath(path)
             program = read_program(name, self._policy)
-            folders = Folders(os.fspath(facts), os.fspath(out), tuple(os.fspath(folder) for folder in include))
+            folders = Folders(
+                os.fspath(facts), os.fspath(out), tuple(os.fspath(folder) for folder in include)
+            )
             return self._run(program, os.path.abspath(name), params, folders, on_progress)
 
     def _run(

@@ -112,7 +112,10 @@ CORNERS = [
     ),
     Example(
         "5 memo: a count below depends on an inequality above",
-        "c(x, n) <- V(x), n = count : { E(y, z), y != x }.  d(x, count()) <- V(x), E(y, _), y != x.",
+        """
+        c(x, n) <- V(x), n = count : { E(y, z), y != x }.
+        d(x, count()) <- V(x), E(y, _), y != x.
+        """,
         {
             "c": {(1, 1), (2, 2), (3, 3)},
             "d": {(1, 1), (2, 2), (3, 3)},
@@ -209,6 +212,38 @@ CORNERS = [
         {},
         {"V": (("int",), [(1,)]), "A": (PAIR, [(1, 0), (1, 8)])},
         fails=True,
+    ),
+    Example(
+        "7 failure: in an aggregate whose value no binding needs",
+        "a(x, n) <- V(x), n = count : { A(x, y), 8 / y > 1 }, x > 1.",
+        {"a": {(2, 1)}},
+        {"V": (("int",), [(1,), (2,)]), "A": (PAIR, [(1, 0), (2, 4), (2, 8)])},
+    ),
+    Example(
+        "7 failure: in an aggregate",
+        "a(x, n) <- V(x), n = count : { A(x, y), 8 / y > 1 }.",
+        {},
+        {"V": (("int",), [(1,), (2,)]), "A": (PAIR, [(1, 0), (1, 2), (2, 4)])},
+        fails=True,
+    ),
+    Example(
+        "7 failure: on one branch of `;`, though the other one holds",
+        "a(x) <- V(x), (x = 0 ; 1 / x > 0).",
+        {},
+        {"V": (("int",), [(0,), (1,)])},
+        fails=True,
+    ),
+    Example(
+        "7 failure: below a negation, `;` is decided by a branch that holds",
+        "a(x) <- V(x), !(x = 0 ; 1 / x > 0).",
+        {"a": {(2,)}},
+        {"V": (("int",), [(0,), (1,), (2,)])},
+    ),
+    Example(
+        "7 failure: two expressions fail on different bindings, each ruled out by the other",
+        "a(x, y) <- A(x, y), 4 / x = 2, 6 / y = 3.",
+        {"a": {(2, 2)}},
+        {"A": (PAIR, [(0, 1), (1, 0), (2, 2)])},
     ),
     Example(
         "8 symbols: compared by text, whatever came first",

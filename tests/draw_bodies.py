@@ -3,6 +3,8 @@
 `Scope` knows a body's variables by type, and of each whether an atom binds it plainly (`plain`:
 its values are in the data) and whether it is bound without aggregates (`solid`: only such a
 variable is shared with an aggregate).
+
+One method for each kind of literal and expression: hence the length.
 """
 
 from __future__ import annotations

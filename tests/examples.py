@@ -90,7 +90,13 @@ EXAMPLES = [
         },
         EDGES,
     ),
-    Example("a range with step 0 fails", "r(x) <- x = range(1, 4, 0).", {}, fails=True),
+    Example(
+        "a range with step 0 fails",
+        "r(x) <- S(s), x = range(1, 4, s).",
+        {},
+        {"S": (("int",), [(0,), (1,)])},
+        fails=True,
+    ),
     Example(
         "negation of atoms, tests and groups",
         """
@@ -248,6 +254,35 @@ EXAMPLES = [
         {"s": {(GREATEST - 1,)}},
         {"A": (("int",), [(GREATEST,), (1,), (-2,)])},
     ),
+    Example(
+        "groups are of variables; min and max combine by column",
+        """
+        c(x % 2, count()) <- A(x, _).
+        m(x % 2, min(y)) <- A(x, y).
+        b(x % 2, min(y), count()) <- A(x, y).
+        """,
+        {
+            "c": {(1, 1), (1, 2), (0, 1)},
+            "m": {(1, 5), (0, 1)},
+            "b": {(1, 5, 1), (1, 6, 2), (0, 1, 1)},
+        },
+        {"A": (PAIR, [(1, 5), (3, 6), (3, 7), (2, 1)])},
+    ),
+    Example(
+        "one name, local to each of two aggregates",
+        "a(n, m) <- n = count : { E(x, _) }, m = max x : { E(_, x) }.",
+        {"a": {(4, 3)}},
+        EDGES,
+    ),
+    Example(
+        "several min and max together",
+        """
+        a(min(x), max(y)) <- E(x, y).  a(0, 1).
+        b(x, min(y), max(y)) <- E(x, y).
+        """,
+        {"a": {(0, 3)}, "b": {(1, 2, 3), (2, 3, 3), (3, 1, 1)}},
+        EDGES,
+    ),
     # ----------------------------------------------------------------------------- functions
     Example(
         "integers: truncation, signs, powers",
@@ -367,7 +402,11 @@ EXAMPLES = [
     ),
     Example(
         "timestamps compare by time",
-        "a(x) <- T(x), x < @1970-01-02T12:00:00.  b(max(x)) <- T(x).  c(count()) <- T(x), T(y), x < y.",
+        """
+        a(x) <- T(x), x < @1970-01-02T12:00:00.
+        b(max(x)) <- T(x).
+        c(count()) <- T(x), T(y), x < y.
+        """,
         {"a": {(Ts(0),), (Ts(DAY),)}, "b": {(Ts(2 * DAY),)}, "c": {(3,)}},
         {"T": (("timestamp",), [(Ts(0),), (Ts(DAY),), (Ts(2 * DAY),)])},
     ),
@@ -379,7 +418,12 @@ EXAMPLES = [
     ),
     Example(
         "bools",
-        "a(x) <- B(x, true).  b(x, y) <- B(x, y), y != false.  c(max(y)) <- B(_, y).  d(x, lnot y) <- B(x, y).",
+        """
+        a(x) <- B(x, true).
+        b(x, y) <- B(x, y), y != false.
+        c(max(y)) <- B(_, y).
+        d(x, lnot y) <- B(x, y).
+        """,
         {"a": {(1,)}, "b": {(1, True)}, "c": {(True,)}, "d": {(1, False), (2, True)}},
         {"B": (("int", "bool"), [(1, True), (2, False)])},
     ),

@@ -8,6 +8,8 @@ rules until nothing changes.
 Two things need care. An expression that fails does not fail the program at once: its binding
 is marked (`POISON`) and raises only where it passes every other test. And a test without a
 value (`match` with a pattern that is none) neither holds nor not holds (`VOID`).
+
+Its length is that of the language: nothing here is about being quick.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from gdatalog.parser.syntax import (
     Var,
 )
 from tests.oracle_normal import Gen, Neg, Normaliser, RangeOf, names, outer_names
+from tests.oracle_order import find_order
 from tests.oracle_values import COMPARE, Failure, Ts, Value, Void, aggregate, apply, clean, subtract
 from tests.oracle_values import add as plus
 
@@ -389,120 +392,8 @@ class Oracle:
         key = id(branch), frozenset(env), frozenset(wanted)
         if key not in self.orders:
             self.kept.append(branch)
-            self.orders[key] = self.find_order(branch, set(env), wanted)
+            self.orders[key] = find_order(branch, set(env), wanted)
         return self.orders[key]
-
-    def find_order(
-        self, branch: list[Any], bound: set[str], wanted: set[str]
-    ) -> list[tuple[Any, Any]]:
-        others = [item for item in branch if not isinstance(item, Gen)]
-        without = _binds(others, bound)
-        gens: dict[int, tuple[set[str], set[str]]] = {}
-        final = set(without)
-        for item in branch:
-            if isinstance(item, Gen):
-                exports = (_exportable(item) - without) & (names(others) | wanted)
-                gens[id(item)] = without & names(item.body), exports
-                final |= exports | {item.name}
-        final = _binds(others, final)
-
-        left: list[Any] = list(branch)
-        order: list[tuple[Any, Any]] = []
-
-        def take(item: Any, extra: Any, binds: set[str]) -> None:
-            left.remove(item)
-            order.append((item, extra))
-            bound.update(binds)
-            take_tests()
-
-        def take_tests() -> None:
-            for test in [item for item in left if _is_test(item, bound, final)]:
-                left.remove(test)
-                order.append((test, None))
-
-        take_tests()
-        while atoms := [item for item in left if isinstance(item, Atom)]:
-            atom = max(atoms, key=lambda a: len(names(a) & bound))
-            take(atom, None, names(atom))
-        while left:
-            ready = [(i, extra) for i in left if (extra := _assigns(i, bound)) is not None]
-            waiting = [item for item in left if isinstance(item, Gen)]
-            if ready:
-                item, extra = ready[0]
-                take(item, extra, {extra if isinstance(extra, str) else extra[0]})
-            elif waiting:
-                shared, exports = gens[id(waiting[0])]
-                take(waiting[0], (shared, exports), {waiting[0].name} | exports)
-            else:
-                raise ValueError(f"unsafe: {left}")
-        return order
-
-
-def _exportable(gen: Gen) -> set[str]:
-    """The variables that a min or max binds in its body."""
-    if gen.kind not in ("min", "max"):
-        return set()
-    found: set[str] = set()
-    for branch in gen.body:
-        for item in branch:
-            if isinstance(item, Gen):
-                found |= _exportable(item)
-            elif not isinstance(item, Neg):
-                found |= names(item)
-    return found
-
-
-def _binds(items: list[Any], bound: set[str]) -> set[str]:
-    """The names that are bound when every item has bound what it can."""
-    bound = set(bound)
-    for item in items:
-        if isinstance(item, Atom):
-            bound |= names(item)
-    while True:
-        found = {extra for i in items if (extra := _assigned(i, bound)) is not None}
-        if not found:
-            return bound
-        bound |= found
-
-
-def _assigned(item: Any, bound: set[str]) -> str | None:
-    extra = _assigns(item, bound)
-    return extra if extra is None or isinstance(extra, str) else extra[0]
-
-
-def _assigns(item: Any, bound: set[str]) -> Any:
-    """What the item binds now: a name, or for an equation (name, path to it, other side)."""
-    match item:
-        case Compare(left, (("=", right),)):
-            for path, value in ((left, right), (right, left)):
-                name = _solvable(path, bound)
-                if name is not None and names(value) <= bound:
-                    return name, path, value
-        case Member(Var() as path, values) if names(values) <= bound:
-            return _solvable(path, bound)
-        case RangeOf(Var() as path, args) if names(args) <= bound:
-            return _solvable(path, bound)
-    return None
-
-
-def _solvable(path: Expr, bound: set[str]) -> str | None:
-    """The unbound variable of an expression that `+` and `-` lead to, and that occurs once."""
-    if isinstance(path, Var):
-        known = path.name in bound or path.name.startswith("%agg")
-        return None if known else path.name
-    if isinstance(path, Call) and path.name in ("+", "-"):
-        open_sides = [arg for arg in path.args if not names(arg) <= bound]
-        if len(open_sides) == 1:
-            return _solvable(open_sides[0], bound)
-    return None
-
-
-def _is_test(item: Any, bound: set[str], final: set[str]) -> bool:
-    if isinstance(item, (Atom, Gen)):
-        return False
-    if isinstance(item, Neg):
-        return names(item) & final <= bound
-    return names(item) <= bound
 
 
 def _reads(body: Any, strictly: bool) -> set[str]:

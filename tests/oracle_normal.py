@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
-from itertools import combinations, count, product
+from itertools import chain, combinations, count, product
 from typing import Any
 
 from gdatalog.parser.syntax import (
@@ -121,7 +121,7 @@ class Normaliser:
         match literal:
             case And(items):
                 parts = [self.branches(item) for item in items]
-                return [sum(choice, []) for choice in product(*parts)]
+                return [list(chain.from_iterable(choice)) for choice in product(*parts)]
             case Or(items):
                 return [branch for item in items for branch in self.branches(item)]
             case Not(Not(inner)):

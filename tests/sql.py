@@ -3,6 +3,8 @@
 What SQL can say: no recursion, no aggregates in bodies, nothing that fails. A rule's bindings are
 the rows of its atoms' join, so `count()` is `count(*)`: relations are sets, and every column is a
 variable, a wildcard, or decided by others. `Unsupported` says that SQL is not asked.
+
+One way to say in SQL for each thing that is drawn: hence the length.
 """
 
 from __future__ import annotations
@@ -183,6 +185,7 @@ class Bindings:
             if isinstance(item, Atom) and item.name in self.types:
                 expressions += self.atom(item)
         left += expressions
+        left.sort(key=lambda item: isinstance(item, Not))  # what is bound is known by then
         while left:
             for item in left:
                 if self.literal(item):

@@ -120,9 +120,7 @@ class StratumRun:
 
     def _rounds(self) -> None:
         plans = [
-            self.plan(rule, first=False)
-            for rule in self.stratum.rules
-            if self.recursive(rule)
+            self.plan(rule, first=False) for rule in self.stratum.rules if self.recursive(rule)
         ]
         news: list[Round] = []
         number = 0
