@@ -24,31 +24,9 @@ from tests.draw_bodies import Body, Scope
 from tests.oracle_values import Ts, Value
 
 DAY = 86_400_000_000_000
-<<<<<<< HEAD
-ALL = frozenset(
-    [
-        "compare",
-        "chain",
-        "distinct",
-        "in",
-        "range",
-        "negate",
-        "group",
-        "or",
-        "compute",
-        "function",
-        "fail",
-        "head",
-        "body",
-        "optimum",
-        "recursion",
-    ]
-)
-=======
 TESTS = frozenset({"compare", "chain", "distinct", "in", "range", "function"})
 GROUPS = frozenset({"negate", "group", "or", "body"})
 ALL = TESTS | GROUPS | {"compute", "fail", "head", "optimum", "recursion"}
->>>>>>> oracle
 LITTLE: dict[str, Sequence[Any]] = {
     "int": range(5),
     "float": (0.0, 0.5, 1.0, 1.5, -2.0, 0.25),

@@ -55,7 +55,9 @@ def plan_rule(
     )
     gathers = tuple(normal.gathers)
     alternatives = [(*items, *head_items) for items in alternatives]
-    if recursive:
+    if first:
+        alternatives = [items for items in alternatives if not any(_deltas(items, recursive))]
+    else:
         alternatives = [variant for items in alternatives for variant in _deltas(items, recursive)]
     if not gathers:
         joins = tuple(
