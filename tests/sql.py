@@ -1,8 +1,9 @@
 """Drawn programs as SQL for DuckDB: a second opinion that shares nothing with the oracle either.
 
-What SQL can say: no recursion, no aggregates in bodies, nothing that fails. A rule's bindings are
-the rows of its atoms' join, so `count()` is `count(*)`: relations are sets, and every column is a
-variable, a wildcard, or decided by others. `Unsupported` says that SQL is not asked.
+What SQL can say: no recursion, no witnesses of a minimum, nothing that fails. A rule's bindings
+are the rows of its atoms' join, so `count()` is `count(*)`: relations are sets, and every column
+is a variable, a wildcard, or decided by others. An aggregate in a body is a correlated subquery.
+`Unsupported` says that SQL is not asked.
 
 One way to say in SQL for each thing that is drawn: hence the length.
 """
@@ -10,7 +11,7 @@ One way to say in SQL for each thing that is drawn: hence the length.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from itertools import combinations, count, product
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import duckdb
 
 from gdatalog.parser.syntax import (
+    Aggregate,
     And,
     Atom,
     Call,
@@ -112,13 +114,13 @@ def _reads(rules: list[tuple[Atom, Literal | None]]) -> set[str]:
     return set().union(*(_atoms(body) for _, body in rules))
 
 
-def _atoms(node: Literal | None) -> set[str]:
-    """The names of the atoms in a body."""
-    if isinstance(node, Atom):
-        return {node.name}
-    if isinstance(node, Not):
-        return _atoms(node.body)
-    return set().union(*map(_atoms, node.items)) if isinstance(node, (And, Or)) else set()
+def _atoms(node: Any) -> set[str]:
+    """The names of the atoms in a body, aggregates included."""
+    parts = [getattr(node, part.name) for part in fields(node)] if is_dataclass(node) else []
+    found = {node.name} if isinstance(node, Atom) else set()
+    for part in node if isinstance(node, tuple) else parts:
+        found |= _atoms(part)
+    return found
 
 
 def _relation(name: str, rules: list[tuple[Atom, Literal | None]], types: Types) -> str:
@@ -172,6 +174,7 @@ class Bindings:
     kinds: dict[str, str] = field(default_factory=dict)
     tables: list[str] = field(default_factory=list)
     tests: list[str] = field(default_factory=list)
+    shared: set[str] | None = None  # what aggregates share, once it is known
 
     def __str__(self) -> str:
         return f"FROM {', '.join(self.tables or ['(SELECT 1)'])} WHERE " + " AND ".join(
@@ -185,14 +188,21 @@ class Bindings:
             if isinstance(item, Atom) and item.name in self.types:
                 expressions += self.atom(item)
         left += expressions
-        left.sort(key=lambda item: isinstance(item, Not))  # what is bound is known by then
+        nots = [item for item in left if isinstance(item, Not)]
+        self.add([item for item in left if not isinstance(item, Not)])
+        self.add(nots)  # when all that is bound is known
+
+    def add(self, left: list[Literal]) -> None:
+        """Adds literals as their variables allow, those with aggregates when no other can be."""
         while left:
             for item in left:
                 if self.literal(item):
                     left.remove(item)
                     break
             else:
-                raise Unsupported("an equation to solve")
+                if self.shared is not None:
+                    raise Unsupported("an equation to solve")
+                self.shared = set(self.sql)
 
     def atom(self, atom: Atom) -> Iterator[Literal]:
         """Adds a table; what is not a variable becomes an equation over its column."""
@@ -293,6 +303,8 @@ class Bindings:
             return expr.name in self.sql
         if isinstance(expr, Call):
             return all(map(self.knows, expr.args))
+        if isinstance(expr, Aggregate):
+            return self.shared is not None
         if isinstance(expr, Const):
             return True
         raise Unsupported(type(expr).__name__)
@@ -301,7 +313,13 @@ class Bindings:
         if isinstance(expr, Const):
             return expr.type
         if isinstance(expr, Var):
+            if expr.name not in self.kinds:
+                raise Unsupported("a witness")
             return self.kinds[expr.name]
+        if isinstance(expr, Aggregate):
+            if expr.kind in ("count", "count_distinct"):
+                return "int"
+            return "float" if expr.kind == "mean" else self.aggregate(expr)[1]
         assert isinstance(expr, Call)
         return RESULT.get(expr.name) or self.kind(expr.args[0])
 
@@ -309,12 +327,41 @@ class Bindings:
         match expr:
             case Const(kind, value):
                 return f"CAST({_value(value)} AS {COLUMN[kind]})"
-            case Var(name):
+            case Var(name) if name in self.sql:
                 return self.sql[name]
+            case Var():
+                raise Unsupported("a witness")
             case Call(name, args):
                 values = [self.value(arg) for arg in args]
                 return self.call(name, values, self.kind(args[0]) if args else "")
+            case Aggregate():
+                value = self.aggregate(expr)[0]
+                self.tests.append(f"{value} IS NOT NULL")  # over nothing there is no value
+                return value
         raise Unsupported(type(expr).__name__)
+
+    def aggregate(self, expr: Aggregate) -> tuple[str, str]:
+        """A subquery, and the type of the aggregate's target."""
+        branches = list(_branches(expr.body))
+        if len(branches) > 1:
+            raise Unsupported("`;` in an aggregate")
+        shared = self.shared or set()
+        below = Bindings(
+            self.types,
+            self.names,
+            {name: sql for name, sql in self.sql.items() if name in shared},
+            {name: kind for name, kind in self.kinds.items() if name in shared},
+        )
+        below.conjunction(branches[0])
+        if not all(map(below.knows, expr.targets)):
+            raise Unsupported("a target that is not bound")
+        values = [below.value(target) for target in expr.targets]
+        kind = below.kind(expr.targets[0]) if expr.targets else "int"
+        # The values get names first: SQL takes an aggregate of outer columns for the outer query's.
+        named = ", ".join(f"{value} AS v{at}" for at, value in enumerate(values)) or "1"
+        columns = [f"v{at}" for at in range(len(values))]
+        select = f"SELECT {_aggregated(expr.kind, columns)} FROM (SELECT {named} {below})"
+        return f"({select})", kind
 
     def call(self, name: str, values: list[str], kind: str) -> str:
         text = ", ".join(values)
@@ -387,17 +434,21 @@ def _head(arg: Expr, outer: Bindings, found: list[Call], optima: bool) -> str:
     if isinstance(arg, Call) and _is_aggregate(arg):
         found.append(arg)
         values = [outer.value(part) for part in arg.args]
-        if arg.name == "count":
-            return "count(*)"
-        if arg.name == "count_distinct":
-            return f"count(DISTINCT row({', '.join(values)}))"
-        if arg.name == "sum":
-            return f"coalesce(sum({values[0]}), 0)"
-        return f"{AGGREGATE[arg.name]}({values[0]})"
+        return _aggregated(arg.name, values)
     if isinstance(arg, Call):
         values = [_head(part, outer, found, optima) for part in arg.args]
         return outer.call(arg.name, values, _result(arg.args[0], outer))
     return outer.value(arg)
+
+
+def _aggregated(kind: str, values: list[str]) -> str:
+    if kind == "count":
+        return "count(*)"
+    if kind == "count_distinct":
+        return f"count(DISTINCT row({', '.join(values)}))"
+    if kind == "sum":
+        return f"coalesce(sum({values[0]}), 0)"
+    return f"{AGGREGATE[kind]}({values[0]})"
 
 
 def _result(arg: Expr, bindings: Bindings) -> str:

@@ -44,6 +44,8 @@ from tests.sql import Unsupported, run_sql
 if not hasattr(gdatalog, "connect"):
     pytest.skip("there is no engine yet", allow_module_level=True)
 
+pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
+
 PROGRAMS = int(os.environ.get("GDATALOG_PROGRAMS", "300"))
 REFUSALS = (
     ParseError,
