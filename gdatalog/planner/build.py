@@ -169,8 +169,7 @@ class _Conjunction:
         names = list(columns)
         for right in names:
             for left in names[: names.index(right)]:
-                op = self.comparisons.between(left, right)
-                if op is not None:
+                for op in self.comparisons.between(left, right):
                     tests.append(RowTest(columns[left], op, columns[right]))
         for name in names:
             if name in self.bound:
@@ -213,6 +212,11 @@ class _Conjunction:
         for item in self.waiting:
             if isinstance(item, Equation) and self._assign(item, may_fail=True):
                 return True
+            if isinstance(item, GenerateItem) and item.variables <= self.bound:
+                slot = self.plan.variable("bool")
+                self._done(item, Assign(slot.name, "bool", item.as_test(), (), True))
+                self.steps.append(Filter(slot))
+                return True
         if candidates:
             self._join(candidates)
             return True
@@ -231,7 +235,7 @@ class _Conjunction:
                     self._done(item, Filter(item.test))
                     return True
             case GenerateItem():
-                if item.variables <= self.bound:
+                if item.variables <= self.bound and not item.may_fail:
                     self._done(item, Filter(item.as_test()))
                     return True
             case Equation():
@@ -363,7 +367,8 @@ class _Conjunction:
 
     def _generate(self, item: GenerateItem) -> None:
         name = item.slot.name
-        step = Generate(name, item.slot.type, item.values, item.span, self._participants(name))
+        participants = self._participants(name)
+        step = Generate(name, item.slot.type, item.values, item.span, participants, item.place)
         self._done(item, step)
         self.bound.add(name)
 
@@ -377,7 +382,12 @@ class _Conjunction:
         rest: list[Item] = [*(atom.item for atom in opened), *self.waiting]
         if not opened or any(map(item_may_fail, rest)):
             return False
-        rest += [item for item in self.within if not item.variables <= self.bound]
+        rest += [
+            item
+            for item in self.within
+            if not item.variables <= self.bound
+            and any(item.variables <= atom.item.variables for atom in opened)
+        ]
         parts = components(rest, self.bound)
         begun = any(isinstance(step, (Join, Assign, Generate)) for step in self.steps)
         if len(parts) < 2 and (self.bag or not begun):
@@ -424,13 +434,16 @@ class _Conjunction:
         live = targets | {name for name, _ in exports}
         if len(item.alternatives) > 1:
             # Bindings of several alternatives are a set of what they bind: all of it is asked for.
-            bindings = tuple(tuple(n for n in names if n not in reads) for names in item.bindings)
+            bindings = tuple(
+                tuple(sorted({n for n in names if n not in reads} | targets))
+                for names in item.bindings
+            )
             inner = tuple(
                 self.plan.steps(part, reads, frozenset(names), False)
                 for part, names in zip(item.alternatives, bindings, strict=True)
             )
         else:
-            bindings = (tuple(sorted(live - reads)),)
+            bindings = (tuple(sorted(live)),)
             bag = item.kind in ("count", "sum", "mean")
             inner = (self.plan.steps(item.alternatives[0], reads, live - reads, bag),)
         reduction = Reduction(

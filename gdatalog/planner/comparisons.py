@@ -34,7 +34,8 @@ class Comparisons:
                     a, b = b, a
                 key = (a.name, b.name)
                 below[key] = below.get(key, False) or test.function in ("<", ">")
-        self.direct = dict(below)
+        for low, high in below:  # x <= y, x != y
+            below[low, high] |= frozenset((low, high)) in self.unequal
         names = sorted({name for pair in below for name in pair})
         for middle in names:
             for low in names:
@@ -57,9 +58,11 @@ class Comparisons:
             )
         return strict is not None and (op == "<=" or strict)
 
-    def between(self, left: str, right: str) -> str | None:
-        """The strongest operator known to hold between two variables."""
-        for op in ("<", ">", "<=", ">=", "!="):
-            if self.implies(left, op, right):
-                return op
-        return None
+    def between(self, left: str, right: str) -> list[str]:
+        """The operators known to hold between two variables, without what the others say."""
+        below = next((op for op in ("<", "<=") if self.implies(left, op, right)), None)
+        above = next((op for op in (">", ">=") if self.implies(left, op, right)), None)
+        found = [op for op in (below, above) if op is not None]
+        if "<" not in found and ">" not in found and self.implies(left, "!=", right):
+            found.append("!=")
+        return found
