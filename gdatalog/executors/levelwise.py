@@ -171,8 +171,6 @@ class Levelwise:
     def _compact(self, step: Compact, frontier: Frontier) -> Frontier:
         """One row for each combination of what is kept: within a chunk, and, where there are
         few possible ones, over all chunks."""
-        if id(step) in self._idle_compacts or frontier.size < 2:
-            return frontier
         columns = tuple(frontier.column(name) for name in step.keep)
         if not columns:
             return frontier.take(self.ops.xp.arange(1))
@@ -181,8 +179,10 @@ class Levelwise:
         if marked is None:
             marked = MarkedRows(min(MOST_MARKS, self.limits.spare() // 8))
             memory[id(step)] = marked
-        if frontier.size * 8 > self.limits.chunk and marked.fits(columns):
+        if marked.fits(columns):
             rows = marked.news(columns)
+        elif id(step) in self._idle_compacts:
+            return frontier
         else:
             rows = self.ops.first_rows(columns)
             if frontier.size > 1000 and len(rows) > 0.9 * frontier.size:
