@@ -1,0 +1,158 @@
+"""The command line: options, what to run, and how it ends.
+
+Exit codes: 0 done (no answers too), 1 the program or its data is wrong, 2 the options are,
+3 device or memory, 130 interrupted. Answers go to stdout, all else to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import click
+
+from gdatalog import __version__
+from gdatalog.database import Database, connect
+from gdatalog.engine.files import Folders
+from gdatalog.errors import DeviceError, Error, UsageError
+from gdatalog.shell.messages import say, say_error, say_unexpected
+from gdatalog.shell.output import FORMATS, Output
+from gdatalog.shell.parameters import read_parameters
+from gdatalog.shell.program import Job, Text, run_job
+
+DONE, WRONG, USAGE, RESOURCES, INTERRUPTED = 0, 1, 2, 3, 130
+
+HELP = """Answer Datalog programs; without FILES and -c, interactively.
+
+\b
+  gdatalog                                   a prompt that answers
+  gdatalog -c '?- x in {1, 2, 3}, x > 1.'    a program from the command line
+  gdatalog rules.dl more.dl -F facts -D out  files: one program, as for Souffle
+  gdatalog - < rules.dl                      a program from stdin
+
+Answers go to stdout: a box on a terminal, else a header line and tab-separated rows.
+"""
+
+
+@click.command(help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("files", nargs=-1)
+@click.option("-c", "commands", metavar="TEXT", multiple=True, help="Run this program text.")
+@click.option("-F", "facts", metavar="FOLDER", default=".", help="Where `.input R` reads R.facts.")
+@click.option(
+    "-D", "out", metavar="FOLDER", default=".", help="Where `.output R` writes R.csv; - is stdout."
+)
+@click.option(
+    "-M", "params", metavar="NAME=VALUE", multiple=True, help='A value for $NAME; "..." is text.'
+)
+@click.option("-I", "include", metavar="FOLDER", multiple=True, help="Where .include looks too.")
+@click.option("--device", metavar="DEVICE", default="auto", help="auto, cpu, cuda or cuda:N.")
+@click.option("--memory-limit", metavar="SIZE", help="What a query may hold, as in 8GiB.")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="How answers are written.")
+@click.option("--explain", is_flag=True, help="Print the plans, evaluate nothing.")
+@click.option("--profile", is_flag=True, help="Tell what each step did, on stderr.")
+@click.option("--timing", is_flag=True, help="Tell the time of each answer, on stderr.")
+@click.option("--bail", is_flag=True, help="Stop at the first error.")
+@click.option("--doctor", is_flag=True, help="Tell what gdatalog finds on this machine.")
+@click.version_option(__version__, message="gdatalog %(version)s")
+def command(
+    files: tuple[str, ...],
+    commands: tuple[str, ...],
+    facts: str,
+    out: str,
+    params: tuple[str, ...],
+    include: tuple[str, ...],
+    device: str,
+    memory_limit: str | None,
+    form: str | None,
+    explain: bool,
+    profile: bool,
+    timing: bool,
+    bail: bool,
+    doctor: bool,
+) -> int:
+    if doctor:
+        from gdatalog.doctor import doctor as examine
+
+        print(examine())
+        return DONE
+    asked = bool(files or commands)
+    if (explain or profile) and not asked:
+        raise UsageError("--explain and --profile need a program: name a file, or give one with -c")
+    if explain and profile:
+        raise UsageError("--explain evaluates nothing, so there is nothing for --profile to tell")
+    values = read_parameters(params)
+    db = connect(device=device, memory_limit=memory_limit)
+    db.on_caution = lambda caution: say(caution.format())
+    folders = Folders(facts, out, include)
+    if not asked:
+        return _interact(db, folders, values, form, timing, bail)
+    if files.count("-") > 1:
+        raise UsageError("stdin (-) can be read once only")
+    job = Job(
+        [Text(name) for name in files] + [Text("<command line>", text) for text in commands],
+        values, folders, explain, profile, timing, bail,
+    )  # fmt: skip
+    failed = run_job(db, job, Output(sys.stdout, form))
+    return max(map(exit_code, failed), default=DONE)
+
+
+def _interact(
+    db: Database,
+    folders: Folders,
+    params: Mapping[str, Any],
+    form: str | None,
+    timing: bool,
+    bail: bool,
+) -> int:
+    from gdatalog.shell.repl import Repl
+
+    interactive = sys.stdin.isatty()
+    output = Output(sys.stdout, form, spaced=not (interactive and sys.stdout.isatty()))
+    repl = Repl(db, output, folders, params, interactive=interactive, bail=bail)
+    repl.timer = timing
+    failed = repl.loop()
+    return DONE if interactive else max(map(exit_code, failed), default=DONE)
+
+
+def exit_code(error: BaseException) -> int:
+    """For errors of a program; a UsageError there is the program's mistake."""
+    return RESOURCES if isinstance(error, (DeviceError, MemoryError)) else WRONG
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """The exit code of a command line; nothing is raised."""
+    try:
+        code = command.main(args, prog_name="gdatalog", standalone_mode=False)
+        sys.stdout.flush()
+        return int(code or DONE)
+    except click.exceptions.Abort:
+        return INTERRUPTED
+    except click.ClickException as problem:
+        problem.show()
+        return USAGE
+    except KeyboardInterrupt:
+        say("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever reads our answers has seen enough. What is left to write goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except Error as error:
+        say_error(error)
+        return USAGE if isinstance(error, UsageError) else exit_code(error)
+    except MemoryError:
+        say("error: the machine has no memory left\n  hint: give less with --memory-limit")
+        return RESOURCES
+    except Exception as error:
+        say_unexpected(error)
+        return WRONG
+
+
+def main() -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        # A text that the terminal's encoding does not know is no reason to stop.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(run())
