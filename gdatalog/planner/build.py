@@ -10,7 +10,7 @@ Above 300 lines because the steps of one conjunction share its state: what is bo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from gdatalog.plan.nodes import (
     Apply,
@@ -88,7 +88,7 @@ class _Conjunction:
         self.live = live
         self.bag = bag
         self.steps: list[Step] = []
-        self.comparisons = Comparisons(items)
+        self.comparisons = Comparisons(items, _rising(items, plan.sizes))
         self.items = list(items)
         self.atoms: list[AtomState] = []
         self.waiting: list[Item] = []
@@ -155,6 +155,7 @@ class _Conjunction:
     def _open_atom(
         self, item: AtomItem, uses: Counter[str]
     ) -> tuple[AtomState, list[tuple[int, Expr]]]:
+        rises = self.plan.sizes(item.relation, item.version).rises
         tests = []
         columns: dict[str, int] = {}
         known: list[tuple[int, Expr]] = []
@@ -169,8 +170,11 @@ class _Conjunction:
         names = list(columns)
         for right in names:
             for left in names[: names.index(right)]:
+                pair = (columns[left], columns[right])
                 for op in self.comparisons.between(left, right):
-                    tests.append(RowTest(columns[left], op, columns[right]))
+                    risen = pair if op in ("<", "<=", "!=") else pair[::-1]
+                    if risen not in rises and not (op == "!=" and pair[::-1] in rises):
+                        tests.append(RowTest(pair[0], op, pair[1]))
         for name in names:
             if name in self.bound:
                 column = columns.pop(name)
@@ -178,7 +182,8 @@ class _Conjunction:
             elif uses[name] == 1:
                 del columns[name]
                 dropped = True
-        atom = AtomState(item, len(self.plan.atoms), columns, tuple(tests), self.bag and dropped)
+        weighted = self.bag and dropped
+        atom = AtomState(item, len(self.plan.atoms), columns, tuple(tests), weighted, rises)
         self.plan.atoms.append(atom)
         self.atoms.append(atom)
         return atom, known
@@ -307,7 +312,7 @@ class _Conjunction:
             (place, at)
             for place, atom in enumerate(atoms)
             for at, (_, cut) in enumerate(cuts)
-            if isinstance(cut.bound, Slot) and _in_trie(atom, name, cut.op, cut.bound.name)
+            if isinstance(cut.bound, Slot) and atom.ensures(name, cut.op, cut.bound.name)
         )
         participants = self._participants(name)
         self.steps.append(
@@ -489,15 +494,11 @@ def _within(test: Expr, atoms: Sequence[AtomItem]) -> bool:
     return any({left.name, right.name} <= atom.variables for atom in atoms)
 
 
-def _in_trie(atom: AtomState, name: str, op: str, other: str) -> bool:
-    """Whether an atom's trie holds only rows in which `name op other`."""
-    places = {
-        arg.name: at
-        for at, arg in reversed(list(enumerate(atom.item.args)))
-        if isinstance(arg, Slot)
-    }
-    if other not in places or name not in places:
-        return False
-    wanted = (places[name], op, places[other])
-    flipped = (places[other], FLIPPED[op], places[name])
-    return any((test.left, test.op, test.right) in (wanted, flipped) for test in atom.tests)
+def _rising(items: Sequence[Item], sizes: Statistics) -> Iterator[tuple[str, str]]:
+    """Pairs of variables that ascend because an atom's relation holds no other rows."""
+    for item in items:
+        if isinstance(item, AtomItem):
+            for low, high in sizes(item.relation, item.version).rises:
+                a, b = item.args[low], item.args[high]
+                if isinstance(a, Slot) and isinstance(b, Slot):
+                    yield a.name, b.name

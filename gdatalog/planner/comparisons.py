@@ -17,8 +17,10 @@ class Comparisons:
     Symbols are left out: their codes are not in the order of their texts.
     """
 
-    def __init__(self, items: Iterable[Item]) -> None:
-        below: dict[tuple[str, str], bool] = {}  # (a, b): a <= b, and whether a < b
+    def __init__(self, items: Iterable[Item], rising: Iterable[tuple[str, str]] = ()) -> None:
+        """`rising` are pairs of variables whose atoms hold only rows in which they ascend."""
+        # (a, b): a <= b, and whether a < b
+        below: dict[tuple[str, str], bool] = dict.fromkeys(rising, True)
         self.unequal: set[frozenset[str]] = set()
         for item in items:
             test = item.test if isinstance(item, TestItem) else None

@@ -240,7 +240,7 @@ def count_variables(nodes: Iterable[Node]) -> Counter[str]:
 
 
 def _alternatives(literal: s.Literal) -> list[list[s.Literal]]:
-    """The literal as an or of ands; negations stay whole, but `!(A ; B)` is `!A, !B`."""
+    """The literal as an or of ands; negations stay whole."""
     match literal:
         case s.Or():
             return [parts for item in literal.items for parts in _alternatives(item)]
@@ -256,10 +256,6 @@ def _alternatives(literal: s.Literal) -> list[list[s.Literal]]:
                     )
                 product = [[*left, *right] for left in product for right in choices]
             return product
-        case s.Not(body=s.Or() as body):
-            return _alternatives(
-                s.And(tuple(s.Not(item, literal.span) for item in body.items), literal.span)
-            )
         case s.Not(body=s.Not() as inner):
             return _alternatives(inner.body)
         case _:
