@@ -304,7 +304,8 @@ class Database:
         """Checks a program and keeps its rules, if they are right; nothing is evaluated yet.
 
         `key`: the name that its rules are kept under, in place of what was under it. None: each
-        statement is kept by itself, so that what is typed again replaces what was typed before.
+        statement is kept by itself, so that what is typed again replaces what was typed before;
+        more is to come, so that a relation without data is no reason to warn.
         """
         before = self._texts
         own = [key] if key is not None else [format_node(s) for s in program.statements]
@@ -312,7 +313,7 @@ class Database:
         try:
             session = self._session(
                 program, params or {}, self._stored, folders, on_progress,
-                lasting=True, reports=reports,
+                lasting=True, reports=reports, whole=key is not None,
             )  # fmt: skip
         except BaseException:
             self._texts = before
@@ -390,6 +391,7 @@ class Database:
         on_progress: OnProgress | None = None,
         *,
         lasting: bool = False,
+        whole: bool = False,
         reports: list[RuleRun] | None = None,
     ) -> Session:
         self._check_open()
@@ -425,7 +427,7 @@ class Database:
             self._read,
             params,
             lasting,
-            whole=lasting,
+            whole=whole,
         )
 
     def _tell(self, session: Session) -> None:

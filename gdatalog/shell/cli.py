@@ -73,7 +73,7 @@ def command(
     doctor: bool,
 ) -> int:
     if doctor:
-        from gdatalog.doctor import doctor as examine
+        from gdatalog.shell.doctor import doctor as examine
 
         print(examine())
         return DONE

@@ -14,8 +14,9 @@ from gdatalog.errors import Error, NameResolutionError, UsageError
 from gdatalog.executors.limits import format_bytes
 from gdatalog.parser import format_node
 from gdatalog.parser.directives import DIRECTIVES
-from gdatalog.parser.syntax import Decl, Directive, Include, Rule, Statement
-from gdatalog.shell.messages import say
+from gdatalog.parser.syntax import Atom, Decl, Directive, Include, Rule, Statement
+from gdatalog.planner.walk import walk
+from gdatalog.shell.messages import say, tuples
 from gdatalog.shell.output import FORMATS
 from gdatalog.shell.progress import memory_used
 
@@ -152,7 +153,7 @@ def _load(repl: Repl, rest: str) -> None:
     repl.loaded[name] = os.path.abspath(path)
     stored = repl.db._stored[name]
     columns = ", ".join(map(": ".join, zip(stored.columns, stored.types, strict=True)))
-    say(f"{name}({columns}): {stored.length:,} tuples")
+    say(f"{name}({columns}): {tuples(stored.length)}")
 
 
 @command("save", "FILE.dl", "write declarations, rules and facts as a program")
@@ -197,7 +198,7 @@ def _export(repl: Repl, rest: str) -> None:
     with repl.line(name):
         result = repl.db.relations[name]
     write_table(result.table(), path)
-    say(f"{name}: {len(result):,} tuples -> {path}")
+    say(f"{name}: {tuples(len(result))} -> {path}")
 
 
 @command("mode", f"[{'|'.join(FORMATS)}]", "how answers are written")
@@ -287,13 +288,21 @@ def _clear(repl: Repl, rest: str) -> None:
         return
     gone = {_known(repl, name) for name in names}
     kept = {key: tuple(_without(text, gone)) for key, text in texts.items()}
+    readers = {
+        head.name
+        for text in kept.values()
+        for rule in text
+        if isinstance(rule, Rule) and rule.body is not None
+        if any(isinstance(part, Atom) and part.name in gone for part in walk(rule.body))
+        for head in rule.heads
+    }
+    if readers:
+        raise UsageError(
+            f"rules of {', '.join(sorted(readers))} read {', '.join(sorted(gone))}",
+            hint=f"clear them too: .clear {' '.join(sorted(gone | readers))}",
+        )
     db._texts = {key: text for key, text in kept.items() if text}
     db._stored = {name: data for name, data in stored.items() if name not in gone}
-    try:
-        len(db.relations)  # what reads a relation that is gone is an error
-    except BaseException:
-        db._texts, db._stored = texts, stored
-        raise
     say(f"forgotten: {', '.join(sorted(gone))}")
 
 

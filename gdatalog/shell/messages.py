@@ -34,3 +34,7 @@ def say_unexpected(error: BaseException) -> None:
     )
     if os.environ.get("GDATALOG_DEBUG"):
         say("".join(traceback.format_exception(error)).rstrip())
+
+
+def tuples(count: int) -> str:
+    return "1 tuple" if count == 1 else f"{count:,} tuples"

@@ -12,7 +12,7 @@ from gdatalog.errors import UsageError, raise_together
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Atom, Decl, Directive, Rule, Statement, TypeDecl
 from gdatalog.planner.checked import Schema
-from gdatalog.shell.messages import say
+from gdatalog.shell.messages import say, tuples
 from gdatalog.shell.program import answer_all
 
 if TYPE_CHECKING:
@@ -106,15 +106,15 @@ def _evaluate(repl: Repl, session: Session, known: set[Atom]) -> None:
             say(f"declared the type {statement.name}")
     for name in _names_read(statements):
         count, seconds = _count(repl, session, name)
-        say(f"{name}: {_tuples(count)} read ({seconds:.3f} s)")
+        say(f"{name}: {tuples(count)} read ({seconds:.3f} s)")
     for name in dict.fromkeys(head.name for head in facts):
         count, _ = _count(repl, session, name)
         new = {head for head in facts if head.name == name} - known
         added = "1 fact added" if len(new) == 1 else f"{len(new):,} facts added"
-        say(f"{name}: {added if new else 'nothing new'}, {_tuples(count)}")
+        say(f"{name}: {added if new else 'nothing new'}, {tuples(count)}")
     for name in dict.fromkeys(head.name for rule in rules for head in rule.heads):
         count, seconds = _count(repl, session, name)
-        say(f"{name}: {_tuples(count)} ({seconds:.3f} s, {repl.db.device})")
+        say(f"{name}: {tuples(count)} ({seconds:.3f} s, {repl.db.device})")
 
 
 def _tell_kept(session: Session) -> None:
@@ -140,10 +140,6 @@ def _count(repl: Repl, session: Session, name: str) -> tuple[int, float]:
     with repl.line(name):
         count = session.relation(name).length
     return count, perf_counter() - started
-
-
-def _tuples(count: int) -> str:
-    return "1 tuple" if count == 1 else f"{count:,} tuples"
 
 
 def schema_text(schema: Schema) -> str:
