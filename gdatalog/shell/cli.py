@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import click
@@ -56,62 +57,67 @@ Answers go to stdout: a box on a terminal, else a header line and tab-separated 
 @click.option("--bail", is_flag=True, help="Stop at the first error.")
 @click.option("--doctor", is_flag=True, help="Tell what gdatalog finds on this machine.")
 @click.version_option(__version__, message="gdatalog %(version)s")
-def command(
-    files: tuple[str, ...],
-    commands: tuple[str, ...],
-    facts: str,
-    out: str,
-    params: tuple[str, ...],
-    include: tuple[str, ...],
-    device: str,
-    memory_limit: str | None,
-    form: str | None,
-    explain: bool,
-    profile: bool,
-    timing: bool,
-    bail: bool,
-    doctor: bool,
-) -> int:
-    if doctor:
-        from gdatalog.shell.doctor import doctor as examine
+def command(**given: Any) -> Options:
+    return Options(**given)
 
-        print(examine())
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a command line says."""
+
+    files: tuple[str, ...]
+    commands: tuple[str, ...]
+    facts: str
+    out: str
+    params: tuple[str, ...]
+    include: tuple[str, ...]
+    device: str
+    memory_limit: str | None
+    form: str | None
+    explain: bool
+    profile: bool
+    timing: bool
+    bail: bool
+    doctor: bool
+
+
+def start(options: Options) -> int:
+    """Does what the options say; gives the exit code."""
+    if options.doctor:
+        from gdatalog.shell.doctor import doctor
+
+        print(doctor())
         return DONE
-    asked = bool(files or commands)
-    if (explain or profile) and not asked:
+    asked = bool(options.files or options.commands)
+    if (options.explain or options.profile) and not asked:
         raise UsageError("--explain and --profile need a program: name a file, or give one with -c")
-    if explain and profile:
+    if options.explain and options.profile:
         raise UsageError("--explain evaluates nothing, so there is nothing for --profile to tell")
-    values = read_parameters(params)
-    db = connect(device=device, memory_limit=memory_limit)
-    db.on_caution = lambda caution: say(caution.format())
-    folders = Folders(facts, out, include)
-    if not asked:
-        return _interact(db, folders, values, form, timing, bail)
-    if files.count("-") > 1:
+    if options.files.count("-") > 1:
         raise UsageError("stdin (-) can be read once only")
+    params = read_parameters(options.params)
+    db = connect(device=options.device, memory_limit=options.memory_limit)
+    db.on_caution = lambda caution: say(caution.format())
+    folders = Folders(options.facts, options.out, options.include)
+    if not asked:
+        return _interact(db, folders, params, options)
+    texts = [Text(name) for name in options.files]
+    texts += [Text("<command line>", text) for text in options.commands]
     job = Job(
-        [Text(name) for name in files] + [Text("<command line>", text) for text in commands],
-        values, folders, explain, profile, timing, bail,
-    )  # fmt: skip
-    failed = run_job(db, job, Output(sys.stdout, form))
+        texts, params, folders, options.explain, options.profile, options.timing, options.bail
+    )
+    failed = run_job(db, job, Output(sys.stdout, options.form))
     return max(map(exit_code, failed), default=DONE)
 
 
-def _interact(
-    db: Database,
-    folders: Folders,
-    params: Mapping[str, Any],
-    form: str | None,
-    timing: bool,
-    bail: bool,
-) -> int:
+def _interact(db: Database, folders: Folders, params: Mapping[str, Any], options: Options) -> int:
     from gdatalog.shell.repl import Repl
 
     interactive = sys.stdin.isatty()
-    output = Output(sys.stdout, form, spaced=not (interactive and sys.stdout.isatty()))
-    repl = Repl(db, output, folders, params, interactive=interactive, bail=bail)
-    repl.timer = timing
+    spaced = not (interactive and sys.stdout.isatty())
+    output = Output(sys.stdout, options.form, spaced=spaced)
+    repl = Repl(db, output, folders, params, interactive=interactive, bail=options.bail)
+    repl.timer = options.timing
     failed = repl.loop()
     return DONE if interactive else max(map(exit_code, failed), default=DONE)
 
@@ -124,11 +130,12 @@ def exit_code(error: BaseException) -> int:
 def run(args: Sequence[str] | None = None) -> int:
     """The exit code of a command line; nothing is raised."""
     try:
-        code = command.main(args, prog_name="gdatalog", standalone_mode=False)
+        # Click reads the options, and is done before anything runs: it would take Ctrl-C and
+        # broken pipes for its own. After --help and --version it gives no options.
+        options = command.main(args, prog_name="gdatalog", standalone_mode=False)
+        code = start(options) if isinstance(options, Options) else DONE
         sys.stdout.flush()
-        return int(code or DONE)
-    except click.exceptions.Abort:
-        return INTERRUPTED
+        return code
     except click.ClickException as problem:
         problem.show()
         return USAGE

@@ -84,13 +84,17 @@ def answer_all(
     asked = asks(session)
     if not asked:
         say("note: nothing was asked. The program is checked; ask with `?- ...` or `.output R`")
+    charged = session.evaluation.limits.held
     for ask in asked:
-        started = perf_counter()
+        started, before = perf_counter(), dict(charged)
         try:
             with line(_title(ask)):
                 result = Result(session.relation(ask.name), db.symbols)
             give(db, ask, result, output, folders)
         except Error as error:
+            # What was held for this answer is let go of: the next one may be small.
+            charged.clear()
+            charged.update(before)
             say_error(error)
             failed.append(error)
             if bail:

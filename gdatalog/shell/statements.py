@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from gdatalog.database import asks
 from gdatalog.engine.session import Session
-from gdatalog.errors import UsageError, raise_together
+from gdatalog.errors import Error, UsageError, raise_together
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Atom, Decl, Directive, Rule, Statement, TypeDecl
 from gdatalog.planner.checked import Schema
-from gdatalog.shell.messages import say, tuples
+from gdatalog.shell.messages import say, say_error, tuples
 from gdatalog.shell.program import answer_all
 
 if TYPE_CHECKING:
@@ -43,10 +43,14 @@ def _keep(repl: Repl, program: Program, key: str | None) -> None:
                 _evaluate(repl, session, known)
             else:
                 _tell_kept(session)
+        except Error as error:
+            db._texts = before
+            say_error(error)
+            say("(not kept, for it cannot be evaluated)")
+            repl.failed.append(error)
+            return
         except BaseException:
             db._texts = before
-            if session.parts.rules:
-                say("(not kept, since it could not be evaluated)")
             raise
         if asked:
             repl.failed += answer_all(db, session, repl.output, repl.folders, repl.line)
