@@ -39,14 +39,9 @@ def run(capsys, monkeypatch, tmp_path):
 def started(*args, **kwargs):
     """A process of its own."""
     env = {**os.environ, "PYTHONPATH": str(HERE)}
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(
-        [sys.executable, "-m", "gdatalog", *args],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=env,
-        **kwargs,
+        [sys.executable, "-m", "gdatalog", *args], text=True, env=env, **(streams | kwargs)
     )
 
 
@@ -303,6 +298,23 @@ def test_a_closed_pipe_is_quiet():
     process.stdout.close()
     assert (process.wait(30), process.stderr.read()) == (0, "")
     process.stderr.close()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_is_told():
+    with open("/dev/full", "w") as full:
+        process = started("-c", "?- 1 < 2.", stdout=full)
+        _, err = process.communicate(timeout=30)
+    message = "error: answers cannot be written: No space left on device\n"
+    assert (process.returncode, err) == (1, message)
+
+
+def test_stdin_in_another_encoding_is_told():
+    process = started(stdin=subprocess.PIPE)
+    process.stdin.buffer.write('p("é").\n?- 1 < 2.\n'.encode("latin-1"))
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (1, "yes\n")
+    assert "is the text read in the encoding that it is written in?" in err
 
 
 @pytest.mark.parametrize(

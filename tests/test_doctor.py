@@ -33,6 +33,18 @@ def test_what_is_missing_comes_with_a_cure(monkeypatch):
     assert "no-such-package  not there" in str(found)
     assert "-> python -m pip install no-such-package" in str(found)
     assert "neither-is-this" not in str(found)
+    assert cli.run(["--doctor"]) == 1
+
+
+def test_a_library_that_is_there_but_broken(monkeypatch):
+    def fails(name):
+        raise ImportError("libarrow.so: cannot open")
+
+    monkeypatch.setattr("importlib.import_module", fails)
+    monkeypatch.setattr(doctor, "NEEDED", ("pyarrow",))
+    found = {finding.name: finding for finding in gd.doctor().findings}["pyarrow"]
+    assert "but it cannot be imported: ImportError: libarrow.so: cannot open" in found.found
+    assert found.cure == "python -m pip install --force-reinstall pyarrow"
 
 
 def _nvidia_smi(monkeypatch, code, text):

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import TextIOWrapper
 from typing import Any, NoReturn
 
 import click
@@ -86,8 +87,9 @@ def start(options: Options) -> int:
     if options.doctor:
         from gdatalog.shell.doctor import doctor
 
-        print(doctor())
-        return DONE
+        found = doctor()
+        print(found)
+        return DONE if found.well else WRONG
     asked = bool(options.files or options.commands)
     if (options.explain or options.profile) and not asked:
         raise UsageError("--explain and --profile need a program: name a file, or give one with -c")
@@ -143,12 +145,15 @@ def run(args: Sequence[str] | None = None) -> int:
         say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever reads our answers has seen enough. What is left to write goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # whoever reads our answers has seen enough
         return DONE
     except Error as error:
         say_error(error)
         return USAGE if isinstance(error, UsageError) else exit_code(error)
+    except OSError as error:
+        _drop_output()
+        say(f"error: answers cannot be written: {error.strerror or error}")
+        return WRONG
     except MemoryError:
         say("error: the machine has no memory left\n  hint: give less with --memory-limit")
         return RESOURCES
@@ -157,9 +162,19 @@ def run(args: Sequence[str] | None = None) -> int:
         return WRONG
 
 
+def _drop_output() -> None:
+    """What is left to write goes nowhere; else Python would try again when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main() -> NoReturn:
-    for stream in (sys.stdout, sys.stderr):
-        # A text that the terminal's encoding does not know is no reason to stop.
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+    # What the terminal's encoding does not know is no reason to stop; the parser tells of what
+    # stdin's does not.
+    for stream, errors in (
+        (sys.stdout, "backslashreplace"),
+        (sys.stderr, "backslashreplace"),
+        (sys.stdin, "surrogateescape"),
+    ):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors=errors)
     sys.exit(run())

@@ -1,4 +1,7 @@
-"""The commands of the prompt: a registry, which also writes `.help`."""
+"""The commands of the prompt: a registry, which also writes `.help`.
+
+Beyond 300 lines, for it is a list: each command is a few lines, and all of them are here.
+"""
 
 from __future__ import annotations
 

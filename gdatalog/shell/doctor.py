@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any
 
 NEEDED = ("numpy", "pandas", "pyarrow", "lark", "click")
-OPTIONAL = ("polars", "scipy", "networkx")
+OPTIONAL = ("numba", "cupy-cuda12x", "cupy-cuda13x", "polars", "scipy", "networkx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,18 @@ def doctor() -> Diagnosis:
 
 
 def _needed(package: str) -> Finding:
+    from importlib import import_module
+
     found = _version(package)
-    cure = f"python -m pip install {package}" if found is None else None
-    return Finding(package, found or "not there", cure)
+    if found is None:
+        return Finding(package, "not there", f"python -m pip install {package}")
+    try:
+        import_module(package)
+    except Exception as problem:
+        what = " ".join(f"{type(problem).__name__}: {problem}".split())
+        cure = f"python -m pip install --force-reinstall {package}"
+        return Finding(package, f"{found}, but it cannot be imported: {what}", cure)
+    return Finding(package, found)
 
 
 def _optional(package: str) -> Finding | None:

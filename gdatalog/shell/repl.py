@@ -92,8 +92,12 @@ class Repl:
         return self.feed(line)
 
     def _read_line(self) -> str:
+        prompt = GOES_ON if self._typed else PROMPT
+        if self.interactive and sys.stdout.isatty():
+            return input(prompt)
         if self.interactive:
-            return input(GOES_ON if self._typed else PROMPT)
+            sys.stderr.write(prompt)
+            sys.stderr.flush()
         line = sys.stdin.readline()
         if not line:
             raise EOFError
