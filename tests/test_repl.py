@@ -92,6 +92,12 @@ def test_every_error_is_survived(talk):
     assert err.count("error: ") == 5
 
 
+def test_sql_by_habit_does_not_wait_for_a_dot(talk):
+    code, out, err = talk("select * from e;", "1 < 2.")
+    assert (code, out) == (1, "yes\n")
+    assert "this looks like SQL" in err
+
+
 def test_bail_stops_at_the_first_error(talk):
     assert talk("nope(x).", "1 < 2.", args=["--bail"])[:2] == (1, "")
 
@@ -184,9 +190,10 @@ def test_load_export_and_clear(talk, tmp_path):
         ".load e.csv",
         '.load other "e.csv"',
         "p(a) <- e(a, _).",
+        "q(a) <- p(a).",
         ".export p p.jsonl",
         ".clear e",
-        ".clear e p",
+        ".clear e p q",
         "e(a, b).",
         ".clear all",
         ".relations",
@@ -194,7 +201,7 @@ def test_load_export_and_clear(talk, tmp_path):
     assert code == 1
     assert err.startswith("e(a: int, b: symbol): 2 tuples\nother(a: int, b: symbol): 2 tuples\n")
     assert (tmp_path / "p.jsonl").read_text() == '{"a": 1}\n{"a": 2}\n'
-    assert "rules of p read e\n  hint: clear them too: .clear e p\nforgotten: e, p\n" in err
+    assert "rules of p, q read e\n  hint: clear them too: .clear e p q\nforgotten: e, p, q\n" in err
     assert "there is no relation `e`" in err
     assert out.startswith("no relations yet")
 

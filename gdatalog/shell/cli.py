@@ -29,12 +29,14 @@ DONE, WRONG, USAGE, RESOURCES, INTERRUPTED = 0, 1, 2, 3, 130
 HELP = """Answer Datalog programs; without FILES and -c, interactively.
 
 \b
-  gdatalog                                   a prompt that answers
-  gdatalog -c '?- x in {1, 2, 3}, x > 1.'    a program from the command line
-  gdatalog rules.dl more.dl -F facts -D out  files: one program, as for Souffle
-  gdatalog - < rules.dl                      a program from stdin
+  gdatalog                                a prompt that answers
+  gdatalog -c '?- x in {1, 2}, x > 1.'    a program from the command line
+  gdatalog a.dl b.dl -F facts -D out      files, together one program
+  gdatalog - < rules.dl                   a program from stdin
 
-Answers go to stdout: a box on a terminal, else a header line and tab-separated rows.
+\b
+Answers go to stdout: a box on a terminal, else a header line and rows
+with tabs. All else goes to stderr.
 """
 
 

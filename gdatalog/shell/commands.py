@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -291,14 +291,7 @@ def _clear(repl: Repl, rest: str) -> None:
         return
     gone = {_known(repl, name) for name in names}
     kept = {key: tuple(_without(text, gone)) for key, text in texts.items()}
-    readers = {
-        head.name
-        for text in kept.values()
-        for rule in text
-        if isinstance(rule, Rule) and rule.body is not None
-        if any(isinstance(part, Atom) and part.name in gone for part in walk(rule.body))
-        for head in rule.heads
-    }
+    readers = _readers(kept, gone)
     if readers:
         raise UsageError(
             f"rules of {', '.join(sorted(readers))} read {', '.join(sorted(gone))}",
@@ -307,6 +300,23 @@ def _clear(repl: Repl, rest: str) -> None:
     db._texts = {key: text for key, text in kept.items() if text}
     db._stored = {name: data for name, data in stored.items() if name not in gone}
     say(f"forgotten: {', '.join(sorted(gone))}")
+
+
+def _readers(texts: Mapping[str, tuple[Statement, ...]], names: set[str]) -> set[str]:
+    """The relations whose rules read these, or read what reads them."""
+    found: set[str] = set()
+    while True:
+        more = {
+            head.name
+            for text in texts.values()
+            for rule in text
+            if isinstance(rule, Rule) and rule.body is not None
+            if any(isinstance(p, Atom) and p.name in names | found for p in walk(rule.body))
+            for head in rule.heads
+        }
+        if more <= found:
+            return found
+        found |= more
 
 
 def _without(text: tuple[Statement, ...], gone: set[str]) -> list[Statement]:

@@ -24,6 +24,8 @@ PROMPT = "gdatalog> "
 GOES_ON = "     ...> "
 
 _COMMAND = re.compile(r"\s*\.([A-Za-z_]\w*)(.*)", re.DOTALL)
+# By habit, and with no dot to come: the parser says what to write instead.
+_SQL = re.compile(r"\s*(select|insert|update|delete|create|with)\s[^()]*;\s*\Z", re.IGNORECASE)
 _PLAIN = {"quit": "quit", "exit": "quit", "quit()": "quit", "exit()": "quit", "help": "help"}
 
 
@@ -63,8 +65,8 @@ class Repl:
         if self.interactive:
             _use_readline()
             say(
-                f"gdatalog {__version__} on {self.db.device}. Statements end with a dot; "
-                ".help lists commands, Ctrl-D leaves."
+                f"gdatalog {__version__} on {self.db.device}. A statement ends with a dot. "
+                ".help helps, Ctrl-D leaves."
             )
         while True:
             try:
@@ -114,7 +116,7 @@ class Repl:
         text = f"{self._typed}\n{line}" if self._typed else line
         if not text.strip():
             return True
-        if not is_complete(text):
+        if not is_complete(text) and not _SQL.match(text):
             self._typed = text
             return True
         self._typed = ""
