@@ -27,7 +27,8 @@ def run(capsys, monkeypatch, tmp_path):
 
     def call(*args, stdin=None):
         if stdin is not None:
-            wrapped = io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")
+            data = stdin if isinstance(stdin, bytes) else stdin.encode()
+            wrapped = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8")
             monkeypatch.setattr(sys, "stdin", wrapped)
         code = cli.run(list(args))
         captured = capsys.readouterr()
@@ -166,6 +167,25 @@ def test_a_mistyped_rule(run):
         "   |          ^\n"
         "  hint: the statement ends before its `)`; is one missing?\n"
     )
+
+
+def test_the_machine_has_no_memory_left(run, monkeypatch):
+    def full(*args):
+        raise MemoryError
+
+    monkeypatch.setattr(cli, "run_job", full)
+    code, out, err = run("-c", "?- 1 < 2.")
+    assert (code, out) == (3, "")
+    assert err.startswith("error: the machine has no memory left\n  hint: ")
+
+
+def test_files_that_are_no_text(run, tmp_path):
+    (tmp_path / "a.dl").write_bytes(b"\xff\xfe?- 1 < 2.")
+    assert run("a.dl")[::2] == (1, "data error: cannot read 'a.dl': it is not UTF-8 text\n")
+    (tmp_path / "folder").mkdir()
+    assert run("folder")[::2] == (1, "data error: cannot read 'folder': Is a directory\n")
+    code, _, err = run("-", stdin=b"\xff")
+    assert (code, err) == (1, "data error: cannot read stdin: it is not UTF-8 text\n")
 
 
 def test_the_errors_of_all_files_come_together(run, tmp_path):
