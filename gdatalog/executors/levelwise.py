@@ -64,6 +64,7 @@ class Levelwise:
     scope: Any
     limits: Limits
     seen: dict[int, Seen] | None = None  # by id of the step, when a profile is asked for
+    lasting: dict[int, MarkedRows] = field(default_factory=dict)  # of all rounds of a fixpoint
     marks: Marks | None = None  # of the branch at hand: where its failures are noted
     roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
     _bases: int = 0
@@ -170,17 +171,18 @@ class Levelwise:
     def _compact(self, step: Compact, frontier: Frontier) -> Frontier:
         """One row for each combination of what is kept: within a chunk, and, where there are
         few possible ones, over all chunks."""
-        if id(step) in self._idle_compacts or frontier.size < 2:
-            return frontier
         columns = tuple(frontier.column(name) for name in step.keep)
         if not columns:
             return frontier.take(self.ops.xp.arange(1))
-        marked = self._marked.get(id(step))
+        memory = self.lasting if step.lasting else self._marked
+        marked = memory.get(id(step))
         if marked is None:
             marked = MarkedRows(min(MOST_MARKS, self.limits.spare() // 8))
-            self._marked[id(step)] = marked
-        if frontier.size * 8 > self.limits.chunk and marked.fits(columns):
+            memory[id(step)] = marked
+        if marked.fits(columns):
             rows = marked.news(columns)
+        elif id(step) in self._idle_compacts:
+            return frontier
         else:
             rows = self.ops.first_rows(columns)
             if frontier.size > 1000 and len(rows) > 0.9 * frontier.size:

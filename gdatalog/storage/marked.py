@@ -17,6 +17,7 @@ class MarkedRows:
         self.most = most  # bytes
         self._packing: Packing | None = None
         self._marks = np.zeros(0, dtype=np.bool_)
+        self._no_more = False  # more room was asked for than there may be
 
     @property
     def nbytes(self) -> int:
@@ -26,6 +27,8 @@ class MarkedRows:
         """Makes room for these rows; False, and nothing is changed, if there is not so much."""
         if self._packing is not None and self._packing.holds(rows):
             return True
+        if self._no_more:
+            return False
         known = self.rows([np.dtype(np.int64)] * len(rows)) if self._packing else None
         everything = rows
         if known is not None and len(known[0]):
@@ -35,6 +38,7 @@ class MarkedRows:
             if packing is not None and 1 << sum(packing.bits) <= self.most:
                 break
         else:
+            self._no_more = True
             return False
         self._packing = packing
         self._marks = np.zeros(1 << sum(packing.bits), dtype=np.bool_)
