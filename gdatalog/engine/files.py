@@ -75,7 +75,8 @@ def read_text(path: str, policy: FilePolicy, span: Span | None = None) -> str:
             text = file.read()
     except (OSError, UnicodeDecodeError, ValueError) as problem:
         why = getattr(problem, "strerror", None) or "it is not UTF-8 text"
-        raise DataError(f"cannot read {path!r}: {why}", span, hint=_near(path)) from None
+        hint = _near(path) if isinstance(problem, FileNotFoundError) else None
+        raise DataError(f"cannot read {path!r}: {why}", span, hint=hint) from None
     return text.replace("\r\n", "\n")
 
 
