@@ -79,6 +79,8 @@ class Database:
         self._policy = FilePolicy(files)
         self._stored: dict[str, Relation] = {}
         self._texts: dict[str, tuple[Statement, ...]] = {}  # rules that stay, by name of the text
+        self._params: Mapping[str, Any] = {}  # what was given with them
+        self._folders = Folders()  # where texts read and write that do not say
         self._remembered: Memory = {}
         self._read: dict[tuple[Directive, str], Relation] = {}
         self._lock = RLock()
@@ -321,6 +323,7 @@ class Database:
         rules = session.parts.rules
         more = {key: rules} if key is not None else {format_node(s): (s,) for s in rules}
         self._texts = {**self._texts, **(more if rules else {})}
+        self._params = {**self._params, **(params or {})}
         return session
 
     def _result(self, session: Session, name: str) -> Result:
@@ -379,7 +382,7 @@ class Database:
         """A session for a text that is asked, not kept."""
         program = self._parse(text, "<query>", bare=True)
         return self._session(
-            program, params or {}, self._stored, Folders(), on_progress, reports=reports
+            program, params or {}, self._stored, None, on_progress, reports=reports
         )
 
     def _session(
@@ -409,7 +412,7 @@ class Database:
 
         settings = Settings(
             self._policy,
-            folders or Folders(),
+            folders or self._folders,
             self.memory_limit,
             poll,
             on_round,
@@ -425,7 +428,7 @@ class Database:
             settings,
             self._remembered if reports is None else {},
             self._read,
-            params,
+            {**self._params, **params},
             lasting,
             whole=whole,
         )

@@ -138,6 +138,15 @@ def test_what_is_typed_again_replaces_what_was_typed(talk):
     assert (code, out) == (0, "x\n2\n\nn(count()) <- e(_).\n")
 
 
+def test_rules_keep_their_parameters(talk):
+    code, out, _ = talk(
+        "e(1). e(2).", "p(x) <- e(x), x > $least.", ".relations", "p(x).", ".explain p(x).",
+        args=["-M", "least=1"],
+    )  # fmt: skip
+    assert code == 0
+    assert out.startswith("e(c0: int)  2\np(x: int)   1  rules\n\nx\n2\n\nstratum 1: p\n")
+
+
 def test_parameters_and_timing(talk):
     code, out, err = talk("e(1). e(2).", "e(x), x > $least.", args=["-M", "least=1", "--timing"])
     assert (code, out) == (0, "x\n2\n")

@@ -17,7 +17,7 @@ from gdatalog.errors import Error, NameResolutionError, UsageError
 from gdatalog.executors.limits import format_bytes
 from gdatalog.parser import format_node
 from gdatalog.parser.directives import DIRECTIVES
-from gdatalog.parser.syntax import Atom, Decl, Directive, Include, Rule, Statement
+from gdatalog.parser.syntax import Atom, Decl, Directive, Include, Program, Rule, Statement
 from gdatalog.planner.walk import walk
 from gdatalog.shell.messages import say, tuples
 from gdatalog.shell.output import FORMATS
@@ -101,16 +101,16 @@ def _relations(repl: Repl, rest: str) -> None:
     from gdatalog.shell.statements import schema_text
 
     _words(rest, "relations", 0, 0)
-    db = repl.db
-    relations = db.relations
     ruled, rows = _ruled(repl), []
-    for name in relations:
+    session = repl.db._session(Program(()), {}, repl.db._stored)
+    for name in sorted(session.checked.schemas):
         with repl.line(name):
             try:
-                count = f"{len(relations[name]):,}"
+                count = f"{session.relation(name).length:,}"
             except Error as error:
                 count = error.kind
-        rows.append((schema_text(relations.schema(name)), count, "rules" if name in ruled else ""))
+        schema = schema_text(session.checked.schemas[name])
+        rows.append((schema, count, "rules" if name in ruled else ""))
     if not rows:
         repl.output.text("no relations yet: type a fact, e(1, 2). or read a file, .load E e.csv")
         return
@@ -123,9 +123,9 @@ def _schema(repl: Repl, rest: str) -> None:
     from gdatalog.shell.statements import schema_text
 
     words = _words(rest, "schema", 0, 1)
-    relations = repl.db.relations
-    names = [_known(repl, words[0])] if words else list(relations)
-    repl.output.text("\n".join(f".decl {schema_text(relations.schema(n))}" for n in names))
+    schemas = repl.db._session(Program(()), {}, repl.db._stored).checked.schemas
+    names = [_known(repl, words[0])] if words else sorted(schemas)
+    repl.output.text("\n".join(f".decl {schema_text(schemas[name])}" for name in names))
 
 
 @command("rules", "[RELATION]", "the rules and declarations that are kept")

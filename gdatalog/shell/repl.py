@@ -48,7 +48,7 @@ class Repl:
     ) -> None:
         self.db = db
         self.output = output
-        self.folders = folders or Folders()
+        self.folders = db._folders = folders or Folders()
         self.params = dict(params or {})
         self.interactive = interactive
         self.bail = bail
