@@ -121,8 +121,8 @@ def transfers() -> Iterable[Row]:
             when += timedelta(seconds=3600 + chance.below(3 * 86400))
             amount -= amount // 50
     yield "id", "payer", "payee", "amount", "at"
-    for number, (at, payer, payee, amount) in enumerate(sorted(rows), 1):
-        yield number, payer, payee, amount, at.isoformat()
+    for number, (sent, payer, payee, amount) in enumerate(sorted(rows), 1):
+        yield number, payer, payee, amount, sent.isoformat()
 
 
 def staff() -> Iterable[Row]:
