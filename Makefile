@@ -30,13 +30,13 @@ demo: $(VENV)/base
 test: $(VENV)/dev
 	$(PYTEST)
 
-# Coverage is that of the quick tests: it would make the slow ones much slower, for nothing.
+# Coverage is measured in the quick tests: the others would be much slower, and reach no more.
 check: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(PYTEST) $(COVERED:%=--cov=gdatalog.%) --cov-branch --cov-report=
-	GDATALOG_PROGRAMS=3000 GDATALOG_FUZZ=20000 $(PYTEST) -m 'slow and not gpu'
+	GDATALOG_PROGRAMS=3000 GDATALOG_FUZZ=20000 $(PYTEST) -m '(slow or drawn) and not gpu'
 	$(BIN)/coverage report --skip-covered --fail-under=92
 
 bench: $(VENV)/dev

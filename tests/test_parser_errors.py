@@ -185,6 +185,7 @@ def mutated(rng: random.Random) -> str:
     return text
 
 
+@pytest.mark.drawn
 def test_mutated_programs_end_in_a_program_or_a_syntax_error() -> None:
     rng = random.Random(20261120)
     for _ in range(int(os.environ.get("GDATALOG_FUZZ", "300"))):
