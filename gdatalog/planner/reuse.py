@@ -21,38 +21,37 @@ def reuse_lists(
     """The steps, with each level told which earlier list it can start from."""
     joins = [step for step in steps if isinstance(step, Join)]
     lists = {
-        step.variable: [_list(step, place, atoms) for place in range(len(step.participants))]
-        for step in joins
+        join.variable: [_list(join, place, atoms) for place in range(len(join.participants))]
+        for join in joins
     }
     made_of: dict[str, list[object]] = {}  # of the levels that are read: their lists' parts
     reads: dict[str, tuple[Join, list[object]]] = {}
-    for at, step in enumerate(joins):
+    for at, join in enumerate(joins):
         best: tuple[Join, list[object]] | None = None
         for earlier in joins[:at]:
             parts = made_of.get(earlier.variable) or [
                 part
                 for part in lists[earlier.variable]
-                if part is not None and part in lists[step.variable]
+                if part is not None and part in lists[join.variable]
             ]
             if (
                 len(parts) >= 2
-                and all(part in lists[step.variable] for part in parts)
-                and all(_implied(cut, step, comparisons) for cut in earlier.cuts)
+                and all(part in lists[join.variable] for part in parts)
+                and all(_implied(cut, join, comparisons) for cut in earlier.cuts)
                 and (best is None or len(parts) >= len(best[1]))
             ):
                 best = earlier, parts
         if best is not None:
-            reads[step.variable] = best
+            reads[join.variable] = best
             made_of[best[0].variable] = best[1]
     done: list[Step] = []
     for step in steps:
-        if isinstance(step, Join):
-            mine = lists[step.variable]
-            if step.variable in reads:
-                step = _reader(step, *reads[step.variable], mine)
-            done += _made(step, mine, made_of.get(step.variable))
-        else:
+        if not isinstance(step, Join):
             done.append(step)
+            continue
+        mine = lists[step.variable]
+        reader = _reader(step, *reads[step.variable], mine) if step.variable in reads else step
+        done += _made(reader, mine, made_of.get(step.variable))
     return tuple(done)
 
 
