@@ -35,7 +35,7 @@ check: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(PYTEST) $(COVERED:%=--cov=gdatalog.%) --cov-branch --cov-report=
+	$(PYTEST) $(COVERED:%=--cov=gdatalog/%) --cov-branch --cov-report=
 	GDATALOG_PROGRAMS=3000 GDATALOG_FUZZ=20000 $(PYTEST) -m '(slow or drawn) and not gpu'
 	$(BIN)/coverage report --skip-covered --fail-under=92
 
