@@ -104,6 +104,7 @@ def test_characters_that_cannot_be_seen_are_named() -> None:
 # ---------------------------------------------------------------------------------- nesting
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     "text",
     [
@@ -146,6 +147,7 @@ def test_what_the_limit_allows(text: str) -> None:
     assert parse(format_program(program)) == program
 
 
+@pytest.mark.timed
 def test_many_missing_dots_end() -> None:
     start = time.perf_counter()
     with pytest.raises(ParseError) as caught:
