@@ -64,6 +64,7 @@ class Levelwise:
     scope: Any
     limits: Limits
     seen: dict[int, Seen] | None = None  # by id of the step, when a profile is asked for
+    lasting: dict[int, MarkedRows] = field(default_factory=dict)  # of all rounds of a fixpoint
     marks: Marks | None = None  # of the branch at hand: where its failures are noted
     roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
     _bases: int = 0
@@ -175,10 +176,11 @@ class Levelwise:
         columns = tuple(frontier.column(name) for name in step.keep)
         if not columns:
             return frontier.take(self.ops.xp.arange(1))
-        marked = self._marked.get(id(step))
+        memory = self.lasting if step.lasting else self._marked
+        marked = memory.get(id(step))
         if marked is None:
             marked = MarkedRows(min(MOST_MARKS, self.limits.spare() // 8))
-            self._marked[id(step)] = marked
+            memory[id(step)] = marked
         if frontier.size * 8 > self.limits.chunk and marked.fits(columns):
             rows = marked.news(columns)
         else:
