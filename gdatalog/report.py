@@ -33,7 +33,7 @@ class Explanation:
 
     >>> import gdatalog as gd
     >>> db = gd.connect()
-    >>> db["E"] = [(1, 2), (2, 3)]
+    >>> db["E"] = [(1, 2), (2, 3), (3, 1)]
     >>> print(db.explain("p(x, z) <- E(x, y), E(y, z)."))
     stratum 1: p
       p(x, z) <- E(x, y), E(y, z).
