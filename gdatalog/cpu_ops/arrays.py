@@ -96,7 +96,10 @@ def sums_by(groups: Array, count: int, amounts: Array | None) -> Array:
 
 
 def best_by(groups: Array, count: int, values: Array, least: bool) -> Array:
-    """The row that holds the least (or greatest) value of each group; no group is empty."""
-    order = np.lexsort((values if least else -values, groups))
+    """The row that holds the least (or greatest) of each group of ints; no group is empty.
+
+    `~` turns the order round, and unlike `-` has no overflow.
+    """
+    order = np.lexsort((values if least else ~values, groups))
     best: Array = order[firsts(groups[order])]
     return best

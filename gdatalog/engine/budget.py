@@ -12,7 +12,7 @@ from gdatalog.plan.nodes import Branch, Generate, Join, RulePlan
 # What a level holds for each row of a chunk: positions, values, parents, packed pairs and masks
 # while it is searched, and the gathered columns afterwards.
 BYTES_PER_ROW = 160
-LARGEST_CHUNK = 1 << 19  # more rows at once are no faster: they leave the caches
+LARGEST_CHUNK = 1 << 17  # more rows at once are no faster: they leave the caches
 SMALLEST_CHUNK = 256
 
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}

@@ -19,7 +19,7 @@ from gdatalog.errors import Caution
 from gdatalog.executors.limits import Limits
 from gdatalog.parser.syntax import Atom, Const, Param
 from gdatalog.planner.checked import Checked, Stratum
-from gdatalog.planner.walk import walk
+from gdatalog.planner.walk import Node, walk
 from gdatalog.storage.keys import encode_value, float_to_key
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import sort_rows
@@ -62,6 +62,15 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         self.scope = Scope(self.symbols, self.params)
+        # All texts of the program are in the table before anything asks for their ranks.
+        for stratum in self.checked.strata:
+            for node in _nodes(stratum):
+                for part in walk(node):
+                    if isinstance(part, Const) and part.type == "symbol":
+                        self.symbols.intern(str(part.value))
+        for value in self.params.values():
+            if isinstance(value, str):
+                self.symbols.intern(value)
         self._home = {name: s for s in self.checked.strata for name in s.relations}
 
     @property
@@ -167,11 +176,7 @@ class Evaluation:
     def _made_of(self, stratum: Stratum) -> tuple[Any, ...]:
         facts = tuple(self.checked.facts.get(name, ()) for name in stratum.relations)
         schemas = tuple(self.checked.schemas[name] for name in stratum.relations)
-        nodes = [
-            node
-            for rule in stratum.rules
-            for node in (*rule.head.args, *([rule.body] if rule.body else []))
-        ]
+        nodes = _nodes(stratum)
         used = {part.name for node in nodes for part in walk(node) if isinstance(part, Param)}
         params = tuple((name, self.params.get(name)) for name in sorted(used))
         limits = tuple(self.limit_sizes.get(name) for name in stratum.relations)
@@ -252,6 +257,14 @@ class Evaluation:
         return np.array(
             [encode_value(value, kind, self.symbols) for value in values], dtype=np.int64
         )
+
+
+def _nodes(stratum: Stratum) -> list[Node]:
+    return [
+        node
+        for rule in stratum.rules
+        for node in (*rule.head.args, *([rule.body] if rule.body else []))
+    ]
 
 
 def _same(left: tuple[Relation, ...], right: tuple[Relation, ...]) -> bool:

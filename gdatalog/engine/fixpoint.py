@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import permutations
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import chunk_rows
@@ -222,7 +223,8 @@ class StratumRun:
         if name in self.tables:
             return Size(UNKNOWN, (UNKNOWN // 10,) * arity)
         relation = self.around.relation(name)
-        return Size(relation.length, tuple(map(relation.distinct, range(arity))))
+        rises = frozenset(pair for pair in permutations(range(arity), 2) if relation.rises(*pair))
+        return Size(relation.length, tuple(map(relation.distinct, range(arity))), rises)
 
     def _run(self, plan: RulePlan, limit: int | None) -> Rows:
         around = self.around

@@ -166,7 +166,7 @@ class Best:
                 best.append(column[first])
                 continue
             ranked = self._rank(column, at)
-            order = np.lexsort((ranked if kind == "min" else -ranked, groups))
+            order = np.lexsort((ranked if kind == "min" else ~ranked, groups))
             starts = np.flatnonzero(np.append(True, groups[order][1:] != groups[order][:-1]))
             value = column[order[starts]]
             changed = changed | (value != column[first])

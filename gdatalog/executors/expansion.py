@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.frontier import Frontier, Key, weighing
 from gdatalog.executors.sinks import Sink
-from gdatalog.plan.nodes import Cut, Expr, Generate, Join, Slot
+from gdatalog.plan.nodes import Cut, Expr, Generate, Join, Slot, Step
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import TrieLevel
 
@@ -277,10 +277,10 @@ class Expansion:
 
     # --------------------------------------------------------------------------- generate
 
-    def generate(self, step: Generate) -> Iterator[Frontier]:
+    def generate(self, step: Generate, rest: Sequence[Step]) -> Iterator[Frontier]:
         """The frontier times given values, or times a range."""
         if step.span is not None:
-            yield from self._range(step)
+            yield from self._range(step, rest)
             return
         xp, frontier = self.ops.xp, self.frontier
         columns = [self._keys(value) for value in step.values]
@@ -297,12 +297,18 @@ class Expansion:
             rows, positions = rows[left], positions[left]
             yield self._generated(step, rows, values[positions, rows])
 
-    def _range(self, step: Generate) -> Iterator[Frontier]:
+    def _range(self, step: Generate, rest: Sequence[Step]) -> Iterator[Frontier]:
         assert step.span is not None
         xp = self.ops.xp
         start, stop, stride = (self._keys(bound).astype(xp.int64) for bound in step.span)
-        if bool((stride == 0).any()):
-            raise EvaluationError("the step of a range is 0")
+        still = stride == 0
+        if bool(still.any()):
+            error = EvaluationError("the step of a range is 0", step.place)
+            bad = self.ops.survivors(still)
+            self.walk.fail(step, rest, self.frontier.take(bad), error)
+            good = self.ops.survivors(~still)
+            self.frontier = self.frontier.take(good)
+            start, stop, stride = start[good], stop[good], stride[good]
         # In floats first: the distance of two ints need not be an int.
         far = (stop.astype(float) - start) / stride
         near = xp.where(xp.abs(far) < _LONGEST, stop, start)

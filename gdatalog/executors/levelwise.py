@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
+from gdatalog.errors import EvaluationError
 from gdatalog.executors.expansion import Expansion, Roots
 from gdatalog.executors.failure import describe_failure
 from gdatalog.executors.frontier import Frontier, Key, weighing
@@ -128,16 +129,22 @@ class Levelwise:
         ops = self.ops
         keys, failed = ops.evaluate(step.expr, frontier.column, frontier.size, self.scope)
         if failed is not None:
-            # An error only if what is left of the body, without this result, holds.
             bad = ops.survivors(failed)
             if len(bad):
                 error = describe_failure(step.expr, frontier.take(bad[:1]), ops, self.scope)
-                remaining = without((step, *rest), step.variable)
-                self.run(remaining, 0, frontier.take(bad), Failing(error, self.marks))
+                self.fail(step, rest, frontier.take(bad), error)
                 good = ops.survivors(~failed)
                 frontier, keys = frontier.take(good), keys[good]
         frontier = frontier.adding({step.variable: keys})
         return self.probe(frontier, keys, step.participants)
+
+    def fail(
+        self, step: Step, rest: Sequence[Step], frontier: Frontier, error: EvaluationError
+    ) -> None:
+        """Rows for which a step failed: an error only if the body, without its result, holds."""
+        (variable,) = binds(step)
+        remaining = without((step, *rest), variable)
+        self.run(remaining, 0, frontier, Failing(error, self.marks))
 
     def probe(
         self, frontier: Frontier, keys: Array, participants: Sequence[Participant]
@@ -175,7 +182,7 @@ class Levelwise:
         step = steps[at]
         expansion = Expansion(self, frontier, sink)
         if isinstance(step, Generate):
-            children = expansion.generate(step)
+            children = expansion.generate(step, steps[at + 1 :])
         else:
             assert isinstance(step, Join)
             if at + 1 == len(steps) and sink.only_counts and step.variable not in sink.needs:

@@ -58,7 +58,7 @@ def participants(step: Step) -> tuple[Participant, ...]:
 def may_fail(steps: tuple[Step, ...]) -> bool:
     """Whether any expression below can fail (division, overflow of a sum, ...)."""
     return any(
-        (isinstance(step, Assign) and step.may_fail)
+        (isinstance(step, (Assign, Generate)) and step.may_fail)
         or (
             isinstance(step, Branch)
             and (
@@ -88,7 +88,7 @@ def without(steps: tuple[Step, ...], variable: str) -> tuple[Step, ...]:
     if steps and variable in binds(steps[0]) and participants(steps[0]):
         # The first step is the one that failed: atoms that hold its variable bind it instead.
         parts = participants(steps[0])
-        assert isinstance(steps[0], Assign)
+        assert isinstance(steps[0], (Assign, Generate))
         return (Join(variable, steps[0].type, parts), *steps[1:])
     if steps and variable in binds(steps[0]):
         steps = steps[1:]
@@ -101,7 +101,7 @@ def without(steps: tuple[Step, ...], variable: str) -> tuple[Step, ...]:
             continue
         if reads(step) & missing:
             parts = tuple(part for part in participants(step) if part.trie not in lost)
-            if isinstance(step, Assign) and parts:
+            if isinstance(step, (Assign, Generate)) and parts:
                 # An atom's variable that would have been computed: the atom binds it.
                 kept.append(Join(step.variable, step.type, parts))
                 continue

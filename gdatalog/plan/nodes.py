@@ -175,6 +175,12 @@ class Generate:
     values: tuple[Expr, ...] = ()
     span: tuple[Expr, Expr, Expr] | None = None  # start, stop (excluded), step
     participants: tuple[Participant, ...] = ()
+    place: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def may_fail(self) -> bool:
+        """A step of 0 is an error."""
+        return self.span is not None and not isinstance(self.span[2], Constant)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gdatalog.plan.nodes import Participant, RowTest, TrieRef
+from gdatalog.plan.nodes import Participant, RowTest, Slot, TrieRef
+from gdatalog.planner.comparisons import FLIPPED
 from gdatalog.planner.items import AtomItem, Term
 
 
@@ -17,6 +18,7 @@ class AtomState:
     columns: dict[str, int]  # of its variables, those that are still asked for
     tests: tuple[RowTest, ...]
     weighted: bool
+    rises: frozenset[tuple[int, int]]  # columns that ascend in every row anyway
     order: list[int] = field(default_factory=list)
 
     def take(self, column: int) -> Participant:
@@ -35,3 +37,20 @@ class AtomState:
     def prefix(self) -> tuple[Term, ...]:
         """What stands in its columns but the last."""
         return tuple(self.item.args[column] for column in self.order[:-1])
+
+    def ensures(self, name: str, op: str, other: str) -> bool:
+        """Whether the trie holds only rows in which `name op other`."""
+        places: dict[str, int] = {}
+        for at, arg in enumerate(self.item.args):
+            if isinstance(arg, Slot):
+                places.setdefault(arg.name, at)
+        if other not in places or name not in places:
+            return False
+        pair = (places[name], places[other])
+        if op in (">", ">="):
+            pair = pair[::-1]
+        if pair in self.rises:
+            return True
+        wanted = (places[name], op, places[other])
+        flipped = (places[other], FLIPPED[op], places[name])
+        return any((test.left, test.op, test.right) in (wanted, flipped) for test in self.tests)

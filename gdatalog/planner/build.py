@@ -10,7 +10,7 @@ Above 300 lines because the steps of one conjunction share its state: what is bo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from gdatalog.plan.nodes import (
     Apply,
@@ -88,7 +88,7 @@ class _Conjunction:
         self.live = live
         self.bag = bag
         self.steps: list[Step] = []
-        self.comparisons = Comparisons(items)
+        self.comparisons = Comparisons(items, _rising(items, plan.sizes))
         self.items = list(items)
         self.atoms: list[AtomState] = []
         self.waiting: list[Item] = []
@@ -155,6 +155,7 @@ class _Conjunction:
     def _open_atom(
         self, item: AtomItem, uses: Counter[str]
     ) -> tuple[AtomState, list[tuple[int, Expr]]]:
+        rises = self.plan.sizes(item.relation, item.version).rises
         tests = []
         columns: dict[str, int] = {}
         known: list[tuple[int, Expr]] = []
@@ -169,9 +170,11 @@ class _Conjunction:
         names = list(columns)
         for right in names:
             for left in names[: names.index(right)]:
-                op = self.comparisons.between(left, right)
-                if op is not None:
-                    tests.append(RowTest(columns[left], op, columns[right]))
+                pair = (columns[left], columns[right])
+                for op in self.comparisons.between(left, right):
+                    risen = pair if op in ("<", "<=", "!=") else pair[::-1]
+                    if risen not in rises and not (op == "!=" and pair[::-1] in rises):
+                        tests.append(RowTest(pair[0], op, pair[1]))
         for name in names:
             if name in self.bound:
                 column = columns.pop(name)
@@ -179,7 +182,8 @@ class _Conjunction:
             elif uses[name] == 1:
                 del columns[name]
                 dropped = True
-        atom = AtomState(item, len(self.plan.atoms), columns, tuple(tests), self.bag and dropped)
+        weighted = self.bag and dropped
+        atom = AtomState(item, len(self.plan.atoms), columns, tuple(tests), weighted, rises)
         self.plan.atoms.append(atom)
         self.atoms.append(atom)
         return atom, known
@@ -213,6 +217,11 @@ class _Conjunction:
         for item in self.waiting:
             if isinstance(item, Equation) and self._assign(item, may_fail=True):
                 return True
+            if isinstance(item, GenerateItem) and item.variables <= self.bound:
+                slot = self.plan.variable("bool")
+                self._done(item, Assign(slot.name, "bool", item.as_test(), (), True))
+                self.steps.append(Filter(slot))
+                return True
         if candidates:
             self._join(candidates)
             return True
@@ -231,7 +240,7 @@ class _Conjunction:
                     self._done(item, Filter(item.test))
                     return True
             case GenerateItem():
-                if item.variables <= self.bound:
+                if item.variables <= self.bound and not item.may_fail:
                     self._done(item, Filter(item.as_test()))
                     return True
             case Equation():
@@ -303,7 +312,7 @@ class _Conjunction:
             (place, at)
             for place, atom in enumerate(atoms)
             for at, (_, cut) in enumerate(cuts)
-            if isinstance(cut.bound, Slot) and _in_trie(atom, name, cut.op, cut.bound.name)
+            if isinstance(cut.bound, Slot) and atom.ensures(name, cut.op, cut.bound.name)
         )
         participants = self._participants(name)
         self.steps.append(
@@ -363,7 +372,8 @@ class _Conjunction:
 
     def _generate(self, item: GenerateItem) -> None:
         name = item.slot.name
-        step = Generate(name, item.slot.type, item.values, item.span, self._participants(name))
+        participants = self._participants(name)
+        step = Generate(name, item.slot.type, item.values, item.span, participants, item.place)
         self._done(item, step)
         self.bound.add(name)
 
@@ -377,7 +387,12 @@ class _Conjunction:
         rest: list[Item] = [*(atom.item for atom in opened), *self.waiting]
         if not opened or any(map(item_may_fail, rest)):
             return False
-        rest += [item for item in self.within if not item.variables <= self.bound]
+        rest += [
+            item
+            for item in self.within
+            if not item.variables <= self.bound
+            and any(item.variables <= atom.item.variables for atom in opened)
+        ]
         parts = components(rest, self.bound)
         begun = any(isinstance(step, (Join, Assign, Generate)) for step in self.steps)
         if len(parts) < 2 and (self.bag or not begun):
@@ -424,13 +439,16 @@ class _Conjunction:
         live = targets | {name for name, _ in exports}
         if len(item.alternatives) > 1:
             # Bindings of several alternatives are a set of what they bind: all of it is asked for.
-            bindings = tuple(tuple(n for n in names if n not in reads) for names in item.bindings)
+            bindings = tuple(
+                tuple(sorted({n for n in names if n not in reads} | targets))
+                for names in item.bindings
+            )
             inner = tuple(
                 self.plan.steps(part, reads, frozenset(names), False)
                 for part, names in zip(item.alternatives, bindings, strict=True)
             )
         else:
-            bindings = (tuple(sorted(live - reads)),)
+            bindings = (tuple(sorted(live)),)
             bag = item.kind in ("count", "sum", "mean")
             inner = (self.plan.steps(item.alternatives[0], reads, live - reads, bag),)
         reduction = Reduction(
@@ -476,15 +494,11 @@ def _within(test: Expr, atoms: Sequence[AtomItem]) -> bool:
     return any({left.name, right.name} <= atom.variables for atom in atoms)
 
 
-def _in_trie(atom: AtomState, name: str, op: str, other: str) -> bool:
-    """Whether an atom's trie holds only rows in which `name op other`."""
-    places = {
-        arg.name: at
-        for at, arg in reversed(list(enumerate(atom.item.args)))
-        if isinstance(arg, Slot)
-    }
-    if other not in places or name not in places:
-        return False
-    wanted = (places[name], op, places[other])
-    flipped = (places[other], FLIPPED[op], places[name])
-    return any((test.left, test.op, test.right) in (wanted, flipped) for test in atom.tests)
+def _rising(items: Sequence[Item], sizes: Statistics) -> Iterator[tuple[str, str]]:
+    """Pairs of variables that ascend because an atom's relation holds no other rows."""
+    for item in items:
+        if isinstance(item, AtomItem):
+            for low, high in sizes(item.relation, item.version).rises:
+                a, b = item.args[low], item.args[high]
+                if isinstance(a, Slot) and isinstance(b, Slot):
+                    yield a.name, b.name

@@ -17,8 +17,10 @@ class Comparisons:
     Symbols are left out: their codes are not in the order of their texts.
     """
 
-    def __init__(self, items: Iterable[Item]) -> None:
-        below: dict[tuple[str, str], bool] = {}  # (a, b): a <= b, and whether a < b
+    def __init__(self, items: Iterable[Item], rising: Iterable[tuple[str, str]] = ()) -> None:
+        """`rising` are pairs of variables whose atoms hold only rows in which they ascend."""
+        # (a, b): a <= b, and whether a < b
+        below: dict[tuple[str, str], bool] = dict.fromkeys(rising, True)
         self.unequal: set[frozenset[str]] = set()
         for item in items:
             test = item.test if isinstance(item, TestItem) else None
@@ -34,7 +36,8 @@ class Comparisons:
                     a, b = b, a
                 key = (a.name, b.name)
                 below[key] = below.get(key, False) or test.function in ("<", ">")
-        self.direct = dict(below)
+        for low, high in below:  # x <= y, x != y
+            below[low, high] |= frozenset((low, high)) in self.unequal
         names = sorted({name for pair in below for name in pair})
         for middle in names:
             for low in names:
@@ -57,9 +60,11 @@ class Comparisons:
             )
         return strict is not None and (op == "<=" or strict)
 
-    def between(self, left: str, right: str) -> str | None:
-        """The strongest operator known to hold between two variables."""
-        for op in ("<", ">", "<=", ">=", "!="):
-            if self.implies(left, op, right):
-                return op
-        return None
+    def between(self, left: str, right: str) -> list[str]:
+        """The operators known to hold between two variables, without what the others say."""
+        below = next((op for op in ("<", "<=") if self.implies(left, op, right)), None)
+        above = next((op for op in (">", ">=") if self.implies(left, op, right)), None)
+        found = [op for op in (below, above) if op is not None]
+        if "<" not in found and ">" not in found and self.implies(left, "!=", right):
+            found.append("!=")
+        return found

@@ -80,7 +80,13 @@ class GenerateItem:
 
     slot: Slot
     values: tuple[Expr, ...]
-    span: tuple[Expr, Expr, Expr] | None
+    span: tuple[Expr, Expr, Expr] | None  # start, stop, step
+    place: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def may_fail(self) -> bool:
+        """A step of 0 is an error."""
+        return self.span is not None and not isinstance(self.span[2], Constant)
 
     @property
     def sources(self) -> frozenset[str]:
@@ -106,7 +112,7 @@ class GenerateItem:
             _bool(">=", start, self.slot),
             _bool(">", self.slot, stop),
         ]
-        reached = _bool("=", Apply("%", (distance, step), "int"), zero)
+        reached = _bool("=", Apply("%", (distance, step), "int", self.place), zero)
         return Apply("land", (either([every(onwards), every(backwards)]), reached), "bool")
 
 
@@ -151,7 +157,7 @@ def variables_of_exprs(exprs: Iterable[Expr]) -> frozenset[str]:
 def item_may_fail(item: Item) -> bool:
     """Whether computing this item, or anything inside it, can fail."""
     match item:
-        case Equation():
+        case Equation() | GenerateItem():
             return item.may_fail
         case NotItem():
             return any(item_may_fail(part) for inner in item.alternatives for part in inner)

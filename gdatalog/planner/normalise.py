@@ -81,7 +81,7 @@ class Normaliser:
                 item = self._side(literal.item, found)
                 values = tuple(self._side(value, found) for value in literal.values)
                 if isinstance(item, Slot):
-                    found.append(GenerateItem(item, values, None))
+                    found.append(GenerateItem(item, values, None, literal.span))
                 else:
                     test = either(Apply("=", (item, v), "bool", literal.span) for v in values)
                     found.append(TestItem(test))
@@ -95,7 +95,8 @@ class Normaliser:
                     self._side(bound, found)
                     for bound in (literal.start, literal.stop, literal.step)
                 ]
-                found.append(GenerateItem(item, (), (bounds[0], bounds[1], bounds[2])))
+                span = (bounds[0], bounds[1], bounds[2])
+                found.append(GenerateItem(item, (), span, literal.span))
             case s.Distinct():
                 sides = [self._side(arg, found) for arg in literal.args]
                 for at, right in enumerate(sides):
@@ -115,6 +116,11 @@ class Normaliser:
         self, op: str, left: s.Expr, right: s.Expr, literal: s.Compare, found: list[Item]
     ) -> None:
         a, b = self._side(left, found), self._side(right, found)
+        if _is_ord(a) and _is_ord(b):
+            # Ranks change while texts are made; the texts themselves do not.
+            assert isinstance(a, Apply) and isinstance(b, Apply)
+            if a.args[0].type == b.args[0].type:
+                a, b = a.args[0], b.args[0]
         if op == "=":
             found.append(Equation(a, b))
         else:
@@ -234,7 +240,7 @@ def count_variables(nodes: Iterable[Node]) -> Counter[str]:
 
 
 def _alternatives(literal: s.Literal) -> list[list[s.Literal]]:
-    """The literal as an or of ands; negations stay whole, but `!(A ; B)` is `!A, !B`."""
+    """The literal as an or of ands; negations stay whole."""
     match literal:
         case s.Or():
             return [parts for item in literal.items for parts in _alternatives(item)]
@@ -250,14 +256,14 @@ def _alternatives(literal: s.Literal) -> list[list[s.Literal]]:
                     )
                 product = [[*left, *right] for left in product for right in choices]
             return product
-        case s.Not(body=s.Or() as body):
-            return _alternatives(
-                s.And(tuple(s.Not(item, literal.span) for item in body.items), literal.span)
-            )
         case s.Not(body=s.Not() as inner):
             return _alternatives(inner.body)
         case _:
             return [[literal]]
+
+
+def _is_ord(expr: Expr) -> bool:
+    return isinstance(expr, Apply) and expr.function == "ord"
 
 
 def _may_fail(expr: Expr) -> bool:

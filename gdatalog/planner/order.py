@@ -16,10 +16,15 @@ from gdatalog.planner.items import AtomItem
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many rows a relation has, and how many distinct values each of its columns."""
+    """How many rows a relation has, and how many distinct values each of its columns.
+
+    `rises` are pairs of columns of which the first is less than the second in every row, as in
+    a graph whose edges all go from the lower to the higher vertex.
+    """
 
     rows: int
     distinct: tuple[int, ...]
+    rises: frozenset[tuple[int, int]] = frozenset()
 
 
 Statistics = Callable[[str, Version], Size]

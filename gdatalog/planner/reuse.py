@@ -1,7 +1,8 @@
 """Lists of an earlier level that a later one refines: `E(a,c), E(b,c), E(a,d), E(b,d), E(c,d)`.
 
 The common neighbours of a and b, found for c, are those that d is among. A list is reused only
-where whatever it went through, tries and cuts, is demanded of the reader as well.
+where whatever it went through, tries and cuts, is demanded of the reader as well; what else the
+earlier level demands (that c has neighbours itself) is looked up after its list is made.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gdatalog.plan.nodes import Cut, Join, Reuse, Slot, Step
+from gdatalog.plan.nodes import Cut, Join, Reuse, Seek, Slot, Step
 from gdatalog.planner.atoms import AtomState
 from gdatalog.planner.comparisons import Comparisons
 
@@ -18,43 +19,70 @@ def reuse_lists(
     steps: Sequence[Step], atoms: Sequence[AtomState], comparisons: Comparisons
 ) -> tuple[Step, ...]:
     """The steps, with each level told which earlier list it can start from."""
+    joins = [step for step in steps if isinstance(step, Join)]
+    lists = {
+        join.variable: [_list(join, place, atoms) for place in range(len(join.participants))]
+        for join in joins
+    }
+    made_of: dict[str, list[object]] = {}  # of the levels that are read: their lists' parts
+    reads: dict[str, tuple[Join, list[object]]] = {}
+    for at, join in enumerate(joins):
+        best: tuple[Join, list[object]] | None = None
+        for earlier in joins[:at]:
+            parts = made_of.get(earlier.variable) or [
+                part
+                for part in lists[earlier.variable]
+                if part is not None and part in lists[join.variable]
+            ]
+            if (
+                len(parts) >= 2
+                and all(part in lists[join.variable] for part in parts)
+                and all(_implied(cut, join, comparisons) for cut in earlier.cuts)
+                and (best is None or len(parts) >= len(best[1]))
+            ):
+                best = earlier, parts
+        if best is not None:
+            reads[join.variable] = best
+            made_of[best[0].variable] = best[1]
     done: list[Step] = []
     for step in steps:
-        if isinstance(step, Join):
-            choices = [
-                reuse
-                for earlier in done
-                if isinstance(earlier, Join)
-                and (reuse := _reuse(step, earlier, atoms, comparisons)) is not None
-            ]
-            if choices:
-                # The one that covers most, the latest among equals.
-                best = max(reversed(choices), key=lambda reuse: len(reuse.covers))
-                step = replace(step, reuse=best)
-        done.append(step)
+        if not isinstance(step, Join):
+            done.append(step)
+            continue
+        mine = lists[step.variable]
+        reader = _reader(step, *reads[step.variable], mine) if step.variable in reads else step
+        done += _made(reader, mine, made_of.get(step.variable))
     return tuple(done)
 
 
-def _reuse(
-    step: Join, earlier: Join, atoms: Sequence[AtomState], comparisons: Comparisons
-) -> Reuse | None:
-    if len(earlier.participants) < 2:
-        return None
-    lists = [_list(step, place, atoms) for place in range(len(step.participants))]
-    covers = []
-    for place in range(len(earlier.participants)):
-        wanted = _list(earlier, place, atoms)
-        if wanted is None or wanted not in lists:
-            return None
-        covers.append(lists.index(wanted))
-    if not all(_implied(cut, step, comparisons) for cut in earlier.cuts):
-        return None
-    implied = [
+def _reader(step: Join, earlier: Join, parts: list[object], mine: list[object]) -> Join:
+    covers = tuple(place for place, part in enumerate(mine) if part in parts)
+    implied = tuple(
         at
         for at, cut in enumerate(step.cuts)
         if cut in earlier.cuts or any((place, at) in step.implied for place in covers)
-    ]
-    return Reuse(earlier.variable, tuple(sorted(set(covers))), tuple(implied))
+    )
+    return replace(step, reuse=Reuse(earlier.variable, covers, implied))
+
+
+def _made(step: Join, mine: list[object], parts: list[object] | None) -> list[Step]:
+    """A level whose list is read later takes part in that alone; the others are looked up."""
+    if parts is None:
+        return [step]
+    kept = [place for place, part in enumerate(mine) if part in parts]
+    others = tuple(p for place, p in enumerate(step.participants) if place not in kept)
+    if not others:
+        return [step]
+    reuse = step.reuse
+    if reuse is not None:
+        reuse = replace(reuse, covers=tuple(kept.index(place) for place in reuse.covers))
+    level = replace(
+        step,
+        participants=tuple(step.participants[place] for place in kept),
+        implied=tuple((kept.index(place), at) for place, at in step.implied if place in kept),
+        reuse=reuse,
+    )
+    return [level, Seek(Slot(step.variable, step.type), others)]
 
 
 def _list(step: Join, place: int, atoms: Sequence[AtomState]) -> object:

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.storage.rows import INT32_MAX, INT32_MIN
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import DTYPES, Array, Column, Texts
 from gdatalog.values import TypeName, Value
-
-INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 
 def float_to_key(values: Array) -> Array:

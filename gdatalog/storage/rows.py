@@ -15,6 +15,10 @@ from gdatalog.storage.table import Array
 
 Columns = tuple[Array, ...]
 
+# A set of values in a range this many times as long as the set is marked rather than sorted.
+DENSE = 16
+INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Packing:
@@ -76,9 +80,21 @@ def firsts(values: Array) -> Array:
 
 
 def sorted_set(values: Array) -> Array:
-    """The sorted distinct values of an array."""
+    """The sorted distinct values of an array of ints."""
     if ascending(values):
         return values
+    low, high = int(values.min()), int(values.max())
+    if high - low < DENSE * len(values):
+        # Few possible values: marking them is a pass, sorting would be many.
+        marks = np.zeros(high - low + 1, dtype=np.bool_)
+        marks[values - low] = True
+        found = np.flatnonzero(marks)
+        found += low
+        return found.astype(values.dtype, copy=False)
+    if values.dtype == np.int64 and low >= INT32_MIN and high <= INT32_MAX:
+        values = values.astype(np.int32)  # half as long to sort
+        values.sort()
+        return values[firsts(values)].astype(np.int64)
     values = np.sort(values)
     return values[firsts(values)]
 
@@ -101,11 +117,10 @@ def sort_rows(columns: Sequence[Array]) -> Columns:
     packing = Packing.of(columns)
     if packing is not None:
         packed = packing.pack(columns)
-        if ascending(packed):
+        distinct = sorted_set(packed)
+        if distinct is packed:
             return columns
-        packed.sort()
-        packed = packed[firsts(packed)]
-        return packing.unpack(packed, [column.dtype for column in columns])
+        return packing.unpack(distinct, [column.dtype for column in columns])
     order = np.lexsort(columns[::-1])
     columns = tuple(column[order] for column in columns)
     marks = row_firsts(columns)
