@@ -24,6 +24,7 @@ from gdatalog.planner.order import Size
 from gdatalog.planner.rules import plan_rule
 from gdatalog.planner.walk import walk
 from gdatalog.storage.keys import decode_value
+from gdatalog.storage.marked import MarkedRows
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
@@ -88,6 +89,7 @@ class StratumRun:
         self.tables: dict[str, Growing | Best] = {}
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}
+        self.lasting: dict[int, MarkedRows] = {}
         for name in stratum.relations:
             schema = around.schemas[name]
             kinds = optimum_columns(self.rules[name])
@@ -237,7 +239,7 @@ class StratumRun:
             if report is None:
                 report = RuleRun(plan)
                 around.reports.append(report)
-        return run_rule(plan, self._trie, around.scope, limits, limit, report)
+        return run_rule(plan, self._trie, around.scope, limits, limit, report, self.lasting)
 
     def _trie(self, ref: TrieRef) -> Trie:
         if ref.version == "delta":

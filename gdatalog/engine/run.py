@@ -20,6 +20,7 @@ from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.sinks import Bag, RowSet, Sink
 from gdatalog.plan.effects import may_fail
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
+from gdatalog.storage.marked import MarkedRows
 from gdatalog.storage.rows import Columns, sort_rows
 from gdatalog.storage.trie import Trie
 
@@ -43,8 +44,12 @@ def run_rule(
     limits: Limits,
     limit: int | None = None,
     report: RuleRun | None = None,
+    lasting: dict[int, MarkedRows] | None = None,
 ) -> tuple[Columns, int]:
-    """The rows that a rule gives, sorted and distinct, and how many they are."""
+    """The rows that a rule gives, sorted and distinct, and how many they are.
+
+    `lasting` is what the rounds of a fixpoint remember of rows that have been followed.
+    """
     started = perf_counter()
     if any(may_fail(join.steps) for join in plan.joins):
         limit = None  # a failure that comes after the last wanted row is one as well
@@ -56,7 +61,7 @@ def run_rule(
         sink = RowSet(plan.head, ops, scope, limits, limit)
         for join in plan.joins:
             sink.outputs = join.outputs
-            _run_join(join, trie_of, scope, limits, sink, report)
+            _run_join(join, trie_of, scope, limits, sink, report, lasting)
         rows, count = sink.finish()
     limits.charge("answers", 0)
     limits.charge("aggregates", 0)
@@ -73,12 +78,14 @@ def _run_join(
     limits: Limits,
     sink: Sink,
     report: RuleRun | None,
+    lasting: dict[int, MarkedRows] | None = None,
 ) -> None:
     if sink.done:
         return
     tries = [trie_of(ref) for ref in join.tries]
     seen = report.seen if report is not None else None
-    Levelwise(tries, ops, scope, limits, seen).run(join.steps, 0, Frontier(1), sink)
+    walk = Levelwise(tries, ops, scope, limits, seen, {} if lasting is None else lasting)
+    walk.run(join.steps, 0, Frontier(1), sink)
 
 
 def _aggregated(

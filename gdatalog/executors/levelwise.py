@@ -26,7 +26,7 @@ from gdatalog.executors.failure import describe_failure
 from gdatalog.executors.frontier import Frontier, Key, weighing
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.reduction import Outcome, reduce_branch
-from gdatalog.executors.sinks import Failing, Hits, Marks, Sink, Totals
+from gdatalog.executors.sinks import MOST_MARKS, Failing, Hits, Marks, Sink, Totals
 from gdatalog.plan.effects import binds, may_fail, without
 from gdatalog.plan.nodes import (
     Assign,
@@ -40,6 +40,7 @@ from gdatalog.plan.nodes import (
     Seek,
     Step,
 )
+from gdatalog.storage.marked import MarkedRows
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
@@ -63,10 +64,12 @@ class Levelwise:
     scope: Any
     limits: Limits
     seen: dict[int, Seen] | None = None  # by id of the step, when a profile is asked for
+    lasting: dict[int, MarkedRows] = field(default_factory=dict)  # of all rounds of a fixpoint
     marks: Marks | None = None  # of the branch at hand: where its failures are noted
     roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
     _bases: int = 0
     _idle_compacts: set[int] = field(default_factory=set)
+    _marked: dict[int, MarkedRows] = field(default_factory=dict)  # by id of the compact step
 
     def run(self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink) -> None:
         """Runs the steps from `at` on over the rows of a frontier, into the sink."""
@@ -166,12 +169,24 @@ class Levelwise:
         return frontier
 
     def _compact(self, step: Compact, frontier: Frontier) -> Frontier:
-        if id(step) in self._idle_compacts or frontier.size < 2:
+        """One row for each combination of what is kept: within a chunk, and, where there are
+        few possible ones, over all chunks."""
+        columns = tuple(frontier.column(name) for name in step.keep)
+        if not columns:
+            return frontier.take(self.ops.xp.arange(1))
+        memory = self.lasting if step.lasting else self._marked
+        marked = memory.get(id(step))
+        if marked is None:
+            marked = MarkedRows(min(MOST_MARKS, self.limits.spare() // 8))
+            memory[id(step)] = marked
+        if marked.fits(columns):
+            rows = marked.news(columns)
+        elif id(step) in self._idle_compacts:
             return frontier
-        columns = [frontier.column(name) for name in step.keep]
-        rows = self.ops.first_rows(columns) if columns else self.ops.xp.arange(1)
-        if frontier.size > 1000 and len(rows) > 0.9 * frontier.size:
-            self._idle_compacts.add(id(step))  # it costs more than it saves
+        else:
+            rows = self.ops.first_rows(columns)
+            if frontier.size > 1000 and len(rows) > 0.9 * frontier.size:
+                self._idle_compacts.add(id(step))  # it costs more than it saves
         return frontier.take(rows) if len(rows) < frontier.size else frontier
 
     # ----------------------------------------------------------------------------- wider

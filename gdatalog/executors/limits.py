@@ -34,6 +34,12 @@ class Limits:
     held: dict[str, int] = field(default_factory=dict)
     peak: int = 0
 
+    def spare(self) -> int:
+        """How many bytes may still be held."""
+        if self.memory is None:
+            return 1 << 40
+        return max(0, self.memory - sum(self.held.values()))
+
     def charge(self, what: str, count: int) -> None:
         self.held[what] = count
         total = sum(self.held.values())

@@ -11,9 +11,13 @@ from gdatalog.executors.frontier import Frontier, weight_of
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import Expr, Slot
+from gdatalog.storage.marked import MarkedRows
 from gdatalog.storage.table import Array
 
 Columns = tuple[Array, ...]
+
+MANY = 1 << 20  # rows, from which on a set of rows may be marked
+MOST_MARKS = 1 << 27  # bytes of marks
 
 
 class Sink(Protocol):
@@ -52,6 +56,7 @@ class RowSet:
         self._settled: Columns | None = None
         self._blocks: list[Columns] = []
         self._pending = 0
+        self._marked: MarkedRows | None = None  # instead, where there are few possible rows
 
     def emit(self, frontier: Frontier) -> None:
         if not self.outputs:
@@ -65,6 +70,12 @@ class RowSet:
         self.add(block)
 
     def add(self, block: Columns) -> None:
+        if self._marked is not None:
+            if self._marked.fits(block):
+                self._marked.add(block)
+                return
+            self._settled, self._marked = self._unmark(), None
+            self.count = len(self._settled[0])
         self._blocks.append(block)
         self._pending += len(block[0])
         if self._pending > max(self.limits.chunk, self.count) or self.limit is not None:
@@ -72,14 +83,30 @@ class RowSet:
 
     def _settle(self) -> None:
         blocks = self._blocks if self._settled is None else [self._settled, *self._blocks]
-        if blocks and self._blocks:
-            self._settled = self.ops.sort_rows(self.ops.concatenate(blocks))
-            self._blocks = []
-            self._pending = 0
-            self.count = len(self._settled[0])
-            self.limits.charge("answers", sum(column.nbytes for column in self._settled))
-            if self.limit is not None and self.count >= self.limit:
-                self.done = True
+        if not self._blocks:
+            return
+        rows = self.ops.concatenate(blocks)
+        self._blocks = []
+        self._pending = 0
+        if self.limit is None and len(rows[0]) >= MANY:
+            # Many more are to come, most of them again: a mark is cheaper than a sort.
+            self._types = [column.dtype for column in rows]
+            self._marked = MarkedRows(min(MOST_MARKS, self.limits.spare() // 4))
+            if self._marked.fits(rows):
+                self._marked.add(rows)
+                self._settled = None
+                self.limits.charge("answers", self._marked.nbytes)
+                return
+            self._marked = None
+        self._settled = self.ops.sort_rows(rows)
+        self.count = len(self._settled[0])
+        self.limits.charge("answers", sum(column.nbytes for column in self._settled))
+        if self.limit is not None and self.count >= self.limit:
+            self.done = True
+
+    def _unmark(self) -> Columns:
+        assert self._marked is not None
+        return self._marked.rows(self._types)
 
     def emit_counts(self, frontier: Frontier, counts: Array) -> None:
         raise AssertionError("a set of rows is not counted")
@@ -89,9 +116,14 @@ class RowSet:
 
     def finish(self) -> tuple[Columns, int]:
         """The rows, sorted, and how many there are."""
-        self._settle()
         if not self.outputs:
             return (), self.count
+        if self._marked is not None:
+            rows = self._unmark()
+            return rows, len(rows[0])
+        self._settle()
+        if self._marked is not None:
+            return self.finish()
         if self._settled is None:
             return tuple(self.ops.xp.empty(0, dtype="int32") for _ in self.outputs), 0
         return self._settled, self.count

@@ -145,6 +145,7 @@ def _lines(
                 text = f"only if {format_expr(step.test)}"
             case Compact():
                 text = f"one row for each ({', '.join(step.keep)})"
+                text += " of all rounds" if step.lasting else ""
             case Branch():
                 text = step.mode
                 if step.reduction is not None:

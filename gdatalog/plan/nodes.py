@@ -192,9 +192,14 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """Some variable is not needed any more: rows equal in the ones that are become one."""
+    """Some variable is not needed any more: rows equal in the ones that are become one.
+
+    `lasting`: what follows reads nothing that a fixpoint changes, so that a row that went on in
+    an earlier round need not go on again.
+    """
 
     keep: tuple[str, ...]
+    lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,22 @@ the same for many a. Only for sets of rows: a count needs every binding.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from gdatalog.plan.effects import binds, participants, reads
-from gdatalog.plan.nodes import Compact, Join, Step, TrieRef
+from gdatalog.plan.effects import all_steps, binds, participants, reads
+from gdatalog.plan.nodes import Compact, Guard, Join, Step, TrieRef
 
 
 def compact_rows(
-    steps: Sequence[Step], tries: Sequence[TrieRef], live: frozenset[str]
+    steps: Sequence[Step],
+    tries: Sequence[TrieRef],
+    live: frozenset[str],
+    recursive: Collection[str] = (),
 ) -> tuple[Step, ...]:
-    """The steps, with `Compact` in front of each join that follows a variable's death."""
+    """The steps, with `Compact` in front of each join that follows a variable's death.
+
+    `recursive` are the relations that the fixpoint at hand changes.
+    """
     if any(isinstance(step, Join) and step.reuse is not None for step in steps):
         return tuple(steps)  # a list that is to be reused must stay as it was made
     stands: dict[int, list[str]] = {}  # by trie: the variables that lead to where it stands
@@ -31,9 +37,20 @@ def compact_rows(
             newly = [name for name in bound if name not in needed and name not in dead]
             if newly:
                 dead.update(newly)
-                done.append(Compact(tuple(name for name in bound if name in needed)))
+                keep = tuple(name for name in bound if name in needed)
+                lasting = all(tries[trie].relation not in recursive for trie in _used(rest))
+                done.append(Compact(keep, lasting))
         done.append(step)
         bound.extend(binds(step))
         for part in participants(step):
             stands.setdefault(part.trie, []).extend(binds(step) or sorted(reads(step)))
     return tuple(done)
+
+
+def _used(steps: Sequence[Step]) -> Iterator[int]:
+    """The tries that steps look into."""
+    for step in all_steps(tuple(steps)):
+        if isinstance(step, Guard):
+            yield step.trie
+        for part in participants(step):
+            yield part.trie

@@ -61,7 +61,7 @@ def plan_rule(
         alternatives = [variant for items in alternatives for variant in _deltas(items, recursive)]
     if not gathers:
         joins = tuple(
-            _plan_join(items, head, variables_of_exprs(head), False, sizes)
+            _plan_join(items, head, variables_of_exprs(head), False, sizes, recursive)
             for items in alternatives
         )
         return RulePlan(rule.head.name, joins, head, span=rule.span)
@@ -80,13 +80,13 @@ def plan_rule(
     for group in groups:
         if len(group) == 1:
             outputs: tuple[Slot, ...] = ()
-            plans = [_plan_join(alternatives[group[0]], (), live, bag, sizes)]
+            plans = [_plan_join(alternatives[group[0]], (), live, bag, sizes, recursive)]
         else:
             # Several alternatives bind the same variables: their bindings are one set.
             names = sorted(_own(alternatives[group[0]]) | targets)
             outputs = tuple(Slot(name, normal.type_of(name)) for name in names)
             plans = [
-                _plan_join(alternatives[at], outputs, frozenset(names), False, sizes)
+                _plan_join(alternatives[at], outputs, frozenset(names), False, sizes, recursive)
                 for at in group
             ]
         numbers.append(tuple(range(len(joins_list), len(joins_list) + len(plans))))
@@ -110,12 +110,13 @@ def _plan_join(
     live: frozenset[str],
     bag: bool,
     sizes: Statistics,
+    recursive: Collection[str],
 ) -> JoinPlan:
     builder = PlanBuilder(sizes)
     steps = builder.steps(items, frozenset(), live, bag)
     tries = builder.tries()
     if not bag:
-        steps = compact_rows(steps, tries, live)
+        steps = compact_rows(steps, tries, live, recursive)
     return JoinPlan(tries, steps, tuple(outputs), bag)
 
 
