@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 import gdatalog as gd
+from gdatalog.errors import Caution
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -63,7 +64,7 @@ def test_python() -> None:
 def test_the_language() -> None:
     (program,) = blocks("datalog")
     with gd.connect(files="none") as db:
-        cautions: list[gd.database.Caution] = []
+        cautions: list[Caution] = []
         db.on_caution = cautions.append
         db.run(program, {"limit": 20})
         held = {name: db[name].sorted().fetchall() for name in db.relations}
