@@ -88,7 +88,7 @@ def run(text: str, data: Data, defined: set[str], chunk: int | None) -> Relation
     """What the engine gives for the defined relations."""
     with gdatalog.connect(device="cpu") as db:
         if chunk is not None:
-            db._chunk_rows = chunk
+            db._workspace.chunk_rows = chunk
         for name, (types, rows) in data.items():
             db.load(name, frame(types, rows))
         db.run(text)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import gdatalog as gd
-from gdatalog.database import Progress
+from gdatalog.workspace import Progress
 from gdatalog.parser.directives import DIRECTIVES
 from gdatalog.shell import cli, repl
 from gdatalog.shell.commands import COMMANDS
