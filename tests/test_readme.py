@@ -78,9 +78,18 @@ def test_the_language() -> None:
     assert held["below"] == [(1, 3), (2, 2), (3, 1)]
 
 
+@pytest.mark.parametrize("path", sorted(ROOT.glob("*.md")), ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    text = re.sub(r"```.*?```|`[^`]*`", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for link in re.findall(r"\]\(([^)]+)\)", text):
+        if not link.startswith("https://"):
+            target, _, anchor = link.partition("#")
+            assert (ROOT / target).exists(), link
+            titles = re.findall(r"^#+ (.*)$", (ROOT / target).read_text(), re.M) if anchor else []
+            assert not anchor or anchor in {title.lower().replace(" ", "-") for title in titles}
+
+
 def test_what_it_names_is_there() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", re.sub(r"```.*?```", "", README, flags=re.S)):
-        assert (ROOT / target).exists(), target
     tree = README.split("## The tree of the house")[1].split("\n\n")[1]
     package = re.findall(r"^      (\w+)/ ", tree, re.MULTILINE)
     folders = {path.parent.name for path in (ROOT / "gdatalog").glob("*/*.py")}
