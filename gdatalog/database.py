@@ -5,7 +5,6 @@ Above 300 lines because half of them are what users read: docstrings with tested
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import warnings
@@ -25,8 +24,6 @@ from gdatalog.relations import Relations
 from gdatalog.report import Explanation, Profile, explain
 from gdatalog.result import Result
 from gdatalog.workspace import OnProgress, Workspace
-
-log = logging.getLogger("gdatalog")
 
 
 class ProgramWarning(UserWarning):
@@ -270,7 +267,9 @@ def _device(device: str) -> str:
             hint='use device="cpu", or device="auto", which takes a GPU once there is support',
         )
     if device == "auto":
-        log.info("device: cpu")
+        import logging
+
+        logging.getLogger("gdatalog").info("device: cpu")
     return "cpu"
 
 
