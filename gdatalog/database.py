@@ -6,53 +6,28 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from threading import Event, RLock
+from collections.abc import Mapping, Sequence
+from threading import RLock
 from time import perf_counter
 from typing import Any
 
 from gdatalog.engine.budget import default_limit, parse_size
-from gdatalog.engine.evaluation import Memory
 from gdatalog.engine.files import FilePolicy, Folders, read_program, to_stdout, write_relation
-from gdatalog.engine.fixpoint import Round, plan_stratum
+from gdatalog.engine.inputs import union
 from gdatalog.engine.run import RuleRun
-from gdatalog.engine.session import Session, Settings, union
-from gdatalog.errors import (
-    Caution,
-    DeviceError,
-    Interrupted,
-    NameResolutionError,
-    UsageError,
-)
-from gdatalog.parser import Program, parse_with_cautions
-from gdatalog.parser.syntax import Decl, Directive, Statement
-from gdatalog.planner.checked import CheckedQuery, Schema, Stratum
-from gdatalog.report import Explanation, PlannedRule, PlannedStratum, Profile
+from gdatalog.errors import Caution, DeviceError, NameResolutionError, UsageError
+from gdatalog.parser import Program
+from gdatalog.planner.checked import Schema
+from gdatalog.relations import Relations
+from gdatalog.report import Explanation, Profile, explain
 from gdatalog.result import Result
-from gdatalog.storage.relation import Relation
-from gdatalog.storage.symbols import SymbolTable
+from gdatalog.workspace import OnProgress, Workspace
 
 log = logging.getLogger("gdatalog")
-
-_NAME = re.compile(r"[^\W\d][\w?]*(\.[\w?]+)*'*")
 
 
 class ProgramWarning(UserWarning):
     """What a program may say but probably did not mean."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What a long query is at: a round of a recursive stratum."""
-
-    relations: tuple[str, ...]
-    round: int
-    new_rows: int
-    total_rows: int
-
-
-OnProgress = Callable[[Progress], None]
 
 
 class Database:
@@ -74,17 +49,8 @@ class Database:
     ) -> None:
         self.device = _device(device)
         self.memory_limit = default_limit() if memory_limit is None else parse_size(memory_limit)
-        self.symbols = SymbolTable()
-        self.on_caution: Callable[[Caution], None] = _warn
-        self._policy = FilePolicy(files)
-        self._stored: dict[str, Relation] = {}
-        self._texts: dict[str, tuple[Statement, ...]] = {}  # rules that stay, by name of the text
-        self._remembered: Memory = {}
-        self._read: dict[tuple[Directive, str], Relation] = {}
+        self._workspace = Workspace(self.memory_limit, FilePolicy(files), _warn)
         self._lock = RLock()
-        self._stop = Event()
-        self._closed = False
-        self._chunk_rows: int | None = None
 
     def __repr__(self) -> str:
         return f"<gdatalog.Database on {self.device}: {', '.join(self.relations) or 'empty'}>"
@@ -98,12 +64,11 @@ class Database:
     def close(self) -> None:
         """Let go of all data. The database cannot be used afterwards."""
         with self._lock:
-            self._closed = True
-            self._stored, self._texts, self._remembered, self._read = {}, {}, {}, {}
+            self._workspace.close()
 
     def interrupt(self) -> None:
         """Stop the query that runs in another thread: it raises `Interrupted`."""
-        self._stop.set()
+        self._workspace.stop.set()
 
     # --------------------------------------------------------------------------------- data
 
@@ -120,9 +85,12 @@ class Database:
         ('src', 'dst')
         """
         with self._lock:
-            self._check_open()
-            relation = self._relation_of(name, data, columns)
-            self._stored = {**self._stored, name: relation}
+            workspace = self._workspace
+            workspace.check_open()
+            if isinstance(data, Result):
+                data = data.table()
+            relation = workspace.relation_of(name, data, columns)
+            workspace.stored = {**workspace.stored, name: relation}
 
     def __setitem__(self, name: str, data: Any) -> None:
         self.load(name, data)
@@ -138,22 +106,27 @@ class Database:
         2
         """
         with self._lock:
-            self._check_open()
-            before = self._stored.get(name)
+            workspace = self._workspace
+            workspace.check_open()
+            before = workspace.stored.get(name)
             if before is None:
                 self.load(name, rows)
                 return
             schema = Schema(name, before.columns, before.types)
-            more = self._relation_of(name, rows, None, schema)
-            self._stored = {**self._stored, name: union([before, more])}
+            if isinstance(rows, Result):
+                rows = rows.table()
+            more = workspace.relation_of(name, rows, None, schema)
+            workspace.stored = {**workspace.stored, name: union([before, more])}
 
     def __delitem__(self, name: str) -> None:
         with self._lock:
-            if name not in self._stored:
+            workspace = self._workspace
+            if name not in workspace.stored:
                 raise NameResolutionError(
-                    f"there is no data under the name {name!r}", hint=self._near(name)
+                    f"there is no data under the name {name!r}", hint=workspace.near(name)
                 )
-            self._stored = {key: rel for key, rel in self._stored.items() if key != name}
+            others = {key: held for key, held in workspace.stored.items() if key != name}
+            workspace.stored = others
 
     def __getitem__(self, name: str) -> Result:
         """A relation: stored data, or what the rules give."""
@@ -163,37 +136,6 @@ class Database:
     def relations(self) -> Relations:
         """All relations by name: a mapping to results, evaluated when asked for."""
         return Relations(self)
-
-    def _relation_of(
-        self,
-        name: str,
-        data: Any,
-        columns: Sequence[str] | None,
-        schema: Schema | None = None,
-    ) -> Relation:
-        from gdatalog.storage.frames import table_from
-
-        if _NAME.fullmatch(name) is None or name in ("true", "false", "not", "inf", "_"):
-            raise UsageError(f"not a relation's name: {name!r}")
-        if isinstance(data, Result):
-            data = data.table()
-        if isinstance(data, (str, os.PathLike)):
-            self._policy.reading(os.fspath(data), None)
-        declared = schema or self._declared(name)
-        table = table_from(data, columns=columns, declared=declared, what=name)
-        return Relation.from_table(table, self.symbols)
-
-    def _declared(self, name: str) -> Schema | None:
-        """What a `.decl` of the rules that stay says of a relation."""
-        if not any(
-            isinstance(s, Decl) and name in s.names for text in self._texts.values() for s in text
-        ):
-            return None
-        session = self._session(Program(()), {}, self._stored_but(name), lasting=True)
-        return session.checked.schemas[name]
-
-    def _stored_but(self, name: str) -> dict[str, Relation]:
-        return {key: relation for key, relation in self._stored.items() if key != name}
 
     # ------------------------------------------------------------------------------ queries
 
@@ -219,10 +161,10 @@ class Database:
         if limit is not None and limit < 0:
             raise UsageError(f"a limit cannot be negative: {limit}")
         with self._lock:
-            session = self._open(text, params, on_progress=on_progress)
-            relation = session.relation(_asked(session), limit)
-            self._tell(session)
-            result = Result(relation, self.symbols)
+            session = self._workspace.open(text, params, on_progress)
+            relation = session.relation(session.asked(), limit)
+            self._workspace.tell(session)
+            result = Result(relation, self._workspace.symbols)
             return result.head(limit) if limit is not None else result
 
     def run(
@@ -246,7 +188,7 @@ class Database:
         [(1, 2), (1, 3), (2, 3)]
         """
         with self._lock:
-            program = self._parse(text, name or "<run>")
+            program = self._workspace.parse(text, name or "<run>")
             return self._run(program, name or text, params, Folders(), on_progress)
 
     def run_file(
@@ -265,9 +207,10 @@ class Database:
         `.output R`, `include` those where `.include` looks besides the file's own.
         """
         with self._lock:
-            self._check_open()
+            workspace = self._workspace
+            workspace.check_open()
             name = os.fspath(path)
-            program = read_program(name, self._policy)
+            program = read_program(name, workspace.policy, workspace.on_caution)
             folders = Folders(
                 os.fspath(facts), os.fspath(out), tuple(os.fspath(folder) for folder in include)
             )
@@ -281,244 +224,38 @@ class Database:
         folders: Folders,
         on_progress: OnProgress | None,
     ) -> dict[str, Result]:
+        workspace = self._workspace
         outputs: dict[str, Result] = {}
-        for answer in self._answers(program, key, params, folders, on_progress):
-            if answer.directive is not None and answer.directive.kind != "printsize":
-                outputs[answer.name] = answer.result
-                if not to_stdout(answer.directive):
-                    write_relation(
-                        answer.directive, answer.name, answer.result.table(), self._policy, folders
-                    )
+        session = workspace.keep(program, key, params, folders, on_progress)
+        for ask in session.asks():
+            if ask.directive is None or ask.directive.kind == "printsize":
+                continue
+            result = Result(session.relation(ask.name), workspace.symbols)
+            outputs[ask.name] = result
+            if not to_stdout(ask.directive):
+                write_relation(ask.directive, ask.name, result.table(), workspace.policy, folders)
+        workspace.tell(session)
         return outputs
-
-    def _answers(
-        self,
-        program: Program,
-        key: str,
-        params: Mapping[str, Any] | None,
-        folders: Folders,
-        on_progress: OnProgress | None = None,
-    ) -> Iterator[Answer]:
-        """Keeps a program's rules, then evaluates what it asks for, in its order."""
-        before = dict(self._texts)
-        others = {name: rules for name, rules in before.items() if name != key}
-        self._texts = others
-        try:
-            session = self._session(
-                program, params or {}, self._stored, folders, on_progress, lasting=True
-            )
-        except BaseException:
-            self._texts = before
-            raise
-        rules = session.parts.rules
-        self._texts = {**others, key: rules} if rules else others
-        asked: list[Directive | CheckedQuery] = list(session.own_queries())
-        asked += session.parts.directives
-        for item in sorted(asked, key=lambda item: item.span.start):
-            if isinstance(item, Directive):
-                if item.kind in ("output", "printsize"):
-                    for name in item.names:
-                        yield Answer(name, self._result(session, name), item)
-            else:
-                yield Answer(item.relation, self._result(session, item.relation), None)
-        for statement in session.parts.rules:
-            for kind in ("output", "printsize"):
-                if isinstance(statement, Decl) and kind in statement.qualifiers:
-                    for name in statement.names:
-                        directive = Directive(kind, (name,), span=statement.span)
-                        yield Answer(name, self._result(session, name), directive)
-        self._tell(session)
-
-    def _result(self, session: Session, name: str) -> Result:
-        return Result(session.relation(name), self.symbols)
 
     # -------------------------------------------------------------------------------- plans
 
     def explain(self, text: str, params: Mapping[str, Any] | None = None) -> Explanation:
         """How a text would be evaluated: nothing is, but what its plan's sizes need."""
         with self._lock:
-            session = self._open(text, params)
-            wanted = session.evaluation.strata_of([_asked(session)])
-            around = session.evaluation.surroundings()
-            return Explanation(
-                [
-                    PlannedStratum(
-                        stratum,
-                        tuple(PlannedRule(r, plan) for r, plan in plan_stratum(stratum, around)),
-                    )
-                    for stratum in wanted
-                ]
-            )
+            session = self._workspace.open(text, params)
+            return explain(session, [session.asked()])
 
     def profile(self, text: str, params: Mapping[str, Any] | None = None) -> Profile:
         """Evaluate a text, and tell rows and time of every step. Nothing remembered is used."""
         with self._lock:
             reports: list[RuleRun] = []
-            session = self._open(text, params, reports=reports)
+            session = self._workspace.open(text, params, reports=reports)
             started = perf_counter()
-            relation = session.relation(_asked(session))
+            relation = session.relation(session.asked())
             seconds = perf_counter() - started
+            self._workspace.tell(session)
             peak = session.evaluation.limits.peak
-            self._tell(session)
-            return Profile(reports, seconds, peak, Result(relation, self.symbols))
-
-    # ----------------------------------------------------------------------------- sessions
-
-    def _parse(self, text: str, name: str, bare: bool = False) -> Program:
-        self._check_open()
-        if not isinstance(text, str):
-            raise UsageError(f"a program is a text, not a {type(text).__name__}")
-        program, cautions = parse_with_cautions(text, name, bare=bare)
-        for caution in cautions:
-            self.on_caution(caution)
-        return program
-
-    def _open(
-        self,
-        text: str,
-        params: Mapping[str, Any] | None,
-        on_progress: OnProgress | None = None,
-        reports: list[RuleRun] | None = None,
-    ) -> Session:
-        """A session for a text that is asked, not kept."""
-        program = self._parse(text, "<query>", bare=True)
-        return self._session(
-            program, params or {}, self._stored, Folders(), on_progress, reports=reports
-        )
-
-    def _session(
-        self,
-        program: Program,
-        params: Mapping[str, Any],
-        stored: Mapping[str, Relation],
-        folders: Folders | None = None,
-        on_progress: OnProgress | None = None,
-        *,
-        lasting: bool = False,
-        reports: list[RuleRun] | None = None,
-    ) -> Session:
-        self._check_open()
-        self._stop.clear()
-
-        def poll() -> None:
-            if self._stop.is_set():
-                self._stop.clear()
-                raise Interrupted("the query was interrupted")
-
-        def on_round(stratum: Stratum, done: Round) -> None:
-            if on_progress is not None:
-                new, total = sum(done.new.values()), sum(done.total.values())
-                on_progress(Progress(stratum.relations, done.number, new, total))
-
-        settings = Settings(
-            self._policy,
-            folders or Folders(),
-            self.memory_limit,
-            poll,
-            on_round,
-            self._chunk_rows,
-            reports,
-        )
-        views = tuple(statement for text in self._texts.values() for statement in text)
-        return Session(
-            stored,
-            views,
-            program,
-            self.symbols,
-            settings,
-            self._remembered if reports is None else {},
-            self._read,
-            params,
-            lasting,
-            whole=lasting,
-        )
-
-    def _tell(self, session: Session) -> None:
-        for caution in session.cautions:
-            self.on_caution(caution)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise UsageError("this database is closed")
-
-    def _near(self, name: str) -> str | None:
-        from difflib import get_close_matches
-
-        close = get_close_matches(name, self.relations, 1)
-        return f"did you mean {close[0]!r}?" if close else None
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One thing that a program asked for: an output or printsize, or else a query."""
-
-    name: str
-    result: Result
-    directive: Directive | None
-
-
-class Relations(Mapping[str, Result]):
-    """The relations of a database, by name."""
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
-    def _names(self) -> dict[str, Schema]:
-        db = self._db
-        with db._lock:
-            session = db._session(Program(()), {}, db._stored, lasting=True)
-            schemas = session.checked.schemas
-            return {name: schemas[name] for name in sorted(schemas) if not name.startswith("?")}
-
-    def __getitem__(self, name: str) -> Result:
-        db = self._db
-        with db._lock:
-            session = db._session(Program(()), {}, db._stored, lasting=True)
-            if name not in session.checked.schemas:
-                raise NameResolutionError(f"there is no relation {name!r}", hint=db._near(name))
-            return db._result(session, name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names())
-
-    def __len__(self) -> int:
-        return len(self._names())
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names()
-
-    def _ipython_key_completions_(self) -> list[str]:
-        return list(self)
-
-    def schema(self, name: str) -> Schema:
-        """A relation's columns and types; nothing is evaluated."""
-        return self._names()[name]
-
-    def __repr__(self) -> str:
-        lines = []
-        for name, schema in self._names().items():
-            columns = ", ".join(map(": ".join, zip(schema.columns, schema.types, strict=True)))
-            lines.append(f"{name}({columns})")
-        return "\n".join(lines) or "no relations"
-
-
-def _asked(session: Session) -> str:
-    """The relation that a text asks for."""
-    queries = session.own_queries()
-    if len(queries) > 1:
-        raise UsageError(
-            f"a query has one answer, and this text asks {len(queries)} times",
-            queries[1].span,
-            hint="call db.query once for each `?-`",
-        )
-    if queries:
-        return queries[0].relation
-    if session.checked.last is None or not session.parts.rules:
-        raise UsageError(
-            "this text asks for nothing",
-            hint="end it with `?- body.`, or with the rule whose relation you want",
-        )
-    return session.checked.last
+            return Profile(reports, seconds, peak, Result(relation, self._workspace.symbols))
 
 
 def _device(device: str) -> str:
