@@ -84,17 +84,13 @@ def answer_all(
     asked = session.asks()
     if not asked:
         say("note: nothing was asked. The program is checked; ask with `?- ...` or `.output R`")
-    charged = session.evaluation.limits.held
     for ask in asked:
-        started, before = perf_counter(), dict(charged)
+        started = perf_counter()
         try:
             with line(_title(ask)):
                 result = Result(session.relation(ask.name), db._workspace.symbols)
             give(db, ask, result, output, folders)
         except Error as error:
-            # What was held for this answer is let go of: the next one may be small.
-            charged.clear()
-            charged.update(before)
             say_error(error)
             failed.append(error)
             if bail:
