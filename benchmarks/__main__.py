@@ -28,19 +28,20 @@ def main() -> int:
     unknown = set(options.suites) - SUITES.keys()
     if unknown:
         parser.error(f"no suite {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
+    facts = machine()
     rows: list[Row] = []
     for name in options.suites or SUITES:
         for row in SUITES[name]():
             ratio = "" if row.ratio is None else f"{row.ratio:.2f}x {row.peer}"
             print(f"{row.what}: {row.seconds:.3f} s {ratio}", file=sys.stderr, flush=True)
             rows.append(row)
-    report = markdown(rows)
+    report = markdown(rows, facts)
     print(report)
     out = options.out or (None if options.suites else OUT)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         (out / "README.md").write_text(report)
-        data = {"machine": machine(), "rows": [row.to_dict() for row in rows]}
+        data = {"machine": facts, "rows": [row.to_dict() for row in rows]}
         (out / "results.json").write_text(json.dumps(data, indent=1) + "\n")
     return 1 if any(row.met is False for row in rows) else 0
 

@@ -29,7 +29,8 @@ def random_edges(seed: int) -> Array:
 def by_sorting(packed: Array) -> Array:
     """What np.unique gives. NumPy 2.3 and later use a hash table, which is slower here."""
     values = np.sort(packed)
-    return values[np.append(True, values[1:] != values[:-1])]
+    unique: Array = values[np.append(True, values[1:] != values[:-1])]
+    return unique
 
 
 def run() -> Iterator[Row]:

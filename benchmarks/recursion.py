@@ -32,7 +32,7 @@ SG_SQL = """
         union select l.b, r.b from sg join e l on sg.a = l.a join e r on sg.b = r.a)
     select count(*) from sg"""
 
-_TRAP = "one run each; the answers are counted, not given; Soufflé is faster than both"
+_TRAP = "one run each, loading left out; the answers are counted, not given"
 
 
 def run() -> Iterator[Row]:
@@ -52,7 +52,7 @@ def _row(what: str, graph: Graph, rules: str, sql: str | None) -> Row:
     peer_seconds: float | None = None
     trap = _TRAP
     if sql is None:
-        trap = "one run; DuckDB's recursive CTE takes minutes here and is left out"
+        trap = "one run; DuckDB's recursive CTE did not end within a minute, and is left out"
     else:
         con: Any = duckdb_with(graph)
         peer_seconds, row = once(lambda: con.execute(sql).fetchone())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from benchmarks.peers import THREADS
 _PACKAGES = ("numpy", "pandas", "pyarrow", "duckdb")
 
 
-def machine() -> dict[str, str | int]:
+def machine() -> dict[str, str | int | float]:
     """What kind of machine this is; nothing that tells which one."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
@@ -23,6 +23,7 @@ def machine() -> dict[str, str | int]:
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
         "memory GiB": round(memory / (1 << 30)),
+        "load before": round(os.getloadavg()[0], 1),
         "threads of peers": THREADS,
         "python": platform.python_version(),
         **{name: version(name) for name in _PACKAGES},
@@ -37,20 +38,20 @@ def _processor() -> str:
     return platform.processor() or "unknown"
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def markdown(rows: Sequence[Row], facts: Mapping[str, str | int | float]) -> str:
     """The whole report."""
-    return "\n".join(_lines(rows)) + "\n"
+    return "\n".join(_lines(rows, facts)) + "\n"
 
 
-def _lines(rows: Sequence[Row]) -> Iterator[str]:
+def _lines(rows: Sequence[Row], facts: Mapping[str, str | int | float]) -> Iterator[str]:
     yield "# Benchmarks"
     yield ""
-    yield "Made by `make bench`. Both sides of a row ran in turns in one process and gave equal"
-    yield "answers; seconds are medians. *warm* is a query on data that is loaded and indexed,"
-    yield "*cold* includes loading and indexing. *faster* says how many times our time the peer"
-    yield "needs: below 1 the peer is faster. Nothing here ran on a GPU."
+    yield "Made by `make bench`. Both sides of a row ran in turns and gave equal answers; seconds"
+    yield "are medians, unless a note says otherwise. *warm* is a query on data that is loaded and"
+    yield "indexed, *cold* includes loading and indexing. *faster* says how many times our time the"
+    yield "peer needs: below 1 the peer is faster. Nothing here ran on a GPU."
     yield ""
-    yield ", ".join(f"{key}: {value}" for key, value in machine().items()) + "."
+    yield ", ".join(f"{key}: {value}" for key, value in facts.items()) + "."
     yield ""
     yield "| what | ours, warm | ours, cold | peer | warm | cold | faster | asked for |"
     yield "| --- | ---: | ---: | --- | ---: | ---: | ---: | --- |"
