@@ -13,8 +13,9 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import concatenate
 from gdatalog.storage.symbols import SymbolTable
 
-# What has been read, by file, its age and size, and how it was read; and unions of such.
-Read = dict[tuple[Any, ...], Relation]
+# What has been read, by file and how it was read, and unions of such, by their relation's name;
+# with each what it was made of: the file's age and size, or the relations united.
+Read = dict[tuple[Any, ...], tuple[tuple[Any, ...], Relation]]
 
 # A directive, and the folders that hold for the text it stands in.
 Source = tuple[Directive, Folders]
@@ -60,9 +61,12 @@ class Inputs(Mapping[str, Relation]):
             found = parts[0]
             if len(parts) > 1:
                 # The very same parts make the very same union, so that views stay fresh.
-                key = ("union", *map(id, parts))
-                found = self.read.get(key) or union(parts)
-                self.read[key] = found
+                before, found = self.read.get(("union", name), ((), parts[0]))
+                if len(before) != len(parts) or any(
+                    a is not b for a, b in zip(before, parts, strict=True)
+                ):
+                    found = union(parts)
+                    self.read["union", name] = tuple(parts), found
             self._joined[name] = found
         return found
 
@@ -80,16 +84,17 @@ class Inputs(Mapping[str, Relation]):
                 schema = None  # its types are the data's
             try:
                 stat = os.stat(path)
-                state = (os.path.abspath(path), stat.st_mtime_ns, stat.st_size)
+                state = (stat.st_mtime_ns, stat.st_size)
             except OSError:
-                state = (path, 0, 0)  # reading it tells what is wrong
+                state = (0, 0)  # reading it tells what is wrong
             how = (directive.path is None, directive.options)
             what = None if schema is None else (schema.columns, schema.types)
-            key = ("file", *state, how, what)
-            found = self.read.get(key)
-            if found is None:
+            key = ("file", os.path.abspath(path), how, what)
+            before, found = self.read.get(key, ((), None))
+            if found is None or before != state:
                 table = read_relation(directive, name, path, schema, folders)
-                found = self.read[key] = Relation.from_table(table, self.symbols)
+                found = Relation.from_table(table, self.symbols)
+                self.read[key] = state, found
             return found
 
 

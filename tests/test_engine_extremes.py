@@ -1,0 +1,80 @@
+"""Extremes: ints at the ends of 64 bits, counts and sums that do not fit, what is remembered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import gdatalog as gd
+from gdatalog.executors import sinks
+
+MIN, MAX = -(2**63), 2**63 - 1
+
+
+def test_a_relation_beside_a_file_is_the_latest(tmp_path: Path) -> None:
+    """Each insert makes another relation, which may lie where an old one lay."""
+    file = tmp_path / "r.csv"
+    file.write_text("a\n1\n")
+    db = gd.connect()
+    db.run(f'.decl R(a: int)\n.input R("{file}")')
+    for number in range(10, 40):
+        db["R"] = [(number,)]
+        assert db["R"].sorted().fetchall() == [(1,), (number,)]
+    assert len(db._workspace._read) == 2  # nothing of what it was before is held
+
+
+def test_only_the_last_state_of_a_file_is_held(tmp_path: Path) -> None:
+    file = tmp_path / "r.csv"
+    db = gd.connect()
+    for number in range(5):
+        file.write_text("a\n" + f"{number}\n" * (number + 1))
+        assert db.query(f'.input R("{file}")\n?- R(x).').fetchall() == [(number,)]
+    assert len(db._workspace._read) == 1
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        ((MIN, MAX, 2**62), [MIN, -(2**62), 0, 2**62]),
+        ((MAX, MIN, MIN), [-1, MAX]),
+        ((MIN, MAX, MAX), [MIN, -1, MAX - 1]),
+        ((MAX, MIN, 1), []),
+        ((5, 5, -1), []),
+    ],
+)
+def test_ranges_over_all_ints(bounds: tuple[int, int, int], expected: list[int]) -> None:
+    result = gd.query("p(x) <- x = range({}, {}, {}).".format(*bounds))
+    assert result.sorted().fetchall() == [(value,) for value in expected]
+
+
+def test_many_endless_ranges_with_a_limit() -> None:
+    data = {"E": [(number,) for number in range(10_000)]}
+    with gd.connect() as db:
+        db.load("E", data["E"])
+        assert len(db.query("p(x, i) <- E(x), i = range(0, 1000000000000000000).", limit=5)) == 5
+
+
+def test_marked_rows_of_32_and_of_64_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sinks, "MANY", 1)
+    with gd.connect() as db:
+        db._workspace.chunk_rows = 1
+        db["A"], db["B"] = [(2**31 - 2,), (2**31 - 1,)], [(2**31,), (2**31 + 5,)]
+        rows = db.query("p(x) <- A(x) ; B(x).").sorted().fetchall()
+    assert rows == [(2**31 - 2,), (2**31 - 1,), (2**31,), (2**31 + 5,)]
+
+
+def test_a_view_is_made_anew_for_an_equal_parameter_of_another_type() -> None:
+    with gd.connect() as db:
+        db["E"] = [(1, "1"), (2, "1.0"), (3, "true")]
+        for value, row in ((1, 1), (1.0, 2), (True, 3)):
+            db.run("v(y) <- E(y, s), s = to_string($p).", {"p": value})
+            assert db["v"].fetchall() == [(row,)]
+
+
+def test_facts_are_named_by_a_later_declaration() -> None:
+    with gd.connect() as db:
+        db.run("a(1).", name="facts")
+        assert db["a"].columns == ("c0",)
+        db.run(".decl a(number: int)", name="declaration")
+        assert db["a"].columns == ("number",)
