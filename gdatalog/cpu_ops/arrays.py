@@ -41,7 +41,8 @@ def pieces(lengths: Array, limit: int) -> Iterator[tuple[int, int, int, int]]:
     >>> list(pieces(np.array([2, 2, 7, 1]), 4))
     [(0, 2, 0, -1), (2, 3, 0, 4), (2, 3, 4, 3), (3, 4, 0, -1)]
     """
-    ends = np.cumsum(lengths)
+    # A list longer than a piece counts as just that: all lengths together may not fit an int.
+    ends = np.cumsum(np.minimum(lengths, limit + 1))
     rows = len(lengths)
     row = 0
     while row < rows:

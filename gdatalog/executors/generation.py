@@ -57,11 +57,13 @@ class Generation:
             good = self.ops.survivors(~still)
             self.frontier = self.frontier.take(good)
             start, stop, stride = start[good], stop[good], stride[good]
-        # In floats first: the distance of two ints need not be an int.
-        far = (stop.astype(float) - start) / stride
-        near = xp.where(xp.abs(far) < _LONGEST, stop, start)
-        exact = -((start - near) // stride)
-        lengths = xp.where(far >= _LONGEST, _LONGEST, xp.maximum(exact, 0))
+        # Without signs, for the distance of two ints need not fit into one.
+        rising = stride > 0
+        some = xp.where(rising, start < stop, start > stop)
+        distance = xp.where(rising, stop - start, start - stop).astype(xp.uint64)
+        step_size = xp.where(rising, stride, -stride).astype(xp.uint64)
+        lengths = xp.minimum((distance - 1) // step_size, _LONGEST - 1).astype(xp.int64) + 1
+        lengths = xp.where(some, lengths, 0)
         for rows, positions in self._pieces(lengths):
             yield self._generated(step, rows, start[rows] + stride[rows] * positions)
 
