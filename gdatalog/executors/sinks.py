@@ -73,6 +73,10 @@ class RowSet:
         if self._marked is not None:
             if self._marked.fits(block):
                 self._marked.add(block)
+                self._types = [
+                    self.ops.xp.promote_types(kind, column.dtype)
+                    for kind, column in zip(self._types, block, strict=True)
+                ]
                 return
             self._settled, self._marked = self._unmark(), None
             self.count = len(self._settled[0])
