@@ -144,7 +144,7 @@ class Evaluation:
             if stored is not None:
                 return self._named(name, stored, schema.columns)
             return Relation.empty(schema.columns, schema.types)
-        made_of = (name, facts, self._used_params(facts))
+        made_of = (schema, facts, self._used_params(facts))
         found = self.remembered.get((name,))
         below = () if stored is None else (stored,)
         if found is not None and found.made_of == made_of and _same(found.below, below):
@@ -185,16 +185,20 @@ class Evaluation:
         schemas = tuple(self.checked.schemas[name] for name in stratum.relations)
         nodes = _nodes(stratum)
         used = {part.name for node in nodes for part in walk(node) if isinstance(part, Param)}
-        params = tuple((name, self.params.get(name)) for name in sorted(used))
         limits = tuple(self.limit_sizes.get(name) for name in stratum.relations)
         return (
-            stratum.rules, facts, schemas, params, limits,
+            stratum.rules, facts, schemas, self._values_of(used), limits,
             *(self._used_params(atoms) for atoms in facts),
         )  # fmt: skip
 
     def _used_params(self, atoms: tuple[Atom, ...]) -> tuple[Any, ...]:
         used = {arg.name for atom in atoms for arg in atom.args if isinstance(arg, Param)}
-        return tuple((name, self.params[name]) for name in sorted(used))
+        return self._values_of(used)
+
+    def _values_of(self, params: Collection[str]) -> tuple[Any, ...]:
+        """With their types, for 1 = 1.0 = True in Python."""
+        types = self.checked.param_types
+        return tuple((name, types.get(name), self.params.get(name)) for name in sorted(params))
 
     def _below(self, stratum: Stratum) -> tuple[Relation, ...]:
         stored = [self.stored[name] for name in stratum.relations if name in self.stored]
