@@ -78,3 +78,38 @@ def test_facts_are_named_by_a_later_declaration() -> None:
         assert db["a"].columns == ("c0",)
         db.run(".decl a(number: int)", name="declaration")
         assert db["a"].columns == ("number",)
+
+
+LISTS = [(b, i) for b in range(10) for i in range(100)]
+NINE = ", ".join(f"R(b, _x{number})" for number in range(9))  # 10^18 bindings for each b
+
+
+@pytest.mark.parametrize("chunk", [None, 1])
+def test_counts_that_fit_each_by_itself(chunk: int | None) -> None:
+    with gd.connect() as db:
+        db._workspace.chunk_rows = chunk
+        db["R"], db["A"] = LISTS, [(1,), (2,)]
+        counts = db.query(f"n(b, count()) <- {NINE}.").sorted().fetchall()
+        assert counts == [(b, 10**18) for b in range(10)]
+        for text in (f"n(count()) <- {NINE}.", f"n(count()) <- A(_), {NINE}."):
+            with pytest.raises(gd.EvaluationError, match="a count does not fit"):
+                db.query(text)
+
+
+def test_large_counts_of_different_rows_do_not_meet() -> None:
+    data = {
+        "R": [(2, 0), *((1, i) for i in range(100))],
+        "S": [(1, 0), *((2, i) for i in range(100))],
+    }
+    atoms = [*(f"R(a, _r{number})" for number in range(9)), "S(a, _s)"]
+    counts = gd.query(f"n(a, count()) <- {', '.join(atoms)}.", data).sorted()
+    assert counts.fetchall() == [(1, 10**18), (2, 100)]
+
+
+def test_a_sum_that_wraps_twice_is_an_error_too() -> None:
+    """16 times 2^62, each 2^30 times: 2^96, of which nothing is left in 96 bits."""
+    many = [(number,) for number in range(1 << 15)]
+    data = {"A": [(2**62 + number,) for number in range(16)], "B": many, "C": many}
+    with pytest.raises(gd.EvaluationError, match="does not fit into 64 bits"):
+        gd.query("n(sum(x)) <- A(x), B(_), C(_).", data)
+    assert gd.query("n(mean(x)) <- A(x), B(_), C(_).", data).fetchall() == [(float(2**62 + 8),)]

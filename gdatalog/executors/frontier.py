@@ -84,8 +84,15 @@ def times(counts: Array, weight: Array | None) -> Array:
     if weight is None:
         return counts
     if float(counts.max(initial=1)) * float(weight.max(initial=1)) >= 2.0**63:
-        raise EvaluationError("a count does not fit into 64 bits")
+        return fitting(counts.astype(object) * weight.astype(object))
     return counts * weight
+
+
+def fitting(counts: Array) -> Array:
+    """Counts that Python's ints have worked out; an error if they do not fit into 64 bits."""
+    if len(counts) and counts.max() >= 1 << 63:
+        raise EvaluationError("a count does not fit into 64 bits")
+    return counts.astype("int64")
 
 
 def weighing(frontier: Frontier, weight: Array) -> Frontier:

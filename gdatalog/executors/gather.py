@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gdatalog.errors import EvaluationError
+from gdatalog.executors.frontier import fitting
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import Gather, Reduction
 from gdatalog.storage.keys import float_to_key, key_to_float
@@ -67,19 +68,25 @@ class Gathering:
                 partial.append(ops.sums_by(groups, count, weight))
             else:
                 high, low = self._halves(targets[0].astype(xp.int64), weight)
-                partial.append(ops.sums_by(groups, count, high))
+                partial.append(self._exact_sums(groups, count, high))
                 partial.append(ops.sums_by(groups, count, low))
-                partial.append(ops.sums_by(groups, count, weight))
+                partial.append(self._exact_sums(groups, count, weight))
         self.blocks.append((*(key[first] for key in keys), *partial))
         self.pending += count
         if self.pending > max(self.limits.chunk, self.settled):
             self._merge()
 
     def _counts(self, groups: Array, count: int, weight: Array | None) -> Array:
-        if weight is not None and float(weight.sum(dtype=float)) >= 2.0**63:
-            raise EvaluationError("a count does not fit into 64 bits")
-        counts: Array = self.ops.sums_by(groups, count, weight)
-        return counts
+        counts = self._exact_sums(groups, count, weight)
+        return fitting(counts) if counts.dtype == object else counts
+
+    def _exact_sums(self, groups: Array, count: int, amounts: Array | None) -> Array:
+        """Sums of ints by group: Python's ints, where 64 bits might not do."""
+        xp = self.ops.xp
+        if amounts is not None and float(xp.abs(amounts.astype(float)).sum()) >= 2.0**62:
+            amounts = amounts.astype(object)
+        sums: Array = self.ops.sums_by(groups, count, amounts)
+        return sums
 
     def _best(self, spec: Spec, groups: Array, count: int, keys: Array) -> Array:
         """The row of the best key of each group."""
@@ -120,8 +127,7 @@ class Gathering:
                     at += 1
                     continue
                 for part in parts[at : at + self._parts(spec)]:
-                    counted = spec.kind == "count"
-                    sums = self._counts if counted else ops.sums_by
+                    sums = self._counts if spec.kind == "count" else self._exact_sums
                     out.append(sums(groups, count, part))
                 if self._parts(spec) == 3:  # carry, so that no number of merges overflows
                     out[-3] = out[-3] + (out[-2] >> 32)

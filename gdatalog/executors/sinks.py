@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gdatalog.errors import EvaluationError
-from gdatalog.executors.frontier import Frontier, times, weight_of
+from gdatalog.executors.frontier import Frontier, fitting, times, weight_of
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import Expr, Slot
@@ -57,6 +57,7 @@ class RowSet:
         self._blocks: list[Columns] = []
         self._pending = 0
         self._marked: MarkedRows | None = None  # instead, where there are few possible rows
+        self._types: list[Any] = []  # of the columns of marked rows
 
     def emit(self, frontier: Frontier) -> None:
         if not self.outputs:
@@ -208,11 +209,21 @@ class Totals:
         self.totals = ops.xp.zeros(size, dtype="int64")
 
     def emit(self, frontier: Frontier) -> None:
-        self.ops.add_at(self.totals, frontier.column(self.base), weight_of(frontier))
+        self._add(frontier, weight_of(frontier))
 
     def emit_counts(self, frontier: Frontier, counts: Array) -> None:
-        product = times(counts, weight_of(frontier))
-        self.ops.add_at(self.totals, frontier.column(self.base), product)
+        self._add(frontier, times(counts, weight_of(frontier)))
+
+    def _add(self, frontier: Frontier, amounts: Array | None) -> None:
+        rows, totals = frontier.column(self.base), self.totals
+        if amounts is not None and (
+            float(totals.max(initial=0)) + float(amounts.sum(dtype=float)) >= 2.0**62
+        ):
+            exact = totals.astype(object)
+            self.ops.add_at(exact, rows, amounts.astype(object))
+            self.totals = fitting(exact)
+        else:
+            self.ops.add_at(totals, rows, amounts)
 
     def wanted(self, frontier: Frontier) -> Array | None:
         return None
