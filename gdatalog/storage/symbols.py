@@ -66,17 +66,19 @@ class SymbolTable:
 
     def array(self) -> Array:
         """All texts, as an array of objects, by code."""
-        if len(self._array) != len(self._texts):
+        array = self._array  # another thread may put a shorter one there meanwhile
+        if len(array) != len(self._texts):
             array = np.empty(len(self._texts), dtype=object)
             array[:] = self._texts[: len(array)]
             self._array = array
-        return self._array
+        return array
 
     def ranks(self) -> Array:
         """For each code its place among all texts in the order of code points."""
-        if len(self._ranks) != len(self._texts):
+        ranks = self._ranks
+        if len(ranks) != len(self._texts):
             texts = self._texts[:]
             ranks = np.empty(len(texts), dtype=np.int64)
             ranks[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
             self._ranks = ranks
-        return self._ranks
+        return ranks
