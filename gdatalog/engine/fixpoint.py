@@ -89,7 +89,8 @@ class StratumRun:
         self.tables: dict[str, Growing | Best] = {}
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}
-        self.lasting: dict[int, MarkedRows] = {}
+        self.lasting: dict[int, MarkedRows] = {}  # by id of the step; `planned` keeps them
+        self.planned: list[RulePlan] = []
         for name in stratum.relations:
             schema = around.schemas[name]
             kinds = optimum_columns(self.rules[name])
@@ -214,9 +215,11 @@ class StratumRun:
         """What a rule gives in the first round, or in the later ones."""
         around = self.around
         recursive = self.stratum.relations if self.stratum.recursive else ()
-        return plan_rule(
+        plan = plan_rule(
             rule, around.schemas, around.param_types, self._sizes, recursive, first=first
         )
+        self.planned.append(plan)
+        return plan
 
     def _sizes(self, name: str, version: Version) -> Size:
         arity = self.around.schemas[name].arity

@@ -147,8 +147,17 @@ class Levelwise:
     ) -> None:
         """Rows for which a step failed: an error only if the body, without its result, holds."""
         (variable,) = binds(step)
-        remaining = without((step, *rest), variable)
-        self.run(remaining, 0, frontier, Failing(error, self.marks))
+        self._run_failing(without((step, *rest), variable), frontier, error)
+
+    def _run_failing(
+        self, steps: Sequence[Step], frontier: Frontier, error: EvaluationError
+    ) -> None:
+        # By another walk: what this one remembers by the ids of its steps is not for steps
+        # that are gone in a moment.
+        walk = Levelwise(
+            self.tries, self.ops, self.scope, self.limits, marks=self.marks, _bases=self._bases
+        )
+        walk.run(steps, 0, frontier, Failing(error, self.marks))
 
     def probe(
         self, frontier: Frontier, keys: Array, participants: Sequence[Participant]
@@ -260,7 +269,7 @@ class Levelwise:
         remaining = tuple(rest)
         for variable in binds(step):
             remaining = without(remaining, variable)
-        self.run(remaining, 0, frontier.take(bad), Failing(error, self.marks))
+        self._run_failing(remaining, frontier.take(bad), error)
         good = ops.survivors(~failed[groups])
         return outcome.bring_back(frontier.take(good), groups[good])
 
