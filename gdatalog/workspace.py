@@ -169,6 +169,9 @@ class Workspace:
             more = {format_node(s): Kept((s,), home) for s in rules}
         self.texts = {**self.texts, **more}
         self.params = {**self.params, **(params or {})}
+        # What was made of relations that are no more is let go of.
+        for names in [n for n in self._remembered if not session.checked.schemas.keys() >= {*n}]:
+            del self._remembered[names]
         return session
 
     def session(

@@ -134,3 +134,12 @@ def test_steps_live_as_long_as_what_is_remembered_by_their_ids(
     steps = {id(s) for r in runs for plan in r.planned for join in plan.joins for s in join.steps}
     assert len(runs[0].lasting) == 3
     assert runs[0].lasting.keys() <= steps
+
+
+def test_views_that_are_replaced_are_not_held() -> None:
+    with gd.connect() as db:
+        db["E"] = [(1, 2)]
+        for number in range(5):
+            db.run(f"v{number}(x) <- E(x, _).", name="view")
+            assert len(db[f"v{number}"]) == 1
+        assert list(db._workspace._remembered) == [("v4",)]
