@@ -23,6 +23,7 @@ from gdatalog.errors import (
 )
 from gdatalog.report import Explanation, Profile
 from gdatalog.result import Result
+from gdatalog.shell.doctor import doctor
 
 __version__ = "0.1.0"
 
@@ -46,5 +47,6 @@ __all__ = [
     "TypeMismatchError",
     "UsageError",
     "connect",
+    "doctor",
     "query",
 ]

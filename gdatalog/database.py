@@ -25,9 +25,9 @@ from gdatalog.errors import (
     NameResolutionError,
     UsageError,
 )
-from gdatalog.parser import Program, parse_with_cautions
-from gdatalog.parser.syntax import Decl, Directive, Statement
-from gdatalog.planner.checked import CheckedQuery, Schema, Stratum
+from gdatalog.parser import Program, format_node, parse_with_cautions
+from gdatalog.parser.syntax import Decl, Directive, Query, Statement
+from gdatalog.planner.checked import Schema, Stratum
 from gdatalog.report import Explanation, PlannedRule, PlannedStratum, Profile
 from gdatalog.result import Result
 from gdatalog.storage.relation import Relation
@@ -79,6 +79,8 @@ class Database:
         self._policy = FilePolicy(files)
         self._stored: dict[str, Relation] = {}
         self._texts: dict[str, tuple[Statement, ...]] = {}  # rules that stay, by name of the text
+        self._params: Mapping[str, Any] = {}  # what was given with them
+        self._folders = Folders()  # where texts read and write that do not say
         self._remembered: Memory = {}
         self._read: dict[tuple[Directive, str], Relation] = {}
         self._lock = RLock()
@@ -282,52 +284,47 @@ class Database:
         on_progress: OnProgress | None,
     ) -> dict[str, Result]:
         outputs: dict[str, Result] = {}
-        for answer in self._answers(program, key, params, folders, on_progress):
-            if answer.directive is not None and answer.directive.kind != "printsize":
-                outputs[answer.name] = answer.result
-                if not to_stdout(answer.directive):
-                    write_relation(
-                        answer.directive, answer.name, answer.result.table(), self._policy, folders
-                    )
+        session = self._keep(program, key, params, folders, on_progress)
+        for ask in asks(session):
+            if ask.directive is None or ask.directive.kind == "printsize":
+                continue
+            result = outputs[ask.name] = self._result(session, ask.name)
+            if not to_stdout(ask.directive):
+                write_relation(ask.directive, ask.name, result.table(), self._policy, folders)
+        self._tell(session)
         return outputs
 
-    def _answers(
+    def _keep(
         self,
         program: Program,
-        key: str,
-        params: Mapping[str, Any] | None,
-        folders: Folders,
+        key: str | None,
+        params: Mapping[str, Any] | None = None,
+        folders: Folders | None = None,
         on_progress: OnProgress | None = None,
-    ) -> Iterator[Answer]:
-        """Keeps a program's rules, then evaluates what it asks for, in its order."""
-        before = dict(self._texts)
-        others = {name: rules for name, rules in before.items() if name != key}
-        self._texts = others
+        reports: list[RuleRun] | None = None,
+    ) -> Session:
+        """Checks a program and keeps its rules, if they are right; nothing is evaluated yet.
+
+        `key`: the name that its rules are kept under, in place of what was under it. None: each
+        statement is kept by itself, so that what is typed again replaces what was typed before;
+        more is to come, so that a relation without data is no reason to warn.
+        """
+        before = self._texts
+        own = [key] if key is not None else [format_node(s) for s in program.statements]
+        self._texts = {name: rules for name, rules in before.items() if name not in own}
         try:
             session = self._session(
-                program, params or {}, self._stored, folders, on_progress, lasting=True
-            )
+                program, params or {}, self._stored, folders, on_progress,
+                lasting=True, reports=reports, whole=key is not None,
+            )  # fmt: skip
         except BaseException:
             self._texts = before
             raise
         rules = session.parts.rules
-        self._texts = {**others, key: rules} if rules else others
-        asked: list[Directive | CheckedQuery] = list(session.own_queries())
-        asked += session.parts.directives
-        for item in sorted(asked, key=lambda item: item.span.start):
-            if isinstance(item, Directive):
-                if item.kind in ("output", "printsize"):
-                    for name in item.names:
-                        yield Answer(name, self._result(session, name), item)
-            else:
-                yield Answer(item.relation, self._result(session, item.relation), None)
-        for statement in session.parts.rules:
-            for kind in ("output", "printsize"):
-                if isinstance(statement, Decl) and kind in statement.qualifiers:
-                    for name in statement.names:
-                        directive = Directive(kind, (name,), span=statement.span)
-                        yield Answer(name, self._result(session, name), directive)
-        self._tell(session)
+        more = {key: rules} if key is not None else {format_node(s): (s,) for s in rules}
+        self._texts = {**self._texts, **(more if rules else {})}
+        self._params = {**self._params, **(params or {})}
+        return session
 
     def _result(self, session: Session, name: str) -> Result:
         return Result(session.relation(name), self.symbols)
@@ -338,17 +335,19 @@ class Database:
         """How a text would be evaluated: nothing is, but what its plan's sizes need."""
         with self._lock:
             session = self._open(text, params)
-            wanted = session.evaluation.strata_of([_asked(session)])
-            around = session.evaluation.surroundings()
-            return Explanation(
-                [
-                    PlannedStratum(
-                        stratum,
-                        tuple(PlannedRule(r, plan) for r, plan in plan_stratum(stratum, around)),
-                    )
-                    for stratum in wanted
-                ]
-            )
+            return self._explained(session, [_asked(session)])
+
+    def _explained(self, session: Session, names: Sequence[str]) -> Explanation:
+        around = session.evaluation.surroundings()
+        return Explanation(
+            [
+                PlannedStratum(
+                    stratum,
+                    tuple(PlannedRule(r, plan) for r, plan in plan_stratum(stratum, around)),
+                )
+                for stratum in session.evaluation.strata_of(names)
+            ]
+        )
 
     def profile(self, text: str, params: Mapping[str, Any] | None = None) -> Profile:
         """Evaluate a text, and tell rows and time of every step. Nothing remembered is used."""
@@ -383,7 +382,7 @@ class Database:
         """A session for a text that is asked, not kept."""
         program = self._parse(text, "<query>", bare=True)
         return self._session(
-            program, params or {}, self._stored, Folders(), on_progress, reports=reports
+            program, params or {}, self._stored, None, on_progress, reports=reports
         )
 
     def _session(
@@ -395,6 +394,7 @@ class Database:
         on_progress: OnProgress | None = None,
         *,
         lasting: bool = False,
+        whole: bool = False,
         reports: list[RuleRun] | None = None,
     ) -> Session:
         self._check_open()
@@ -412,7 +412,7 @@ class Database:
 
         settings = Settings(
             self._policy,
-            folders or Folders(),
+            folders or self._folders,
             self.memory_limit,
             poll,
             on_round,
@@ -428,9 +428,9 @@ class Database:
             settings,
             self._remembered if reports is None else {},
             self._read,
-            params,
+            {**self._params, **params},
             lasting,
-            whole=lasting,
+            whole=whole,
         )
 
     def _tell(self, session: Session) -> None:
@@ -449,12 +449,28 @@ class Database:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """One thing that a program asked for: an output or printsize, or else a query."""
+class Ask:
+    """One thing that a program asks for: an output or printsize, or else a query."""
 
     name: str
-    result: Result
     directive: Directive | None
+
+
+def asks(session: Session) -> list[Ask]:
+    """What a session's text asks for, in its order."""
+    queries = {query.span: query.relation for query in session.own_queries()}
+    found: list[Ask] = []
+    for statement in session.program.statements:
+        if isinstance(statement, Query):
+            found.append(Ask(queries[statement.span], None))
+        elif isinstance(statement, Directive) and statement.kind in ("output", "printsize"):
+            found += [Ask(name, statement) for name in statement.names]
+        elif isinstance(statement, Decl):
+            for kind in ("output", "printsize"):
+                if kind in statement.qualifiers:
+                    directive = Directive(kind, statement.names, span=statement.span)
+                    found += [Ask(name, directive) for name in statement.names]
+    return found
 
 
 class Relations(Mapping[str, Result]):

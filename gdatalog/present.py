@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
+from unicodedata import combining, east_asian_width
 
 from gdatalog.storage.table import Column, Texts
 from gdatalog.values import TypeName, timestamp_to_text
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from gdatalog.result import Result
 
 WIDEST = 48  # a column's cells are cut behind this many characters
+NARROWEST = 6  # but no shorter than this, to fit a terminal
 NUMBERS = frozenset({"int", "float"})
 
 
@@ -34,12 +37,48 @@ def _rows(result: Result) -> list[list[str]]:
 
 
 def _cut(text: str, width: int) -> str:
+    """The text on one line, at most `width` cells of a terminal wide."""
     plain = "".join(ch if ch.isprintable() else "\N{SYMBOL FOR NEWLINE}" for ch in text)
-    return plain if len(plain) <= width else plain[: width - 1] + "…"
+    if _width(plain) <= width:
+        return plain
+    room = width - 1
+    for at, ch in enumerate(plain):
+        room -= _width(ch)
+        if room < 0:
+            return plain[:at] + "…"
+    return plain
+
+
+def _width(text: str) -> int:
+    """How many cells of a terminal a text takes: Chinese, for one, takes two a character."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(ch) else 2 if east_asian_width(ch) in "WF" else 1 for ch in text)
 
 
 def count_line(count: int) -> str:
     return "1 row" if count == 1 else f"{count:,} rows"
+
+
+def _fit(natural: list[int], width: int | None) -> tuple[list[int | None], int]:
+    """Which columns a box of this width shows, None for those left out; how wide a cell may be.
+
+    Wide columns are made narrower before any is left out, those in the middle first.
+    """
+    every: list[int | None] = list(range(len(natural)))
+    widest = max(natural)
+    if width is None:
+        return every, min(widest, WIDEST)
+    narrowest = min(widest, NARROWEST)
+    for kept in range(len(every), 0, -1):
+        places = every
+        if kept < len(every):
+            places = [*every[: (kept + 1) // 2], None, *every[len(every) - kept // 2 :]]
+        sizes = [1 if at is None else natural[at] for at in places]
+        for limit in range(widest, narrowest - 1, -1):
+            if sum(min(size, limit) for size in sizes) + 3 * len(sizes) + 1 <= width:
+                return places, limit
+    return places, narrowest
 
 
 def box(result: Result, most: int, width: int | None = None) -> str:
@@ -48,32 +87,36 @@ def box(result: Result, most: int, width: int | None = None) -> str:
         return "yes" if result else "no"
     first, last = result._picked(most)
     top, bottom = _rows(first), _rows(last) if len(last) else []
-    limit = WIDEST
-    if width is not None:
-        limit = max(6, min(WIDEST, (width - 3 * len(result.columns) - 1) // len(result.columns)))
-    rows = [[_cut(cell, limit) for cell in row] for row in (*top, *bottom)]
-    names = [_cut(name, limit) for name in result.columns]
-    widths = [
-        max(len(name), *(len(row[at]) for row in rows), 1) if rows else len(name)
-        for at, name in enumerate(names)
+    rows = [*top, *bottom]
+    natural = [
+        max(1, *(min(_width(text), 10 * WIDEST) for text in (name, *(row[at] for row in rows))))
+        for at, name in enumerate(result.columns)
     ]
+    places, limit = _fit(natural, width)
+    widths = [1 if at is None else min(natural[at], limit) for at in places]
+    left_out = len(natural) - sum(at is not None for at in places)
 
     def line(left: str, middle: str, right: str) -> str:
         return left + middle.join("─" * (size + 2) for size in widths) + right
 
-    def row_text(row: list[str]) -> str:
-        placed = (
-            cell.rjust(size) if kind in NUMBERS else cell.ljust(size)
-            for cell, size, kind in zip(row, widths, result.dtypes, strict=True)
-        )
-        return "│ " + " │ ".join(placed) + " │"
+    def row_text(row: Sequence[str]) -> str:
+        parts = []
+        for at, size in zip(places, widths, strict=True):
+            text = "…" if at is None else _cut(row[at], size)
+            pad = " " * (size - _width(text))
+            number = at is not None and result.dtypes[at] in NUMBERS
+            parts.append(pad + text if number else text + pad)
+        return "│ " + " │ ".join(parts) + " │"
 
-    out = [line("┌", "┬", "┐"), row_text(names), line("├", "┼", "┤")]
-    out += map(row_text, rows[: len(top)])
+    out = [line("┌", "┬", "┐"), row_text(result.columns), line("├", "┼", "┤")]
+    out += map(row_text, top)
     if bottom:
-        out.append(row_text([_cut("…", size) for size in widths]))
-        out += map(row_text, rows[len(top) :])
-    out += [line("└", "┴", "┘"), count_line(len(result))]
+        out.append(row_text(["…"] * len(natural)))
+        out += map(row_text, bottom)
+    count = count_line(len(result))
+    if left_out:
+        count += f"; {left_out} of {len(natural)} columns do not fit"
+    out += [line("└", "┴", "┘"), count]
     return "\n".join(out)
 
 

@@ -64,14 +64,20 @@ def beside(span: Span, path: str) -> str:
 
 def read_program(path: str, policy: FilePolicy, span: Span | None = None) -> Program:
     """The program in a file, whose errors name the file as `path`."""
+    return parse(read_text(path, policy, span), path)
+
+
+def read_text(path: str, policy: FilePolicy, span: Span | None = None) -> str:
+    """The text of a program's file."""
     policy.reading(path, span)
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError, ValueError) as problem:
         why = getattr(problem, "strerror", None) or "it is not UTF-8 text"
-        raise DataError(f"cannot read {path!r}: {why}", span, hint=_near(path)) from None
-    return parse(text.replace("\r\n", "\n"), path)
+        hint = _near(path) if isinstance(problem, FileNotFoundError) else None
+        raise DataError(f"cannot read {path!r}: {why}", span, hint=hint) from None
+    return text.replace("\r\n", "\n")
 
 
 def _near(path: str) -> str | None:

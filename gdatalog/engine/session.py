@@ -147,7 +147,7 @@ class Session:
     evaluation: Evaluation = field(init=False)
 
     def __post_init__(self) -> None:
-        program = expand_includes(
+        self.program = program = expand_includes(
             self.program,
             lambda path, span: read_program(
                 find_include(path, span, self.settings.folders), self.settings.policy, span

@@ -61,6 +61,18 @@ def instants(values: Array, place: Place) -> Array:
     return np.ascontiguousarray(values.astype("datetime64[ns]", copy=False)).view(np.int64)
 
 
+def arrow_numbers(values: Any) -> Array:
+    """The numbers of an Arrow column without nulls; its own `to_numpy` would import pandas."""
+    import pyarrow as pa
+
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    return np.from_dlpack(values)
+
+
+_FEW = 100_000  # texts that are decoded one by one rather than import pandas
+
+
 def encoded(values: Any) -> Texts:
     """An Arrow column of strings without nulls, as codes and distinct texts."""
     import pyarrow as pa
@@ -73,5 +85,8 @@ def encoded(values: Any) -> Texts:
         # Together before they are encoded: to unify many dictionaries takes far longer.
         values = values.combine_chunks()
     found = values.dictionary_encode()
-    texts = found.dictionary.to_numpy(zero_copy_only=False)
-    return Texts(found.indices.to_numpy(zero_copy_only=False), texts)
+    if len(found.dictionary) <= _FEW:
+        texts = np.array(found.dictionary.to_pylist(), dtype=object)
+    else:
+        texts = found.dictionary.to_numpy(zero_copy_only=False)
+    return Texts(arrow_numbers(found.indices), texts)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import DataError
-from gdatalog.storage.arrays import empty_column, encoded
+from gdatalog.storage.arrays import arrow_numbers, empty_column, encoded
 from gdatalog.storage.columns import Typed
 from gdatalog.storage.place import Place, shown
 from gdatalog.storage.table import DTYPES, Array
@@ -145,7 +145,7 @@ def _fast(cells: Any, kind: TypeName) -> Array | None:
         return None
     if kind == "timestamp":
         typed = typed.cast(pa.int64())
-    values: Array = typed.to_numpy()
+    values = arrow_numbers(typed)
     if kind == "float":
         return values + 0.0 if np.isfinite(values).all() else None
     return values
@@ -159,8 +159,7 @@ def _inferred(cells: Any, place: Place) -> Typed:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    blank = pc.is_in(pc.utf8_trim_whitespace(cells[:100]), pa.array(_MISSING))
-    sample = cells[:100].filter(pc.invert(blank)).to_pylist()
+    sample = [cell for cell in cells[:100].to_pylist() if cell.strip() not in _MISSING]
     if not sample:
         blank = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(_MISSING))
         sample = cells.filter(pc.invert(blank))[:100].to_pylist()

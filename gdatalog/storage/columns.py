@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import DataError
-from gdatalog.storage.arrays import empty_column, encoded, floats, instants, integers
+from gdatalog.storage.arrays import (
+    arrow_numbers,
+    empty_column,
+    encoded,
+    floats,
+    instants,
+    integers,
+)
 from gdatalog.storage.objects import object_column
 from gdatalog.storage.place import Place, shown
 from gdatalog.storage.table import Array, Column
@@ -172,12 +179,12 @@ def arrow_column(values: Any, declared: TypeName | None, place: Place) -> Typed:
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if agreed == "int":
-        return agreed, integers(values.to_numpy(zero_copy_only=False), place)
+        return agreed, integers(arrow_numbers(values), place)
     if agreed == "float":
-        return agreed, floats(values.to_numpy(zero_copy_only=False), place)
+        return agreed, floats(arrow_numbers(values), place)
     if agreed == "timestamp":
         unit = values.type.unit
-        plain = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        plain = arrow_numbers(values.cast(pa.int64()))
         return agreed, instants(plain.view(f"datetime64[{unit}]"), place)
     return agreed, values.to_numpy(zero_copy_only=False)
 

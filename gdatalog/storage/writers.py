@@ -67,6 +67,21 @@ def write_table(
         raise UsageError(f"there is no format {kind!r}")
 
 
+def table_text(table: Table, format: str) -> Iterator[str]:
+    """The text of a table as csv, tsv, json or jsonl, piece by piece."""
+    if format in ("csv", "tsv"):
+        return _quoted(table, "\t" if format == "tsv" else ",", True)
+    if format in ("json", "jsonl"):
+        return _json(table, format == "jsonl")
+    raise UsageError(f"{format} is not a text format")
+
+
+def write_text(text: str, path: str | os.PathLike[str]) -> None:
+    """Write a text, whole or not at all."""
+    name = os.fspath(path)
+    _write(name, lambda file: _write_texts(name, file, [text]))
+
+
 def write_facts(
     table: Table,
     path: str | os.PathLike[str],

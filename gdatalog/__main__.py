@@ -1,0 +1,5 @@
+"""`python -m gdatalog`: the command line."""
+
+from gdatalog.shell.cli import main
+
+main()

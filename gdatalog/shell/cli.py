@@ -1,0 +1,182 @@
+"""The command line: options, what to run, and how it ends.
+
+Exit codes: 0 done (no answers too), 1 the program or its data is wrong, 2 the options are,
+3 device or memory, 130 interrupted. Answers go to stdout, all else to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import TextIOWrapper
+from typing import Any, NoReturn
+
+import click
+
+from gdatalog import __version__
+from gdatalog.database import Database, connect
+from gdatalog.engine.files import Folders
+from gdatalog.errors import DeviceError, Error, UsageError
+from gdatalog.shell.messages import say, say_error, say_unexpected
+from gdatalog.shell.output import FORMATS, Output
+from gdatalog.shell.parameters import read_parameters
+from gdatalog.shell.program import Job, Text, run_job
+
+DONE, WRONG, USAGE, RESOURCES, INTERRUPTED = 0, 1, 2, 3, 130
+
+HELP = """Answer Datalog programs; without FILES and -c, interactively.
+
+\b
+  gdatalog                                a prompt that answers
+  gdatalog -c '?- x in {1, 2}, x > 1.'    a program from the command line
+  gdatalog a.dl b.dl -F facts -D out      files, together one program
+  gdatalog - < rules.dl                   a program from stdin
+
+\b
+Answers go to stdout: a box on a terminal, else a header line and rows
+with tabs. All else goes to stderr.
+"""
+
+
+@click.command(help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("files", nargs=-1)
+@click.option("-c", "commands", metavar="TEXT", multiple=True, help="Run this program text.")
+@click.option("-F", "facts", metavar="FOLDER", default=".", help="Where `.input R` reads R.facts.")
+@click.option(
+    "-D", "out", metavar="FOLDER", default=".", help="Where `.output R` writes R.csv; - is stdout."
+)
+@click.option(
+    "-M", "params", metavar="NAME=VALUE", multiple=True, help='A value for $NAME; "..." is text.'
+)
+@click.option("-I", "include", metavar="FOLDER", multiple=True, help="Where .include looks too.")
+@click.option("--device", metavar="DEVICE", default="auto", help="auto, cpu, cuda or cuda:N.")
+@click.option("--memory-limit", metavar="SIZE", help="What a query may hold, as in 8GiB.")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="How answers are written.")
+@click.option("--explain", is_flag=True, help="Print the plans, evaluate nothing.")
+@click.option("--profile", is_flag=True, help="Tell what each step did, on stderr.")
+@click.option("--timing", is_flag=True, help="Tell the time of each answer, on stderr.")
+@click.option("--bail", is_flag=True, help="Stop at the first error.")
+@click.option("--doctor", is_flag=True, help="Tell what gdatalog finds on this machine.")
+@click.version_option(__version__, message="gdatalog %(version)s")
+def command(**given: Any) -> Options:
+    return Options(**given)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a command line says."""
+
+    files: tuple[str, ...]
+    commands: tuple[str, ...]
+    facts: str
+    out: str
+    params: tuple[str, ...]
+    include: tuple[str, ...]
+    device: str
+    memory_limit: str | None
+    form: str | None
+    explain: bool
+    profile: bool
+    timing: bool
+    bail: bool
+    doctor: bool
+
+
+def start(options: Options) -> int:
+    """Does what the options say; gives the exit code."""
+    if options.doctor:
+        from gdatalog.shell.doctor import doctor
+
+        found = doctor()
+        print(found)
+        return DONE if found.well else WRONG
+    asked = bool(options.files or options.commands)
+    if (options.explain or options.profile) and not asked:
+        raise UsageError("--explain and --profile need a program: name a file, or give one with -c")
+    if options.explain and options.profile:
+        raise UsageError("--explain evaluates nothing, so there is nothing for --profile to tell")
+    if options.files.count("-") > 1:
+        raise UsageError("stdin (-) can be read once only")
+    params = read_parameters(options.params)
+    db = connect(device=options.device, memory_limit=options.memory_limit)
+    db.on_caution = lambda caution: say(caution.format())
+    folders = Folders(options.facts, options.out, options.include)
+    if not asked:
+        return _interact(db, folders, params, options)
+    texts = [Text(name) for name in options.files]
+    texts += [Text("<command line>", text) for text in options.commands]
+    job = Job(
+        texts, params, folders, options.explain, options.profile, options.timing, options.bail
+    )
+    failed = run_job(db, job, Output(sys.stdout, options.form))
+    return max(map(exit_code, failed), default=DONE)
+
+
+def _interact(db: Database, folders: Folders, params: Mapping[str, Any], options: Options) -> int:
+    from gdatalog.shell.repl import Repl
+
+    interactive = sys.stdin.isatty()
+    spaced = not (interactive and sys.stdout.isatty())
+    output = Output(sys.stdout, options.form, spaced=spaced)
+    repl = Repl(db, output, folders, params, interactive=interactive, bail=options.bail)
+    repl.timer = options.timing
+    failed = repl.loop()
+    return DONE if interactive else max(map(exit_code, failed), default=DONE)
+
+
+def exit_code(error: BaseException) -> int:
+    """For errors of a program; a UsageError there is the program's mistake."""
+    return RESOURCES if isinstance(error, (DeviceError, MemoryError)) else WRONG
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """The exit code of a command line; nothing is raised."""
+    try:
+        # Click reads the options, and is done before anything runs: it would take Ctrl-C and
+        # broken pipes for its own. After --help and --version it gives no options.
+        options = command.main(args, prog_name="gdatalog", standalone_mode=False)
+        code = start(options) if isinstance(options, Options) else DONE
+        sys.stdout.flush()
+        return code
+    except click.ClickException as problem:
+        problem.show()
+        return USAGE
+    except KeyboardInterrupt:
+        say("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        _drop_output()  # whoever reads our answers has seen enough
+        return DONE
+    except Error as error:
+        say_error(error)
+        return USAGE if isinstance(error, UsageError) else exit_code(error)
+    except OSError as error:
+        _drop_output()
+        say(f"error: answers cannot be written: {error.strerror or error}")
+        return WRONG
+    except MemoryError:
+        say("error: the machine has no memory left\n  hint: give less with --memory-limit")
+        return RESOURCES
+    except Exception as error:
+        say_unexpected(error)
+        return WRONG
+
+
+def _drop_output() -> None:
+    """What is left to write goes nowhere; else Python would try again when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def main() -> NoReturn:
+    # What the terminal's encoding does not know is no reason to stop; the parser tells of what
+    # stdin's does not.
+    for stream, errors in (
+        (sys.stdout, "backslashreplace"),
+        (sys.stderr, "backslashreplace"),
+        (sys.stdin, "surrogateescape"),
+    ):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors=errors)
+    sys.exit(run())

@@ -1,0 +1,107 @@
+"""Answers on their way to a terminal, a pipe or a file."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import TextIO
+
+from gdatalog.parser.syntax import Directive
+from gdatalog.present import box, cells
+from gdatalog.result import Result
+from gdatalog.storage.table import Table
+from gdatalog.storage.writers import facts_text, table_text
+
+FORMATS = ("box", "csv", "tsv", "json", "jsonl", "markdown")
+MAX_ROWS = 20
+
+
+class Output:
+    """Where answers go, and how they look there.
+
+    On a terminal an answer is a box with its first and last rows; elsewhere it is whole, with a
+    header and tabs, unless a format was asked for.
+    """
+
+    def __init__(self, stream: TextIO, format: str | None = None, *, spaced: bool = True) -> None:
+        self.stream = stream
+        self.given = format is not None
+        self.format = format or ("box" if stream.isatty() else "tsv")
+        self.max_rows = MAX_ROWS
+        self.spaced = spaced  # a blank line between answers
+        self._last = ""  # what was written last: nothing, an "answer", or a "listing"
+
+    def answer(self, result: Result) -> None:
+        """An answer to a query, in the format that was chosen."""
+        self._begin("answer")
+        for piece in self._pieces(result):
+            self.stream.write(piece)
+        self.stream.flush()
+
+    def relation(self, name: str, result: Result, directive: Directive) -> None:
+        """An `.output` to stdout: framed as Soufflé does, unless a format was chosen."""
+        if self.given or self.format == "box":
+            self._begin("answer")
+            if self.format in ("box", "markdown"):
+                self.stream.write(f"{name}\n")
+            for piece in self._pieces(result):
+                self.stream.write(piece)
+        else:
+            self._begin("listing")
+            options = dict(directive.options)
+            header = options.get("headers", "false").lower() == "true"
+            delimiter = options.get("delimiter", "\t").replace("\\t", "\t")
+            # The first piece is made before the frame: an error leaves no open frame behind.
+            rows = facts_text(_sorted(result).table(), name, delimiter=delimiter)
+            names = "\n" + delimiter.join(result.columns) if header else ""
+            self.stream.write(f"---------------\n{name}{names}\n===============\n")
+            for piece in rows:
+                self.stream.write(piece)
+            self.stream.write("===============\n")
+        self.stream.flush()
+
+    def size(self, name: str, count: int) -> None:
+        """A `.printsize`."""
+        self._begin("listing")
+        self.stream.write(f"{name}\t{count}\n")
+        self.stream.flush()
+
+    def text(self, text: str) -> None:
+        """What was asked for and is no answer: an explanation, help."""
+        self._begin("answer")
+        self.stream.write(text + "\n")
+        self.stream.flush()
+
+    def _begin(self, kind: str) -> None:
+        if self.spaced and self._last and "answer" in (kind, self._last):
+            self.stream.write("\n")
+        self._last = kind
+
+    def _pieces(self, result: Result) -> Iterator[str]:
+        if not result.columns:
+            words = ("true", "false") if self.format in ("json", "jsonl") else ("yes", "no")
+            yield words[0 if result else 1] + "\n"
+        elif self.format == "box":
+            width = shutil.get_terminal_size().columns if self.stream.isatty() else None
+            yield box(_sorted(result), self.max_rows, width) + "\n"
+        elif self.format == "markdown":
+            yield from _markdown(_sorted(result).table())
+        else:
+            yield from table_text(_sorted(result).table(), self.format)
+
+
+def _sorted(result: Result) -> Result:
+    """Rows are kept in the order of their keys; only for texts that is not the order of values."""
+    return result.sorted() if "symbol" in result.dtypes else result
+
+
+def _markdown(table: Table) -> Iterator[str]:
+    def line(texts: tuple[str, ...] | list[str]) -> str:
+        safe = (text.replace("\\", "\\\\").replace("|", "\\|") for text in texts)
+        return "| " + " | ".join(" ".join(text.splitlines()) for text in safe) + " |\n"
+
+    yield line(table.names)
+    yield "|" + "|".join("--:" if k in ("int", "float") else "---" for k in table.types) + "|\n"
+    columns = [cells(kind, col) for kind, col in zip(table.types, table.columns, strict=True)]
+    for row in zip(*columns, strict=True):
+        yield line(row)

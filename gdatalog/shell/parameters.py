@@ -1,0 +1,53 @@
+"""`-M name=value`: values for a program's parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from gdatalog.errors import Source, UsageError
+from gdatalog.parser.tokens import string_token
+from gdatalog.values import timestamp_from_text
+
+_NAME = re.compile(r"\$?([^\W\d]\w*)")
+_INT = re.compile(r"[+-]?[0-9]+")
+_FLOAT = re.compile(r"[+-]?([0-9]+\.[0-9]+([eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|inf)")
+
+
+def read_parameters(given: Iterable[str]) -> dict[str, Any]:
+    """
+    >>> read_parameters(["start=1", "name=alice", 'code="007"', "$deep=true"])
+    {'start': 1, 'name': 'alice', 'code': '007', 'deep': True}
+    """
+    params: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        found = _NAME.fullmatch(name)
+        if not equals or found is None:
+            raise UsageError(f"-M {text}: a parameter is given as -M name=value")
+        if found[1] in params:
+            raise UsageError(f"-M {text}: the parameter ${found[1]} is given twice")
+        params[found[1]] = read_value(value)
+    return params
+
+
+def read_value(text: str) -> Any:
+    """An int, a float, true or false, a timestamp if it reads as one, else text."""
+    if _INT.fullmatch(text):
+        return int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    if text in ("true", "false"):
+        return text == "true"
+    if len(text) >= 2 and text[0] == text[-1] == '"':
+        token = string_token(Source("-M", text), 0, len(text))
+        if token.type == "ERROR":
+            raise UsageError(f"-M: {token.value.message}", hint=token.value.hint)
+        return token.value
+    nanoseconds = timestamp_from_text(text.removeprefix("@"))
+    if nanoseconds is not None:
+        import numpy as np
+
+        return np.datetime64(nanoseconds, "ns")
+    return text

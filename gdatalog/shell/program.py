@@ -1,0 +1,167 @@
+"""A program that runs from the command line: its texts, what it asks for, its answers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from gdatalog.database import Ask, Database, asks
+from gdatalog.engine.files import Folders, read_text, to_stdout, write_relation
+from gdatalog.engine.run import RuleRun
+from gdatalog.engine.session import Session
+from gdatalog.errors import Caution, DataError, Error, UsageError
+from gdatalog.parser import Program, parse_with_cautions
+from gdatalog.parser.syntax import Rule, Statement
+from gdatalog.report import Profile
+from gdatalog.result import Result
+from gdatalog.shell.messages import say, say_error
+from gdatalog.shell.output import Output
+from gdatalog.shell.progress import ProgressLine
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A file to read (`-` is stdin), or a text from the command line."""
+
+    name: str
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the command line asks for."""
+
+    texts: Sequence[Text]
+    params: Mapping[str, Any]
+    folders: Folders
+    explain: bool = False
+    profile: bool = False
+    timing: bool = False
+    bail: bool = False
+
+
+def run_job(db: Database, job: Job, output: Output) -> list[Error]:
+    """Answers what the texts, as one program, ask for; the errors on the way, all told of."""
+    try:
+        program = _read(db, job.texts)
+        reports: list[RuleRun] | None = [] if job.profile else None
+        line = ProgressLine(sys.stderr)
+        with db._lock:
+            session = db._keep(
+                program, "<program>", job.params, job.folders, line.see, reports=reports
+            )
+            if job.explain:
+                output.text(str(db._explained(session, _explained_names(session))))
+                return []
+            started = perf_counter()
+            failed = answer_all(db, session, output, job.folders, line, job.timing, job.bail)
+            seconds = perf_counter() - started
+            if job.timing:
+                say(f"total: {seconds:.3f} s")
+            if reports is not None:
+                say(str(Profile(reports, seconds, session.evaluation.limits.peak, None)))
+            return failed
+    except Error as error:
+        say_error(error)
+        return [error]
+
+
+def answer_all(
+    db: Database,
+    session: Session,
+    output: Output,
+    folders: Folders,
+    line: ProgressLine,
+    timing: bool = False,
+    bail: bool = False,
+) -> list[Error]:
+    """Answers what a session's text asks for, one after the other; errors are told and given."""
+    failed: list[Error] = []
+    asked = asks(session)
+    if not asked:
+        say("note: nothing was asked. The program is checked; ask with `?- ...` or `.output R`")
+    charged = session.evaluation.limits.held
+    for ask in asked:
+        started, before = perf_counter(), dict(charged)
+        try:
+            with line(_title(ask)):
+                result = Result(session.relation(ask.name), db.symbols)
+            give(db, ask, result, output, folders)
+        except Error as error:
+            # What was held for this answer is let go of: the next one may be small.
+            charged.clear()
+            charged.update(before)
+            say_error(error)
+            failed.append(error)
+            if bail:
+                break
+        if timing:
+            say(f"{_title(ask)}: {perf_counter() - started:.3f} s")
+    db._tell(session)
+    return failed
+
+
+def give(db: Database, ask: Ask, result: Result, output: Output, folders: Folders) -> None:
+    """Puts an answer where it was asked for: on stdout, or into a file."""
+    directive = ask.directive
+    if directive is None:
+        output.answer(result)
+    elif directive.kind == "printsize":
+        output.size(ask.name, len(result))
+    elif to_stdout(directive) or (folders.out == "-" and directive.path is None):
+        output.relation(ask.name, result, directive)
+    else:
+        path = write_relation(directive, ask.name, result.table(), db._policy, folders)
+        if sys.stderr.isatty():
+            rows = "1 row" if len(result) == 1 else f"{len(result):,} rows"
+            say(f"{ask.name}: {rows} -> {path}")
+
+
+def _title(ask: Ask) -> str:
+    return "query" if ask.name.startswith("?") else ask.name
+
+
+def _explained_names(session: Session) -> list[str]:
+    """What is asked for; all that is defined, where nothing is."""
+    names = [ask.name for ask in asks(session)]
+    rules = [s for s in session.parts.rules if isinstance(s, Rule)]
+    return names or list(dict.fromkeys(head.name for rule in rules for head in rule.heads))
+
+
+def _read(db: Database, texts: Sequence[Text]) -> Program:
+    """One program from several texts; the errors of all of them together."""
+    statements: list[Statement] = []
+    cautions: list[Caution] = []
+    errors: list[Error] = []
+    for text in texts:
+        try:
+            name, source = text.name, text.text
+            if source is None:
+                name, source = _read_file(db, name)
+            # On the command line itself a bare body is a query.
+            program, warned = parse_with_cautions(source, name, bare=text.text is not None)
+            statements += program.statements
+            cautions += warned
+        except Error as error:
+            errors += error.all
+    for caution in cautions:
+        db.on_caution(caution)
+    if errors:
+        errors[0].others = tuple(errors[1:])
+        raise errors[0]
+    return Program(tuple(statements))
+
+
+def _read_file(db: Database, name: str) -> tuple[str, str]:
+    if name == "-":
+        try:
+            return "<stdin>", sys.stdin.buffer.read().decode("utf-8-sig").replace("\r\n", "\n")
+        except UnicodeDecodeError:
+            raise DataError("cannot read stdin: it is not UTF-8 text") from None
+    if not os.path.exists(name) and ("?-" in name or "(" in name):
+        raise UsageError(f"there is no file {name!r}", hint="a program text follows -c")
+    return name, read_text(name, db._policy)

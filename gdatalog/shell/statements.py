@@ -1,0 +1,151 @@
+"""What the prompt does with statements: rules and facts are kept and told of, queries answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from gdatalog.database import asks
+from gdatalog.engine.session import Session
+from gdatalog.errors import Error, UsageError, raise_together
+from gdatalog.parser import Program, format_node
+from gdatalog.parser.syntax import Atom, Decl, Directive, Rule, Statement, TypeDecl
+from gdatalog.planner.checked import Schema
+from gdatalog.shell.messages import say, say_error, tuples
+from gdatalog.shell.program import answer_all
+
+if TYPE_CHECKING:
+    from gdatalog.shell.repl import Repl
+
+
+def take(repl: Repl, text: str, name: str) -> None:
+    """Takes a text that was typed: each statement is kept by itself."""
+    program = repl.db._parse(text, name, bare=True)
+    _refuse_facts(repl, program)
+    _keep(repl, program, None)
+
+
+def take_file(repl: Repl, program: Program, name: str) -> None:
+    """Takes a file's program: reading it again replaces what it gave before."""
+    _keep(repl, program, name)
+
+
+def _keep(repl: Repl, program: Program, key: str | None) -> None:
+    db = repl.db
+    before, known = db._texts, _facts(repl)
+    with db._lock:
+        session = db._keep(program, key, repl.params, repl.folders, repl.line.see)
+        asked = asks(session)
+        try:
+            # A file that asks says what to evaluate; whatever is typed is evaluated as it comes.
+            if key is None or not asked:
+                _evaluate(repl, session, known)
+            else:
+                _tell_kept(session)
+        except Error as error:
+            db._texts = before
+            say_error(error)
+            say("(not kept, for it cannot be evaluated)")
+            repl.failed.append(error)
+            return
+        except BaseException:
+            db._texts = before
+            raise
+        if asked:
+            repl.failed += answer_all(db, session, repl.output, repl.folders, repl.line)
+        else:
+            db._tell(session)
+
+
+def _refuse_facts(repl: Repl, program: Program) -> None:
+    """A ground atom of a relation with rules is probably a question."""
+    ruled = {
+        head.name
+        for rules in repl.db._texts.values()
+        for rule in rules
+        if isinstance(rule, Rule) and rule.body is not None
+        for head in rule.heads
+    }
+    errors = [
+        UsageError(
+            f"`{head.name}` has rules, so its tuples follow from them",
+            head.span,
+            hint=f"to ask whether it holds: ?- {format_node(head)}.",
+        )
+        for statement in program.statements
+        if isinstance(statement, Rule) and statement.body is None
+        for head in statement.heads
+        if head.name in ruled
+    ]
+    raise_together(errors)
+
+
+def _facts(repl: Repl) -> set[Atom]:
+    """The facts that are there."""
+    return {
+        head
+        for rules in repl.db._texts.values()
+        for rule in rules
+        if isinstance(rule, Rule) and rule.body is None
+        for head in rule.heads
+    }
+
+
+def _evaluate(repl: Repl, session: Session, known: set[Atom]) -> None:
+    """Evaluates what statements are about, and tells of each relation once."""
+    statements = session.parts.rules
+    facts = [
+        head
+        for rule in statements
+        if isinstance(rule, Rule) and rule.body is None
+        for head in rule.heads
+    ]
+    rules = [rule for rule in statements if isinstance(rule, Rule) and rule.body is not None]
+    for statement in statements:
+        if isinstance(statement, Decl) and "input" not in statement.qualifiers:
+            for name in statement.names:
+                say(f"declared {schema_text(session.checked.schemas[name])}")
+        elif isinstance(statement, TypeDecl):
+            say(f"declared the type {statement.name}")
+    for name in _names_read(statements):
+        count, seconds = _count(repl, session, name)
+        say(f"{name}: {tuples(count)} read ({seconds:.3f} s)")
+    for name in dict.fromkeys(head.name for head in facts):
+        count, _ = _count(repl, session, name)
+        new = {head for head in facts if head.name == name} - known
+        added = "1 fact added" if len(new) == 1 else f"{len(new):,} facts added"
+        say(f"{name}: {added if new else 'nothing new'}, {tuples(count)}")
+    for name in dict.fromkeys(head.name for rule in rules for head in rule.heads):
+        count, seconds = _count(repl, session, name)
+        say(f"{name}: {tuples(count)} ({seconds:.3f} s, {repl.db.device})")
+
+
+def _tell_kept(session: Session) -> None:
+    rules = [s for s in session.parts.rules if isinstance(s, Rule)]
+    names = dict.fromkeys(head.name for rule in rules for head in rule.heads)
+    if names:
+        say(f"kept the rules of {', '.join(names)}")
+
+
+def _names_read(statements: Sequence[Statement]) -> dict[str, None]:
+    """The relations that statements read from files."""
+    names: dict[str, None] = {}
+    for statement in statements:
+        if (isinstance(statement, Directive) and statement.kind == "input") or (
+            isinstance(statement, Decl) and "input" in statement.qualifiers
+        ):
+            names.update(dict.fromkeys(statement.names))
+    return names
+
+
+def _count(repl: Repl, session: Session, name: str) -> tuple[int, float]:
+    started = perf_counter()
+    with repl.line(name):
+        count = session.relation(name).length
+    return count, perf_counter() - started
+
+
+def schema_text(schema: Schema) -> str:
+    columns = zip(schema.columns, schema.types, strict=True)
+    return f"{schema.name}({', '.join(f'{column}: {kind}' for column, kind in columns)})"

@@ -1,0 +1,426 @@
+"""The prompt: fed from a pipe, and once through a pseudo-terminal."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import random
+import re
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import gdatalog as gd
+from gdatalog.database import Progress
+from gdatalog.parser.directives import DIRECTIVES
+from gdatalog.shell import cli, repl
+from gdatalog.shell.commands import COMMANDS
+from gdatalog.shell.progress import ProgressLine
+
+HERE = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def talk(capsys, monkeypatch, tmp_path):
+    """Feeds lines to a prompt: (exit code, stdout, stderr without times)."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*lines, args=()):
+        monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines) + "\n"))
+        code = cli.run(list(args))
+        captured = capsys.readouterr()
+        return code, captured.out, re.sub(r"\d+\.\d{3} s", "TIME", captured.err)
+
+    return call
+
+
+# ----------------------------------------------------------------------------- statements
+
+
+def test_facts_rules_and_queries(talk):
+    code, out, err = talk(
+        "e(1, 2). e(2, 3).",
+        "e(1, 2).",
+        "path(x, y) <- e(x, y).",
+        "path(x, z) <- path(x, y),",
+        "              e(y, z).",
+        "?- path(1, x).",
+        "path(2, x)  // a bare atom",
+        ".",
+        "path(x, y), x > 1.",
+        "?- path(1, 3).",
+        "path(3, _)",
+    )
+    assert err == (
+        "e: 2 facts added, 2 tuples\n"
+        "e: nothing new, 2 tuples\n"
+        "path: 2 tuples (TIME, cpu)\n"
+        "path: 3 tuples (TIME, cpu)\n"
+    )
+    assert (code, out) == (0, "x\n2\n3\n\nx\n3\n\nx\ty\n2\t3\n\nyes\n\nno\n")
+
+
+def test_a_ground_atom_of_a_relation_with_rules_is_refused(talk):
+    code, out, err = talk("e(1).", "p(x) <- e(x).", "p(2).", "p(1)", ".quit")
+    assert (code, out) == (1, "")
+    assert err.count("usage error: `p` has rules, so its tuples follow from them") == 2
+    assert "  hint: to ask whether it holds: ?- p(2).\n" in err
+
+
+def test_a_rule_that_fails_its_checks_is_not_kept(talk):
+    code, out, err = talk("e(1).", "p(x, y) <- e(x).", "p(x) <- e(x).", "p(x).")
+    assert (code, out) == (1, "x\n1\n")
+    assert err.count("unsafe rule") == 1
+
+
+def test_a_rule_that_cannot_be_evaluated_is_not_kept(talk):
+    code, out, err = talk("e(0).", "p(1 / x) <- e(x).", ".rules", "p(x) <- e(x).", "p(x).")
+    assert (code, out) == (1, "no rules\n\nx\n0\n")
+    assert "division by zero" in err
+    assert "(not kept, for it cannot be evaluated)\n" in err
+
+
+def test_every_error_is_survived(talk):
+    code, out, err = talk(
+        "p(x) <- .", "nope(x).", "e(1", ").", "e(", ".load", '"', "x = 1 / 0.", "e(x)."
+    )
+    assert (code, out) == (1, "x\n1\n")
+    assert err.count("error: ") == 5
+
+
+def test_sql_by_habit_does_not_wait_for_a_dot(talk):
+    code, out, err = talk("select * from e;", "1 < 2.")
+    assert (code, out) == (1, "yes\n")
+    assert "this looks like SQL" in err
+
+
+def test_bail_stops_at_the_first_error(talk):
+    assert talk("nope(x).", "1 < 2.", args=["--bail"])[:2] == (1, "")
+
+
+def test_a_surprise_is_told_and_survived(talk, monkeypatch):
+    def surprise(shell, text, name):
+        raise KeyError(text)
+
+    monkeypatch.setattr(repl, "take", surprise)
+    code, out, err = talk("e(1).", ".device")
+    assert (code, out) == (1, "device: cpu\n")
+    assert err.startswith("internal error: KeyError: 'e(1).' -- please report this")
+
+
+def test_directives_may_be_typed(talk, tmp_path):
+    (tmp_path / "e.csv").write_text("a,b\n1,2\n")
+    code, out, err = talk(
+        ".decl e(a: int, b: int)",
+        '.input e("e.csv")',
+        ".printsize e",
+        ".output e",
+        ".input f",
+        "e(x, y).",
+    )
+    assert (code, out) == (1, "e\t1\n\na\tb\n1\t2\n".replace("a\tb", "x\ty"))
+    assert err.startswith("declared e(a: int, b: int)\ne: 1 tuple read (TIME)\n")
+    assert (tmp_path / "e.csv").read_text() == "1\t2\n"
+
+
+def test_a_declaration_may_come_before_its_data(talk):
+    assert talk(".decl e(a: int)", "e(1).")[2] == "declared e(a: int)\ne: 1 fact added, 1 tuple\n"
+
+
+def test_what_is_typed_again_replaces_what_was_typed(talk):
+    rule = "n(count()) <- e(_)."
+    code, out, _err = talk("e(1).", rule, "e(2).", "n(count())  <-  e( _ ) .", "n(x).", ".rules")
+    assert (code, out) == (0, "x\n2\n\nn(count()) <- e(_).\n")
+
+
+def test_rules_keep_their_parameters(talk):
+    code, out, _ = talk(
+        "e(1). e(2).", "p(x) <- e(x), x > $least.", ".relations", "p(x).", ".explain p(x).",
+        args=["-M", "least=1"],
+    )  # fmt: skip
+    assert code == 0
+    assert out.startswith("e(c0: int)  2\np(x: int)   1  rules\n\nx\n2\n\nstratum 1: p\n")
+
+
+def test_parameters_and_timing(talk):
+    code, out, err = talk("e(1). e(2).", "e(x), x > $least.", args=["-M", "least=1", "--timing"])
+    assert (code, out) == (0, "x\n2\n")
+    assert err.count("TIME") == 2
+
+
+# -------------------------------------------------------------------------------- commands
+
+
+def test_help_lists_every_command(talk):
+    code, out, _ = talk(".help", ".help .load", "help", ".help nope")
+    assert code == 1
+    for name in COMMANDS:
+        assert out.count(f"\n  .{name} ") == 2
+    assert ".load [RELATION] FILE\n" in out
+    assert not COMMANDS.keys() & DIRECTIVES.keys()
+
+
+def test_an_unknown_command(talk):
+    code, out, err = talk(
+        ".relatoins", ".otput e", ".mode xml", ".timer maybe", ".maxrows 0", ".save"
+    )
+    assert (code, out) == (1, "")
+    assert "no command .relatoins\n  hint: did you mean .relations?" in err
+    assert "it is used as .save FILE.dl" in err
+
+
+def test_relations_schema_rules_stats(talk):
+    code, out, err = talk(
+        '.relations', 'e(1, "a").', "p(x) <- e(x, _).", ".relations", ".schema", ".schema p",
+        ".rules", ".rules e", ".stats", ".device", ".schema nope",
+    )  # fmt: skip
+    assert code == 1
+    parts = out.split("\n\n")
+    assert parts[0].startswith("no relations yet")
+    assert parts[1] == "e(c0: int, c1: symbol)  1\np(x: int)               1  rules"
+    assert parts[2:6] == [
+        ".decl e(c0: int, c1: symbol)\n.decl p(x: int)",
+        ".decl p(x: int)",
+        "p(x) <- e(x, _).",
+        "no rules",
+    ]
+    assert parts[6].startswith("relations     2\nstatements    2\n")
+    assert parts[7] == "device: cpu\n"
+    assert "there is no relation 'nope'" in err
+
+
+def test_load_export_and_clear(talk, tmp_path):
+    (tmp_path / "e.csv").write_text("a,b\n1,x\n2,y\n")
+    code, out, err = talk(
+        ".load e.csv",
+        '.load other "e.csv"',
+        "p(a) <- e(a, _).",
+        "q(a) <- p(a).",
+        ".export p p.jsonl",
+        ".clear e",
+        ".clear e p q",
+        "e(a, b).",
+        ".clear all",
+        ".relations",
+    )
+    assert code == 1
+    assert err.startswith("e(a: int, b: symbol): 2 tuples\nother(a: int, b: symbol): 2 tuples\n")
+    assert (tmp_path / "p.jsonl").read_text() == '{"a": 1}\n{"a": 2}\n'
+    assert "rules of p, q read e\n  hint: clear them too: .clear e p q\nforgotten: e, p, q\n" in err
+    assert "there is no relation `e`" in err
+    assert out.startswith("no relations yet")
+
+
+def test_clear_leaves_the_other_heads_of_a_rule(talk):
+    code, out, _err = talk("a(x), b(x) <- x = 1.", ".clear a", ".rules", ".clear")
+    assert (code, out) == (1, "b(x) <- x = 1.\n")
+
+
+def test_what_is_saved_can_be_read_again(talk, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "e.csv").write_text("a,b\n1,x\n2,y\n")
+    (tmp_path / "data" / "f.csv").write_text("a\n7\n")
+    (tmp_path / "out").mkdir()
+    _, first, _ = talk(
+        ".load data/e.csv", ".decl f(a: int)", '.input f("data/f.csv")', 'g("it\\"s").',
+        "p(a) <- e(a, _), !f(a).", ".save out/session.dl", ".relations", "p(a).", "g(s).",
+    )  # fmt: skip
+    code, again, _err = talk(".read out/session.dl", ".relations", "p(a).", "g(s).")
+    assert (code, again) == (0, first)
+    assert "p(a: int)" in again
+    assert '.input e("../data/e.csv")' in (tmp_path / "out" / "session.dl").read_text()
+
+
+def test_reading_a_file_again_replaces_its_rules(talk, tmp_path):
+    program = tmp_path / "p.dl"
+    program.write_text("p(1). q(x) <- p(x). ?- q(x).")
+    other = tmp_path / "other.dl"
+    other.write_text("r(x) <- q(x).")
+    code, out, err = talk(".read p.dl", ".read p.dl", ".read other.dl", ".rules", ".read nope.dl")
+    assert (code, out) == (1, "x\n1\n\nx\n1\n\nq(x) <- p(x).\nr(x) <- q(x).\n")
+    assert "kept the rules of p, q\n" in err
+    assert "r: 1 tuple (TIME, cpu)\n" in err
+    assert "cannot read 'nope.dl'" in err
+
+
+def test_modes_explain_profile_timer(talk):
+    code, out, err = talk(
+        "e(1). e(2). e(3).", ".mode box", ".maxrows 2", "e(x).", ".mode json", "e(x), x > 2.",
+        ".explain e(x), x > 1.", ".profile e(x), x > 1.", ".explain", ".timer on", ".quit", "e(x).",
+    )  # fmt: skip
+    assert code == 1
+    assert out.startswith("┌───┐\n│ x │\n├───┤\n│ 1 │\n│ … │\n│ 3 │\n└───┘\n3 rows\n")
+    assert '[\n{"x": 3}\n]\n' in out
+    assert "stratum 1: " in out and "held at the most" in out
+    assert err.endswith("timer: on\nTIME\n")
+
+
+# ------------------------------------------------------------------------------- a terminal
+
+
+class Terminal:
+    """A pseudo-terminal with a prompt in it."""
+
+    def __init__(self, folder, *args):
+        self.end, theirs = pty.openpty()
+        env = {**os.environ, "PYTHONPATH": str(HERE), "TERM": "dumb", "COLUMNS": "40"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gdatalog", *args],
+            stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, env=env, start_new_session=True,
+            preexec_fn=_own_terminal,
+        )  # fmt: skip
+        os.close(theirs)
+        self.seen = ""
+
+    def read_to(self, text, seconds=15):
+        """What appears up to `text`."""
+        until = time.monotonic() + seconds
+        while text not in self.seen:
+            ready, _, _ = select.select([self.end], [], [], max(0, until - time.monotonic()))
+            assert ready, f"{text!r} did not appear; there was {self.seen!r}"
+            try:
+                more = os.read(self.end, 65536)
+            except OSError:  # the other side is closed
+                more = b""
+            assert more, f"{text!r} did not appear before the end; there was {self.seen!r}"
+            self.seen += more.decode(errors="replace").replace("\r\n", "\n")
+        before, _, self.seen = self.seen.partition(text)
+        return before
+
+    def type(self, text):
+        os.write(self.end, text.encode())
+
+
+def _own_terminal():
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def test_a_conversation_at_a_terminal(tmp_path):
+    at = Terminal(tmp_path)
+    try:
+        assert "Ctrl-D leaves" in at.read_to("gdatalog> ")
+        at.type("e(1, 2). e(2, 3).\n")
+        assert "e: 2 facts added, 2 tuples" in at.read_to("gdatalog> ")
+        at.type("p(x, z) <- e(x, y),\n")
+        at.read_to("     ...> ")
+        at.type("\n")
+        assert "a statement ends with a dot" in at.read_to("     ...> ")
+        at.type("e(y, z).\n")
+        assert "p: 1 tuple" in at.read_to("gdatalog> ")
+        at.type("p(x, y).\n")
+        assert "│ 1 │ 3 │" in at.read_to("gdatalog> ")
+        at.type("half(a\n")
+        at.read_to("     ...> ")
+        time.sleep(0.2)  # the prompt is there a moment before its reader sees signals
+        at.type("\x03")  # Ctrl-C drops what was typed
+        at.read_to("gdatalog> ")
+        at.type("n(1). n(x + 1) <- n(x).\n")
+        line = at.read_to(" new of ")  # the progress line, after two seconds
+        assert re.search(r"n: \d s, round ", line)
+        at.type("\x03")
+        assert "interrupted; the database is as it was" in at.read_to("gdatalog> ")
+        at.type(".relations\n")
+        listed = at.read_to("gdatalog> ")
+        assert "p(x: int, z: int)" in listed and "\nn(" not in listed
+        at.type("\x04")  # Ctrl-D
+        assert at.process.wait(10) == 0
+    finally:
+        at.process.kill()
+        at.process.wait()
+        os.close(at.end)
+
+
+def test_an_answer_fits_the_terminal(tmp_path):
+    text = 'p("' + "a" * 60 + '", "' + "b" * 60 + '"). ?- p(x, y). ?- z = range(0, 100).'
+    at = Terminal(tmp_path, "-c", text)
+    try:
+        out = at.read_to("100 rows\n")
+        lines = out.splitlines()
+        assert max(map(len, lines)) <= 40
+        assert "a…" in out and "1 row\n" in out
+        assert len(lines) < 40
+        assert at.process.wait(10) == 0
+    finally:
+        at.process.kill()
+        at.process.wait()
+        os.close(at.end)
+
+
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_the_progress_line_goes_away():
+    screen = Screen()
+    line = ProgressLine(screen, after=0.0)
+    with line("tr"):
+        line.see(Progress(("tr", "sg"), 3, 1000, 25000))
+        until = time.monotonic() + 5
+        while "round 3" not in screen.getvalue() and time.monotonic() < until:
+            time.sleep(0.01)
+    shown = screen.getvalue()
+    assert "tr, sg: 0 s, round 3, 1,000 new of 25,000 rows" in shown
+    assert shown.endswith("\r\x1b[2K")
+
+
+def test_no_progress_line_into_a_file():
+    file = io.StringIO()
+    with ProgressLine(file, after=0.0)("tr"):
+        time.sleep(0.05)
+    assert file.getvalue() == ""
+
+
+def test_the_prompt_keeps_the_database_of_its_caller():
+    db = gd.connect()
+    db["e"] = [(1,), (2,)]
+    from gdatalog.shell.output import Output
+
+    shown = io.StringIO()
+    shell = repl.Repl(db, Output(shown), interactive=False)
+    assert shell.feed("e(x).") and shown.getvalue() == "c0\n1\n2\n".replace("c0", "x")
+
+
+LINES = """
+e(1, 2). e(2, 3).
+path(x, z) <- e(x, z) ; path(x, y), e(y, z).
+?- path(1, x).
+n(count()) <- e(_, _).
+.load e.csv
+.save s.dl
+.read s.dl
+.mode json
+.explain path(1, x).
+.clear e
+.decl q(x: int) input
+.limitsize path(n=3)
+likes("a", "b").
+x = $p, x / 0 = 1.
+.output e(IO=stdout)
+t(@2020-01-01).
+""".strip().splitlines()
+
+
+def test_no_line_is_a_surprise(talk, tmp_path):
+    (tmp_path / "e.csv").write_text("a,b\n1,2\n")
+    draw = random.Random(7)
+    lines = []
+    for _ in range(300):
+        line = list(draw.choice(LINES))
+        for _ in range(draw.choice([0, 0, 1, 2, 4])):
+            at = draw.randrange(len(line) + 1)
+            other = draw.choice(LINES)
+            line[at : at + draw.randrange(2)] = draw.choice(["(", ".", '"', "$", "@", other, ""])
+        lines += ["".join(line)] + ["."] * (draw.random() < 0.1)
+    code, _, err = talk(*lines, ".clear all", "1 < 2.", args=["--memory-limit", "64MiB"])
+    assert code in (1, 3)
+    assert "internal error" not in err
+    assert err.count("error: ") > 50
