@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,14 @@ from gdatalog.engine.evaluation import Memory
 from gdatalog.engine.files import FilePolicy, Folders, read_program, to_stdout, write_relation
 from gdatalog.engine.fixpoint import Round, plan_stratum
 from gdatalog.engine.run import RuleRun
-from gdatalog.engine.session import Session, Settings, union
+from gdatalog.engine.session import (
+    Files,
+    Session,
+    Settings,
+    input_directives,
+    input_keys,
+    union,
+)
 from gdatalog.errors import (
     Caution,
     DeviceError,
@@ -82,13 +90,15 @@ class Database:
         self._params: Mapping[str, Any] = {}  # what was given with them
         self._folders = Folders()  # where texts read and write that do not say
         self._remembered: Memory = {}
-        self._read: dict[tuple[Directive, str], Relation] = {}
+        self._read: Files = {}
         self._lock = RLock()
         self._stop = Event()
         self._closed = False
         self._chunk_rows: int | None = None
 
     def __repr__(self) -> str:
+        if self._closed:
+            return "<gdatalog.Database, closed>"
         return f"<gdatalog.Database on {self.device}: {', '.join(self.relations) or 'empty'}>"
 
     def __enter__(self) -> Database:
@@ -151,6 +161,7 @@ class Database:
 
     def __delitem__(self, name: str) -> None:
         with self._lock:
+            self._check_open()
             if name not in self._stored:
                 raise NameResolutionError(
                     f"there is no data under the name {name!r}", hint=self._near(name)
@@ -175,7 +186,11 @@ class Database:
     ) -> Relation:
         from gdatalog.storage.frames import table_from
 
-        if _NAME.fullmatch(name) is None or name in ("true", "false", "not", "inf", "_"):
+        if (
+            not isinstance(name, str)
+            or _NAME.fullmatch(name) is None
+            or name in ("true", "false", "not", "inf", "_")
+        ):
             raise UsageError(f"not a relation's name: {name!r}")
         if isinstance(data, Result):
             data = data.table()
@@ -284,13 +299,19 @@ class Database:
         on_progress: OnProgress | None,
     ) -> dict[str, Result]:
         outputs: dict[str, Result] = {}
-        session = self._keep(program, key, params, folders, on_progress)
-        for ask in asks(session):
-            if ask.directive is None or ask.directive.kind == "printsize":
-                continue
-            result = outputs[ask.name] = self._result(session, ask.name)
-            if not to_stdout(ask.directive):
-                write_relation(ask.directive, ask.name, result.table(), self._policy, folders)
+        before = self._texts, self._params, self._read
+        try:
+            session = self._keep(program, key, params, folders, on_progress)
+            for ask in asks(session):
+                if ask.directive is None or ask.directive.kind == "printsize":
+                    continue
+                result = outputs[ask.name] = self._result(session, ask.name)
+                if not to_stdout(ask.directive):
+                    table = result.table()
+                    write_relation(ask.directive, ask.name, table, self._policy, folders)
+        except BaseException:
+            self._texts, self._params, self._read = before
+            raise
         self._tell(session)
         return outputs
 
@@ -324,6 +345,9 @@ class Database:
         more = {key: rules} if key is not None else {format_node(s): (s,) for s in rules}
         self._texts = {**self._texts, **(more if rules else {})}
         self._params = {**self._params, **(params or {})}
+        kept = Program(tuple(s for text in self._texts.values() for s in text))
+        wanted = set(input_keys(input_directives(kept)))
+        self._read = {key: file for key, file in session.read.items() if key in wanted}
         return session
 
     def _result(self, session: Session, name: str) -> Result:
@@ -551,7 +575,10 @@ def _device(device: str) -> str:
 
 
 def _warn(caution: Caution) -> None:
-    warnings.warn(caution.format(), ProgramWarning, stacklevel=4)
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:
+        level, frame = level + 1, frame.f_back  # out of this file, to who called it
+    warnings.warn(caution.format(), ProgramWarning, stacklevel=level)
 
 
 def connect(

@@ -17,7 +17,7 @@ from gdatalog.engine.evaluation import Evaluation, Memory
 from gdatalog.engine.files import FilePolicy, Folders, find_include, read_program, read_relation
 from gdatalog.engine.fixpoint import Round
 from gdatalog.engine.run import RuleRun
-from gdatalog.errors import Caution, DataError, UsageError
+from gdatalog.errors import Caution, DataError, Span, UsageError
 from gdatalog.executors.limits import Limits
 from gdatalog.parser import Program, expand_includes
 from gdatalog.parser.syntax import Decl, Directive, Query, Rule, Statement
@@ -63,6 +63,18 @@ class Parts:
         return Parts(tuple(rules), tuple(queries), tuple(directives))
 
 
+@dataclass(slots=True)
+class InputFile:
+    """What one `.input` means: where it was said to look, and the data once it is read."""
+
+    folders: Folders
+    relation: Relation | None = None
+
+
+# An `.input` by its place, and one of its names.
+Files = dict[tuple[Span, str], InputFile]
+
+
 class Inputs(Mapping[str, Relation]):
     """Stored relations, with the files of `.input`s read when they are first asked for."""
 
@@ -73,7 +85,7 @@ class Inputs(Mapping[str, Relation]):
         schemas: Mapping[str, Schema],
         symbols: SymbolTable,
         settings: Settings,
-        read: dict[tuple[Directive, str], Relation],
+        read: Files,
     ) -> None:
         self.stored = stored
         self.directives = directives
@@ -105,17 +117,14 @@ class Inputs(Mapping[str, Relation]):
         return found
 
     def file(self, directive: Directive, name: str) -> Relation:
-        """What one `.input` reads; each is read once in the life of a database."""
-        key = (directive, name)
-        found = self.read.get(key)
-        if found is None:
-            settings = self.settings
+        """What one `.input` reads: once for as long as its rules are kept."""
+        found = self.read[directive.span, name]
+        if found.relation is None:
             table = read_relation(
-                directive, name, self.schemas.get(name), settings.policy, settings.folders
+                directive, name, self.schemas.get(name), self.settings.policy, found.folders
             )
-            found = Relation.from_table(table, self.symbols)
-            self.read[key] = found
-        return found
+            found.relation = Relation.from_table(table, self.symbols)
+        return found.relation
 
 
 def union(relations: list[Relation]) -> Relation:
@@ -138,7 +147,7 @@ class Session:
     symbols: SymbolTable
     settings: Settings
     remembered: Memory
-    read: dict[tuple[Directive, str], Relation]
+    read: Files  # of the views, and then of this text as well
     params: Mapping[str, Any] = field(default_factory=dict)
     lasting: bool = False  # whether the text's rules stay: then what they give is remembered
     whole: bool = True
@@ -156,6 +165,11 @@ class Session:
         self.parts = Parts.of(program)
         everything = Program((*self.views, *program.statements))
         inputs = input_directives(everything)
+        # This text's files are read anew, even if the same text was there before.
+        own = {
+            key: InputFile(self.settings.folders) for key in input_keys(input_directives(program))
+        }
+        self.read = {**self.read, **own}
         known = {
             name: Schema(name, relation.columns, relation.types)
             for name, relation in self.stored.items()
@@ -250,6 +264,10 @@ def input_directives(program: Program) -> dict[str, list[Directive]]:
     return found
 
 
+def input_keys(directives: Mapping[str, list[Directive]]) -> list[tuple[Span, str]]:
+    return [(part.span, name) for name, parts in directives.items() for part in parts]
+
+
 def parameter(name: str, value: object) -> tuple[TypeName, Value]:
     """A parameter's type and value, from Python's, NumPy's or pandas' scalars."""
     if isinstance(value, (bool, np.bool_)):
@@ -267,9 +285,16 @@ def parameter(name: str, value: object) -> tuple[TypeName, Value]:
     if isinstance(value, (date, np.datetime64)):  # pandas.Timestamp is a datetime, so a date
         import pandas as pd
 
-        when = pd.Timestamp(value)
-        when = when.tz_localize("UTC") if when.tz is None else when.tz_convert("UTC")
-        return "timestamp", int(when.as_unit("ns").value)
+        try:
+            when = pd.Timestamp(value)
+            if pd.isna(when):
+                raise DataError(f"the parameter ${name} is NaT, which is not a value")
+            when = when.tz_localize("UTC") if when.tz is None else when.tz_convert("UTC")
+            return "timestamp", int(when.as_unit("ns").value)
+        except (OverflowError, ValueError):
+            raise DataError(
+                f"the parameter ${name} is no time between 1677 and 2262: {value}"
+            ) from None
     raise DataError(
         f"the parameter ${name} cannot be a {type(value).__name__}",
         hint="parameters are ints, floats, strings, bools and timestamps",
