@@ -6,7 +6,7 @@ db["E"] = edges
 db.query("tr(x,y,z) <- E(x,y), E(y,z), E(x,z), x < y < z.").df()
 """
 
-from gdatalog.database import Database, ProgramWarning, Progress, connect, query
+from gdatalog.database import Database, ProgramWarning, connect, query
 from gdatalog.errors import (
     DataError,
     DeviceError,
@@ -24,6 +24,7 @@ from gdatalog.errors import (
 from gdatalog.report import Explanation, Profile
 from gdatalog.result import Result
 from gdatalog.shell.doctor import doctor
+from gdatalog.workspace import Progress
 
 __version__ = "0.1.0"
 

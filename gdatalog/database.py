@@ -1,66 +1,36 @@
-"""A database: data, the rules that were given to it, and answers."""
+"""A database: data, the rules that were given to it, and answers.
+
+Above 300 lines because half of them are what users read: docstrings with tested examples.
+"""
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from threading import Event, RLock
+from collections.abc import Mapping, Sequence
+from threading import RLock
 from time import perf_counter
 from typing import Any
 
 from gdatalog.engine.budget import default_limit, parse_size
-from gdatalog.engine.evaluation import Memory
 from gdatalog.engine.files import FilePolicy, Folders, read_program, to_stdout, write_relation
-from gdatalog.engine.fixpoint import Round, plan_stratum
+from gdatalog.engine.inputs import union
 from gdatalog.engine.run import RuleRun
-from gdatalog.engine.session import (
-    Files,
-    Session,
-    Settings,
-    input_directives,
-    input_keys,
-    union,
-)
-from gdatalog.errors import (
-    Caution,
-    DeviceError,
-    Interrupted,
-    NameResolutionError,
-    UsageError,
-)
-from gdatalog.parser import Program, format_node, parse_with_cautions
-from gdatalog.parser.syntax import Decl, Directive, Query, Statement
-from gdatalog.planner.checked import Schema, Stratum
-from gdatalog.report import Explanation, PlannedRule, PlannedStratum, Profile
+from gdatalog.errors import Caution, DeviceError, NameResolutionError, UsageError
+from gdatalog.parser import Program
+from gdatalog.planner.checked import Schema
+from gdatalog.relations import Relations
+from gdatalog.report import Explanation, Profile, explain
 from gdatalog.result import Result
-from gdatalog.storage.relation import Relation
-from gdatalog.storage.symbols import SymbolTable
+from gdatalog.workspace import OnProgress, Workspace
 
-log = logging.getLogger("gdatalog")
-
-_NAME = re.compile(r"[^\W\d][\w?]*(\.[\w?]+)*'*")
+_INSIDE = frozenset({__name__, "gdatalog.workspace", "gdatalog.engine.session"})
 
 
 class ProgramWarning(UserWarning):
     """What a program may say but probably did not mean."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What a long query is at: a round of a recursive stratum."""
-
-    relations: tuple[str, ...]
-    round: int
-    new_rows: int
-    total_rows: int
-
-
-OnProgress = Callable[[Progress], None]
 
 
 class Database:
@@ -82,22 +52,11 @@ class Database:
     ) -> None:
         self.device = _device(device)
         self.memory_limit = default_limit() if memory_limit is None else parse_size(memory_limit)
-        self.symbols = SymbolTable()
-        self.on_caution: Callable[[Caution], None] = _warn
-        self._policy = FilePolicy(files)
-        self._stored: dict[str, Relation] = {}
-        self._texts: dict[str, tuple[Statement, ...]] = {}  # rules that stay, by name of the text
-        self._params: Mapping[str, Any] = {}  # what was given with them
-        self._folders = Folders()  # where texts read and write that do not say
-        self._remembered: Memory = {}
-        self._read: Files = {}
+        self._workspace = Workspace(self.memory_limit, FilePolicy(files), _warn)
         self._lock = RLock()
-        self._stop = Event()
-        self._closed = False
-        self._chunk_rows: int | None = None
 
     def __repr__(self) -> str:
-        if self._closed:
+        if self._workspace.closed:
             return "<gdatalog.Database, closed>"
         return f"<gdatalog.Database on {self.device}: {', '.join(self.relations) or 'empty'}>"
 
@@ -110,12 +69,11 @@ class Database:
     def close(self) -> None:
         """Let go of all data. The database cannot be used afterwards."""
         with self._lock:
-            self._closed = True
-            self._stored, self._texts, self._remembered, self._read = {}, {}, {}, {}
+            self._workspace.close()
 
     def interrupt(self) -> None:
         """Stop the query that runs in another thread: it raises `Interrupted`."""
-        self._stop.set()
+        self._workspace.stop.set()
 
     # --------------------------------------------------------------------------------- data
 
@@ -132,9 +90,12 @@ class Database:
         ('src', 'dst')
         """
         with self._lock:
-            self._check_open()
-            relation = self._relation_of(name, data, columns)
-            self._stored = {**self._stored, name: relation}
+            workspace = self._workspace
+            workspace.check_open()
+            if isinstance(data, Result):
+                data = data.table()
+            relation = workspace.relation_of(name, data, columns)
+            workspace.stored = {**workspace.stored, name: relation}
 
     def __setitem__(self, name: str, data: Any) -> None:
         self.load(name, data)
@@ -150,23 +111,28 @@ class Database:
         2
         """
         with self._lock:
-            self._check_open()
-            before = self._stored.get(name)
+            workspace = self._workspace
+            workspace.check_open()
+            before = workspace.stored.get(name)
             if before is None:
                 self.load(name, rows)
                 return
             schema = Schema(name, before.columns, before.types)
-            more = self._relation_of(name, rows, None, schema)
-            self._stored = {**self._stored, name: union([before, more])}
+            if isinstance(rows, Result):
+                rows = rows.table()
+            more = workspace.relation_of(name, rows, None, schema)
+            workspace.stored = {**workspace.stored, name: union([before, more])}
 
     def __delitem__(self, name: str) -> None:
         with self._lock:
-            self._check_open()
-            if name not in self._stored:
+            workspace = self._workspace
+            workspace.check_open()
+            if name not in workspace.stored:
                 raise NameResolutionError(
-                    f"there is no data under the name {name!r}", hint=self._near(name)
+                    f"there is no data under the name {name!r}", hint=workspace.near(name)
                 )
-            self._stored = {key: rel for key, rel in self._stored.items() if key != name}
+            others = {key: held for key, held in workspace.stored.items() if key != name}
+            workspace.stored = others
 
     def __getitem__(self, name: str) -> Result:
         """A relation: stored data, or what the rules give."""
@@ -176,41 +142,6 @@ class Database:
     def relations(self) -> Relations:
         """All relations by name: a mapping to results, evaluated when asked for."""
         return Relations(self)
-
-    def _relation_of(
-        self,
-        name: str,
-        data: Any,
-        columns: Sequence[str] | None,
-        schema: Schema | None = None,
-    ) -> Relation:
-        from gdatalog.storage.frames import table_from
-
-        if (
-            not isinstance(name, str)
-            or _NAME.fullmatch(name) is None
-            or name in ("true", "false", "not", "inf", "_")
-        ):
-            raise UsageError(f"not a relation's name: {name!r}")
-        if isinstance(data, Result):
-            data = data.table()
-        if isinstance(data, (str, os.PathLike)):
-            self._policy.reading(os.fspath(data), None)
-        declared = schema or self._declared(name)
-        table = table_from(data, columns=columns, declared=declared, what=name)
-        return Relation.from_table(table, self.symbols)
-
-    def _declared(self, name: str) -> Schema | None:
-        """What a `.decl` of the rules that stay says of a relation."""
-        if not any(
-            isinstance(s, Decl) and name in s.names for text in self._texts.values() for s in text
-        ):
-            return None
-        session = self._session(Program(()), {}, self._stored_but(name), lasting=True)
-        return session.checked.schemas[name]
-
-    def _stored_but(self, name: str) -> dict[str, Relation]:
-        return {key: relation for key, relation in self._stored.items() if key != name}
 
     # ------------------------------------------------------------------------------ queries
 
@@ -236,10 +167,10 @@ class Database:
         if limit is not None and limit < 0:
             raise UsageError(f"a limit cannot be negative: {limit}")
         with self._lock:
-            session = self._open(text, params, on_progress=on_progress)
-            relation = session.relation(_asked(session), limit)
-            self._tell(session)
-            result = Result(relation, self.symbols)
+            session = self._workspace.open(text, params, on_progress)
+            relation = session.relation(session.asked(), limit)
+            self._workspace.tell(session)
+            result = Result(relation, self._workspace.symbols)
             return result.head(limit) if limit is not None else result
 
     def run(
@@ -263,7 +194,7 @@ class Database:
         [(1, 2), (1, 3), (2, 3)]
         """
         with self._lock:
-            program = self._parse(text, name or "<run>")
+            program = self._workspace.parse(text, name or "<run>")
             return self._run(program, name or text, params, Folders(), on_progress)
 
     def run_file(
@@ -282,9 +213,10 @@ class Database:
         `.output R`, `include` those where `.include` looks besides the file's own.
         """
         with self._lock:
-            self._check_open()
+            workspace = self._workspace
+            workspace.check_open()
             name = os.fspath(path)
-            program = read_program(name, self._policy)
+            program = read_program(name, workspace.policy, workspace.on_caution)
             folders = Folders(
                 os.fspath(facts), os.fspath(out), tuple(os.fspath(folder) for folder in include)
             )
@@ -298,267 +230,44 @@ class Database:
         folders: Folders,
         on_progress: OnProgress | None,
     ) -> dict[str, Result]:
+        workspace = self._workspace
         outputs: dict[str, Result] = {}
-        before = self._texts, self._params, self._read
+        before = workspace.texts, workspace.params
         try:
-            session = self._keep(program, key, params, folders, on_progress)
-            for ask in asks(session):
+            session = workspace.keep(program, key, params, folders, on_progress)
+            for ask in session.asks():
                 if ask.directive is None or ask.directive.kind == "printsize":
                     continue
-                result = outputs[ask.name] = self._result(session, ask.name)
+                result = Result(session.relation(ask.name), workspace.symbols)
+                outputs[ask.name] = result
                 if not to_stdout(ask.directive):
                     table = result.table()
-                    write_relation(ask.directive, ask.name, table, self._policy, folders)
+                    write_relation(ask.directive, ask.name, table, workspace.policy, folders)
         except BaseException:
-            self._texts, self._params, self._read = before
+            workspace.texts, workspace.params = before
             raise
-        self._tell(session)
+        workspace.tell(session)
         return outputs
-
-    def _keep(
-        self,
-        program: Program,
-        key: str | None,
-        params: Mapping[str, Any] | None = None,
-        folders: Folders | None = None,
-        on_progress: OnProgress | None = None,
-        reports: list[RuleRun] | None = None,
-    ) -> Session:
-        """Checks a program and keeps its rules, if they are right; nothing is evaluated yet.
-
-        `key`: the name that its rules are kept under, in place of what was under it. None: each
-        statement is kept by itself, so that what is typed again replaces what was typed before;
-        more is to come, so that a relation without data is no reason to warn.
-        """
-        before = self._texts
-        own = [key] if key is not None else [format_node(s) for s in program.statements]
-        self._texts = {name: rules for name, rules in before.items() if name not in own}
-        try:
-            session = self._session(
-                program, params or {}, self._stored, folders, on_progress,
-                lasting=True, reports=reports, whole=key is not None,
-            )  # fmt: skip
-        except BaseException:
-            self._texts = before
-            raise
-        rules = session.parts.rules
-        more = {key: rules} if key is not None else {format_node(s): (s,) for s in rules}
-        self._texts = {**self._texts, **(more if rules else {})}
-        self._params = {**self._params, **(params or {})}
-        kept = Program(tuple(s for text in self._texts.values() for s in text))
-        wanted = set(input_keys(input_directives(kept)))
-        self._read = {key: file for key, file in session.read.items() if key in wanted}
-        return session
-
-    def _result(self, session: Session, name: str) -> Result:
-        return Result(session.relation(name), self.symbols)
 
     # -------------------------------------------------------------------------------- plans
 
     def explain(self, text: str, params: Mapping[str, Any] | None = None) -> Explanation:
         """How a text would be evaluated: nothing is, but what its plan's sizes need."""
         with self._lock:
-            session = self._open(text, params)
-            return self._explained(session, [_asked(session)])
-
-    def _explained(self, session: Session, names: Sequence[str]) -> Explanation:
-        around = session.evaluation.surroundings()
-        return Explanation(
-            [
-                PlannedStratum(
-                    stratum,
-                    tuple(PlannedRule(r, plan) for r, plan in plan_stratum(stratum, around)),
-                )
-                for stratum in session.evaluation.strata_of(names)
-            ]
-        )
+            session = self._workspace.open(text, params)
+            return explain(session, [session.asked()])
 
     def profile(self, text: str, params: Mapping[str, Any] | None = None) -> Profile:
         """Evaluate a text, and tell rows and time of every step. Nothing remembered is used."""
         with self._lock:
             reports: list[RuleRun] = []
-            session = self._open(text, params, reports=reports)
+            session = self._workspace.open(text, params, reports=reports)
             started = perf_counter()
-            relation = session.relation(_asked(session))
+            relation = session.relation(session.asked())
             seconds = perf_counter() - started
+            self._workspace.tell(session)
             peak = session.evaluation.limits.peak
-            self._tell(session)
-            return Profile(reports, seconds, peak, Result(relation, self.symbols))
-
-    # ----------------------------------------------------------------------------- sessions
-
-    def _parse(self, text: str, name: str, bare: bool = False) -> Program:
-        self._check_open()
-        if not isinstance(text, str):
-            raise UsageError(f"a program is a text, not a {type(text).__name__}")
-        program, cautions = parse_with_cautions(text, name, bare=bare)
-        for caution in cautions:
-            self.on_caution(caution)
-        return program
-
-    def _open(
-        self,
-        text: str,
-        params: Mapping[str, Any] | None,
-        on_progress: OnProgress | None = None,
-        reports: list[RuleRun] | None = None,
-    ) -> Session:
-        """A session for a text that is asked, not kept."""
-        program = self._parse(text, "<query>", bare=True)
-        return self._session(
-            program, params or {}, self._stored, None, on_progress, reports=reports
-        )
-
-    def _session(
-        self,
-        program: Program,
-        params: Mapping[str, Any],
-        stored: Mapping[str, Relation],
-        folders: Folders | None = None,
-        on_progress: OnProgress | None = None,
-        *,
-        lasting: bool = False,
-        whole: bool = False,
-        reports: list[RuleRun] | None = None,
-    ) -> Session:
-        self._check_open()
-        self._stop.clear()
-
-        def poll() -> None:
-            if self._stop.is_set():
-                self._stop.clear()
-                raise Interrupted("the query was interrupted")
-
-        def on_round(stratum: Stratum, done: Round) -> None:
-            if on_progress is not None:
-                new, total = sum(done.new.values()), sum(done.total.values())
-                on_progress(Progress(stratum.relations, done.number, new, total))
-
-        settings = Settings(
-            self._policy,
-            folders or self._folders,
-            self.memory_limit,
-            poll,
-            on_round,
-            self._chunk_rows,
-            reports,
-        )
-        views = tuple(statement for text in self._texts.values() for statement in text)
-        return Session(
-            stored,
-            views,
-            program,
-            self.symbols,
-            settings,
-            self._remembered if reports is None else {},
-            self._read,
-            {**self._params, **params},
-            lasting,
-            whole=whole,
-        )
-
-    def _tell(self, session: Session) -> None:
-        for caution in session.cautions:
-            self.on_caution(caution)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise UsageError("this database is closed")
-
-    def _near(self, name: str) -> str | None:
-        from difflib import get_close_matches
-
-        close = get_close_matches(name, self.relations, 1)
-        return f"did you mean {close[0]!r}?" if close else None
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One thing that a program asks for: an output or printsize, or else a query."""
-
-    name: str
-    directive: Directive | None
-
-
-def asks(session: Session) -> list[Ask]:
-    """What a session's text asks for, in its order."""
-    queries = {query.span: query.relation for query in session.own_queries()}
-    found: list[Ask] = []
-    for statement in session.program.statements:
-        if isinstance(statement, Query):
-            found.append(Ask(queries[statement.span], None))
-        elif isinstance(statement, Directive) and statement.kind in ("output", "printsize"):
-            found += [Ask(name, statement) for name in statement.names]
-        elif isinstance(statement, Decl):
-            for kind in ("output", "printsize"):
-                if kind in statement.qualifiers:
-                    directive = Directive(kind, statement.names, span=statement.span)
-                    found += [Ask(name, directive) for name in statement.names]
-    return found
-
-
-class Relations(Mapping[str, Result]):
-    """The relations of a database, by name."""
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
-    def _names(self) -> dict[str, Schema]:
-        db = self._db
-        with db._lock:
-            session = db._session(Program(()), {}, db._stored, lasting=True)
-            schemas = session.checked.schemas
-            return {name: schemas[name] for name in sorted(schemas) if not name.startswith("?")}
-
-    def __getitem__(self, name: str) -> Result:
-        db = self._db
-        with db._lock:
-            session = db._session(Program(()), {}, db._stored, lasting=True)
-            if name not in session.checked.schemas:
-                raise NameResolutionError(f"there is no relation {name!r}", hint=db._near(name))
-            return db._result(session, name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names())
-
-    def __len__(self) -> int:
-        return len(self._names())
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names()
-
-    def _ipython_key_completions_(self) -> list[str]:
-        return list(self)
-
-    def schema(self, name: str) -> Schema:
-        """A relation's columns and types; nothing is evaluated."""
-        return self._names()[name]
-
-    def __repr__(self) -> str:
-        lines = []
-        for name, schema in self._names().items():
-            columns = ", ".join(map(": ".join, zip(schema.columns, schema.types, strict=True)))
-            lines.append(f"{name}({columns})")
-        return "\n".join(lines) or "no relations"
-
-
-def _asked(session: Session) -> str:
-    """The relation that a text asks for."""
-    queries = session.own_queries()
-    if len(queries) > 1:
-        raise UsageError(
-            f"a query has one answer, and this text asks {len(queries)} times",
-            queries[1].span,
-            hint="call db.query once for each `?-`",
-        )
-    if queries:
-        return queries[0].relation
-    if session.checked.last is None or not session.parts.rules:
-        raise UsageError(
-            "this text asks for nothing",
-            hint="end it with `?- body.`, or with the rule whose relation you want",
-        )
-    return session.checked.last
+            return Profile(reports, seconds, peak, Result(relation, self._workspace.symbols))
 
 
 def _device(device: str) -> str:
@@ -570,14 +279,16 @@ def _device(device: str) -> str:
             hint='use device="cpu", or device="auto", which takes a GPU once there is support',
         )
     if device == "auto":
-        log.info("device: cpu")
+        import logging
+
+        logging.getLogger("gdatalog").info("device: cpu")
     return "cpu"
 
 
 def _warn(caution: Caution) -> None:
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:
-        level, frame = level + 1, frame.f_back  # out of this file, to who called it
+    while frame.f_back is not None and frame.f_globals["__name__"] in _INSIDE:
+        level, frame = level + 1, frame.f_back  # to who called the face
     warnings.warn(caution.format(), ProgramWarning, stacklevel=level)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from gdatalog.engine.fixpoint import plan_stratum
 from gdatalog.engine.run import RuleRun
+from gdatalog.engine.session import Session
 from gdatalog.executors.limits import format_bytes
 from gdatalog.parser import format_node
 from gdatalog.plan.format import format_rule
@@ -33,7 +36,7 @@ class Explanation:
 
     >>> import gdatalog as gd
     >>> db = gd.connect()
-    >>> db["E"] = [(1, 2), (2, 3)]
+    >>> db["E"] = [(1, 2), (2, 3), (3, 1)]
     >>> print(db.explain("p(x, z) <- E(x, y), E(y, z)."))
     stratum 1: p
       p(x, z) <- E(x, y), E(y, z).
@@ -77,6 +80,20 @@ class Explanation:
                 for planned in self.strata
             ]
         }
+
+
+def explain(session: Session, names: Sequence[str]) -> Explanation:
+    """How the relations of these names would be evaluated."""
+    around = session.evaluation.surroundings()
+    return Explanation(
+        [
+            PlannedStratum(
+                stratum,
+                tuple(PlannedRule(r, plan) for r, plan in plan_stratum(stratum, around)),
+            )
+            for stratum in session.evaluation.strata_of(names)
+        ]
+    )
 
 
 class Profile:

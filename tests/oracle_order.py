@@ -1,6 +1,6 @@
 """What a conjunction binds, and in which order the oracle evaluates it.
 
-Atoms come first: a variable that an atom binds is never computed. Then equations and generators
+Atoms come first: a variable that an atom binds is never computed. Then generators and equations
 as their variables allow, tests as soon as they can be made, and aggregates when all else that
 can be bound is: they share with the branch what it binds without them.
 """
@@ -47,7 +47,8 @@ def find_order(branch: list[Any], bound: set[str], wanted: set[str]) -> list[tup
         ready = [(i, extra) for i in left if (extra := _assigns(i, bound)) is not None]
         waiting = [item for item in left if isinstance(item, Gen)]
         if ready:
-            item, extra = ready[0]
+            # A generator before an equation: a variable that is generated is not computed.
+            item, extra = min(ready, key=lambda found: isinstance(found[0], Compare))
             take(item, extra, {extra if isinstance(extra, str) else extra[0]})
         elif waiting:
             shared, exports = gens[id(waiting[0])]

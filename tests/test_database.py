@@ -306,7 +306,8 @@ def test_parameters(value: Any, kind: str, stored: Any) -> None:
         (float("nan"), "is NaN"),
         (pd.NaT, "is NaT"),
         (np.datetime64("NaT"), "is NaT"),
-        (datetime(1500, 1, 1), "no time between 1677 and 2262"),
+        (np.datetime64("9999-01-01"), "no time from 1677 to 2262"),
+        (datetime(1500, 1, 1), "no time from 1677 to 2262"),
     ],
 )
 def test_parameters_that_are_no_values(value: Any, says: str) -> None:
@@ -459,4 +460,4 @@ def test_relations_and_tries_are_values_that_can_be_pickled(db: gd.Database) -> 
     relation = db["E"]._relation
     copy = pickle.loads(pickle.dumps(relation))
     assert copy.columns == relation.columns
-    assert copy.to_table(db.symbols).columns[0].tolist() == [1, 1, 2]
+    assert copy.to_table(db._workspace.symbols).columns[0].tolist() == [1, 1, 2]

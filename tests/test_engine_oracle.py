@@ -88,7 +88,7 @@ def run(text: str, data: Data, defined: set[str], chunk: int | None) -> Relation
     """What the engine gives for the defined relations."""
     with gdatalog.connect(device="cpu") as db:
         if chunk is not None:
-            db._chunk_rows = chunk
+            db._workspace.chunk_rows = chunk
         for name, (types, rows) in data.items():
             db.load(name, frame(types, rows))
         db.run(text)
@@ -175,36 +175,42 @@ def share(percent: int) -> settings:
     )
 
 
+@pytest.mark.drawn
 @share(50)
 @given(programs())
 def test_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
+@pytest.mark.drawn
 @share(10)
 @given(graph_programs())
 def test_graph_programs(drawn: Drawn) -> None:
     agrees(drawn, sql=True)
 
 
+@pytest.mark.drawn
 @share(10)
 @given(relational_programs())
 def test_relational_programs(drawn: Drawn) -> None:
     agrees(drawn, sql=True)
 
 
+@pytest.mark.drawn
 @share(10)
 @given(recursive_programs())
 def test_recursive_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
+@pytest.mark.drawn
 @share(10)
 @given(aggregate_programs())
 def test_aggregate_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
+@pytest.mark.drawn
 @share(10)
 @given(string_programs())
 def test_string_programs(drawn: Drawn) -> None:

@@ -64,6 +64,7 @@ def _mutated(data: bytes, random_: random.Random) -> bytes:
     return bytes(result)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(
     "name",
     [*SEEDS, "e.parquet", "e.arrow", "e.csv.gz", "e.json.zst"],

@@ -104,6 +104,7 @@ def test_characters_that_cannot_be_seen_are_named() -> None:
 # ---------------------------------------------------------------------------------- nesting
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     "text",
     [
@@ -146,6 +147,7 @@ def test_what_the_limit_allows(text: str) -> None:
     assert parse(format_program(program)) == program
 
 
+@pytest.mark.timed
 def test_many_missing_dots_end() -> None:
     start = time.perf_counter()
     with pytest.raises(ParseError) as caught:
@@ -185,6 +187,7 @@ def mutated(rng: random.Random) -> str:
     return text
 
 
+@pytest.mark.drawn
 def test_mutated_programs_end_in_a_program_or_a_syntax_error() -> None:
     rng = random.Random(20261120)
     for _ in range(int(os.environ.get("GDATALOG_FUZZ", "300"))):

@@ -151,6 +151,7 @@ def _seconds(text: str) -> float:
     return time.perf_counter() - start
 
 
+@pytest.mark.timed
 def test_a_hundred_thousand_facts_are_quick() -> None:
     lines = [
         f"edge({at}, {at * 7 % 1000})." if at % 3 else f'name({at}, "n {at}", -{at}.5).'
@@ -159,6 +160,7 @@ def test_a_hundred_thousand_facts_are_quick() -> None:
     assert _seconds("\n".join(lines)) < 5.0 / 5 * SLACK
 
 
+@pytest.mark.timed
 def test_ten_thousand_rules_are_quick() -> None:
     lines = [
         f'r{at}(x, z+{at}) <- E{at}(x, y), E(y, z), !F(x, _), G(z, "a"), x < y < z.'

@@ -337,6 +337,7 @@ def test_the_errors_of_all_files_are_reported() -> None:
 # --------------------------------------------------------------------------------------- start
 
 
+@pytest.mark.timed
 def test_the_parser_is_built_when_first_needed() -> None:
     code = (
         "import sys, gdatalog.parser; assert 'lark' not in sys.modules;"

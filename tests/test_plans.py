@@ -89,7 +89,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RulePlan]]:
 def plan_all(text: str, data: dict[str, Any]) -> None:
     """Plans all rules of a program over data, and evaluates none."""
     db = loaded({name: frame(types, rows) for name, (types, rows) in data.items()})
-    session = db._open(text, None)
+    session = db._workspace.open(text, None)
     around = session.evaluation.surroundings()
     for stratum in session.checked.strata:
         fixpoint.plan_stratum(stratum, around)

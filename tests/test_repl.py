@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 import gdatalog as gd
-from gdatalog.database import Progress
 from gdatalog.parser.directives import DIRECTIVES
 from gdatalog.shell import cli, repl
 from gdatalog.shell.commands import COMMANDS
 from gdatalog.shell.progress import ProgressLine
+from gdatalog.workspace import Progress
 
 HERE = Path(__file__).resolve().parent.parent
 

@@ -15,7 +15,7 @@ import numpy as np
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.fixpoint import Round, Rows, StratumRun, Surroundings
 from gdatalog.engine.run import RuleRun
-from gdatalog.errors import Caution
+from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.executors.limits import Limits
 from gdatalog.parser.syntax import Atom, Const, Param
 from gdatalog.planner.checked import Checked, Stratum
@@ -81,7 +81,14 @@ class Evaluation:
         """A relation, after whatever it depends on."""
         found = self._known.get(name)
         if found is None:
-            self._evaluate([name])
+            held = dict(self.limits.held)
+            try:
+                self._evaluate([name])
+            except MemoryLimitError:
+                # What was held for it is let go of: the next one may be small.
+                self.limits.held.clear()
+                self.limits.held.update(held)
+                raise
             found = self._known[name]
         return found
 

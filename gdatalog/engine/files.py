@@ -7,10 +7,12 @@ directive; those of the bare and keyword forms to the facts and output folders.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from gdatalog.errors import DataError, Error, Span, UsageError
-from gdatalog.parser import Program, parse
+from gdatalog.errors import Caution, DataError, Error, Span, UsageError
+from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Directive
 from gdatalog.planner.checked import Schema
 from gdatalog.storage.table import Table
@@ -62,9 +64,14 @@ def beside(span: Span, path: str) -> str:
     return os.path.normpath(os.path.join(os.path.dirname(span.source.name), path))
 
 
-def read_program(path: str, policy: FilePolicy, span: Span | None = None) -> Program:
+def read_program(
+    path: str, policy: FilePolicy, warn: Callable[[Caution], None], span: Span | None = None
+) -> Program:
     """The program in a file, whose errors name the file as `path`."""
-    return parse(read_text(path, policy, span), path)
+    program, cautions = parse_with_cautions(read_text(path, policy, span), path)
+    for caution in cautions:
+        warn(caution)
+    return program
 
 
 def read_text(path: str, policy: FilePolicy, span: Span | None = None) -> str:
@@ -102,27 +109,41 @@ def find_include(path: str, span: Span, folders: Folders) -> str:
     return near
 
 
-def read_relation(
-    directive: Directive, name: str, schema: Schema | None, policy: FilePolicy, folders: Folders
-) -> Table:
-    """The data that an `.input` names."""
-    from gdatalog.storage.readers import find_facts, read_facts, read_input, read_table
+def locate(directive: Directive, name: str, policy: FilePolicy, folders: Folders) -> str:
+    """The file that an `.input` names."""
+    from gdatalog.storage.readers import find_facts
 
+    options = dict(directive.options)
+    given = options.get("filename", options.get("name"))
+    if directive.path is not None:
+        path = beside(directive.span, directive.path)
+    elif given:
+        path = os.path.normpath(os.path.join(folders.facts, given))
+    else:
+        policy.reading(os.path.join(folders.facts, name), directive.span)
+        path = find_facts(name, folders.facts)
+    return policy.reading(path, directive.span)
+
+
+def read_relation(
+    directive: Directive, name: str, path: str, schema: Schema | None, folders: Folders
+) -> Table:
+    """The data in the file of an `.input`."""
+    from gdatalog.storage.readers import read_facts, read_input, read_table
+
+    if directive.path is not None:
+        return read_table(path, declared=schema)
+    assert schema is not None
+    if directive.options:
+        return read_input(name, dict(directive.options), folders.facts, schema)
+    return read_facts(name, folders.facts, schema)
+
+
+@contextmanager
+def placed(directive: Directive) -> Iterator[None]:
+    """Errors of files that have no place in a program get the directive's."""
     try:
-        if directive.path is not None:
-            path = policy.reading(beside(directive.span, directive.path), directive.span)
-            return read_table(path, declared=schema)
-        assert schema is not None
-        options = dict(directive.options)
-        given = options.get("filename", options.get("name"))
-        if given:
-            policy.reading(os.path.join(folders.facts, given), directive.span)
-        elif options.get("IO", "file") == "file":
-            policy.reading(os.path.join(folders.facts, name), directive.span)
-            policy.reading(find_facts(name, folders.facts), directive.span)
-        if options:
-            return read_input(name, options, folders.facts, schema)
-        return read_facts(name, folders.facts, schema)
+        yield
     except Error as error:
         if error.span is None:
             error.span = directive.span
@@ -135,12 +156,18 @@ def write_relation(
     """Writes what an `.output` names; gives the path."""
     from gdatalog.storage.writers import write_facts, write_table
 
-    try:
+    with placed(directive):
         if directive.path is not None:
             path = policy.writing(beside(directive.span, directive.path), directive.span)
             write_table(table, path)
             return path
         options = dict(directive.options)
+        kind = options.get("IO", "file")
+        if kind != "file":
+            raise UsageError(
+                f"{name}: cannot write to IO={kind}",
+                hint="IO=file writes a file, IO=stdout to the terminal",
+            )
         given = options.get("filename", options.get("name"))
         path = os.path.normpath(os.path.join(folders.out, given or f"{name}.csv"))
         policy.writing(path, directive.span)
@@ -148,10 +175,6 @@ def write_relation(
         header = options.get("headers", "false").lower() == "true"
         write_facts(table, path, delimiter=delimiter, header=header)
         return path
-    except Error as error:
-        if error.span is None:
-            error.span = directive.span
-        raise
 
 
 def to_stdout(directive: Directive) -> bool:

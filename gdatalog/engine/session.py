@@ -6,25 +6,25 @@ reads what inputs the text needs, checks all of it together, and evaluates what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
 
 from gdatalog.engine.evaluation import Evaluation, Memory
-from gdatalog.engine.files import FilePolicy, Folders, find_include, read_program, read_relation
+from gdatalog.engine.files import FilePolicy, Folders, find_include, read_program
 from gdatalog.engine.fixpoint import Round
+from gdatalog.engine.inputs import Inputs, Read, input_sources
 from gdatalog.engine.run import RuleRun
-from gdatalog.errors import Caution, DataError, Span, UsageError
+from gdatalog.errors import Caution, DataError, UsageError
 from gdatalog.executors.limits import Limits
 from gdatalog.parser import Program, expand_includes
 from gdatalog.parser.syntax import Decl, Directive, Query, Rule, Statement
 from gdatalog.planner.check import check
 from gdatalog.planner.checked import Checked, CheckedQuery, Schema, Stratum
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import concatenate
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, Value
 
@@ -38,6 +38,7 @@ class Settings:
     memory: int = 8 << 30
     poll: Callable[[], None] = lambda: None
     on_round: Callable[[Stratum, Round], None] = lambda stratum, round_: None
+    warn: Callable[[Caution], None] = lambda caution: None
     force_chunk: int | None = None
     reports: list[RuleRun] | None = None
 
@@ -56,85 +57,27 @@ class Parts:
         for statement in program.statements:
             if isinstance(statement, Query):
                 queries.append(statement)
-            elif isinstance(statement, Directive) and statement.kind != "input":
+            elif isinstance(statement, Directive) and statement.kind in ("output", "printsize"):
                 directives.append(statement)
             else:
                 rules.append(statement)
         return Parts(tuple(rules), tuple(queries), tuple(directives))
 
 
-@dataclass(slots=True)
-class InputFile:
-    """What one `.input` means: where it was said to look, and the data once it is read."""
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The rules of a text that stay, and the folders that its inputs are read from."""
 
+    statements: tuple[Statement, ...]
     folders: Folders
-    relation: Relation | None = None
 
 
-# An `.input` by its place, and one of its names.
-Files = dict[tuple[Span, str], InputFile]
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One thing that a program asks for: an output or printsize, or else a query."""
 
-
-class Inputs(Mapping[str, Relation]):
-    """Stored relations, with the files of `.input`s read when they are first asked for."""
-
-    def __init__(
-        self,
-        stored: Mapping[str, Relation],
-        directives: Mapping[str, list[Directive]],
-        schemas: Mapping[str, Schema],
-        symbols: SymbolTable,
-        settings: Settings,
-        read: Files,
-    ) -> None:
-        self.stored = stored
-        self.directives = directives
-        self.schemas = schemas
-        self.symbols = symbols
-        self.settings = settings
-        self.read = read
-        self._joined: dict[str, Relation] = {}
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.stored or name in self.directives
-
-    def __iter__(self) -> Iterator[str]:
-        return iter({**self.stored, **self.directives})
-
-    def __len__(self) -> int:
-        return len({**self.stored, **self.directives})
-
-    def __getitem__(self, name: str) -> Relation:
-        if name not in self.directives:
-            return self.stored[name]
-        found = self._joined.get(name)
-        if found is None:
-            parts = [self.file(directive, name) for directive in self.directives[name]]
-            if name in self.stored:
-                parts.append(self.stored[name])
-            found = parts[0] if len(parts) == 1 else union(parts)
-            self._joined[name] = found
-        return found
-
-    def file(self, directive: Directive, name: str) -> Relation:
-        """What one `.input` reads: once for as long as its rules are kept."""
-        found = self.read[directive.span, name]
-        if found.relation is None:
-            table = read_relation(
-                directive, name, self.schemas.get(name), self.settings.policy, found.folders
-            )
-            found.relation = Relation.from_table(table, self.symbols)
-        return found.relation
-
-
-def union(relations: list[Relation]) -> Relation:
-    """The rows of relations of one schema."""
-    first = relations[0]
-    count = sum(relation.length for relation in relations)
-    if not first.types:
-        return Relation(first.columns, (), (), min(1, count))
-    keys = concatenate([relation.keys for relation in relations])
-    return Relation.from_rows(first.columns, first.types, keys, count)
+    name: str
+    directive: Directive | None
 
 
 @dataclass(slots=True)
@@ -142,12 +85,12 @@ class Session:
     """One text over what a database has."""
 
     stored: Mapping[str, Relation]
-    views: tuple[Statement, ...]
+    views: Sequence[Kept]
     program: Program
     symbols: SymbolTable
     settings: Settings
     remembered: Memory
-    read: Files  # of the views, and then of this text as well
+    read: Read
     params: Mapping[str, Any] = field(default_factory=dict)
     lasting: bool = False  # whether the text's rules stay: then what they give is remembered
     whole: bool = True
@@ -156,42 +99,46 @@ class Session:
     evaluation: Evaluation = field(init=False)
 
     def __post_init__(self) -> None:
+        settings = self.settings
         self.program = program = expand_includes(
             self.program,
             lambda path, span: read_program(
-                find_include(path, span, self.settings.folders), self.settings.policy, span
+                find_include(path, span, settings.folders), settings.policy, settings.warn, span
             ),
         )
         self.parts = Parts.of(program)
-        everything = Program((*self.views, *program.statements))
-        inputs = input_directives(everything)
-        # This text's files are read anew, even if the same text was there before.
-        own = {
-            key: InputFile(self.settings.folders) for key in input_keys(input_directives(program))
-        }
-        self.read = {**self.read, **own}
+        views = [s for kept in self.views for s in kept.statements]
+        everything = Program((*views, *program.statements))
+        sources = input_sources(
+            [
+                *((kept.statements, kept.folders) for kept in self.views),
+                (program.statements, settings.folders),
+            ]
+        )
         known = {
             name: Schema(name, relation.columns, relation.types)
             for name, relation in self.stored.items()
         }
         # Files whose relation nobody declared are read first: their types are the data's.
-        declared = {name for s in everything.statements if isinstance(s, Decl) for name in s.names}
-        early = Inputs({}, inputs, {}, self.symbols, self.settings, self.read)
-        for name, directives in inputs.items():
-            if name not in declared and name not in known and directives[0].path is not None:
-                relation = early.file(directives[0], name)
-                known[name] = Schema(name, relation.columns, relation.types, directives[0].span)
+        decls = [s for s in everything.statements if isinstance(s, Decl)]
+        declared = {name for decl in decls for name in decl.names}
+        early = Inputs({}, sources, {}, self.symbols, settings.policy, self.read)
+        for name, (first, *_) in sources.items():
+            directive, _ = first
+            if name not in declared and name not in known and directive.path is not None:
+                relation = early.file(first, name)
+                known[name] = Schema(name, relation.columns, relation.types, directive.span)
         given = {name: parameter(name, value) for name, value in self.params.items()}
         self.params = {name: value for name, (_, value) in given.items()}
         types = {name: kind for name, (kind, _) in given.items()}
         self.checked = check(everything, known, types, whole=self.whole)
-        self._build(inputs)
-
-    def _build(self, inputs: dict[str, list[Directive]]) -> None:
-        settings = self.settings
         stored = Inputs(
-            self.stored, inputs, self.checked.schemas, self.symbols, settings, self.read
+            self.stored, sources, self.checked.schemas, self.symbols, settings.policy, self.read
         )
+        self.evaluation = self._evaluation(stored)
+
+    def _evaluation(self, stored: Inputs) -> Evaluation:
+        settings = self.settings
         own = {head.name for s in self.parts.rules if isinstance(s, Rule) for head in s.heads}
         limits = Limits(memory=settings.memory, poll=settings.poll)
 
@@ -200,7 +147,7 @@ class Session:
                 return False
             return self.lasting or own.isdisjoint(names)
 
-        self.evaluation = Evaluation(
+        return Evaluation(
             self.checked,
             stored,
             self.symbols,
@@ -245,27 +192,44 @@ class Session:
         own = {query.span for query in self.parts.queries}
         return [query for query in self.checked.queries if query.span in own]
 
+    def asks(self) -> list[Ask]:
+        """What the text asks for, in its order."""
+        queries = {query.span: query.relation for query in self.own_queries()}
+        found: list[Ask] = []
+        for statement in self.program.statements:
+            if isinstance(statement, Query):
+                found.append(Ask(queries[statement.span], None))
+            elif isinstance(statement, Directive) and statement.kind in ("output", "printsize"):
+                found += [Ask(name, statement) for name in statement.names]
+            elif isinstance(statement, Decl):
+                for kind in ("output", "printsize"):
+                    if kind in statement.qualifiers:
+                        directive = Directive(kind, statement.names, span=statement.span)
+                        found += [Ask(name, directive) for name in statement.names]
+        return found
+
+    def asked(self) -> str:
+        """The one relation that a query's text asks for."""
+        queries = self.own_queries()
+        if len(queries) > 1:
+            raise UsageError(
+                f"a query has one answer, and this text asks {len(queries)} times",
+                queries[1].span,
+                hint="call db.query once for each `?-`",
+            )
+        if queries:
+            return queries[0].relation
+        if self.checked.last is None or not self.parts.rules:
+            raise UsageError(
+                "this text asks for nothing",
+                hint="end it with `?- body.`, or with the rule whose relation you want",
+            )
+        return self.checked.last
+
     def relation(self, name: str, limit: int | None = None) -> Relation:
         if limit is not None:
             return self.evaluation.first(name, limit)
         return self.evaluation.relation(name)
-
-
-def input_directives(program: Program) -> dict[str, list[Directive]]:
-    """The `.input`s of each relation."""
-    found: dict[str, list[Directive]] = {}
-    for statement in program.statements:
-        if isinstance(statement, Directive) and statement.kind == "input":
-            for name in statement.names:
-                found.setdefault(name, []).append(statement)
-        if isinstance(statement, Decl) and "input" in statement.qualifiers:
-            for name in statement.names:
-                found.setdefault(name, []).append(Directive("input", (name,), span=statement.span))
-    return found
-
-
-def input_keys(directives: Mapping[str, list[Directive]]) -> list[tuple[Span, str]]:
-    return [(part.span, name) for name, parts in directives.items() for part in parts]
 
 
 def parameter(name: str, value: object) -> tuple[TypeName, Value]:
@@ -282,20 +246,30 @@ def parameter(name: str, value: object) -> tuple[TypeName, Value]:
         return "float", float(value)
     if isinstance(value, str):
         return "symbol", str(value)
-    if isinstance(value, (date, np.datetime64)):  # pandas.Timestamp is a datetime, so a date
-        import pandas as pd
-
-        try:
-            when = pd.Timestamp(value)
-            if pd.isna(when):
-                raise DataError(f"the parameter ${name} is NaT, which is not a value")
-            when = when.tz_localize("UTC") if when.tz is None else when.tz_convert("UTC")
-            return "timestamp", int(when.as_unit("ns").value)
-        except (OverflowError, ValueError):
-            raise DataError(
-                f"the parameter ${name} is no time between 1677 and 2262: {value}"
-            ) from None
+    if isinstance(value, (date, np.datetime64)):
+        if value != value:
+            raise DataError(f"the parameter ${name} is NaT, which is not a value")
+        when = _nanoseconds(value)
+        if not INT_MIN < when <= INT_MAX:  # the least is NaT's
+            raise DataError(f"the parameter ${name} is no time from 1677 to 2262: {value}")
+        return "timestamp", when
     raise DataError(
         f"the parameter ${name} cannot be a {type(value).__name__}",
         hint="parameters are ints, floats, strings, bools and timestamps",
     )
+
+
+def _nanoseconds(value: date | np.datetime64) -> int:
+    """A time as nanoseconds since 1970; what has no time zone is UTC."""
+    if isinstance(value, np.datetime64):
+        seconds = int(value.astype("datetime64[s]").astype(np.int64))
+        near = abs(seconds) < INT_MAX // 10**9
+        return int(value.astype("datetime64[ns]").astype(np.int64)) if near else seconds * 10**9
+    if not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=UTC)
+    since = value - datetime(1970, 1, 1, tzinfo=UTC)
+    microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    # pandas.Timestamp is a datetime that knows nanoseconds too
+    return microseconds * 1000 + int(getattr(value, "nanosecond", 0))

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gdatalog.errors import EvaluationError
 from gdatalog.executors.frontier import Frontier, Key, weighing
 from gdatalog.executors.sinks import Sink
-from gdatalog.plan.nodes import Cut, Expr, Generate, Join, Slot, Step
+from gdatalog.plan.nodes import Cut, Join, Slot
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import TrieLevel
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from gdatalog.executors.levelwise import Levelwise
 
 _REUSED, _ROOTS = -1, -2
-_LONGEST = 1 << 50  # no range is run to such an end
 
 
 @dataclass(slots=True)
@@ -274,63 +272,3 @@ class Expansion:
         """As `weighing`, but in the level's own frontier, which deeper levels look for."""
         child.columns.update(weighing(child, weight).columns)
         return child
-
-    # --------------------------------------------------------------------------- generate
-
-    def generate(self, step: Generate, rest: Sequence[Step]) -> Iterator[Frontier]:
-        """The frontier times given values, or times a range."""
-        if step.span is not None:
-            yield from self._range(step, rest)
-            return
-        xp, frontier = self.ops.xp, self.frontier
-        columns = [self._keys(value) for value in step.values]
-        news = []
-        for at, column in enumerate(columns):
-            new = xp.ones(frontier.size, dtype=bool)
-            for earlier in columns[:at]:
-                new &= column != earlier  # {y, z} has one element where y = z
-            news.append(new)
-        lengths = xp.full(frontier.size, len(columns))
-        values, fresh = xp.stack(columns), xp.stack(news)
-        for rows, positions in self._pieces(lengths):
-            left = self.ops.survivors(fresh[positions, rows])
-            rows, positions = rows[left], positions[left]
-            yield self._generated(step, rows, values[positions, rows])
-
-    def _range(self, step: Generate, rest: Sequence[Step]) -> Iterator[Frontier]:
-        assert step.span is not None
-        xp = self.ops.xp
-        start, stop, stride = (self._keys(bound).astype(xp.int64) for bound in step.span)
-        still = stride == 0
-        if bool(still.any()):
-            error = EvaluationError("the step of a range is 0", step.place)
-            bad = self.ops.survivors(still)
-            self.walk.fail(step, rest, self.frontier.take(bad), error)
-            good = self.ops.survivors(~still)
-            self.frontier = self.frontier.take(good)
-            start, stop, stride = start[good], stop[good], stride[good]
-        # In floats first: the distance of two ints need not be an int.
-        far = (stop.astype(float) - start) / stride
-        near = xp.where(xp.abs(far) < _LONGEST, stop, start)
-        exact = -((start - near) // stride)
-        lengths = xp.where(far >= _LONGEST, _LONGEST, xp.maximum(exact, 0))
-        for rows, positions in self._pieces(lengths):
-            yield self._generated(step, rows, start[rows] + stride[rows] * positions)
-
-    def _keys(self, expr: Expr) -> Array:
-        keys: Array
-        keys, _ = self.ops.evaluate(expr, self.frontier.column, self.frontier.size, self.walk.scope)
-        return keys
-
-    def _pieces(self, lengths: Array) -> Iterator[tuple[Array, Array]]:
-        ops, limits = self.ops, self.walk.limits
-        for low, high, skip, take in ops.pieces(lengths, limits.chunk):
-            limits.poll()
-            mine = lengths[low:high] if take < 0 else ops.xp.full(1, take)
-            rows, positions = ops.expand(ops.xp.full(len(mine), skip), mine)
-            self.tried += len(rows)
-            yield rows + low, positions
-
-    def _generated(self, step: Generate, rows: Array, values: Array) -> Frontier:
-        child = Frontier(len(values), self.frontier, rows, {step.variable: values})
-        return self.walk.probe(child, values, step.participants)

@@ -79,11 +79,15 @@ def weight_of(frontier: Frontier) -> Array | None:
     return frontier.column(WEIGHT) if frontier.has(WEIGHT) else None
 
 
+def times(counts: Array, weight: Array | None) -> Array:
+    """Counts multiplied; an error if that does not fit into 64 bits."""
+    if weight is None:
+        return counts
+    if float(counts.max(initial=1)) * float(weight.max(initial=1)) >= 2.0**63:
+        raise EvaluationError("a count does not fit into 64 bits")
+    return counts * weight
+
+
 def weighing(frontier: Frontier, weight: Array) -> Frontier:
     """The same rows, each standing for so many times as many bindings."""
-    before = weight_of(frontier)
-    if before is not None:
-        if float(weight.max(initial=1)) * float(before.max(initial=1)) >= 2.0**63:
-            raise EvaluationError("a count does not fit into 64 bits")
-        weight = before * weight
-    return frontier.adding({WEIGHT: weight})
+    return frontier.adding({WEIGHT: times(weight, weight_of(frontier))})

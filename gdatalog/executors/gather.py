@@ -59,7 +59,7 @@ class Gathering:
             elif spec.kind in ("min", "max", "any_value"):
                 partial.append(targets[0][self._best(spec, groups, count, targets[0])])
             elif spec.kind == "count":
-                partial.append(ops.sums_by(groups, count, weight))
+                partial.append(self._counts(groups, count, weight))
             elif spec.targets[0].type == "float":
                 values = key_to_float(targets[0])
                 with_weight = values if weight is None else values * weight
@@ -74,6 +74,12 @@ class Gathering:
         self.pending += count
         if self.pending > max(self.limits.chunk, self.settled):
             self._merge()
+
+    def _counts(self, groups: Array, count: int, weight: Array | None) -> Array:
+        if weight is not None and float(weight.sum(dtype=float)) >= 2.0**63:
+            raise EvaluationError("a count does not fit into 64 bits")
+        counts: Array = self.ops.sums_by(groups, count, weight)
+        return counts
 
     def _best(self, spec: Spec, groups: Array, count: int, keys: Array) -> Array:
         """The row of the best key of each group."""
@@ -93,7 +99,9 @@ class Gathering:
         # (h * 2^32 + l) * w = (h * w + (l * w >> 32)) * 2^32 + (l * w & mask), w below 2^31
         high, low = values >> 32, values & 0xFFFF_FFFF
         if len(weight) and int(xp.max(weight)) >= 1 << 31:
-            raise EvaluationError("more than 2^31 equal bindings in one row of an aggregate")
+            # Rare (products of large counts), so let Python's ints do it.
+            exact = values.astype(object) * weight.astype(object)
+            return exact >> 32, (exact & 0xFFFF_FFFF).astype(xp.int64)
         product = low * weight
         return high * weight + (product >> 32), product & 0xFFFF_FFFF
 
@@ -112,7 +120,9 @@ class Gathering:
                     at += 1
                     continue
                 for part in parts[at : at + self._parts(spec)]:
-                    out.append(ops.sums_by(groups, count, part))
+                    counted = spec.kind == "count"
+                    sums = self._counts if counted else ops.sums_by
+                    out.append(sums(groups, count, part))
                 if self._parts(spec) == 3:  # carry, so that no number of merges overflows
                     out[-3] = out[-3] + (out[-2] >> 32)
                     out[-2] = out[-2] & 0xFFFF_FFFF
@@ -183,7 +193,7 @@ class Gathering:
                     spec.span,
                     hint="sum floats instead: `sum(to_float(x))`",
                 )
-            total: Array = (high << 32) + low
+            total: Array = ((high << 32) + low).astype(xp.int64)
             return total
         means = [
             ((h << 32) + lo) / n

@@ -24,6 +24,7 @@ from gdatalog.errors import EvaluationError
 from gdatalog.executors.expansion import Expansion, Roots
 from gdatalog.executors.failure import describe_failure
 from gdatalog.executors.frontier import Frontier, Key, weighing
+from gdatalog.executors.generation import Generation
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.reduction import Outcome, reduce_branch
 from gdatalog.executors.sinks import MOST_MARKS, Failing, Hits, Marks, Sink, Totals
@@ -195,11 +196,13 @@ class Levelwise:
         self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink, started: float
     ) -> None:
         step = steps[at]
-        expansion = Expansion(self, frontier, sink)
+        expansion: Expansion | Generation
         if isinstance(step, Generate):
+            expansion = Generation(self, frontier)
             children = expansion.generate(step, steps[at + 1 :])
         else:
             assert isinstance(step, Join)
+            expansion = Expansion(self, frontier, sink)
             if at + 1 == len(steps) and sink.only_counts and step.variable not in sink.needs:
                 counts = expansion.counts(step)
                 if counts is not None:

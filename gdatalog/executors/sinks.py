@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gdatalog.errors import EvaluationError
-from gdatalog.executors.frontier import Frontier, weight_of
+from gdatalog.executors.frontier import Frontier, times, weight_of
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import Expr, Slot
@@ -145,8 +145,7 @@ class Bag:
         self.gathering.add(columns, frontier.size, frontier.column, weight_of(frontier))
 
     def emit_counts(self, frontier: Frontier, counts: Array) -> None:
-        weight = weight_of(frontier)
-        product = counts if weight is None else counts * weight
+        product = times(counts, weight_of(frontier))
         some = self.gathering.ops.survivors(product)
         columns = tuple(frontier.column(key.name)[some] for key in self.keys)
         self.gathering.add(columns, len(some), frontier.column, product[some])
@@ -208,8 +207,7 @@ class Totals:
         self.ops.add_at(self.totals, frontier.column(self.base), weight_of(frontier))
 
     def emit_counts(self, frontier: Frontier, counts: Array) -> None:
-        weight = weight_of(frontier)
-        product = counts if weight is None else counts * weight
+        product = times(counts, weight_of(frontier))
         self.ops.add_at(self.totals, frontier.column(self.base), product)
 
     def wanted(self, frontier: Frontier) -> Array | None:

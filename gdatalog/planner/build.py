@@ -10,7 +10,7 @@ Above 300 lines because the steps of one conjunction share its state: what is bo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from gdatalog.plan.nodes import (
     Apply,
@@ -33,6 +33,7 @@ from gdatalog.plan.nodes import (
 )
 from gdatalog.planner.atoms import AtomState
 from gdatalog.planner.comparisons import FLIPPED, Comparisons
+from gdatalog.planner.components import components
 from gdatalog.planner.items import (
     AggregateItem,
     AtomItem,
@@ -455,26 +456,6 @@ class _Conjunction:
             item.kind, item.targets, result.name, result.type, bindings, exports, item.span
         )
         return Branch("aggregate", tuple(sorted(reads)), inner, reduction)
-
-
-def components(items: Sequence[Item], bound: Iterable[str]) -> list[list[Item]]:
-    """The items in parts that share no variable but bound ones, in the order of the text."""
-    known = frozenset(bound)
-    parts: list[tuple[set[str], list[int]]] = []
-    for at, item in enumerate(items):
-        names = set(item.variables - known)
-        numbers = [at]
-        apart = []
-        for part in parts:
-            if part[0] & names:
-                names |= part[0]
-                numbers += part[1]
-            else:
-                apart.append(part)
-        parts = [*apart, (names, numbers)]
-    return [
-        [items[at] for at in sorted(part[1])] for part in sorted(parts, key=lambda p: min(p[1]))
-    ]
 
 
 def _single(item: Item) -> bool:

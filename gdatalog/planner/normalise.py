@@ -1,6 +1,6 @@
 """From a checked body to its alternatives, each a conjunction of items.
 
-`;` is distributed over `,` (at most MOST alternatives), comparisons are taken apart, negated
+`;` is distributed over `,` comparisons are taken apart, negated
 tests become tests, aggregates and what can fail get variables of their own.
 """
 
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from gdatalog.errors import Error
 from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.plan.nodes import Apply, Constant, Expr, Gather, Parameter, Slot
+from gdatalog.planner.alternatives import alternatives_of
 from gdatalog.planner.items import (
     AggregateItem,
     AtomItem,
@@ -30,7 +30,6 @@ from gdatalog.planner.items import (
 from gdatalog.planner.walk import Node, variables, walk
 from gdatalog.values import TypeName
 
-MOST = 4096  # alternatives of one body
 _NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _ON_FLOATS_SAFE = frozenset({"abs", "min", "max", "floor", "ceil", "ord", "to_string", "exp"})
 
@@ -45,6 +44,7 @@ class Normaliser:
     occurrences: Mapping[str, int]  # of each variable, in the whole rule
     fresh: dict[str, TypeName] = field(default_factory=dict)
     gathers: list[Gather] = field(default_factory=list)  # the aggregates of the head
+    negative: bool = False  # whether what is at hand stands below an odd number of negations
 
     # ------------------------------------------------------------------------ alternatives
 
@@ -54,7 +54,7 @@ class Normaliser:
             return [()]
         return [
             tuple(item for part in parts for item in self._literal(part))
-            for parts in _alternatives(literal)
+            for parts in alternatives_of(literal)
         ]
 
     def _shared(self, node: s.Literal | s.Expr) -> frozenset[str]:
@@ -105,7 +105,8 @@ class Normaliser:
                         found.append(TestItem(test))
             case s.Test():
                 if literal.expr != s.Const("bool", True):
-                    found.append(TestItem(self._side(literal.expr, found)))
+                    test = self._side(literal.expr, found)
+                    found.append(TestItem(self._matching(test, "match")))
             case s.Not():
                 self._negation(literal, found)
             case _:
@@ -139,15 +140,23 @@ class Normaliser:
                     return
                 test = self._side(body.expr, found)
                 if isinstance(test, Apply) and test.function == "match":
-                    # a pattern that is not valid neither matches nor not-matches
-                    found.append(TestItem(Apply("!match", test.args, "bool", test.span)))
+                    found.append(TestItem(self._matching(test, "!match")))
                 else:
                     found.append(TestItem(Apply("lnot", (test,), "bool", literal.span)))
                 return
             case s.Compare(rest=((op, right),)) if shared.issuperset(variables(body)):
                 self._compare(_NEGATED[op], body.first, right, body, found)
                 return
+        self.negative = not self.negative
         found.append(NotItem(tuple(self.body(body)), shared))
+        self.negative = not self.negative
+
+    def _matching(self, test: Expr, name: str) -> Expr:
+        """A pattern that is not valid neither matches nor not-matches, and no row passes by it:
+        below a negation, where passing means that a row is refused, it counts as holding."""
+        if isinstance(test, Apply) and test.function == "match":
+            return replace(test, function=name + "?" if self.negative else name)
+        return test
 
     # ------------------------------------------------------------------------- expressions
 
@@ -201,7 +210,8 @@ class Normaliser:
         alternatives = []
         bindings = []
         targets: tuple[Term, ...] = ()
-        for parts in _alternatives(expr.body):
+        outside, self.negative = self.negative, False
+        for parts in alternatives_of(expr.body):
             items = [item for part in parts for item in self._literal(part)]
             if not targets:
                 targets = tuple(self.head(target, items) for target in expr.targets)
@@ -214,6 +224,7 @@ class Normaliser:
             made = {target.name for target in targets if isinstance(target, Slot)}
             names = (n for n in variables_of(items) if not n.startswith("~") or n in made)
             bindings.append(tuple(sorted(names)))
+        self.negative = outside
         slot = self._new(aggregate_type(expr.kind, targets))
         exports = tuple(Slot(name, self.type_of(name)) for name in expr.exports)
         reads = self._shared(expr) - frozenset(expr.exports)
@@ -237,29 +248,6 @@ class Normaliser:
 def count_variables(nodes: Iterable[Node]) -> Counter[str]:
     """How often each variable occurs."""
     return Counter(part.name for node in nodes for part in walk(node) if isinstance(part, s.Var))
-
-
-def _alternatives(literal: s.Literal) -> list[list[s.Literal]]:
-    """The literal as an or of ands; negations stay whole."""
-    match literal:
-        case s.Or():
-            return [parts for item in literal.items for parts in _alternatives(item)]
-        case s.And():
-            product: list[list[s.Literal]] = [[]]
-            for item in literal.items:
-                choices = _alternatives(item)
-                if len(product) * len(choices) > MOST:
-                    raise Error(
-                        f"this body has more than {MOST} alternatives",
-                        literal.span,
-                        hint="give a group with `;` a name: a relation of its own",
-                    )
-                product = [[*left, *right] for left in product for right in choices]
-            return product
-        case s.Not(body=s.Not() as inner):
-            return _alternatives(inner.body)
-        case _:
-            return [[literal]]
 
 
 def _is_ord(expr: Expr) -> bool:

@@ -101,7 +101,7 @@ def start(options: Options) -> int:
         raise UsageError("stdin (-) can be read once only")
     params = read_parameters(options.params)
     db = connect(device=options.device, memory_limit=options.memory_limit)
-    db.on_caution = lambda caution: say(caution.format())
+    db._workspace.on_caution = lambda caution: say(caution.format())
     folders = Folders(options.facts, options.out, options.include)
     if not asked:
         return _interact(db, folders, params, options)

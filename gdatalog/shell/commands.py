@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -102,7 +102,7 @@ def _relations(repl: Repl, rest: str) -> None:
 
     _words(rest, "relations", 0, 0)
     ruled, rows = _ruled(repl), []
-    session = repl.db._session(Program(()), {}, repl.db._stored)
+    session = repl.db._workspace.session(Program(()))
     for name in sorted(session.checked.schemas):
         with repl.line(name):
             try:
@@ -123,7 +123,7 @@ def _schema(repl: Repl, rest: str) -> None:
     from gdatalog.shell.statements import schema_text
 
     words = _words(rest, "schema", 0, 1)
-    schemas = repl.db._session(Program(()), {}, repl.db._stored).checked.schemas
+    schemas = repl.db._workspace.session(Program(())).checked.schemas
     names = [_known(repl, words[0])] if words else sorted(schemas)
     repl.output.text("\n".join(f".decl {schema_text(schemas[name])}" for name in names))
 
@@ -134,8 +134,7 @@ def _rules(repl: Repl, rest: str) -> None:
     name = _known(repl, words[0]) if words else None
     lines = [
         format_node(statement)
-        for text in repl.db._texts.values()
-        for statement in text
+        for statement in repl.db._workspace.statements()
         if (name is None or name in _defined(statement))
         and not (isinstance(statement, Rule) and statement.body is None)
     ]
@@ -154,7 +153,7 @@ def _load(repl: Repl, rest: str) -> None:
     with repl.line(name):
         repl.db.load(name, path)
     repl.loaded[name] = os.path.abspath(path)
-    stored = repl.db._stored[name]
+    stored = repl.db._workspace.stored[name]
     columns = ", ".join(map(": ".join, zip(stored.columns, stored.types, strict=True)))
     say(f"{name}({columns}): {tuples(stored.length)}")
 
@@ -164,11 +163,11 @@ def _save(repl: Repl, rest: str) -> None:
     from gdatalog.storage.writers import write_text
 
     (path,) = _words(rest, "save", 1, 1)
-    repl.db._policy.writing(path, None)
+    repl.db._workspace.policy.writing(path, None)
     folder = os.path.dirname(os.path.abspath(path))
-    statements = [s for text in repl.db._texts.values() for s in text]
+    statements = repl.db._workspace.statements()
     lines = [format_node(_moved(statement, folder)) for statement in statements]
-    for name in repl.db._stored:
+    for name in repl.db._workspace.stored:
         file = os.path.relpath(repl.loaded[name], folder)
         lines.append(format_node(Directive("input", (name,), path=file)))
     write_text("".join(line + "\n" for line in lines), path)
@@ -188,7 +187,7 @@ def _read(repl: Repl, rest: str) -> None:
     from gdatalog.shell.statements import take_file
 
     (path,) = _words(rest, "read", 1, 1)
-    program = repl.db._parse(read_text(path, repl.db._policy), path)
+    program = repl.db._workspace.parse(read_text(path, repl.db._workspace.policy), path)
     take_file(repl, program, os.path.abspath(path))
 
 
@@ -197,7 +196,7 @@ def _export(repl: Repl, rest: str) -> None:
     from gdatalog.storage.writers import write_table
 
     name, path = _words(rest, "export", 2, 2)
-    repl.db._policy.writing(path, None)
+    repl.db._workspace.policy.writing(path, None)
     with repl.line(name):
         result = repl.db.relations[name]
     write_table(result.table(), path)
@@ -268,9 +267,9 @@ def _stats(repl: Repl, rest: str) -> None:
     db = repl.db
     lines = [
         f"relations     {len(db.relations):,}",
-        f"statements    {sum(map(len, db._texts.values())):,}",
-        f"loaded rows   {sum(relation.length for relation in db._stored.values()):,}",
-        f"symbols       {len(db.symbols):,}",
+        f"statements    {len(db._workspace.statements()):,}",
+        f"loaded rows   {sum(relation.length for relation in db._workspace.stored.values()):,}",
+        f"symbols       {len(db._workspace.symbols):,}",
         f"memory limit  {format_bytes(db.memory_limit)}",
     ]
     used = memory_used()
@@ -283,33 +282,35 @@ def _stats(repl: Repl, rest: str) -> None:
 def _clear(repl: Repl, rest: str) -> None:
     names = _words(rest, "clear", 1, 1000)
     db = repl.db
-    texts, stored = db._texts, db._stored
+    workspace = db._workspace
     if names == ["all"] and "all" not in db.relations:
-        db._texts, db._stored = {}, {}
+        workspace.clear()
         repl.loaded.clear()
         say("the database is empty")
         return
     gone = {_known(repl, name) for name in names}
-    kept = {key: tuple(_without(text, gone)) for key, text in texts.items()}
-    readers = _readers(kept, gone)
+    texts = {
+        key: replace(kept, statements=tuple(_without(kept.statements, gone)))
+        for key, kept in workspace.texts.items()
+    }
+    readers = _readers([s for kept in texts.values() for s in kept.statements], gone)
     if readers:
         raise UsageError(
             f"rules of {', '.join(sorted(readers))} read {', '.join(sorted(gone))}",
             hint=f"clear them too: .clear {' '.join(sorted(gone | readers))}",
         )
-    db._texts = {key: text for key, text in kept.items() if text}
-    db._stored = {name: data for name, data in stored.items() if name not in gone}
+    workspace.texts = {key: kept for key, kept in texts.items() if kept.statements}
+    workspace.stored = {k: data for k, data in workspace.stored.items() if k not in gone}
     say(f"forgotten: {', '.join(sorted(gone))}")
 
 
-def _readers(texts: Mapping[str, tuple[Statement, ...]], names: set[str]) -> set[str]:
+def _readers(statements: Sequence[Statement], names: set[str]) -> set[str]:
     """The relations whose rules read these, or read what reads them."""
     found: set[str] = set()
     while True:
         more = {
             head.name
-            for text in texts.values()
-            for rule in text
+            for rule in statements
             if isinstance(rule, Rule) and rule.body is not None
             if any(isinstance(p, Atom) and p.name in names | found for p in walk(rule.body))
             for head in rule.heads
@@ -350,8 +351,7 @@ def _defined(statement: Statement) -> tuple[str, ...]:
 def _ruled(repl: Repl) -> set[str]:
     return {
         head.name
-        for text in repl.db._texts.values()
-        for rule in text
+        for rule in repl.db._workspace.statements()
         if isinstance(rule, Rule) and rule.body is not None
         for head in rule.heads
     }
@@ -359,5 +359,7 @@ def _ruled(repl: Repl) -> set[str]:
 
 def _known(repl: Repl, name: str) -> str:
     if name not in repl.db.relations:
-        raise NameResolutionError(f"there is no relation {name!r}", hint=repl.db._near(name))
+        raise NameResolutionError(
+            f"there is no relation {name!r}", hint=repl.db._workspace.near(name)
+        )
     return name

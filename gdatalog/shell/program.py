@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from gdatalog.database import Ask, Database, asks
+from gdatalog.database import Database
 from gdatalog.engine.files import Folders, read_text, to_stdout, write_relation
 from gdatalog.engine.run import RuleRun
-from gdatalog.engine.session import Session
+from gdatalog.engine.session import Ask, Session
 from gdatalog.errors import Caution, DataError, Error, UsageError
 from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Rule, Statement
-from gdatalog.report import Profile
+from gdatalog.report import Profile, explain
 from gdatalog.result import Result
 from gdatalog.shell.messages import say, say_error
 from gdatalog.shell.output import Output
@@ -51,11 +51,11 @@ def run_job(db: Database, job: Job, output: Output) -> list[Error]:
         reports: list[RuleRun] | None = [] if job.profile else None
         line = ProgressLine(sys.stderr)
         with db._lock:
-            session = db._keep(
+            session = db._workspace.keep(
                 program, "<program>", job.params, job.folders, line.see, reports=reports
             )
             if job.explain:
-                output.text(str(db._explained(session, _explained_names(session))))
+                output.text(str(explain(session, _explained_names(session))))
                 return []
             started = perf_counter()
             failed = answer_all(db, session, output, job.folders, line, job.timing, job.bail)
@@ -81,27 +81,23 @@ def answer_all(
 ) -> list[Error]:
     """Answers what a session's text asks for, one after the other; errors are told and given."""
     failed: list[Error] = []
-    asked = asks(session)
+    asked = session.asks()
     if not asked:
         say("note: nothing was asked. The program is checked; ask with `?- ...` or `.output R`")
-    charged = session.evaluation.limits.held
     for ask in asked:
-        started, before = perf_counter(), dict(charged)
+        started = perf_counter()
         try:
             with line(_title(ask)):
-                result = Result(session.relation(ask.name), db.symbols)
+                result = Result(session.relation(ask.name), db._workspace.symbols)
             give(db, ask, result, output, folders)
         except Error as error:
-            # What was held for this answer is let go of: the next one may be small.
-            charged.clear()
-            charged.update(before)
             say_error(error)
             failed.append(error)
             if bail:
                 break
         if timing:
             say(f"{_title(ask)}: {perf_counter() - started:.3f} s")
-    db._tell(session)
+    db._workspace.tell(session)
     return failed
 
 
@@ -115,7 +111,7 @@ def give(db: Database, ask: Ask, result: Result, output: Output, folders: Folder
     elif to_stdout(directive) or (folders.out == "-" and directive.path is None):
         output.relation(ask.name, result, directive)
     else:
-        path = write_relation(directive, ask.name, result.table(), db._policy, folders)
+        path = write_relation(directive, ask.name, result.table(), db._workspace.policy, folders)
         if sys.stderr.isatty():
             rows = "1 row" if len(result) == 1 else f"{len(result):,} rows"
             say(f"{ask.name}: {rows} -> {path}")
@@ -127,7 +123,7 @@ def _title(ask: Ask) -> str:
 
 def _explained_names(session: Session) -> list[str]:
     """What is asked for; all that is defined, where nothing is."""
-    names = [ask.name for ask in asks(session)]
+    names = [ask.name for ask in session.asks()]
     rules = [s for s in session.parts.rules if isinstance(s, Rule)]
     return names or list(dict.fromkeys(head.name for rule in rules for head in rule.heads))
 
@@ -149,7 +145,7 @@ def _read(db: Database, texts: Sequence[Text]) -> Program:
         except Error as error:
             errors += error.all
     for caution in cautions:
-        db.on_caution(caution)
+        db._workspace.on_caution(caution)
     if errors:
         errors[0].others = tuple(errors[1:])
         raise errors[0]
@@ -164,4 +160,4 @@ def _read_file(db: Database, name: str) -> tuple[str, str]:
             raise DataError("cannot read stdin: it is not UTF-8 text") from None
     if not os.path.exists(name) and ("?-" in name or "(" in name):
         raise UsageError(f"there is no file {name!r}", hint="a program text follows -c")
-    return name, read_text(name, db._policy)
+    return name, read_text(name, db._workspace.policy)

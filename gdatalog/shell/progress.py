@@ -7,8 +7,8 @@ from time import perf_counter
 from types import TracebackType
 from typing import TextIO
 
-from gdatalog.database import Progress
 from gdatalog.executors.limits import format_bytes
+from gdatalog.workspace import Progress
 
 AFTER = 2.0  # seconds: what is quicker needs no line
 EVERY = 0.25

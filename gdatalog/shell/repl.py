@@ -48,7 +48,7 @@ class Repl:
     ) -> None:
         self.db = db
         self.output = output
-        self.folders = db._folders = folders or Folders()
+        self.folders = db._workspace.folders = folders or Folders()
         self.params = dict(params or {})
         self.interactive = interactive
         self.bail = bail
@@ -58,7 +58,7 @@ class Repl:
         self.failed: list[BaseException] = []
         self._typed = ""  # of a statement whose dot is still to come
         self._count = 0
-        db.on_caution = lambda caution: say(caution.format())
+        db._workspace.on_caution = lambda caution: say(caution.format())
 
     def loop(self) -> list[BaseException]:
         """Reads and answers until there is no more; gives the errors that were told."""

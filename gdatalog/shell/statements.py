@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from gdatalog.database import asks
 from gdatalog.engine.session import Session
 from gdatalog.errors import Error, UsageError, raise_together
 from gdatalog.parser import Program, format_node
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 def take(repl: Repl, text: str, name: str) -> None:
     """Takes a text that was typed: each statement is kept by itself."""
-    program = repl.db._parse(text, name, bare=True)
+    program = repl.db._workspace.parse(text, name, bare=True)
     _refuse_facts(repl, program)
     _keep(repl, program, None)
 
@@ -33,10 +32,10 @@ def take_file(repl: Repl, program: Program, name: str) -> None:
 
 def _keep(repl: Repl, program: Program, key: str | None) -> None:
     db = repl.db
-    before, known = db._texts, _facts(repl)
+    before, known = db._workspace.texts, _facts(repl)
     with db._lock:
-        session = db._keep(program, key, repl.params, repl.folders, repl.line.see)
-        asked = asks(session)
+        session = db._workspace.keep(program, key, repl.params, repl.folders, repl.line.see)
+        asked = session.asks()
         try:
             # A file that asks says what to evaluate; whatever is typed is evaluated as it comes.
             if key is None or not asked:
@@ -44,26 +43,25 @@ def _keep(repl: Repl, program: Program, key: str | None) -> None:
             else:
                 _tell_kept(session)
         except Error as error:
-            db._texts = before
+            db._workspace.texts = before
             say_error(error)
             say("(not kept, for it cannot be evaluated)")
             repl.failed.append(error)
             return
         except BaseException:
-            db._texts = before
+            db._workspace.texts = before
             raise
         if asked:
             repl.failed += answer_all(db, session, repl.output, repl.folders, repl.line)
         else:
-            db._tell(session)
+            db._workspace.tell(session)
 
 
 def _refuse_facts(repl: Repl, program: Program) -> None:
     """A ground atom of a relation with rules is probably a question."""
     ruled = {
         head.name
-        for rules in repl.db._texts.values()
-        for rule in rules
+        for rule in repl.db._workspace.statements()
         if isinstance(rule, Rule) and rule.body is not None
         for head in rule.heads
     }
@@ -85,8 +83,7 @@ def _facts(repl: Repl) -> set[Atom]:
     """The facts that are there."""
     return {
         head
-        for rules in repl.db._texts.values()
-        for rule in rules
+        for rule in repl.db._workspace.statements()
         if isinstance(rule, Rule) and rule.body is None
         for head in rule.heads
     }

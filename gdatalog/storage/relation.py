@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gdatalog.storage.keys import decode_column, encode_column, narrow
-from gdatalog.storage.rows import Columns, sort_rows
+from gdatalog.storage.rows import Columns, firsts, sort_rows, sorted_set
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
 from gdatalog.storage.trie import Trie, build_trie
@@ -110,17 +110,19 @@ class Relation:
         found = self._distinct.get(column)
         if found is None:
             key = self.keys[column]
-            if self.length <= 200_000 or column == 0:
-                ordered = key if column == 0 else np.sort(key)
-                found = int(np.count_nonzero(ordered[1:] != ordered[:-1])) + min(1, self.length)
+            if self.length == 0:
+                found = 0
+            elif column == 0:
+                found = int(np.count_nonzero(firsts(key)))
+            elif self.length <= 1_000_000 or int(key.max()) - int(key.min()) < self.length:
+                found = len(sorted_set(key))
             else:
                 # If most of a spread-out sample are new values, so are most of the rest.
                 step = self.length // 50_000
                 sample = np.sort(key[::step])
-                seen = np.flatnonzero(np.append(True, sample[1:] != sample[:-1]))
+                seen = np.flatnonzero(firsts(sample))
                 once = int(np.count_nonzero(np.diff(np.append(seen, len(sample))) == 1))
-                share = once / len(sample)
-                found = int(len(seen) * (1 + share * (step - 1)))
+                found = int(len(seen) * (1 + once / len(sample) * (step - 1)))
             self._distinct[column] = found
         return found
 

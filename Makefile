@@ -1,0 +1,74 @@
+# What one does with gdatalog in a fresh clone. Each target makes what it needs: a virtual
+# environment in .venv, and in it the package with what pyproject.toml names.
+#
+#     make demo     runs queries/triangles.dl and shows the answer
+#     make test     the tests, some minutes
+#     make check    style, types, all tests (the slow ones too) and their coverage
+#     make bench    the benchmarks
+#     make clean    removes what the others made
+#
+# With another Python: make test PYTHON=python3.12. With more processes: make test JOBS=8.
+
+PYTHON ?= python3
+JOBS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+COVERED := parser planner plan engine storage
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench clean
+
+help:
+	@sed -n 's/^#     make/make/p' Makefile
+
+demo: $(VENV)/base
+	$(BIN)/gdatalog queries/triangles.dl
+
+test: $(VENV)/dev
+	$(PYTEST)
+
+# Coverage is measured in the quick tests alone: it would slow the long ones, and break the limits
+# of the timed ones. Those that draw their cases run in both, in the second with many more.
+check: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(PYTEST) -m 'not (slow or timed or gpu)' $(COVERED:%=--cov=gdatalog/%) --cov-branch --cov-report=
+	GDATALOG_PROGRAMS=3000 GDATALOG_FUZZ=20000 $(PYTEST) -m '(slow or timed or drawn) and not gpu'
+	$(BIN)/coverage report --skip-covered --fail-under=92
+
+bench: $(VENV)/dev
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis
+	rm -rf .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Made again when pyproject.toml changes.
+$(VENV)/base: pyproject.toml | $(VENV)/made
+	@echo "installing gdatalog into $(VENV)"
+	@$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/dev: pyproject.toml | $(VENV)/made
+	@echo "installing gdatalog and its tools into $(VENV)"
+	@$(PIP) install --editable '.[dev]'
+	@touch $(VENV)/base $@
+
+$(VENV)/made:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "there is no $(PYTHON) here: gdatalog needs Python 3.11 or later" >&2; \
+	  echo "cure: install one (Debian: apt install python3 python3-venv)," >&2; \
+	  echo "      or name one, as in: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "gdatalog needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) -V 2>&1)" >&2; \
+	  echo "cure: install a newer one, then name it, as in: make PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) cannot make virtual environments: its venv or ensurepip is missing" >&2; \
+	  echo "cure: Debian, Ubuntu: apt install python3-venv; elsewhere: a whole Python" >&2; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV)
+	@touch $@

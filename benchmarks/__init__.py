@@ -1,0 +1,1 @@
+"""How fast gdatalog is beside what a user would pick instead: `python -m benchmarks`."""

@@ -1,0 +1,120 @@
+"""The data of a program: relations that are stored, and files of `.input`s, read when needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gdatalog.engine.files import FilePolicy, Folders, locate, placed, read_relation
+from gdatalog.parser.syntax import Decl, Directive, Statement
+from gdatalog.planner.checked import Schema
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import concatenate
+from gdatalog.storage.symbols import SymbolTable
+
+# What has been read, by file, its age and size, and how it was read; and unions of such.
+Read = dict[tuple[Any, ...], Relation]
+
+# A directive, and the folders that hold for the text it stands in.
+Source = tuple[Directive, Folders]
+
+
+class Inputs(Mapping[str, Relation]):
+    """Stored relations, with the files of `.input`s read when they are first asked for."""
+
+    def __init__(
+        self,
+        stored: Mapping[str, Relation],
+        sources: Mapping[str, Sequence[Source]],
+        schemas: Mapping[str, Schema],
+        symbols: SymbolTable,
+        policy: FilePolicy,
+        read: Read,
+    ) -> None:
+        self.stored = stored
+        self.sources = sources
+        self.schemas = schemas
+        self.symbols = symbols
+        self.policy = policy
+        self.read = read
+        self._joined: dict[str, Relation] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.stored or name in self.sources
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self.stored, **self.sources})
+
+    def __len__(self) -> int:
+        return len({**self.stored, **self.sources})
+
+    def __getitem__(self, name: str) -> Relation:
+        if name not in self.sources:
+            return self.stored[name]
+        found = self._joined.get(name)
+        if found is None:
+            parts = [self.file(source, name) for source in self.sources[name]]
+            if name in self.stored:
+                parts.append(self.stored[name])
+            found = parts[0]
+            if len(parts) > 1:
+                # The very same parts make the very same union, so that views stay fresh.
+                key = ("union", *map(id, parts))
+                found = self.read.get(key) or union(parts)
+                self.read[key] = found
+            self._joined[name] = found
+        return found
+
+    def file(self, source: Source, name: str) -> Relation:
+        """What one `.input` reads: once, as long as the file does not change."""
+        directive, folders = source
+        with placed(directive):
+            path = locate(directive, name, self.policy, folders)
+            schema = self.schemas.get(name)
+            if (
+                directive.path is not None
+                and name not in self.stored
+                and not (schema and schema.declared)
+            ):
+                schema = None  # its types are the data's
+            try:
+                stat = os.stat(path)
+                state = (os.path.abspath(path), stat.st_mtime_ns, stat.st_size)
+            except OSError:
+                state = (path, 0, 0)  # reading it tells what is wrong
+            how = (directive.path is None, directive.options)
+            what = None if schema is None else (schema.columns, schema.types)
+            key = ("file", *state, how, what)
+            found = self.read.get(key)
+            if found is None:
+                table = read_relation(directive, name, path, schema, folders)
+                found = self.read[key] = Relation.from_table(table, self.symbols)
+            return found
+
+
+def union(relations: Sequence[Relation]) -> Relation:
+    """The rows of relations of one schema."""
+    first = relations[0]
+    count = sum(relation.length for relation in relations)
+    if not first.types:
+        return Relation(first.columns, (), (), min(1, count))
+    keys = concatenate([relation.keys for relation in relations])
+    return Relation.from_rows(first.columns, first.types, keys, count)
+
+
+def input_sources(
+    texts: Sequence[tuple[Sequence[Statement], Folders]],
+) -> dict[str, list[Source]]:
+    """The `.input`s of each relation."""
+    found: dict[str, list[Source]] = {}
+    for statements, folders in texts:
+        for statement in statements:
+            if isinstance(statement, Directive) and statement.kind == "input":
+                for name in statement.names:
+                    found.setdefault(name, []).append((statement, folders))
+            if isinstance(statement, Decl) and "input" in statement.qualifiers:
+                for name in statement.names:
+                    directive = Directive("input", (name,), span=statement.span)
+                    found.setdefault(name, []).append((directive, folders))
+    return found

@@ -1,0 +1,31 @@
+"""The alternatives of a body: `;` distributed over `,`."""
+
+from __future__ import annotations
+
+from gdatalog.errors import Error
+from gdatalog.parser.syntax import And, Literal, Not, Or
+
+MOST = 4096  # alternatives of one body
+
+
+def alternatives_of(literal: Literal) -> list[list[Literal]]:
+    """The literal as an or of ands; negations stay whole."""
+    match literal:
+        case Or():
+            return [parts for item in literal.items for parts in alternatives_of(item)]
+        case And():
+            product: list[list[Literal]] = [[]]
+            for item in literal.items:
+                choices = alternatives_of(item)
+                if len(product) * len(choices) > MOST:
+                    raise Error(
+                        f"this body has more than {MOST} alternatives",
+                        literal.span,
+                        hint="give a group with `;` a name: a relation of its own",
+                    )
+                product = [[*left, *right] for left in product for right in choices]
+            return product
+        case Not(body=Not() as inner):
+            return alternatives_of(inner.body)
+        case _:
+            return [[literal]]

@@ -1,0 +1,226 @@
+"""What a database holds: data, the texts whose rules stay, and what has been evaluated of them.
+
+The face (`database.py`) locks it and hands out results; the shell works with it directly.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from threading import Event
+from typing import Any
+
+from gdatalog.engine.evaluation import Memory
+from gdatalog.engine.files import FilePolicy, Folders
+from gdatalog.engine.fixpoint import Round
+from gdatalog.engine.inputs import Read
+from gdatalog.engine.run import RuleRun
+from gdatalog.engine.session import Kept, Session, Settings
+from gdatalog.errors import Caution, Interrupted, UsageError
+from gdatalog.parser import Program, format_node, parse_with_cautions
+from gdatalog.parser.syntax import Decl, Statement
+from gdatalog.planner.checked import Schema, Stratum
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.symbols import SymbolTable
+
+_NAME = re.compile(r"[^\W\d][\w?]*(\.[\w?]+)*'*")
+_RESERVED = frozenset({"true", "false", "not", "inf", "_"})
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a long query is at: a round of a recursive stratum."""
+
+    relations: tuple[str, ...]
+    round: int
+    new_rows: int
+    total_rows: int
+
+
+OnProgress = Callable[[Progress], None]
+
+
+class Workspace:
+    """The state behind a database. Nothing here is changed in place but by assignment, so that
+    an interrupted call leaves it as it was."""
+
+    def __init__(
+        self, memory_limit: int, policy: FilePolicy, on_caution: Callable[[Caution], None]
+    ) -> None:
+        self.memory_limit = memory_limit
+        self.policy = policy
+        self.on_caution = on_caution
+        self.symbols = SymbolTable()
+        self.stored: dict[str, Relation] = {}
+        self.texts: dict[str, Kept] = {}  # by the name of the text
+        self.params: Mapping[str, Any] = {}  # what was given with them
+        self.folders = Folders()  # where texts read and write that do not say
+        self.stop = Event()
+        self.closed = False
+        self.chunk_rows: int | None = None  # how many rows a level may have; None: by memory
+        self._remembered: Memory = {}
+        self._read: Read = {}
+
+    def close(self) -> None:
+        self.closed = True
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all rules, all data, and all that was made of them."""
+        self.stored, self.texts, self._remembered, self._read = {}, {}, {}, {}
+
+    def statements(self) -> list[Statement]:
+        """The statements that stay."""
+        return [statement for kept in self.texts.values() for statement in kept.statements]
+
+    # --------------------------------------------------------------------------------- data
+
+    def relation_of(
+        self, name: str, data: Any, columns: Sequence[str] | None, schema: Schema | None = None
+    ) -> Relation:
+        """The relation that data make under a name, by its declaration if there is one."""
+        from gdatalog.storage.frames import table_from
+
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
+            raise UsageError(f"not a relation's name: {name!r}")
+        if isinstance(data, (str, os.PathLike)):
+            self.policy.reading(os.fspath(data), None)
+        declared = schema or self._declared(name)
+        table = table_from(data, columns=columns, declared=declared, what=name)
+        return Relation.from_table(table, self.symbols)
+
+    def _declared(self, name: str) -> Schema | None:
+        """What a `.decl` of the rules that stay says of a relation."""
+        if not any(isinstance(s, Decl) and name in s.names for s in self.statements()):
+            return None
+        others = {key: relation for key, relation in self.stored.items() if key != name}
+        return self.session(Program(()), stored=others).checked.schemas[name]
+
+    def schemas(self) -> dict[str, Schema]:
+        """The schemas of all relations, by name."""
+        schemas = self.session(Program(())).checked.schemas
+        return {name: schemas[name] for name in sorted(schemas) if not name.startswith("?")}
+
+    def near(self, name: str) -> str | None:
+        """A spelling hint."""
+        close = get_close_matches(name, self.schemas(), 1)
+        return f"did you mean {close[0]!r}?" if close else None
+
+    # ----------------------------------------------------------------------------- sessions
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise UsageError("this database is closed")
+
+    def parse(self, text: str, name: str, bare: bool = False) -> Program:
+        self.check_open()
+        if not isinstance(text, str):
+            raise UsageError(f"a program is a text, not a {type(text).__name__}")
+        program, cautions = parse_with_cautions(text, name, bare=bare)
+        for caution in cautions:
+            self.on_caution(caution)
+        return program
+
+    def open(
+        self,
+        text: str,
+        params: Mapping[str, Any] | None,
+        on_progress: OnProgress | None = None,
+        reports: list[RuleRun] | None = None,
+    ) -> Session:
+        """A session for a text that is asked, not kept."""
+        program = self.parse(text, "<query>", bare=True)
+        return self.session(program, params, on_progress=on_progress, reports=reports)
+
+    def keep(
+        self,
+        program: Program,
+        key: str | None,
+        params: Mapping[str, Any] | None = None,
+        folders: Folders | None = None,
+        on_progress: OnProgress | None = None,
+        reports: list[RuleRun] | None = None,
+    ) -> Session:
+        """Checks a program and keeps its rules, if they are right; nothing is evaluated yet.
+
+        `key`: the name that its rules are kept under, in place of what was under it. None: each
+        statement is kept by itself, so that what is typed again replaces what was typed before;
+        more is to come, so that a relation without data is no reason to warn.
+        """
+        before = self.texts
+        own = [key] if key is not None else [format_node(s) for s in program.statements]
+        self.texts = {name: kept for name, kept in before.items() if name not in own}
+        try:
+            session = self.session(
+                program, params, folders=folders, on_progress=on_progress, reports=reports,
+                lasting=True, whole=key is not None,
+            )  # fmt: skip
+        except BaseException:
+            self.texts = before
+            raise
+        rules = session.parts.rules
+        home = folders or self.folders
+        if key is not None:
+            more = {key: Kept(rules, home)} if rules else {}
+        else:
+            more = {format_node(s): Kept((s,), home) for s in rules}
+        self.texts = {**self.texts, **more}
+        self.params = {**self.params, **(params or {})}
+        return session
+
+    def session(
+        self,
+        program: Program,
+        params: Mapping[str, Any] | None = None,
+        *,
+        stored: Mapping[str, Relation] | None = None,
+        folders: Folders | None = None,
+        on_progress: OnProgress | None = None,
+        reports: list[RuleRun] | None = None,
+        lasting: bool = False,
+        whole: bool = False,
+    ) -> Session:
+        """A program over the rules and data at hand, checked."""
+        self.check_open()
+        self.stop.clear()
+
+        def poll() -> None:
+            if self.stop.is_set():
+                self.stop.clear()
+                raise Interrupted("the query was interrupted")
+
+        def on_round(stratum: Stratum, done: Round) -> None:
+            if on_progress is not None:
+                new, total = sum(done.new.values()), sum(done.total.values())
+                on_progress(Progress(stratum.relations, done.number, new, total))
+
+        settings = Settings(
+            self.policy,
+            folders or self.folders,
+            self.memory_limit,
+            poll,
+            on_round,
+            self.on_caution,
+            self.chunk_rows,
+            reports,
+        )
+        return Session(
+            self.stored if stored is None else stored,
+            tuple(self.texts.values()),
+            program,
+            self.symbols,
+            settings,
+            self._remembered if reports is None else {},
+            self._read,
+            {**self.params, **(params or {})},
+            lasting,
+            whole,
+        )
+
+    def tell(self, session: Session) -> None:
+        """Says what a session found worth a warning."""
+        for caution in session.cautions:
+            self.on_caution(caution)
