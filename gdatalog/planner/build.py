@@ -344,23 +344,9 @@ class _Conjunction:
         # What only follows from other tests is worth a cut where no bound variable between
         # the two says as much.
         told = {cut.bound.name for _, cut in found if isinstance(cut.bound, Slot)}
-        below = self.comparisons.below
-        for low, high in below:
-            if name not in (low, high):
-                continue
-            other_name = low if high == name else high
-            if other_name in told or other_name not in self.bound or other_name == name:
-                continue
-            between = (
-                middle
-                for middle in self.bound
-                if (low, middle) in below and (middle, high) in below
-            )
-            if next(between, None) is None:
-                kind = self._kind(other_name)
-                strict = below[low, high]
-                op = (">" if strict else ">=") if high == name else ("<" if strict else "<=")
-                found.append((None, Cut(op, Slot(other_name, kind))))
+        for other_name, op in self.comparisons.bounds(name, self.bound):
+            if other_name not in told:
+                found.append((None, Cut(op, Slot(other_name, self._kind(other_name)))))
         return found
 
     def _kind(self, name: str) -> TypeName:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from gdatalog.plan.nodes import Apply, Slot
 from gdatalog.planner.items import Item, TestItem
@@ -38,13 +38,19 @@ class Comparisons:
                 below[key] = below.get(key, False) or test.function in ("<", ">")
         for low, high in below:  # x <= y, x != y
             below[low, high] |= frozenset((low, high)) in self.unequal
-        names = sorted({name for pair in below for name in pair})
-        for middle in names:
-            for low in names:
-                for high in names:
-                    if (low, middle) in below and (middle, high) in below:
-                        strict = below[low, middle] or below[middle, high]
-                        below[low, high] = below.get((low, high), False) or strict
+        self._under: dict[str, set[str]] = {}
+        self._over: dict[str, set[str]] = {}
+        under, over = self._under, self._over
+        for low, high in below:
+            under.setdefault(high, set()).add(low)
+            over.setdefault(low, set()).add(high)
+        for middle in sorted(under.keys() & over.keys()):
+            for low in sorted(under[middle]):
+                for high in sorted(over[middle]):
+                    strict = below[low, middle] or below[middle, high]
+                    below[low, high] = below.get((low, high), False) or strict
+                    under.setdefault(high, set()).add(low)
+                    over.setdefault(low, set()).add(high)
         self.below = below
 
     def implies(self, left: str, op: str, right: str) -> bool:
@@ -59,6 +65,20 @@ class Comparisons:
                 or bool(self.below.get((right, left)))
             )
         return strict is not None and (op == "<=" or strict)
+
+    def bounds(self, name: str, bound: Collection[str]) -> list[tuple[str, str]]:
+        """The bound variables next below and above one: (variable, operator of the one)."""
+        none: set[str] = set()
+        found = []
+        for ends, op in ((self._under, ">"), (self._over, "<")):
+            near = {other for other in ends.get(name, none) if other in bound and other != name}
+            back = self._over if op == ">" else self._under
+            for other in sorted(near):
+                # Another bound variable between the two says as much.
+                if near.isdisjoint(back.get(other, none) - {other}):
+                    pair = (other, name) if op == ">" else (name, other)
+                    found.append((other, op if self.below[pair] else op + "="))
+        return found
 
     def between(self, left: str, right: str) -> list[str]:
         """The operators known to hold between two variables, without what the others say."""
