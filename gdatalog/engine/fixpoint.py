@@ -93,6 +93,7 @@ class StratumRun:
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}
         self.lasting: dict[int, MarkedRows] = {}
+        self.ran: list[RulePlan] = []  # `lasting` goes by their steps' ids: they must stay
         self.made = 0  # texts that were in no data
         for name in stratum.relations:
             schema = around.schemas[name]
@@ -236,6 +237,8 @@ class StratumRun:
 
     def _run(self, plan: RulePlan, limit: int | None) -> Rows:
         around = self.around
+        if not any(plan is known for known in self.ran):
+            self.ran.append(plan)
         limits = around.limits
         held = sum(limits.held.values())
         limits.chunk = around.force_chunk or chunk_rows(plan, around.memory, held)
