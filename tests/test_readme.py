@@ -54,7 +54,7 @@ def test_python() -> None:
     programs = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", README, re.M | re.S)
     assert len(programs) == len(blocks("python")) == 1
     for program, shown in programs:
-        assert len(program.splitlines()) <= 11
+        assert len(program.splitlines()) <= 10
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             exec(compile(program, "README.md", "exec"), {})

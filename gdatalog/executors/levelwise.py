@@ -69,6 +69,7 @@ class Levelwise:
     marks: Marks | None = None  # of the branch at hand: where its failures are noted
     roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
     _bases: int = 0
+    _made: list[tuple[Step, ...]] = field(default_factory=list)  # kept, for steps go by their id
     _idle_compacts: set[int] = field(default_factory=set)
     _marked: dict[int, MarkedRows] = field(default_factory=dict)  # by id of the compact step
 
@@ -148,6 +149,7 @@ class Levelwise:
         """Rows for which a step failed: an error only if the body, without its result, holds."""
         (variable,) = binds(step)
         remaining = without((step, *rest), variable)
+        self._made.append(remaining)
         self.run(remaining, 0, frontier, Failing(error, self.marks))
 
     def probe(
@@ -260,6 +262,7 @@ class Levelwise:
         remaining = tuple(rest)
         for variable in binds(step):
             remaining = without(remaining, variable)
+        self._made.append(remaining)
         self.run(remaining, 0, frontier.take(bad), Failing(error, self.marks))
         good = ops.survivors(~failed[groups])
         return outcome.bring_back(frontier.take(good), groups[good])
