@@ -117,13 +117,12 @@ class Names:
 
     def _hint_at_fact(self, body: Literal, error: Error) -> None:
         """`likes(alice, bob).` of a relation that is not there is a fact without its quotes."""
-        if isinstance(body, Atom) and body.name not in self.catalog.relations and body.args:
-            if not did_you_mean(body.name, self.catalog.relations):
-                meant = [
-                    Const("symbol", arg.name) if isinstance(arg, Var) else arg for arg in body.args
-                ]
-                fact = format_node(replace(body, args=tuple(meant)))
-                error.hint = f"a name is a variable here: for a fact, did you mean `{fact}.`?"
+        if not isinstance(body, Atom) or body.name in self.catalog.relations or not body.args:
+            return
+        if did_you_mean(body.name, self.catalog.relations) is None:
+            meant = (Const("symbol", a.name) if isinstance(a, Var) else a for a in body.args)
+            fact = format_node(replace(body, args=tuple(meant)))
+            error.hint = f"a name is a variable here: for a fact, did you mean `{fact}.`?"
 
     def _start(self) -> None:
         self.fresh = Fresh()
