@@ -62,7 +62,7 @@ class Workspace:
         self.closed = False
         self.chunk_rows: int | None = None  # how many rows a level may have; None: by memory
         self._remembered: Memory = {}
-        self._read: Read = {}
+        self._read = Read()
 
     def close(self) -> None:
         self.closed = True
@@ -70,7 +70,8 @@ class Workspace:
 
     def clear(self) -> None:
         """Forget all rules, all data, and all that was made of them."""
-        self.stored, self.texts, self._remembered, self._read = {}, {}, {}, {}
+        self.stored, self.texts, self._remembered = {}, {}, {}
+        self._read = Read()
 
     def statements(self) -> list[Statement]:
         """The statements that stay."""

@@ -170,7 +170,7 @@ def share(percent: int) -> settings:
         max_examples=max(1, PROGRAMS * percent // 100),
         deadline=None,
         phases=[Phase.reuse, Phase.generate],
-        derandomize="GDATALOG_PROGRAMS" not in os.environ,
+        derandomize=os.environ.get("GDATALOG_SEED") != "random",  # the same programs each time
         suppress_health_check=list(HealthCheck),
     )
 

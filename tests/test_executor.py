@@ -22,7 +22,6 @@ from gdatalog.plan.nodes import (
     Guard,
     Join,
     Participant,
-    RulePlan,
     Seek,
     Slot,
 )
@@ -48,8 +47,8 @@ def test_what_rules_have_followed_is_not_mistaken_for_anothers(
     """Steps are known by their ids, and a plan that is let go of leaves its ids to others."""
     run = StratumRun._run
 
-    def collected(self: StratumRun, plan: RulePlan, limit: int | None) -> Any:
-        found = run(self, plan, limit)
+    def collected(self: StratumRun, *args: Any) -> Any:
+        found = run(self, *args)
         gc.collect()
         alive = {id(thing) for thing in gc.get_objects() if type(thing) is Compact}
         assert self.lasting.keys() <= alive

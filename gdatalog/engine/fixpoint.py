@@ -92,8 +92,9 @@ class StratumRun:
         self.tables: dict[str, Growing | Best] = {}
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}
+        # What the rounds remember of rows they followed, by id of the step: of the plans of
+        # `_rounds`, which live as long as this.
         self.lasting: dict[int, MarkedRows] = {}
-        self.ran: list[RulePlan] = []  # `lasting` goes by their steps' ids: they must stay
         self.made = 0  # texts that were in no data
         for name in stratum.relations:
             schema = around.schemas[name]
@@ -141,13 +142,13 @@ class StratumRun:
                 derived: dict[str, list[Rows]] = {}
                 for plan in plans:
                     if any(self.deltas[name].length for name in plan.recursive_on):
-                        derived.setdefault(plan.relation, []).append(self._run(plan, None))
+                        rows = self._run(plan, None, self.lasting)
+                        derived.setdefault(plan.relation, []).append(rows)
                 if any(ref.version == "old" for p in plans for j in p.joins for ref in j.tries):
                     self.olds = {name: table.full() for name, table in self.tables.items()}
                 self.deltas = {}
                 for name, table in self.tables.items():
-                    rows, count = union_rows(derived.get(name, []))
-                    self.deltas[name] = table.add(rows, count)
+                    self.deltas[name] = table.add(*union_rows(derived.get(name, [])))
                     self.around.limits.charge(name, table.nbytes)
                 news.append(
                     Round(
@@ -235,10 +236,10 @@ class StratumRun:
         rises = frozenset(pair for pair in permutations(range(arity), 2) if relation.rises(*pair))
         return Size(relation.length, tuple(map(relation.distinct, range(arity))), rises)
 
-    def _run(self, plan: RulePlan, limit: int | None) -> Rows:
+    def _run(
+        self, plan: RulePlan, limit: int | None, lasting: dict[int, MarkedRows] | None = None
+    ) -> Rows:
         around = self.around
-        if not any(plan is known for known in self.ran):
-            self.ran.append(plan)
         limits = around.limits
         held = sum(limits.held.values())
         limits.chunk = around.force_chunk or chunk_rows(plan, around.memory, held)
@@ -249,7 +250,7 @@ class StratumRun:
                 report = RuleRun(plan)
                 around.reports.append(report)
         texts = len(around.scope.symbols)
-        found = run_rule(plan, self._trie, around.scope, limits, limit, report, self.lasting)
+        found = run_rule(plan, self._trie, around.scope, limits, limit, report, lasting)
         self.made += len(around.scope.symbols) - texts
         limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from gdatalog.engine.files import FilePolicy, Folders, locate, placed, read_relation
@@ -13,8 +14,15 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import concatenate
 from gdatalog.storage.symbols import SymbolTable
 
-# What has been read, by file, its age and size, and how it was read; and unions of such.
-Read = dict[tuple[Any, ...], Relation]
+
+@dataclass(slots=True)
+class Read:
+    """What has been read: the newest version of each file, by how it was read; and for each
+    relation of several parts the union of its newest ones, so that views stay fresh."""
+
+    files: dict[tuple[Any, ...], tuple[tuple[int, int], Relation]] = field(default_factory=dict)
+    unions: dict[str, tuple[tuple[Relation, ...], Relation]] = field(default_factory=dict)
+
 
 # A directive, and the folders that hold for the text it stands in.
 Source = tuple[Directive, Folders]
@@ -54,16 +62,19 @@ class Inputs(Mapping[str, Relation]):
             return self.stored[name]
         found = self._joined.get(name)
         if found is None:
-            parts = [self.file(source, name) for source in self.sources[name]]
+            parts = tuple(self.file(source, name) for source in self.sources[name])
             if name in self.stored:
-                parts.append(self.stored[name])
-            found = parts[0]
-            if len(parts) > 1:
-                # The very same parts make the very same union, so that views stay fresh.
-                key = ("union", *map(id, parts))
-                found = self.read.get(key) or union(parts)
-                self.read[key] = found
+                parts = (*parts, self.stored[name])
+            found = parts[0] if len(parts) == 1 else self._union(name, parts)
             self._joined[name] = found
+        return found
+
+    def _union(self, name: str, parts: tuple[Relation, ...]) -> Relation:
+        before = self.read.unions.get(name)
+        if before is not None and same(before[0], parts):
+            return before[1]
+        found = union(parts)
+        self.read.unions[name] = parts, found
         return found
 
     def file(self, source: Source, name: str) -> Relation:
@@ -80,17 +91,23 @@ class Inputs(Mapping[str, Relation]):
                 schema = None  # its types are the data's
             try:
                 stat = os.stat(path)
-                state = (os.path.abspath(path), stat.st_mtime_ns, stat.st_size)
+                version = stat.st_mtime_ns, stat.st_size
             except OSError:
-                state = (path, 0, 0)  # reading it tells what is wrong
+                version = 0, 0  # reading it tells what is wrong
             how = (directive.path is None, directive.options)
             what = None if schema is None else (schema.columns, schema.types)
-            key = ("file", *state, how, what)
-            found = self.read.get(key)
-            if found is None:
+            key = (os.path.abspath(path), how, what)
+            found = self.read.files.get(key)
+            if found is None or found[0] != version:
                 table = read_relation(directive, name, path, schema, folders)
-                found = self.read[key] = Relation.from_table(table, self.symbols)
-            return found
+                found = version, Relation.from_table(table, self.symbols)
+                self.read.files[key] = found
+            return found[1]
+
+
+def same(left: Sequence[Relation], right: Sequence[Relation]) -> bool:
+    """Whether these are the very same relations: they never change, so identity is enough."""
+    return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))
 
 
 def union(relations: Sequence[Relation]) -> Relation:

@@ -68,9 +68,8 @@ class Levelwise:
     lasting: dict[int, MarkedRows] = field(default_factory=dict)  # of all rounds of a fixpoint
     marks: Marks | None = None  # of the branch at hand: where its failures are noted
     roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
-    # what is left of a body of which a step failed
-    _rests: dict[tuple[Step, ...], tuple[Step, ...]] = field(default_factory=dict)
     _bases: int = 0
+    _made: list[tuple[Step, ...]] = field(default_factory=list)  # kept, for steps go by their id
     _idle_compacts: set[int] = field(default_factory=set)
     _marked: dict[int, MarkedRows] = field(default_factory=dict)  # by id of the compact step
 
@@ -149,11 +148,8 @@ class Levelwise:
     ) -> None:
         """Rows for which a step failed: an error only if the body, without its result, holds."""
         (variable,) = binds(step)
-        body = (step, *rest)
-        remaining = self._rests.get(body)
-        if remaining is None:
-            # Kept, since steps are known by their ids.
-            remaining = self._rests[body] = without(body, variable)
+        remaining = without((step, *rest), variable)
+        self._made.append(remaining)
         self.run(remaining, 0, frontier, Failing(error, self.marks))
 
     def probe(
@@ -263,13 +259,10 @@ class Levelwise:
             # a match that did not fail decides, whatever else did
             failed = failed & (outcome.lengths == int(step.mode == "not exists"))
         bad = ops.survivors(failed[groups])
-        body = (step, *rest)
-        remaining = self._rests.get(body)
-        if remaining is None:
-            remaining = tuple(rest)
-            for variable in binds(step):
-                remaining = without(remaining, variable)
-            self._rests[body] = remaining
+        remaining = tuple(rest)
+        for variable in binds(step):
+            remaining = without(remaining, variable)
+        self._made.append(remaining)
         self.run(remaining, 0, frontier.take(bad), Failing(error, self.marks))
         good = ops.survivors(~failed[groups])
         return outcome.bring_back(frontier.take(good), groups[good])

@@ -1,0 +1,54 @@
+"""How long a user waits for the first answer: whole processes, files in the cache."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+
+from benchmarks.measure import Row, once
+
+ROOT = Path(__file__).resolve().parents[1]
+_CLI = "gdatalog.shell.cli"
+_TRAP = "files are in the system's cache; the very first start after a boot takes longer"
+
+
+def run() -> Iterator[Row]:
+    python = _seconds(["-c", "pass"])
+    imported = _seconds(["-c", "import gdatalog"])
+    yield Row(
+        "start",
+        "import gdatalog",
+        imported,
+        "",
+        None,
+        wanted=f"at most 0.25 s more than Python itself ({python:.3f} s)",
+        met=imported - python <= 0.25,
+        trap=_TRAP,
+    )
+    if find_spec(_CLI) is None:
+        return
+    program = ROOT / "queries" / "triangles.dl"
+    yield _command("gdatalog -c '?- 1 < 2.'", ["-c", "?- 1 < 2."], 0.6)
+    if program.exists():
+        arguments = [str(program), "-F", str(program.parent), "-D", "-"]
+        yield _command("gdatalog queries/triangles.dl", arguments, 1.0)
+
+
+def _command(what: str, arguments: Sequence[str], at_most: float) -> Row:
+    seconds = _seconds(["-c", f"from {_CLI} import main; main()", *arguments])
+    wanted = f"under {at_most:g} s"
+    return Row("start", what, seconds, "", None, wanted=wanted, met=seconds < at_most, trap=_TRAP)
+
+
+def _seconds(arguments: Sequence[str]) -> float:
+    command = [sys.executable, *arguments]
+
+    def work() -> None:
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+
+    work()
+    return median(once(work)[0] for _ in range(5))

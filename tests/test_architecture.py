@@ -1,0 +1,183 @@
+"""ARCHITECTURE.md and the rules of the house, as far as a program can check them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gdatalog as gd
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "gdatalog"
+TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+
+LAYERS = {path.relative_to(PACKAGE).with_suffix("").parts[0] for path in FILES}
+
+# What each layer may import: a folder of the package, or a module at its top.
+BASE = {"errors", "values"}
+LANGUAGE = BASE | {"parser", "plan", "planner"}
+ENGINE = LANGUAGE | {"storage", "cpu_ops", "executors", "engine"}
+FACE = ENGINE | {"present", "result", "report", "workspace", "relations", "database"}
+MAY_IMPORT = {
+    "errors": set(),
+    "values": set(),
+    "parser": BASE,
+    "plan": BASE,
+    "storage": BASE,
+    "planner": BASE | {"parser", "plan"},
+    "cpu_ops": BASE | {"plan", "storage"},
+    "executors": BASE | {"plan", "storage"},
+    "engine": ENGINE,
+    "present": BASE | {"storage"},
+    "result": BASE | {"storage", "present"},
+    "report": ENGINE,
+    "workspace": ENGINE,
+    "relations": ENGINE | {"result", "workspace"},
+    "database": FACE,
+    "shell": FACE | {"__init__"},
+    "__init__": FACE | {"shell"},
+    "__main__": {"shell"},
+}
+# The one pair that knows each other: the face has the shell's `doctor`, which tells its version.
+MUTUAL = {frozenset({"__init__", "shell"})}
+
+HEAVY = {"pandas", "pyarrow", "polars", "rich", "numba", "cupy", "lark", "scipy", "networkx"}
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def layer_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return parts[0]
+
+
+def imported(node: ast.AST) -> list[str]:
+    """The modules that an import statement names."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0 and node.module is not None, "imports are absolute here"
+        if node.module == "gdatalog":
+            return [f"gdatalog.{alias.name}" for alias in node.names]
+        return [node.module]
+    return []
+
+
+def statements(body: list[ast.stmt], *, in_functions: bool) -> Iterator[ast.stmt]:
+    """The statements that may run; what is imported for type checkers alone does not."""
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not in_functions:
+            continue
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield from statements(node.orelse, in_functions=in_functions)
+            continue
+        yield node
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            for inner in getattr(node, field, []):
+                nested = [inner] if isinstance(inner, ast.stmt) else inner.body
+                yield from statements(nested, in_functions=in_functions)
+
+
+def modules_imported(body: list[ast.stmt], *, in_functions: bool) -> list[str]:
+    nodes = statements(body, in_functions=in_functions)
+    return [module for node in nodes for module in imported(node)]
+
+
+def layers_imported(path: Path) -> set[str]:
+    found = set()
+    for module in modules_imported(TREES[path].body, in_functions=True):
+        package, _, rest = module.partition(".")
+        top = rest.split(".")[0]
+        if package == "gdatalog":
+            found.add(top if top in LAYERS else "__init__")  # else it is a name of the face
+    return found
+
+
+# --------------------------------------------------------------------------------- imports
+
+
+def test_every_layer_has_a_rule() -> None:
+    assert set(MAY_IMPORT) == LAYERS
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_imports_run_downwards(path: Path) -> None:
+    layer = layer_of(path)
+    assert layers_imported(path) - {layer} <= MAY_IMPORT[layer]
+
+
+def test_the_rules_have_no_cycle() -> None:
+    for layer, below in MAY_IMPORT.items():
+        for other in below - {layer, "__init__"}:
+            if frozenset({layer, other}) not in MUTUAL:
+                assert layer not in MAY_IMPORT[other], (layer, other)
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_nothing_heavy_is_imported_at_once(path: Path) -> None:
+    modules = modules_imported(TREES[path].body, in_functions=False)
+    assert {module.split(".")[0] for module in modules}.isdisjoint(HEAVY)
+
+
+def test_what_counts_as_import() -> None:
+    text = "import a\nif x:\n  import b\nelse:\n  import c\ntry:\n  import d\n"
+    text += "except E:\n  import e\nclass C:\n  import f\n  def g(self):\n    import inside\n"
+    text += "if TYPE_CHECKING:\n  import never\nmatch x:\n  case 1:\n    import g\n"
+    body = ast.parse(text).body
+    assert modules_imported(body, in_functions=False) == list("abcdefg")
+    assert sorted(modules_imported(body, in_functions=True)) == [*"abcdefg", "inside"]
+
+
+# ----------------------------------------------------------------------------------- files
+
+
+def listed() -> list[str]:
+    """The files that ARCHITECTURE.md tells of, by folder."""
+    found = []
+    for part in re.split(r"^### gdatalog/", TEXT, flags=re.MULTILINE)[1:]:
+        folder, _, rest = part.partition("\n")
+        section = re.split(r"^##", rest, flags=re.MULTILINE)[0]
+        found += [folder + name for name in re.findall(r"^- `(\w+\.py)`: ", section, re.M)]
+    return found
+
+
+def test_every_file_is_told_of() -> None:
+    silent = {name_of(path) for path, tree in TREES.items() if not tree.body}
+    names = listed()
+    assert len(names) == len(set(names))
+    assert set(names) == {name_of(path) for path in FILES} - silent
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_files_are_not_long(path: Path) -> None:
+    length = len(path.read_text(encoding="utf-8").splitlines())
+    docstring = ast.get_docstring(TREES[path]) or ""
+    assert length <= 500
+    assert length <= 300 or re.search(r"\blength\b|\b300 lines\b", docstring), "say why"
+
+
+# ----------------------------------------------------------------------------------- plans
+
+PLANS = re.findall(r"^```datalog\n(.*?)^```\n\n```text\n(.*?)^```$", TEXT, re.M | re.S)
+
+
+@pytest.mark.parametrize(("program", "shown"), PLANS)
+def test_the_plans_that_are_shown(program: str, shown: str) -> None:
+    (edges,) = re.findall(r"with the edges ([\d, ]+):", TEXT)
+    with gd.connect() as db:
+        db["E"] = [(int(a), int(b)) for a, b in edges.split(", ")]
+        params = {"other": 1} if "$other" in program else {}
+        assert str(db.explain(program, params)) + "\n" == shown
+
+
+def test_there_are_plans() -> None:
+    assert len(PLANS) == TEXT.count("```text") == 3
