@@ -63,6 +63,7 @@ def test_points_to(tmp_path: Path) -> None:
         assert expected <= set(found[ours].fetchall())
 
 
+@pytest.mark.slow
 @needs(HMMER)
 def test_its_published_outputs(tmp_path: Path) -> None:
     folder = hmmer(tmp_path)
