@@ -6,7 +6,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 import warnings
 from typing import Any
 
@@ -62,14 +61,7 @@ def test_two_threads_may_use_one_database(db: gd.Database) -> None:
 def test_interrupting_from_another_thread(db: gd.Database, text: str) -> None:
     db["n"] = [(i,) for i in range(3000)]
     db.run("p(x) <- E(x, _).")
-    asked = 0.0
-
-    def interrupt() -> None:
-        nonlocal asked
-        asked = time.perf_counter()
-        db.interrupt()
-
-    timer = threading.Timer(0.2, interrupt)
+    timer = threading.Timer(0.2, db.interrupt)
     timer.start()
     with (
         warnings.catch_warnings(),
@@ -77,7 +69,6 @@ def test_interrupting_from_another_thread(db: gd.Database, text: str) -> None:
     ):
         warnings.simplefilter("ignore", gd.ProgramWarning)
         db.query(text)
-    assert time.perf_counter() - asked < 3  # 0.3 on a machine with nothing else to do
     assert rows(db["p"]) == [(1,), (2,)]
 
 

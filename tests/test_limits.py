@@ -7,7 +7,6 @@ The limit is kept by what chunks may hold, not by counting each array: twice it 
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 from typing import Any
 
@@ -164,10 +163,8 @@ ENDLESS = {
 @pytest.mark.parametrize("text", ENDLESS)
 def test_a_program_that_grows_for_ever(text: str) -> None:
     db = small(1 << 20)
-    started = time.perf_counter()
     with pytest.raises(gd.MemoryLimitError) as caught:
         db.query(text)
-    assert time.perf_counter() - started < 10
     says = str(caught.value)
     assert "memory limit of 1.0 MiB" in says and f"{ENDLESS[text]} " in says
     assert ", in round " in says and "new rows in the last rounds: " in says
