@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from threading import RLock
 from time import perf_counter
 from typing import Any
@@ -131,6 +131,12 @@ class Database:
     def __getitem__(self, name: str) -> Result:
         """A relation: stored data, or what the rules give."""
         return self.relations[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.relations
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.relations)
 
     @property
     def relations(self) -> Relations:

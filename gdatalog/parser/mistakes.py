@@ -12,7 +12,7 @@ from collections.abc import Callable
 from gdatalog.errors import ParseError, Span
 from gdatalog.parser.directive_mistakes import directive_mistake
 from gdatalog.parser.failure import Explained, Failure, brackets, mistake, new_line
-from gdatalog.parser.foreign import sql, sql_comment
+from gdatalog.parser.foreign import sql, sql_comment, sql_word
 from gdatalog.parser.tokens import VALUES, Token
 from gdatalog.parser.words import AGGREGATES
 
@@ -85,8 +85,13 @@ def _side_by_side(failure: Failure) -> Explained | ParseError | None:
         return mistake(
             f"`{before.value}` is no word of the language", before.span, "write `!` or `not`"
         )
+    if lower == "is" and failure.after and failure.after.text.lower() in ("not", "null"):
+        return mistake("there is no null", token.span, "every column of a row has a value")
     if lower in _WORDS:
         return mistake(f"`{word}` is no operator", token.span, _WORDS[lower])
+    foreign = sql_word(before, token)
+    if foreign is not None:
+        return foreign
     if lower == "in":
         return mistake(f"`{word}` is no word of the language", token.span, "write `in`")
     if before.type == "NAME" and _capital_aggregate(before.value):
@@ -203,6 +208,10 @@ def _missing(failure: Failure) -> ParseError | None:
         return mistake("nothing stands between these parentheses", span)
     if kind == "LBRACE" and token and token.type == "RBRACE":
         return mistake("nothing stands between these braces", before.span.to(token.span))
+    if token and token.text == "*" and kind in ("LPAR", "COMMA") and _innermost(failure) == "call":
+        counts = kind == "LPAR" and failure.at > 1 and failure.tokens[failure.at - 2].text == "count"
+        advice = "`count()` counts matches" if counts else "write `_` for a column of any value"
+        return mistake("`*` is no argument", token.span, advice)
     if token and token.type == "COMMA":
         what = "an argument" if _innermost(failure) == "call" else "something"
         return mistake(f"{what} is missing before this comma", token.span)
