@@ -19,6 +19,7 @@ from gdatalog.engine.inputs import union
 from gdatalog.engine.run import RuleRun
 from gdatalog.errors import Caution, DeviceError, NameResolutionError, UsageError
 from gdatalog.parser import Program
+from gdatalog.parser.syntax import Query
 from gdatalog.planner.checked import Schema
 from gdatalog.relations import Relations
 from gdatalog.report import Explanation, Profile, explain
@@ -195,6 +196,15 @@ class Database:
         """
         with self._lock:
             program = self._workspace.parse(text, name or "<run>")
+            asked = next((s for s in program.statements if isinstance(s, Query)), None)
+            if asked is not None:
+                self._workspace.on_caution(
+                    Caution(
+                        "`run` keeps rules and answers no query",
+                        asked.span,
+                        "ask it of `db.query(...)`",
+                    )
+                )
             return self._run(program, name or text, params, Folders(), on_progress)
 
     def run_file(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gdatalog.errors import ParseError, Span
-from gdatalog.parser.failure import Explained, mistake, new_line
+from gdatalog.parser.failure import Explained, Failure, innermost, mistake, new_line
 from gdatalog.parser.tokens import VALUES, Token
 
 _SQL = {
@@ -74,6 +74,19 @@ def sql_word(before: Token, token: Token) -> ParseError | None:
     else:
         return None
     return mistake(f"`{word.value}` is no operator", word.span, hint)
+
+
+def sql_star(failure: Failure) -> ParseError | None:
+    """SQL's `*`, which is a number of columns or none."""
+    token, before = failure.token, failure.before
+    if token is None or token.text != "*" or before is None or innermost(failure) != "call":
+        return None
+    if before.type not in ("LPAR", "COMMA"):
+        return None
+    hint = "write `_` for a column of any value"
+    if before.type == "LPAR" and failure.tokens[failure.at - 2].text == "count":
+        hint = "`count()` counts matches"
+    return mistake("`*` is no argument", token.span, hint)
 
 
 def sql_comment(tokens: list[Token]) -> Explained | None:

@@ -112,8 +112,8 @@ class Repl:
             if command is not None:
                 return self._guarded(lambda: run_command(self, *command))
         if self._typed and self.interactive:
-            begun = self._command(line)
-            if begun is not None and (begun[0] in COMMANDS or begun[0] == "exit"):
+            begun = self._command(line) if line.lstrip().startswith(".") else None
+            if begun is not None and begun[0] in COMMANDS:
                 say("(a statement is begun: end it with a dot, or drop it with Ctrl-C, first)")
                 return True
             if not line.strip():
