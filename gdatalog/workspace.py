@@ -85,7 +85,7 @@ class Workspace:
         """The relation that data make under a name, by its declaration if there is one."""
         from gdatalog.storage.frames import table_from
 
-        if _NAME.fullmatch(name) is None or name in _RESERVED:
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
             raise UsageError(f"not a relation's name: {name!r}")
         if isinstance(data, (str, os.PathLike)):
             self.policy.reading(os.fspath(data), None)

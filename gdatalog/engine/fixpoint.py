@@ -33,6 +33,9 @@ from gdatalog.values import TypeName
 # What is assumed of relations that are not there yet.
 UNKNOWN, DELTA = 100_000, 100
 
+# What a short text takes in the symbol table.
+TEXT_BYTES = 160
+
 Rows = tuple[Columns, int]
 
 
@@ -92,6 +95,7 @@ class StratumRun:
         # What the rounds remember of rows they followed, by id of the step: of the plans of
         # `_rounds`, which live as long as this.
         self.lasting: dict[int, MarkedRows] = {}
+        self.made = 0  # texts that were in no data
         for name in stratum.relations:
             schema = around.schemas[name]
             kinds = optimum_columns(self.rules[name])
@@ -113,6 +117,8 @@ class StratumRun:
             self.deltas[name] = table.add(rows, count)
         if self.stratum.recursive:
             self._rounds()
+        for name, table in self.tables.items():
+            self.around.limits.charge(name, table.nbytes)
         return {name: table.full() for name, table in self.tables.items()}
 
     def recursive(self, rule: CheckedRule) -> bool:
@@ -243,7 +249,11 @@ class StratumRun:
             if report is None:
                 report = RuleRun(plan)
                 around.reports.append(report)
-        return run_rule(plan, self._trie, around.scope, limits, limit, report, lasting)
+        texts = len(around.scope.symbols)
+        found = run_rule(plan, self._trie, around.scope, limits, limit, report, lasting)
+        self.made += len(around.scope.symbols) - texts
+        limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
+        return found
 
     def _trie(self, ref: TrieRef) -> Trie:
         if ref.version == "delta":
@@ -257,7 +267,8 @@ class StratumRun:
             relation = self.around.relation(ref.relation)
         tests = tuple((test.left, test.op, test.right) for test in ref.tests)
         trie = relation.trie(ref.columns, tests, ref.weighted)
-        self.around.limits.charge(f"index of {ref.relation}", relation.trie_nbytes)
+        what = "index of " + ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
+        self.around.limits.charge(what, relation.trie_nbytes)
         return trie
 
 

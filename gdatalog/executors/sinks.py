@@ -57,6 +57,7 @@ class RowSet:
         self._blocks: list[Columns] = []
         self._pending = 0
         self._marked: MarkedRows | None = None  # instead, where there are few possible rows
+        self._types: list[Any] = []  # of the marked columns
 
     def emit(self, frontier: Frontier) -> None:
         if not self.outputs:
@@ -73,6 +74,8 @@ class RowSet:
         if self._marked is not None:
             if self._marked.fits(block):
                 self._marked.add(block)
+                pairs = zip(self._types, block, strict=True)
+                self._types = [self.ops.xp.promote_types(t, c.dtype) for t, c in pairs]
                 return
             self._settled, self._marked = self._unmark(), None
             self.count = len(self._settled[0])
