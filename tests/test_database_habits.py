@@ -21,8 +21,3 @@ def test_run_tells_that_it_answers_no_query() -> None:
     with pytest.warns(gd.ProgramWarning, match="`run` keeps rules and answers no query"):
         assert db.run("e(1). ?- e(x).") == {}
     assert db["e"].fetchall() == [(1,)]
-
-
-def test_the_type_of_what_is_no_program_is_named() -> None:
-    with pytest.raises(gd.UsageError, match="a program is a text, not of type int"):
-        gd.connect().query(5)  # type: ignore[arg-type]
