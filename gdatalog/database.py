@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from threading import RLock
 from time import perf_counter
 from typing import Any
@@ -20,6 +20,7 @@ from gdatalog.engine.inputs import union
 from gdatalog.engine.run import RuleRun
 from gdatalog.errors import Caution, DeviceError, NameResolutionError, UsageError
 from gdatalog.parser import Program
+from gdatalog.parser.syntax import Query
 from gdatalog.planner.checked import Schema
 from gdatalog.relations import Relations
 from gdatalog.report import Explanation, Profile, explain
@@ -138,6 +139,12 @@ class Database:
         """A relation: stored data, or what the rules give."""
         return self.relations[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.relations
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.relations)
+
     @property
     def relations(self) -> Relations:
         """All relations by name: a mapping to results, evaluated when asked for."""
@@ -195,6 +202,15 @@ class Database:
         """
         with self._lock:
             program = self._workspace.parse(text, name or "<run>")
+            asked = next((s for s in program.statements if isinstance(s, Query)), None)
+            if asked is not None:
+                self._workspace.on_caution(
+                    Caution(
+                        "`run` keeps rules and answers no query",
+                        asked.span,
+                        "ask it of `db.query(...)`",
+                    )
+                )
             return self._run(program, name or text, params, Folders(), on_progress)
 
     def run_file(

@@ -119,7 +119,7 @@ class Workspace:
     def parse(self, text: str, name: str, bare: bool = False) -> Program:
         self.check_open()
         if not isinstance(text, str):
-            raise UsageError(f"a program is a text, not a {type(text).__name__}")
+            raise UsageError(f"a program is a text, not of type {type(text).__name__}")
         program, cautions = parse_with_cautions(text, name, bare=bare)
         for caution in cautions:
             self.on_caution(caution)

@@ -234,7 +234,7 @@ def test_what_a_query_returns(db: gd.Database) -> None:
         ):
             warnings.simplefilter("ignore", gd.ProgramWarning)
             db.query(nothing)
-    with pytest.raises(gd.UsageError, match="a program is a text, not a int"):
+    with pytest.raises(gd.UsageError, match="a program is a text, not of type int"):
         db.query(3)  # type: ignore[arg-type]
 
 
