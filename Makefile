@@ -30,14 +30,14 @@ demo: $(VENV)/base
 test: $(VENV)/dev
 	$(PYTEST)
 
-# Coverage is measured in the quick tests alone: it would slow the long ones, and break the limits
-# of the timed ones. Those that draw their cases run in both, in the second with many more.
+# Coverage is measured in the quick tests alone: it would slow the long ones. Those that draw
+# their cases run in both, in the second with many more.
 check: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(PYTEST) -m 'not (slow or timed or gpu)' $(COVERED:%=--cov=gdatalog/%) --cov-branch --cov-report=
-	GDATALOG_PROGRAMS=3000 GDATALOG_FUZZ=20000 $(PYTEST) -m '(slow or timed or drawn) and not gpu'
+	$(PYTEST) -m 'not (slow or gpu)' $(COVERED:%=--cov=gdatalog/%) --cov-branch --cov-report=
+	GDATALOG_PROGRAMS=3000 GDATALOG_FUZZ=20000 $(PYTEST) -m '(slow or drawn) and not gpu'
 	$(BIN)/coverage report --skip-covered --fail-under=92
 
 bench: $(VENV)/dev

@@ -16,6 +16,7 @@ class Graph:
     name: str
     u: data.Array
     v: data.Array
+    real: bool = True
 
 
 # Vertices and edges of what stands in for a real graph where that is not there.
@@ -32,7 +33,7 @@ def oriented(name: str) -> Graph:
         return Graph(name, u, v)
     vertices, edges = _STANDS_IN[name]
     u, v = skewed(vertices, edges, seed=1)
-    return Graph(f"a generated graph of {name}'s size", u, v)
+    return Graph(f"a generated graph of {name}'s size", u, v, real=False)
 
 
 def closure(name: str) -> Graph:
@@ -40,7 +41,7 @@ def closure(name: str) -> Graph:
     if data.FOLDER is not None and (data.FOLDER / data.closure_path(name)).exists():
         return Graph(name, *data.closure_edges(name))
     u, v = skewed(4_000, 40_000, seed=2)
-    return Graph("a generated graph of 4,000 vertices", u, v)
+    return Graph("a generated graph of 4,000 vertices", u, v, real=False)
 
 
 def skewed(vertices: int, edges: int, seed: int) -> data.Columns:

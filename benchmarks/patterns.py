@@ -23,6 +23,7 @@ K4_SQL = """
     where ab.a = ac.a and ab.a = ad.a and ab.b = bc.a and ab.b = bd.a
       and ac.b = bc.b and ac.b = cd.a and ad.b = bd.b and ad.b = cd.b"""
 
+_GENERATED = "a generated graph has few cliques, and makes the peer look slow: get the real ones"
 _TRAP = "ours runs on one thread, DuckDB on two; the answers are counted, not given"
 
 
@@ -36,6 +37,8 @@ def run() -> Iterator[Row]:
 def _row(
     pattern: str, graph: Graph, rule: str, sql: str, rounds: int, wanted: float | None = None
 ) -> Row:
+    if not graph.real:
+        wanted = None
     edges = np.stack([graph.u, graph.v], axis=1)
 
     def cold() -> tuple[gd.Database, int]:
@@ -67,5 +70,5 @@ def _row(
         peer_cold_seconds,
         "" if wanted is None else f"at least {wanted:g}x as fast",
         None if wanted is None else peer_seconds >= wanted * seconds,
-        _TRAP,
+        _TRAP if graph.real else _GENERATED,
     )

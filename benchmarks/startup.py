@@ -1,4 +1,4 @@
-"""How long a user waits for the first answer: whole processes, files in the cache."""
+"""How long a user waits for the first answer: whole processes, and reading long programs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.measure import Row, once
+from gdatalog.parser import parse
 
 ROOT = Path(__file__).resolve().parents[1]
 _CLI = "gdatalog.shell.cli"
@@ -36,6 +37,21 @@ def run() -> Iterator[Row]:
     if program.exists():
         arguments = [str(program), "-F", str(program.parent), "-D", "-"]
         yield _command("gdatalog queries/triangles.dl", arguments, 1.0)
+    facts = "".join(f"edge({at}, {at * 7 % 1000}).\n" for at in range(100_000))
+    yield _parsing("parsing 100,000 facts", facts, 5.0)
+    rules = "".join(
+        f'r{at}(x, z+{at}) <- E{at}(x, y), E(y, z), !F(x, _), G(z, "a"), x < y < z.\n'
+        for at in range(10_000)
+    )
+    yield _parsing("parsing 10,000 rules", rules, 10.0)
+
+
+def _parsing(what: str, text: str, at_most: float) -> Row:
+    seconds, _ = once(lambda: parse(text))
+    wanted = f"under {at_most:g} s"
+    return Row(
+        "start", what, seconds, "", None, wanted=wanted, met=seconds < at_most, trap="one run"
+    )
 
 
 def _command(what: str, arguments: Sequence[str], at_most: float) -> Row:

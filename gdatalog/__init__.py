@@ -6,7 +6,9 @@ db["E"] = edges
 db.query("tr(x,y,z) <- E(x,y), E(y,z), E(x,z), x < y < z.").df()
 """
 
-from gdatalog.database import Database, ProgramWarning, connect, query
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from gdatalog.errors import (
     DataError,
     DeviceError,
@@ -21,10 +23,13 @@ from gdatalog.errors import (
     TypeMismatchError,
     UsageError,
 )
-from gdatalog.report import Explanation, Profile
-from gdatalog.result import Result
-from gdatalog.shell.doctor import doctor
-from gdatalog.workspace import Progress
+
+if TYPE_CHECKING:
+    from gdatalog.database import Database, ProgramWarning, connect, query
+    from gdatalog.report import Explanation, Profile
+    from gdatalog.result import Result
+    from gdatalog.shell.doctor import doctor
+    from gdatalog.workspace import Progress
 
 __version__ = "0.1.0"
 
@@ -51,3 +56,28 @@ __all__ = [
     "doctor",
     "query",
 ]
+
+# Imported when first asked for, so that `import gdatalog` does not wait for NumPy and the engine.
+_HOMES = {
+    "Database": "database",
+    "Explanation": "report",
+    "Profile": "report",
+    "ProgramWarning": "database",
+    "Progress": "workspace",
+    "Result": "result",
+    "connect": "database",
+    "doctor": "shell.doctor",
+    "query": "database",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'gdatalog' has no attribute {name!r}")
+    value = getattr(import_module(f"gdatalog.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from threading import RLock
 from time import perf_counter
 from typing import Any
@@ -19,11 +20,14 @@ from gdatalog.engine.inputs import union
 from gdatalog.engine.run import RuleRun
 from gdatalog.errors import Caution, DeviceError, NameResolutionError, UsageError
 from gdatalog.parser import Program
+from gdatalog.parser.syntax import Query
 from gdatalog.planner.checked import Schema
 from gdatalog.relations import Relations
 from gdatalog.report import Explanation, Profile, explain
 from gdatalog.result import Result
 from gdatalog.workspace import OnProgress, Workspace
+
+_INSIDE = frozenset({__name__, "gdatalog.workspace", "gdatalog.engine.session"})
 
 
 class ProgramWarning(UserWarning):
@@ -53,6 +57,8 @@ class Database:
         self._lock = RLock()
 
     def __repr__(self) -> str:
+        if self._workspace.closed:
+            return "<gdatalog.Database, closed>"
         return f"<gdatalog.Database on {self.device}: {', '.join(self.relations) or 'empty'}>"
 
     def __enter__(self) -> Database:
@@ -121,6 +127,7 @@ class Database:
     def __delitem__(self, name: str) -> None:
         with self._lock:
             workspace = self._workspace
+            workspace.check_open()
             if name not in workspace.stored:
                 raise NameResolutionError(
                     f"there is no data under the name {name!r}", hint=workspace.near(name)
@@ -131,6 +138,12 @@ class Database:
     def __getitem__(self, name: str) -> Result:
         """A relation: stored data, or what the rules give."""
         return self.relations[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.relations
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.relations)
 
     @property
     def relations(self) -> Relations:
@@ -189,6 +202,15 @@ class Database:
         """
         with self._lock:
             program = self._workspace.parse(text, name or "<run>")
+            asked = next((s for s in program.statements if isinstance(s, Query)), None)
+            if asked is not None:
+                self._workspace.on_caution(
+                    Caution(
+                        "`run` keeps rules and answers no query",
+                        asked.span,
+                        "ask it of `db.query(...)`",
+                    )
+                )
             return self._run(program, name or text, params, Folders(), on_progress)
 
     def run_file(
@@ -226,14 +248,20 @@ class Database:
     ) -> dict[str, Result]:
         workspace = self._workspace
         outputs: dict[str, Result] = {}
-        session = workspace.keep(program, key, params, folders, on_progress)
-        for ask in session.asks():
-            if ask.directive is None or ask.directive.kind == "printsize":
-                continue
-            result = Result(session.relation(ask.name), workspace.symbols)
-            outputs[ask.name] = result
-            if not to_stdout(ask.directive):
-                write_relation(ask.directive, ask.name, result.table(), workspace.policy, folders)
+        before = workspace.texts, workspace.params
+        try:
+            session = workspace.keep(program, key, params, folders, on_progress)
+            for ask in session.asks():
+                if ask.directive is None or ask.directive.kind == "printsize":
+                    continue
+                result = Result(session.relation(ask.name), workspace.symbols)
+                outputs[ask.name] = result
+                if not to_stdout(ask.directive):
+                    table = result.table()
+                    write_relation(ask.directive, ask.name, table, workspace.policy, folders)
+        except BaseException:
+            workspace.texts, workspace.params = before
+            raise
         workspace.tell(session)
         return outputs
 
@@ -274,7 +302,10 @@ def _device(device: str) -> str:
 
 
 def _warn(caution: Caution) -> None:
-    warnings.warn(caution.format(), ProgramWarning, stacklevel=4)
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals["__name__"] in _INSIDE:
+        level, frame = level + 1, frame.f_back  # to who called the face
+    warnings.warn(caution.format(), ProgramWarning, stacklevel=level)
 
 
 def connect(

@@ -62,7 +62,7 @@ class Workspace:
         self.closed = False
         self.chunk_rows: int | None = None  # how many rows a level may have; None: by memory
         self._remembered: Memory = {}
-        self._read: Read = {}
+        self._read = Read()
 
     def close(self) -> None:
         self.closed = True
@@ -70,7 +70,8 @@ class Workspace:
 
     def clear(self) -> None:
         """Forget all rules, all data, and all that was made of them."""
-        self.stored, self.texts, self._remembered, self._read = {}, {}, {}, {}
+        self.stored, self.texts, self._remembered = {}, {}, {}
+        self._read = Read()
 
     def statements(self) -> list[Statement]:
         """The statements that stay."""
@@ -84,7 +85,7 @@ class Workspace:
         """The relation that data make under a name, by its declaration if there is one."""
         from gdatalog.storage.frames import table_from
 
-        if _NAME.fullmatch(name) is None or name in _RESERVED:
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
             raise UsageError(f"not a relation's name: {name!r}")
         if isinstance(data, (str, os.PathLike)):
             self.policy.reading(os.fspath(data), None)
@@ -118,7 +119,7 @@ class Workspace:
     def parse(self, text: str, name: str, bare: bool = False) -> Program:
         self.check_open()
         if not isinstance(text, str):
-            raise UsageError(f"a program is a text, not a {type(text).__name__}")
+            raise UsageError(f"a program is a text, not of type {type(text).__name__}")
         program, cautions = parse_with_cautions(text, name, bare=bare)
         for caution in cautions:
             self.on_caution(caution)

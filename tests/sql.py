@@ -78,7 +78,7 @@ def run_sql(
         for name, select in statements:
             try:
                 db.execute(f'CREATE TEMP TABLE "{name}" AS {select}')
-            except duckdb.OutOfRangeException:
+            except (duckdb.OutOfRangeException, duckdb.ConversionException):
                 raise Unsupported("DuckDB does not wrap around") from None
             answer = db.execute(f'SELECT * FROM "{name}"').fetchall()
             found[name] = {tuple(row[: len(known[name])]) for row in answer}
@@ -360,7 +360,7 @@ class Bindings:
         # The values get names first: SQL takes an aggregate of outer columns for the outer query's.
         named = ", ".join(f"{value} AS v{at}" for at, value in enumerate(values)) or "1"
         columns = [f"v{at}" for at in range(len(values))]
-        select = f"SELECT {_aggregated(expr.kind, columns)} FROM (SELECT {named} {below})"
+        select = f"SELECT {_aggregated(expr.kind, columns, kind)} FROM (SELECT {named} {below})"
         return f"({select})", kind
 
     def call(self, name: str, values: list[str], kind: str) -> str:
@@ -434,20 +434,21 @@ def _head(arg: Expr, outer: Bindings, found: list[Call], optima: bool) -> str:
     if isinstance(arg, Call) and _is_aggregate(arg):
         found.append(arg)
         values = [outer.value(part) for part in arg.args]
-        return _aggregated(arg.name, values)
+        return _aggregated(arg.name, values, outer.kind(arg.args[0]) if arg.args else "int")
     if isinstance(arg, Call):
         values = [_head(part, outer, found, optima) for part in arg.args]
         return outer.call(arg.name, values, _result(arg.args[0], outer))
     return outer.value(arg)
 
 
-def _aggregated(kind: str, values: list[str]) -> str:
+def _aggregated(kind: str, values: list[str], type_name: str) -> str:
     if kind == "count":
         return "count(*)"
     if kind == "count_distinct":
         return f"count(DISTINCT row({', '.join(values)}))"
     if kind == "sum":
-        return f"coalesce(sum({values[0]}), 0)"
+        # DuckDB's sum of BIGINTs has 128 bits, in which `2 * sum(x)` would not wrap around.
+        return f"CAST(coalesce(sum({values[0]}), 0) AS {COLUMN[type_name]})"
     return f"{AGGREGATE[kind]}({values[0]})"
 
 

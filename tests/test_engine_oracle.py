@@ -27,8 +27,10 @@ from gdatalog.errors import (
 from gdatalog.parser import parse
 from tests.corners import CORNERS, Example
 from tests.draw import (
+    PROFILES,
     Drawn,
     aggregate_programs,
+    drawn,
     graph_programs,
     programs,
     recursive_programs,
@@ -244,3 +246,8 @@ def test_queries_and_parameters() -> None:
         assert list(found.columns) == ["y"]
         assert bool(db.query("?- E(1, 2).")) and not db.query("?- E(2, 1).")
         assert len(db.query("p(x) <- E(x, _).")) == 2
+
+
+def test_sums_wrap_around_in_sql_too() -> None:
+    """`2 * sum(x) + 1` over the least int: DuckDB would go on with 128 bits."""
+    assert difference(drawn(20273, PROFILES["graph"]), None, sql=True) is None

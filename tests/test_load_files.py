@@ -61,6 +61,13 @@ def test_only_names_that_are_all_there_make_a_header_of_symbols() -> None:
     assert rows("src,dst\na,b\n", S, header=False) == [("src", "dst"), ("a", "b")]
 
 
+def test_names_in_another_case_make_a_header() -> None:
+    assert rows("SRC,Dst\na,b\n", S) == [("a", "b")]
+    assert rows("DST,w,SRC\nb,7,a\n", S) == [("a", "b")]
+    assert rows("SRC,src\na,b\n", S) == [("SRC", "src"), ("a", "b")]
+    assert rows("SRC,Dst\na,b\n", S, header=False) == [("SRC", "Dst"), ("a", "b")]
+
+
 def test_one_declared_column_needs_no_delimiter() -> None:
     assert rows("a;b\nc\n", decl(x="symbol")) == [("a;b",), ("c",)]
     assert rows("src;dst\n1;2\n", decl(dst="int")) == [(2,)]

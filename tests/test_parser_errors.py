@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import random
-import time
 from pathlib import Path
 
 import pytest
@@ -104,7 +103,6 @@ def test_characters_that_cannot_be_seen_are_named() -> None:
 # ---------------------------------------------------------------------------------- nesting
 
 
-@pytest.mark.timed
 @pytest.mark.parametrize(
     "text",
     [
@@ -123,11 +121,9 @@ def test_characters_that_cannot_be_seen_are_named() -> None:
     ids=range(11),
 )
 def test_nesting_has_a_limit(text: str) -> None:
-    start = time.perf_counter()
     with pytest.raises(ParseError) as caught:
         parse(text)
     assert "nested more than 200 deep" in caught.value.message
-    assert time.perf_counter() - start < 4
 
 
 @pytest.mark.parametrize(
@@ -147,13 +143,10 @@ def test_what_the_limit_allows(text: str) -> None:
     assert parse(format_program(program)) == program
 
 
-@pytest.mark.timed
 def test_many_missing_dots_end() -> None:
-    start = time.perf_counter()
     with pytest.raises(ParseError) as caught:
         parse("p(x) <- q(x)\n" * 2_000)
     assert 10 < len(caught.value.all) <= 30
-    assert time.perf_counter() - start < 5
 
 
 # ------------------------------------------------------------------------------------- fuzz

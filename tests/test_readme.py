@@ -54,7 +54,7 @@ def test_python() -> None:
     programs = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", README, re.M | re.S)
     assert len(programs) == len(blocks("python")) == 1
     for program, shown in programs:
-        assert len(program.splitlines()) <= 11
+        assert len(program.splitlines()) <= 10
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             exec(compile(program, "README.md", "exec"), {})
@@ -65,13 +65,13 @@ def test_the_language() -> None:
     (program,) = blocks("datalog")
     with gd.connect(files="none") as db:
         cautions: list[Caution] = []
-        db.on_caution = cautions.append
+        db._workspace.on_caution = cautions.append
         db.run(program, {"limit": 20})
         held = {name: db[name].sorted().fetchall() for name in db.relations}
         # one query, at the end: it answers what the text around it lets expect
         query = program[program.index("?-") :]
         assert db.query(query).sorted().fetchall() == [(3,), (4,)]
-    assert [caution.format() for caution in cautions] == []
+    assert [caution.message for caution in cautions] == ["`run` keeps rules and answers no query"]
     assert [name for name, rows in held.items() if not rows] == ["cyclic"]
     assert held["time"] == [("Bern", 0), ("Brig", 58), ("Thun", 18)]
     assert held["square"] == [(0, 0), (1, 1), (2, 4), (3, 9), (4, 16)]

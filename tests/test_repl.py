@@ -313,6 +313,8 @@ def test_a_conversation_at_a_terminal(tmp_path):
         at.read_to("     ...> ")
         at.type("\n")
         assert "a statement ends with a dot" in at.read_to("     ...> ")
+        at.type(".relations\n")
+        assert "a statement is begun" in at.read_to("     ...> ")
         at.type("e(y, z).\n")
         assert "p: 1 tuple" in at.read_to("gdatalog> ")
         at.type("p(x, y).\n")

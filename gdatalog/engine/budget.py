@@ -27,6 +27,8 @@ def parse_size(text: str | int) -> int:
         if text <= 0:
             raise UsageError(f"a memory limit must be positive, not {text}")
         return text
+    if not isinstance(text, str):
+        raise UsageError(f"not a size: {text!r}", hint='write it like "8GiB", or in bytes')
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text.lower())
     if found is None or float(found[1]) == 0:
         raise UsageError(f"not a size: {text!r}", hint='write it like "8GiB" or "500MB"')

@@ -14,6 +14,7 @@ import numpy as np
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.fixpoint import Round, Rows, StratumRun, Surroundings
+from gdatalog.engine.inputs import same
 from gdatalog.engine.run import RuleRun
 from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.executors.limits import Limits
@@ -147,7 +148,7 @@ class Evaluation:
         made_of = (schema, facts, self._used_params(facts))
         found = self.remembered.get((name,))
         below = () if stored is None else (stored,)
-        if found is not None and found.made_of == made_of and _same(found.below, below):
+        if found is not None and found.made_of == made_of and same(found.below, below):
             return found.relations[name]
         seeds = self._seeds(name)
         keys = [np.concatenate(columns) for columns in zip(*(k for k, _ in seeds), strict=True)]
@@ -162,7 +163,7 @@ class Evaluation:
         if stored.columns == columns:
             return stored
         found = self.remembered.get((name,))
-        if found is None or found.made_of != columns or not _same(found.below, (stored,)):
+        if found is None or found.made_of != columns or not same(found.below, (stored,)):
             found = Remembered(columns, (stored,), {name: stored.renamed(columns)})
             self.remembered[(name,)] = found
         return found.relations[name]
@@ -206,7 +207,7 @@ class Evaluation:
 
     def _recall(self, stratum: Stratum) -> Mapping[str, Relation] | None:
         found = self.remembered.get(stratum.relations)
-        if found is None or not _same(found.below, self._below(stratum)):
+        if found is None or not same(found.below, self._below(stratum)):
             return None
         return found.relations if found.made_of == self._made_of(stratum) else None
 
@@ -276,8 +277,3 @@ def _nodes(stratum: Stratum) -> list[Node]:
         for rule in stratum.rules
         for node in (*rule.head.args, *([rule.body] if rule.body else []))
     ]
-
-
-def _same(left: tuple[Relation, ...], right: tuple[Relation, ...]) -> bool:
-    """Whether these are the very same relations: they never change, so identity is enough."""
-    return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))

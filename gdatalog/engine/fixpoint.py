@@ -33,6 +33,9 @@ from gdatalog.values import TypeName
 # What is assumed of relations that are not there yet.
 UNKNOWN, DELTA = 100_000, 100
 
+# What a short text takes in the symbol table.
+TEXT_BYTES = 160
+
 Rows = tuple[Columns, int]
 
 
@@ -89,8 +92,10 @@ class StratumRun:
         self.tables: dict[str, Growing | Best] = {}
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}
-        self.lasting: dict[int, MarkedRows] = {}  # by id of the step; `planned` keeps them
-        self.planned: list[RulePlan] = []
+        # What the rounds remember of rows they followed, by id of the step: of the plans of
+        # `_rounds`, which live as long as this.
+        self.lasting: dict[int, MarkedRows] = {}
+        self.made = 0  # texts that were in no data
         for name in stratum.relations:
             schema = around.schemas[name]
             kinds = optimum_columns(self.rules[name])
@@ -112,6 +117,8 @@ class StratumRun:
             self.deltas[name] = table.add(rows, count)
         if self.stratum.recursive:
             self._rounds()
+        for name, table in self.tables.items():
+            self.around.limits.charge(name, table.nbytes)
         return {name: table.full() for name, table in self.tables.items()}
 
     def recursive(self, rule: CheckedRule) -> bool:
@@ -135,13 +142,13 @@ class StratumRun:
                 derived: dict[str, list[Rows]] = {}
                 for plan in plans:
                     if any(self.deltas[name].length for name in plan.recursive_on):
-                        derived.setdefault(plan.relation, []).append(self._run(plan, None))
+                        rows = self._run(plan, None, self.lasting)
+                        derived.setdefault(plan.relation, []).append(rows)
                 if any(ref.version == "old" for p in plans for j in p.joins for ref in j.tries):
                     self.olds = {name: table.full() for name, table in self.tables.items()}
                 self.deltas = {}
                 for name, table in self.tables.items():
-                    rows, count = union_rows(derived.get(name, []))
-                    self.deltas[name] = table.add(rows, count)
+                    self.deltas[name] = table.add(*union_rows(derived.get(name, [])))
                     self.around.limits.charge(name, table.nbytes)
                 news.append(
                     Round(
@@ -231,7 +238,9 @@ class StratumRun:
         rises = frozenset(pair for pair in permutations(range(arity), 2) if relation.rises(*pair))
         return Size(relation.length, tuple(map(relation.distinct, range(arity))), rises)
 
-    def _run(self, plan: RulePlan, limit: int | None) -> Rows:
+    def _run(
+        self, plan: RulePlan, limit: int | None, lasting: dict[int, MarkedRows] | None = None
+    ) -> Rows:
         around = self.around
         limits = around.limits
         held = sum(limits.held.values())
@@ -242,7 +251,11 @@ class StratumRun:
             if report is None:
                 report = RuleRun(plan)
                 around.reports.append(report)
-        return run_rule(plan, self._trie, around.scope, limits, limit, report, self.lasting)
+        texts = len(around.scope.symbols)
+        found = run_rule(plan, self._trie, around.scope, limits, limit, report, lasting)
+        self.made += len(around.scope.symbols) - texts
+        limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
+        return found
 
     def _trie(self, ref: TrieRef) -> Trie:
         if ref.version == "delta":
@@ -256,7 +269,8 @@ class StratumRun:
             relation = self.around.relation(ref.relation)
         tests = tuple((test.left, test.op, test.right) for test in ref.tests)
         trie = relation.trie(ref.columns, tests, ref.weighted)
-        self.around.limits.charge(f"index of {ref.relation}", relation.trie_nbytes)
+        what = "index of " + ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
+        self.around.limits.charge(what, relation.trie_nbytes)
         return trie
 
 

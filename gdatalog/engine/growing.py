@@ -41,8 +41,10 @@ class Growing:
 
     @property
     def nbytes(self) -> int:
+        if self._wide is not None:
+            return sum(column.nbytes for column in self._wide)
         held = sum(run.nbytes for run in self._runs)
-        return held + (sum(column.nbytes for column in self._wide) if self._wide else 0)
+        return held + (self._full.nbytes if self._full is not None else 0)
 
     def add(self, rows: Columns, count: int) -> Relation:
         """Adds sorted distinct rows; gives those that are new."""

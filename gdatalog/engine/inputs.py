@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from gdatalog.engine.files import FilePolicy, Folders, locate, placed, read_relation
@@ -13,9 +14,15 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import concatenate
 from gdatalog.storage.symbols import SymbolTable
 
-# What has been read, by file and how it was read, and unions of such, by their relation's name;
-# with each what it was made of: the file's age and size, or the relations united.
-Read = dict[tuple[Any, ...], tuple[tuple[Any, ...], Relation]]
+
+@dataclass(slots=True)
+class Read:
+    """What has been read: the newest version of each file, by how it was read; and for each
+    relation of several parts the union of its newest ones, so that views stay fresh."""
+
+    files: dict[tuple[Any, ...], tuple[tuple[int, int], Relation]] = field(default_factory=dict)
+    unions: dict[str, tuple[tuple[Relation, ...], Relation]] = field(default_factory=dict)
+
 
 # A directive, and the folders that hold for the text it stands in.
 Source = tuple[Directive, Folders]
@@ -55,19 +62,19 @@ class Inputs(Mapping[str, Relation]):
             return self.stored[name]
         found = self._joined.get(name)
         if found is None:
-            parts = [self.file(source, name) for source in self.sources[name]]
+            parts = tuple(self.file(source, name) for source in self.sources[name])
             if name in self.stored:
-                parts.append(self.stored[name])
-            found = parts[0]
-            if len(parts) > 1:
-                # The very same parts make the very same union, so that views stay fresh.
-                before, found = self.read.get(("union", name), ((), parts[0]))
-                if len(before) != len(parts) or any(
-                    a is not b for a, b in zip(before, parts, strict=True)
-                ):
-                    found = union(parts)
-                    self.read["union", name] = tuple(parts), found
+                parts = (*parts, self.stored[name])
+            found = parts[0] if len(parts) == 1 else self._union(name, parts)
             self._joined[name] = found
+        return found
+
+    def _union(self, name: str, parts: tuple[Relation, ...]) -> Relation:
+        before = self.read.unions.get(name)
+        if before is not None and same(before[0], parts):
+            return before[1]
+        found = union(parts)
+        self.read.unions[name] = parts, found
         return found
 
     def file(self, source: Source, name: str) -> Relation:
@@ -84,18 +91,23 @@ class Inputs(Mapping[str, Relation]):
                 schema = None  # its types are the data's
             try:
                 stat = os.stat(path)
-                state = (stat.st_mtime_ns, stat.st_size)
+                version = stat.st_mtime_ns, stat.st_size
             except OSError:
-                state = (0, 0)  # reading it tells what is wrong
+                version = 0, 0  # reading it tells what is wrong
             how = (directive.path is None, directive.options)
             what = None if schema is None else (schema.columns, schema.types)
-            key = ("file", os.path.abspath(path), how, what)
-            before, found = self.read.get(key, ((), None))
-            if found is None or before != state:
+            key = (os.path.abspath(path), how, what)
+            found = self.read.files.get(key)
+            if found is None or found[0] != version:
                 table = read_relation(directive, name, path, schema, folders)
-                found = Relation.from_table(table, self.symbols)
-                self.read[key] = state, found
-            return found
+                found = version, Relation.from_table(table, self.symbols)
+                self.read.files[key] = found
+            return found[1]
+
+
+def same(left: Sequence[Relation], right: Sequence[Relation]) -> bool:
+    """Whether these are the very same relations: they never change, so identity is enough."""
+    return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))
 
 
 def union(relations: Sequence[Relation]) -> Relation:

@@ -246,8 +246,12 @@ def parameter(name: str, value: object) -> tuple[TypeName, Value]:
         return "float", float(value)
     if isinstance(value, str):
         return "symbol", str(value)
-    when = _nanoseconds(value)
-    if when is not None:
+    if isinstance(value, (date, np.datetime64)):
+        if value != value:
+            raise DataError(f"the parameter ${name} is NaT, which is not a value")
+        when = _nanoseconds(value)
+        if not INT_MIN < when <= INT_MAX:  # the least is NaT's
+            raise DataError(f"the parameter ${name} is no time from 1677 to 2262: {value}")
         return "timestamp", when
     raise DataError(
         f"the parameter ${name} cannot be a {type(value).__name__}",
@@ -255,12 +259,12 @@ def parameter(name: str, value: object) -> tuple[TypeName, Value]:
     )
 
 
-def _nanoseconds(value: object) -> int | None:
+def _nanoseconds(value: date | np.datetime64) -> int:
     """A time as nanoseconds since 1970; what has no time zone is UTC."""
     if isinstance(value, np.datetime64):
-        return int(value.astype("datetime64[ns]").astype(np.int64))
-    if not isinstance(value, date):
-        return None
+        seconds = int(value.astype("datetime64[s]").astype(np.int64))
+        near = abs(seconds) < INT_MAX // 10**9
+        return int(value.astype("datetime64[ns]").astype(np.int64)) if near else seconds * 10**9
     if not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day)
     if value.tzinfo is None:

@@ -21,6 +21,31 @@ Columns = tuple[Array, ...]
 Spec = Gather | Reduction
 
 
+class DistinctRows:
+    """The distinct rows of many chunks: sorted again only when they may be twice as many."""
+
+    def __init__(self, ops: Any) -> None:
+        self.ops = ops
+        self.blocks: list[Columns] = []
+        self.settled = 0
+        self.pending = 0
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for block in self.blocks for column in block)
+
+    def add(self, rows: Columns) -> None:
+        self.blocks.append(rows)
+        self.pending += len(rows[0])
+
+    def rows(self) -> Columns:
+        """The rows, sorted."""
+        rows: Columns = self.ops.sort_rows(self.ops.concatenate(self.blocks))
+        self.blocks = [rows]
+        self.settled, self.pending = len(rows[0]), 0
+        return rows
+
+
 class Gathering:
     """Groups of rows by `keys`, and what is gathered of each."""
 
@@ -34,7 +59,7 @@ class Gathering:
         self.pending = 0
         self.settled = 0
         # the distinct targets of each group, for count_distinct
-        self.sets: list[list[Columns]] = [[] for _ in specs]
+        self.sets = [DistinctRows(ops) for _ in specs]
 
     def add(
         self,
@@ -52,10 +77,11 @@ class Gathering:
         for at, spec in enumerate(self.specs):
             targets = [ops.evaluate(target, column, size, self.scope)[0] for target in spec.targets]
             if spec.kind == "count_distinct":
-                rows = ops.sort_rows((*keys, *targets))
-                self.sets[at].append(rows)
-                if sum(len(block[0]) for block in self.sets[at]) > 2 * self.limits.chunk:
-                    self.sets[at] = [ops.sort_rows(ops.concatenate(self.sets[at]))]
+                rows = self.sets[at]
+                rows.add(ops.sort_rows((*keys, *targets)))
+                if rows.pending > max(self.limits.chunk, rows.settled):
+                    rows.rows()
+                    self._charge()
                 partial.append(xp.zeros(count, dtype=xp.int8))
             elif spec.kind in ("min", "max", "any_value"):
                 partial.append(targets[0][self._best(spec, groups, count, targets[0])])
@@ -136,7 +162,11 @@ class Gathering:
             self.blocks = [(*(key[first] for key in keys), *out)]
         self.pending = 0
         self.settled = len(self.blocks[0][-1]) if self.blocks else 0
-        self.limits.charge("aggregates", sum(p.nbytes for b in self.blocks for p in b))
+        self._charge()
+
+    def _charge(self) -> None:
+        held = sum(part.nbytes for block in self.blocks for part in block)
+        self.limits.charge("aggregates", held + sum(rows.nbytes for rows in self.sets))
 
     @staticmethod
     def _parts(spec: Spec) -> int:
@@ -155,7 +185,7 @@ class Gathering:
         for at, spec in enumerate(self.specs):
             mine = [parts.pop(0) for _ in range(self._parts(spec))]
             if spec.kind == "count_distinct":
-                results.append(self._count_sets(self.sets[at], keys, len(mine[0])))
+                results.append(self._count_sets(self.sets[at].rows(), keys, len(mine[0])))
             elif len(mine) == 1:
                 results.append(mine[0])
             elif len(mine) == 2:
@@ -164,10 +194,9 @@ class Gathering:
                 results.append(self._finish_int(spec, mine))
         return keys, results
 
-    def _count_sets(self, blocks: list[Columns], keys: Columns, count: int) -> Array:
+    def _count_sets(self, rows: Columns, keys: Columns, count: int) -> Array:
         # Sorted by group first, so that the groups come in the order of `keys`.
         ops = self.ops
-        rows = ops.sort_rows(ops.concatenate(blocks))
         if not keys:
             whole: Array = ops.xp.full(count, len(rows[0]))
             return whole

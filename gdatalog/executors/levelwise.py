@@ -69,6 +69,7 @@ class Levelwise:
     marks: Marks | None = None  # of the branch at hand: where its failures are noted
     roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
     _bases: int = 0
+    _made: list[tuple[Step, ...]] = field(default_factory=list)  # kept, for steps go by their id
     _idle_compacts: set[int] = field(default_factory=set)
     _marked: dict[int, MarkedRows] = field(default_factory=dict)  # by id of the compact step
 
@@ -147,17 +148,9 @@ class Levelwise:
     ) -> None:
         """Rows for which a step failed: an error only if the body, without its result, holds."""
         (variable,) = binds(step)
-        self._run_failing(without((step, *rest), variable), frontier, error)
-
-    def _run_failing(
-        self, steps: Sequence[Step], frontier: Frontier, error: EvaluationError
-    ) -> None:
-        # By another walk: what this one remembers by the ids of its steps is not for steps
-        # that are gone in a moment.
-        walk = Levelwise(
-            self.tries, self.ops, self.scope, self.limits, marks=self.marks, _bases=self._bases
-        )
-        walk.run(steps, 0, frontier, Failing(error, self.marks))
+        remaining = without((step, *rest), variable)
+        self._made.append(remaining)
+        self.run(remaining, 0, frontier, Failing(error, self.marks))
 
     def probe(
         self, frontier: Frontier, keys: Array, participants: Sequence[Participant]
@@ -269,7 +262,8 @@ class Levelwise:
         remaining = tuple(rest)
         for variable in binds(step):
             remaining = without(remaining, variable)
-        self._run_failing(remaining, frontier.take(bad), error)
+        self._made.append(remaining)
+        self.run(remaining, 0, frontier.take(bad), Failing(error, self.marks))
         good = ops.survivors(~failed[groups])
         return outcome.bring_back(frontier.take(good), groups[good])
 

@@ -57,7 +57,7 @@ class RowSet:
         self._blocks: list[Columns] = []
         self._pending = 0
         self._marked: MarkedRows | None = None  # instead, where there are few possible rows
-        self._types: list[Any] = []  # of the columns of marked rows
+        self._types: list[Any] = []  # of the marked columns
 
     def emit(self, frontier: Frontier) -> None:
         if not self.outputs:
@@ -74,10 +74,8 @@ class RowSet:
         if self._marked is not None:
             if self._marked.fits(block):
                 self._marked.add(block)
-                self._types = [
-                    self.ops.xp.promote_types(kind, column.dtype)
-                    for kind, column in zip(self._types, block, strict=True)
-                ]
+                pairs = zip(self._types, block, strict=True)
+                self._types = [self.ops.xp.promote_types(t, c.dtype) for t, c in pairs]
                 return
             self._settled, self._marked = self._unmark(), None
             self.count = len(self._settled[0])
@@ -103,7 +101,7 @@ class RowSet:
                 self.limits.charge("answers", self._marked.nbytes)
                 return
             self._marked = None
-        self._settled = self.ops.sort_rows(rows)
+        self._settled = self.ops.sort_rows(rows, self.limits.poll)
         self.count = len(self._settled[0])
         self.limits.charge("answers", sum(column.nbytes for column in self._settled))
         if self.limit is not None and self.count >= self.limit:

@@ -78,3 +78,17 @@ def brackets(failure: Failure) -> ParseError | None:
             f"`{ {'(': ')', '{': '}'}[open_[-1].text] }`; is one missing?",
         )
     return None
+
+
+def innermost(failure: Failure) -> str | None:
+    """What kind of bracket the failure is inside: "call", "group", "braces"."""
+    open_: list[str] = []
+    for at, token in enumerate(failure.tokens[: failure.at]):
+        if token.type == "LPAR":
+            call = at and failure.tokens[at - 1].type == "NAME"
+            open_.append("call" if call else "group")
+        elif token.type == "LBRACE":
+            open_.append("braces")
+        elif token.type in ("RPAR", "RBRACE") and open_:
+            open_.pop()
+    return open_[-1] if open_ else None

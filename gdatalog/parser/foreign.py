@@ -1,9 +1,9 @@
-"""Other languages, by habit: SQL, and its comments."""
+"""Other languages, by habit: SQL, its words and its comments."""
 
 from __future__ import annotations
 
-from gdatalog.errors import Span
-from gdatalog.parser.failure import Explained, mistake, new_line
+from gdatalog.errors import ParseError, Span
+from gdatalog.parser.failure import Explained, Failure, innermost, mistake, new_line
 from gdatalog.parser.tokens import VALUES, Token
 
 _SQL = {
@@ -42,6 +42,51 @@ def sql(tokens: list[Token]) -> Explained | None:
         if token.type == "SEMICOLON" and at + 1 < len(tokens) and new_line(token, tokens[at + 1]):
             return error, token.end
     return error, None
+
+
+# Of one word: what to write where it joins two things.
+_BETWEEN = {
+    "like": 'write contains("part", x), or match("regular expression", x)',
+    "ilike": 'write contains("part", lower(x))',
+    "between": "comparisons chain: 1 <= x <= 3",
+    "limit": "an answer is whole; in Python, `limit=10` gives its first rows",
+    "order": "an answer is a set; in Python, `.sorted()` and `.df(sort=True)` sort it",
+    "group": "the head's columns beside an aggregate are the group: n(x, count()) <- e(x, _).",
+    "having": "test it in another rule: big(x) <- n(x, c), c > 3.",
+    "as": "name a value by `=`: z = y + 1",
+}
+# And where it stands before what it is about.
+_BEFORE = {
+    "exists": "an atom alone says that there is such; `!` before it, that there is none",
+    "case": "write one rule for each case",
+    "distinct": "a relation has no duplicates; `count_distinct(x)` counts different values",
+}
+
+
+def sql_word(before: Token, token: Token) -> ParseError | None:
+    """A word of SQL between two things that stand side by side on one line."""
+    if new_line(before, token):
+        return None
+    if token.type == "NAME" and token.value.lower() in _BETWEEN:
+        word, hint = token, _BETWEEN[token.value.lower()]
+    elif before.type == "NAME" and before.value.lower() in _BEFORE:
+        word, hint = before, _BEFORE[before.value.lower()]
+    else:
+        return None
+    return mistake(f"`{word.value}` is no operator", word.span, hint)
+
+
+def sql_star(failure: Failure) -> ParseError | None:
+    """SQL's `*`, which is a number of columns or none."""
+    token, before = failure.token, failure.before
+    if token is None or token.text != "*" or before is None or innermost(failure) != "call":
+        return None
+    if before.type not in ("LPAR", "COMMA"):
+        return None
+    hint = "write `_` for a column of any value"
+    if before.type == "LPAR" and failure.tokens[failure.at - 2].text == "count":
+        hint = "`count()` counts matches"
+    return mistake("`*` is no argument", token.span, hint)
 
 
 def sql_comment(tokens: list[Token]) -> Explained | None:

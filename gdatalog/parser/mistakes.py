@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from gdatalog.errors import ParseError, Span
 from gdatalog.parser.directive_mistakes import directive_mistake
-from gdatalog.parser.failure import Explained, Failure, brackets, mistake, new_line
-from gdatalog.parser.foreign import sql, sql_comment
+from gdatalog.parser.failure import Explained, Failure, brackets, innermost, mistake, new_line
+from gdatalog.parser.foreign import sql, sql_star, sql_word
 from gdatalog.parser.tokens import VALUES, Token
 from gdatalog.parser.words import AGGREGATES
 
@@ -39,7 +39,7 @@ def _second_arrow(failure: Failure) -> Explained | ParseError | None:
     if failure.at == 0:
         hint = "a rule is head <- body; a question begins with `?-`"
         return mistake("the head of the rule is missing before the arrow", token.span, hint)
-    if _innermost(failure) is not None:
+    if innermost(failure) is not None:
         return None
     arrows = [t for t in failure.tokens[: failure.at] if t.type in ("ARROW", "QUERY")]
     if not arrows:
@@ -85,8 +85,13 @@ def _side_by_side(failure: Failure) -> Explained | ParseError | None:
         return mistake(
             f"`{before.value}` is no word of the language", before.span, "write `!` or `not`"
         )
+    if lower == "is" and failure.after and failure.after.text.lower() in ("not", "null"):
+        return mistake("there is no null", token.span, "every column of a row has a value")
     if lower in _WORDS:
         return mistake(f"`{word}` is no operator", token.span, _WORDS[lower])
+    foreign = sql_word(before, token)
+    if foreign is not None:
+        return foreign
     if lower == "in":
         return mistake(f"`{word}` is no word of the language", token.span, "write `in`")
     if before.type == "NAME" and _capital_aggregate(before.value):
@@ -204,7 +209,7 @@ def _missing(failure: Failure) -> ParseError | None:
     if kind == "LBRACE" and token and token.type == "RBRACE":
         return mistake("nothing stands between these braces", before.span.to(token.span))
     if token and token.type == "COMMA":
-        what = "an argument" if _innermost(failure) == "call" else "something"
+        what = "an argument" if innermost(failure) == "call" else "something"
         return mistake(f"{what} is missing before this comma", token.span)
     if kind == "COMMA":
         closes = token is None or token.type in ("RPAR", "RBRACE")
@@ -233,20 +238,6 @@ def _beginning(token: Token) -> ParseError:
     return mistake(f"a statement cannot begin with `{token.text}`", token.span, hint)
 
 
-def _innermost(failure: Failure) -> str | None:
-    """What kind of bracket the failure is inside: "call", "group", "braces"."""
-    open_: list[str] = []
-    for at, token in enumerate(failure.tokens[: failure.at]):
-        if token.type == "LPAR":
-            call = at and failure.tokens[at - 1].type == "NAME"
-            open_.append("call" if call else "group")
-        elif token.type == "LBRACE":
-            open_.append("braces")
-        elif token.type in ("RPAR", "RBRACE") and open_:
-            open_.pop()
-    return open_[-1] if open_ else None
-
-
 # ------------------------------------------------------------------------------- misplaced
 
 
@@ -254,7 +245,7 @@ def _misplaced(failure: Failure) -> ParseError | None:
     token = failure.token
     if token is None:
         return None
-    where = _innermost(failure)
+    where = innermost(failure)
     if token.type in ("COMPARE", "EQUAL", "IN", "NOT") and where == "call":
         hint = "compare beside the atom: R(x, y), x < y"
         return mistake("an argument is a value, not a condition", token.span, hint)
@@ -279,7 +270,7 @@ def _anything(failure: Failure) -> ParseError:
 
 
 def _foreign(failure: Failure) -> Explained | None:
-    return sql(failure.tokens) or sql_comment(failure.tokens)
+    return sql(failure.tokens)
 
 
 _FAMILIES: tuple[Callable[[Failure], Explained | ParseError | None], ...] = (
@@ -290,5 +281,6 @@ _FAMILIES: tuple[Callable[[Failure], Explained | ParseError | None], ...] = (
     _colons,
     _side_by_side,
     _misplaced,
+    sql_star,
     _missing,
 )

@@ -12,7 +12,7 @@ from gdatalog.errors import Caution, ParseError, Source, Span, raise_together
 from gdatalog.parser.builder import Builder
 from gdatalog.parser.facts import facts
 from gdatalog.parser.failure import Failure
-from gdatalog.parser.foreign import sql
+from gdatalog.parser.foreign import sql, sql_comment
 from gdatalog.parser.heads import statement
 from gdatalog.parser.mistakes import explain
 from gdatalog.parser.scanner import NESTING, Scanned, scan, too_deep
@@ -104,6 +104,10 @@ def _read_statement(
 ) -> int | None:
     """Add the statement, or its errors; where to go on, if that is before its end."""
     tokens = scanned.tokens
+    comment = sql_comment(tokens)  # a word after `--` would also be a bare query: minus minus x
+    if comment is not None:
+        errors.append(comment[0])
+        return comment[1]
     wrong = [token.value for token in tokens if token.type == "ERROR"]
     if wrong:
         foreign = sql(tokens)

@@ -24,9 +24,10 @@ from gdatalog.parser.syntax import (
     Var,
     Wildcard,
 )
+from gdatalog.plan.functions import AGGREGATES
 from gdatalog.planner.catalog import Catalog
 from gdatalog.planner.walk import Node, children, variables, walk
-from gdatalog.planner.words import show
+from gdatalog.planner.words import either, show
 
 # Soufflé's pragmas and qualifiers: what they ask for is either done anyway or not needed.
 PRAGMAS = frozenset(
@@ -54,6 +55,7 @@ def cautions_of(program: Program, catalog: Catalog, whole: bool) -> tuple[Cautio
             case Rule(heads, body) if body is not None:
                 found += _used_once(heads, body)
                 found += _products(body)
+                found += _computed_groups(heads)
                 if souffle:
                     found += _wildcards_counted((*heads, body))
             case Query(body):
@@ -87,6 +89,33 @@ def _used_once(heads: Sequence[Atom], body: Literal) -> Iterator[Caution]:
         if seen[name] == 1 and not name.startswith("_") and name not in in_heads:
             hint = f"write `_` if it is not needed, or `_{name}` to keep the name"
             yield Caution(f"the variable `{name}` is used only once", var.span, hint)
+
+
+def _computed_groups(heads: Sequence[Atom]) -> Iterator[Caution]:
+    """`c(v / 2, count())` groups by v, so that one v / 2 may come in several rows."""
+    for head in heads:
+        parts = [part for arg in head.args for part in walk(arg)]
+        kinds = {part.name for part in parts if isinstance(part, Call) and _is_aggregate(part)}
+        if kinds <= {"min", "max"}:
+            continue  # these combine by the columns of the head
+        for arg in head.args:
+            names = list(variables(arg))
+            if isinstance(arg, Call) and names and not any(map(_is_aggregate, walk(arg))):
+                yield Caution(
+                    f"the groups are those of {either([f'`{n}`' for n in names], 'and')}, so "
+                    f"one value of {show(arg)} may come in several rows",
+                    arg.span,
+                    f"to group by it, compute it in the body: `k = {arg.span.text}`, and `k` here",
+                )
+
+
+def _is_aggregate(node: Node) -> bool:
+    """Whether a part of a head aggregates; `min` and `max` of one argument do."""
+    return (
+        isinstance(node, Call)
+        and node.name in AGGREGATES
+        and (node.name not in ("min", "max") or len(node.args) == 1)
+    )
 
 
 def _products(literal: Literal) -> Iterator[Caution]:

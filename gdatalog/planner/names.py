@@ -10,10 +10,11 @@ the walk is: in a head, in a fact, in an aggregate. Hence the length.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from gdatalog.errors import Error, NameResolutionError, Span, TypeMismatchError
+from gdatalog.parser.format import format_node
 from gdatalog.parser.syntax import (
     Aggregate,
     And,
@@ -102,6 +103,8 @@ class Names:
         before = len(self.errors)
         self._start()
         resolved = self._literal(query.body)
+        if query.bare and len(self.errors) > before:
+            self._hint_at_fact(query.body, self.errors[-1])
         body = self._close([], resolved, []) if len(self.errors) == before else None
         if body is None or len(self.errors) > before:
             return None, None
@@ -111,6 +114,15 @@ class Names:
         head = Atom(f"?{self.queries}", tuple(shown), query.span)
         answer = CheckedQuery(head.name, not shown, query.span)
         return answer, CheckedRule(head, body, {}, query.span)
+
+    def _hint_at_fact(self, body: Literal, error: Error) -> None:
+        """`likes(alice, bob).` of a relation that is not there is a fact without its quotes."""
+        if not isinstance(body, Atom) or body.name in self.catalog.relations or not body.args:
+            return
+        if did_you_mean(body.name, self.catalog.relations) is None:
+            meant = (Const("symbol", a.name) if isinstance(a, Var) else a for a in body.args)
+            fact = format_node(replace(body, args=tuple(meant)))
+            error.hint = f"a name is a variable here: for a fact, did you mean `{fact}.`?"
 
     def _start(self) -> None:
         self.fresh = Fresh()

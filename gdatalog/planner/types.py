@@ -178,7 +178,8 @@ class Types:
             case Const(kind):
                 return self.unifier.node(BIT[kind], Why(expr.span, "as a literal"))
             case Param(name):
-                return self.params[name]
+                # one without a value has been told of
+                return self.params[name] if name in self.params else self.unifier.node()
             case Call():
                 return self._call(expr)
             case Cast(operand, type_name):

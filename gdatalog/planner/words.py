@@ -45,9 +45,27 @@ def either(names: Sequence[str], last: str = "or") -> str:
     return f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
+# What functions are called elsewhere.
+SYNONYMS = {
+    "avg": "mean",
+    "average": "mean",
+    "concat": "cat",
+    "int": "to_int",
+    "len": "strlen",
+    "length": "strlen",
+    "lcase": "lower",
+    "regexp_matches": "match",
+    "str": "to_string",
+    "substring": "substr",
+    "ucase": "upper",
+}
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that was probably meant."""
     names = [other for other in known if other != name]
+    if SYNONYMS.get(name.lower()) in names:
+        return SYNONYMS[name.lower()]
     by_case = {other.lower(): other for other in names}
     if name.lower() in by_case:
         return by_case[name.lower()]

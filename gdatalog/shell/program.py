@@ -81,6 +81,7 @@ def answer_all(
 ) -> list[Error]:
     """Answers what a session's text asks for, one after the other; errors are told and given."""
     failed: list[Error] = []
+    told: set[str] = set()  # what several answers fail by is told once
     asked = session.asks()
     if not asked:
         say("note: nothing was asked. The program is checked; ask with `?- ...` or `.output R`")
@@ -91,7 +92,9 @@ def answer_all(
                 result = Result(session.relation(ask.name), db._workspace.symbols)
             give(db, ask, result, output, folders)
         except Error as error:
-            say_error(error)
+            if str(error) not in told:
+                say_error(error)
+            told.add(str(error))
             failed.append(error)
             if bail:
                 break

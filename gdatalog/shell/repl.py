@@ -14,7 +14,7 @@ from gdatalog.engine.files import Folders
 from gdatalog.errors import Error
 from gdatalog.parser import is_complete
 from gdatalog.parser.directives import DIRECTIVES, REFUSED_DIRECTIVES
-from gdatalog.shell.commands import Leave, run_command
+from gdatalog.shell.commands import COMMANDS, Leave, run_command
 from gdatalog.shell.messages import say, say_error, say_unexpected
 from gdatalog.shell.output import Output
 from gdatalog.shell.progress import ProgressLine
@@ -111,8 +111,13 @@ class Repl:
             command = self._command(line)
             if command is not None:
                 return self._guarded(lambda: run_command(self, *command))
-        if not line.strip() and self._typed and self.interactive:
-            say("(a statement ends with a dot; Ctrl-C drops this one)")
+        if self._typed and self.interactive:
+            begun = self._command(line) if line.lstrip().startswith(".") else None
+            if begun is not None and begun[0] in COMMANDS:
+                say("(a statement is begun: end it with a dot, or drop it with Ctrl-C, first)")
+                return True
+            if not line.strip():
+                say("(a statement ends with a dot; Ctrl-C drops this one)")
         text = f"{self._typed}\n{line}" if self._typed else line
         if not text.strip():
             return True

@@ -88,7 +88,7 @@ def raw_of(
 
 def _not_data(data: object, what: str) -> DataError:
     return DataError(
-        f"{what}: cannot load {shown(data)}, a {type(data).__name__}",
+        f"{what}: cannot load {shown(data)}, of type {type(data).__name__}",
         hint="load a DataFrame, an Arrow table, an array, a list of tuples, or a file's path",
     )
 

@@ -6,7 +6,7 @@ or one search of plain integers does the work; wider rows are sorted column by c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,9 +14,11 @@ import numpy as np
 from gdatalog.storage.table import Array
 
 Columns = tuple[Array, ...]
+Poll = Callable[[], None]  # raises if what is under way is to stop
 
 # A set of values in a range this many times as long as the set is marked rather than sorted.
 DENSE = 16
+PART = 1 << 22  # values that are sorted at once, where somebody may want to stop
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 
@@ -79,15 +81,19 @@ def firsts(values: Array) -> Array:
     return marks
 
 
-def sorted_set(values: Array) -> Array:
-    """The sorted distinct values of an array of ints."""
+def sorted_set(values: Array, poll: Poll | None = None) -> Array:
+    """The sorted distinct values of an array of ints.
+
+    A long array is sorted part by part, by value, with a call of `poll` before each part, which
+    may raise: so a user who stops a query does not wait for its sort.
+    """
     if ascending(values):
         return values
     low, high = int(values.min()), int(values.max())
     if high - low < DENSE * len(values):
         # Few possible values: marking them is a pass, sorting would be many.
         marks = np.zeros(high - low + 1, dtype=np.bool_)
-        marks[values - low] = True
+        marks[values.astype(np.int64, copy=False) - low] = True
         found = np.flatnonzero(marks)
         found += low
         return found.astype(values.dtype, copy=False)
@@ -95,8 +101,23 @@ def sorted_set(values: Array) -> Array:
         values = values.astype(np.int32)  # half as long to sort
         values.sort()
         return values[firsts(values)].astype(np.int64)
+    if poll is not None and len(values) > PART and high - low < 1 << 62:
+        return _sorted_by_parts(values, low, high, poll)
     values = np.sort(values)
     return values[firsts(values)]
+
+
+def _sorted_by_parts(values: Array, low: int, high: int, poll: Poll) -> Array:
+    parts = min(200, len(values) // (PART // 2))
+    width = (high - low) // parts + 1
+    poll()
+    which = ((values.astype(np.int64, copy=False) - low) // width).astype(np.uint8)
+    found = []
+    for part in range(parts):
+        poll()
+        mine = np.sort(values[which == part])
+        found.append(mine[firsts(mine)])
+    return np.concatenate(found)
 
 
 def row_firsts(columns: Sequence[Array]) -> Array:
@@ -107,17 +128,17 @@ def row_firsts(columns: Sequence[Array]) -> Array:
     return marks
 
 
-def sort_rows(columns: Sequence[Array]) -> Columns:
+def sort_rows(columns: Sequence[Array], poll: Poll | None = None) -> Columns:
     """The same set of rows, sorted lexicographically and without duplicates."""
     columns = tuple(columns)
     if not columns or len(columns[0]) < 2:
         return columns
     if len(columns) == 1:
-        return (sorted_set(columns[0]),)
+        return (sorted_set(columns[0], poll),)
     packing = Packing.of(columns)
     if packing is not None:
         packed = packing.pack(columns)
-        distinct = sorted_set(packed)
+        distinct = sorted_set(packed, poll)
         if distinct is packed:
             return columns
         return packing.unpack(distinct, [column.dtype for column in columns])

@@ -1,9 +1,9 @@
 """Text files: which delimiter, whether a header, and the raw columns below it.
 
 What is not said is sniffed. With a declaration, the first record is a header if it holds all
-declared names, or if it is all names, cannot be a row, and the next one can. Without one, it is
-a header if it is all names and the next record has something else than texts; where all is
-text, if none of its names comes up again as a value.
+declared names, in whatever case, or if it is all names, cannot be a row, and the next one can.
+Without one, it is a header if it is all names and the next record has something else than texts;
+where all is text, if none of its names comes up again as a value.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def raw_of_text(
     if header is None:
         header = _has_header(head, declared)
     if header:
-        names = tuple(field.strip() for field in first.fields)
+        names = _header_names(first, declared)
         text = text.after(first)
     width = len(first.fields)
     if arity is not None and picked is None and width != arity:
@@ -125,9 +125,23 @@ def _sniff(name: str, data: bytes, quoted: bool, declared: Declared | None) -> s
     return max(found)[-1] if found else ","
 
 
+def _header_names(record: Record, declared: Declared | None) -> tuple[str, ...]:
+    """The names in a record; those of a declaration where they differ in nothing but case."""
+    names = tuple(field.strip() for field in record.fields)
+    if declared is None or set(declared.columns) <= set(names):
+        return names
+    folded = [name.lower() for name in names]
+    spelled = {name.lower(): name for name in declared.columns}
+    if len(set(folded)) < len(folded) or len(spelled) < len(declared.columns):
+        return names
+    if not spelled.keys() <= set(folded):
+        return names
+    return tuple(spelled.get(name.lower(), name) for name in names)
+
+
 def _has_header(head: Sequence[Record], declared: Declared | None) -> bool:
     """Whether the first record holds names rather than values."""
-    first = [field.strip() for field in head[0].fields]
+    first = _header_names(head[0], declared)
     if declared is not None and set(declared.columns) <= set(first):
         return True
     if len(set(first)) < len(first) or not all(_NAME.fullmatch(field) for field in first):

@@ -1,0 +1,120 @@
+"""Threads that share a database, and queries that are stopped: the database stays whole."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+import warnings
+from typing import Any
+
+import pytest
+
+import gdatalog as gd
+
+# Rounds without end, each as quick as the last.
+ENDLESS = "n(0). n((x + 1) % 1000000007) <- n(x), x >= 0."
+
+
+@pytest.fixture
+def db() -> gd.Database:
+    db = gd.connect()
+    db["E"] = [(1, 2), (2, 3), (1, 3)]
+    return db
+
+
+def rows(result: gd.Result) -> list[Any]:
+    return result.sorted().fetchall()
+
+
+def test_two_threads_may_use_one_database(db: gd.Database) -> None:
+    failures: list[BaseException] = []
+
+    def work(name: str) -> None:
+        try:
+            for number in range(30):
+                db[name] = [(i, f"{name}{i}") for i in range(number + 1)]
+                db.run(f"v{name}(count()) <- {name}(_, _).", name=name)
+                assert rows(db[f"v{name}"]) == [(number + 1,)]
+                assert len(db.query(f"p(s) <- {name}(_, s).")) == number + 1
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in ("A", "B", "C")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not failures and len(db["A"]) == len(db["C"]) == 30
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ENDLESS.replace("n(", "m("),
+        "t(count()) <- n(x), n(y), n(z), x != y, y != z, x != z, x * y != z.",
+        "t(x) <- x = range(0, 1000000000000), x * x = 2.",
+    ],
+    ids=["rounds", "chunks", "range"],
+)
+def test_interrupting_from_another_thread(db: gd.Database, text: str) -> None:
+    db["n"] = [(i,) for i in range(3000)]
+    db.run("p(x) <- E(x, _).")
+    timer = threading.Timer(0.2, db.interrupt)
+    timer.start()
+    with (
+        warnings.catch_warnings(),
+        pytest.raises(gd.Interrupted, match="the query was interrupted"),
+    ):
+        warnings.simplefilter("ignore", gd.ProgramWarning)
+        db.query(text)
+    assert rows(db["p"]) == [(1,), (2,)]
+
+
+def test_an_interrupted_run_is_not_kept(db: gd.Database) -> None:
+    def stop(progress: gd.Progress) -> None:
+        if progress.round == 5:
+            db.interrupt()
+
+    with pytest.raises(gd.Interrupted):
+        db.run(ENDLESS + " .output n(IO=stdout)", on_progress=stop)
+    assert list(db.relations) == ["E"]
+
+
+def test_an_interruption_without_a_query_is_forgotten(db: gd.Database) -> None:
+    db.interrupt()
+    assert len(db.query("?- E(x, y).")) == 3
+
+
+def test_an_error_of_the_callback_comes_through(db: gd.Database) -> None:
+    def fail(progress: gd.Progress) -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        db.query(ENDLESS, on_progress=fail)
+    assert len(db["E"]) == 3
+
+
+def test_ctrl_c_leaves_the_database_whole() -> None:
+    """In a process of its own, since pytest listens to the signal too."""
+    script = """
+        import os, signal, threading
+        import gdatalog as gd
+        db = gd.connect()
+        db["E"] = [(1, 2), (2, 3)]
+        db.run("p(x) <- E(x, _).")
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            db.run("n(0). n((x + 1) % 1000000007) <- n(x), x >= 0. .output n(IO=stdout)")
+        except KeyboardInterrupt:
+            print("stopped", list(db.relations), db["p"].sorted().fetchall())
+            print(db._lock.acquire(blocking=False))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout == "stopped ['E', 'p'] [(1,), (2,)]\nTrue\n", done.stderr

@@ -1,0 +1,187 @@
+"""Answers: what they are made into, with types that never depend on the data, and how they look."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import gdatalog as gd
+
+WHEN = pd.Timestamp("2026-11-20T08:30:00.5", tz="UTC")
+PROGRAM = """
+    .decl all(i: int, f: float, s: symbol, b: bool, t: timestamp)
+    all(2, 0.5, "é", true, @2026-11-20T08:30:00.5).
+    all(-1, 2.0, "a", false, @1970-01-01).
+    ?- all(i, f, s, b, t)"""
+ROWS = [
+    (-1, 2.0, "a", False, pd.Timestamp("1970-01-01", tz="UTC")),
+    (2, 0.5, "é", True, WHEN),
+]
+
+
+@pytest.fixture(params=[False, True], ids=["rows", "empty"])
+def result(request: pytest.FixtureRequest) -> gd.Result:
+    return gd.query(PROGRAM + (", i > 100." if request.param else "."))
+
+
+@pytest.fixture
+def many() -> gd.Result:
+    return gd.query("?- n(x).", {"n": [(number,) for number in range(100, 0, -1)]})
+
+
+def plain(frame: pd.DataFrame) -> list[Any]:
+    return sorted(frame.itertuples(index=False, name=None))
+
+
+def test_pandas(result: gd.Result) -> None:
+    frame = result.df()
+    assert [str(kind) for kind in frame.dtypes] == [
+        "int64",
+        "float64",
+        str(pd.Series(["a"], dtype="str").dtype),
+        "bool",
+        "datetime64[ns, UTC]",
+    ]
+    assert list(frame.columns) == ["i", "f", "s", "b", "t"]
+    assert plain(frame) == ROWS[: len(result)] == plain(result.to_pandas())
+    assert list(result.df(sort=True).itertuples(index=False, name=None)) == ROWS[: len(result)]
+
+
+def test_arrow(result: gd.Result) -> None:
+    table = result.to_arrow()
+    assert table.schema.types == [
+        pa.int64(),
+        pa.float64(),
+        pa.string(),
+        pa.bool_(),
+        pa.timestamp("ns", tz="UTC"),
+    ]
+    assert table.num_rows == len(result)
+    assert pa.table(result).equals(table)  # by __arrow_c_stream__
+    assert pl.DataFrame(result).shape == (len(result), 5)
+    again = gd.query("?- r.", {"r": result.sorted()})
+    assert again.dtypes == result.dtypes and again.sorted().fetchall() == ROWS[: len(result)]
+
+
+def test_polars(result: gd.Result) -> None:
+    frame = result.to_polars()
+    assert frame.dtypes == [
+        pl.Int64,
+        pl.Float64,
+        pl.String,
+        pl.Boolean,
+        pl.Datetime("ns", "UTC"),
+    ]
+    assert frame.height == len(result)
+
+
+def test_numpy(result: gd.Result) -> None:
+    array = result.sorted().to_numpy()
+    assert array.dtype.names == ("i", "f", "s", "b", "t")
+    assert [array.dtype[at] for at in range(5)] == [
+        np.dtype(np.int64),
+        np.dtype(np.float64),
+        np.dtype(object),
+        np.dtype(np.bool_),
+        np.dtype("datetime64[ns]"),
+    ]
+    assert array["i"].tolist() == [row[0] for row in ROWS[: len(result)]]
+
+
+def test_rows(result: gd.Result) -> None:
+    assert result.columns == ("i", "f", "s", "b", "t")
+    assert result.dtypes == ("int", "float", "symbol", "bool", "timestamp")
+    assert bool(result) == (len(result) > 0)
+    found = result.sorted().fetchall()
+    assert found == ROWS[: len(result)] == list(result.sorted())
+    for row in found:
+        assert [type(value) for value in row] == [int, float, str, bool, pd.Timestamp]
+
+
+def test_files(result: gd.Result, tmp_path: Path) -> None:
+    result.sorted().to_csv(tmp_path / "a.csv")
+    lines = (tmp_path / "a.csv").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "i,f,s,b,t" and len(lines) == 1 + len(result)
+    if result:
+        assert lines[2] == "2,0.5,é,true,2026-11-20T08:30:00.5"
+    result.to_parquet(tmp_path / "a.parquet")
+    assert pq.read_table(tmp_path / "a.parquet").schema.types == result.to_arrow().schema.types
+    db = gd.connect()
+    for name in ("a.csv", "a.parquet"):
+        if result or name == "a.parquet":
+            db["back"] = tmp_path / name
+            assert db["back"].sorted().fetchall() == ROWS[: len(result)]
+
+
+def test_the_callers_arrays_are_theirs() -> None:
+    db = gd.connect()
+    db["n"] = [(1,), (2,)]
+    frame = db["n"].df()
+    frame.loc[:, frame.columns[0]] = 9
+    db["n"].to_numpy()[:] = 9
+    assert db["n"].sorted().fetchall() == [(1,), (2,)]
+
+
+@pytest.mark.parametrize(("text", "length"), [("f() <- n(1).", 1), ("f() <- n(7).", 0)])
+def test_propositions(text: str, length: int, tmp_path: Path) -> None:
+    result = gd.query(text, {"n": [(1,)]})
+    assert result.columns == result.dtypes == ()
+    assert result.df().shape == (length, 0) and result.to_arrow().num_rows == length
+    assert result.to_polars().width == 0 and len(result.to_numpy()) == length
+    assert result.sorted().fetchall() == [()] * length == result.head(5).fetchall()
+    result.to_csv(tmp_path / "f.csv")
+    result.to_parquet(tmp_path / "f.parquet")
+    db = gd.connect()
+    db["f"] = tmp_path / "f.parquet"
+    assert len(db["f"]) == length and db["f"].columns == ()
+    assert result._repr_html_() == f"<b>{'yes' if length else 'no'}</b>"
+
+
+def test_sorting_is_by_values_and_by_code_points() -> None:
+    texts = ["b", "Z", "é", "a", "", "ab"]
+    data = {"s": [(text, -at / 2) for at, text in enumerate(texts)]}
+    found = gd.query("?- s(text, number).", data).sorted()
+    assert [row[0] for row in found] == sorted(texts)
+    numbers = gd.query("p(number) <- s(_, number).", data).sorted().fetchall()
+    assert numbers == sorted(numbers)
+
+
+def test_parts_of_an_answer(many: gd.Result) -> None:
+    assert many.sorted().head(3).fetchall() == [(1,), (2,), (3,)]
+    assert many.sorted().head(3).sorted().head(2).fetchall() == [(1,), (2,)]
+    assert len(many.head(0)) == 0 and len(many.head(1000)) == 100
+    assert many.head(10).sorted().df().shape == (10, 1)
+
+
+def test_what_people_see(many: gd.Result, capsys: pytest.CaptureFixture[str]) -> None:
+    many.sorted().show(3)
+    assert capsys.readouterr().out == (
+        "┌─────┐\n│   x │\n├─────┤\n│   1 │\n│   2 │\n│   … │\n│ 100 │\n└─────┘\n100 rows\n"
+    )
+    assert repr(many.sorted()).splitlines()[3:6] == ["│   1 │", "│   2 │", "│   3 │"]
+    assert "1 row" in many.head(1).format().splitlines()[-1]
+    assert many.head(0).format().splitlines()[-1] == "0 rows"
+    html = many.sorted()._repr_html_()
+    assert "<th>x</th>" in html and html.count("<tr>") == 22 and "100 rows" in html
+
+
+def test_html_is_escaped_and_boxes_keep_their_lines() -> None:
+    result = gd.query("?- s(x).", {"s": [("<b>&",), ("two\nlines",), ("long" * 50,)]})
+    assert "&lt;b&gt;&amp;" in result._repr_html_() and "<b>" not in result._repr_html_()
+    assert len({len(line) for line in result.format().splitlines()[:-1]}) == 1
+
+
+def test_an_answer_stays_as_it_was_when_the_database_changes() -> None:
+    db = gd.connect()
+    db["E"] = [("a", "b")]
+    before = db["E"]
+    db["E"] = [("c", "d")]
+    db.close()
+    assert before.fetchall() == [("a", "b")]
