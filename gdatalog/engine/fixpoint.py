@@ -222,11 +222,9 @@ class StratumRun:
         """What a rule gives in the first round, or in the later ones."""
         around = self.around
         recursive = self.stratum.relations if self.stratum.recursive else ()
-        plan = plan_rule(
+        return plan_rule(
             rule, around.schemas, around.param_types, self._sizes, recursive, first=first
         )
-        self.planned.append(plan)
-        return plan
 
     def _sizes(self, name: str, version: Version) -> Size:
         arity = self.around.schemas[name].arity
