@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import inf
 
 from gdatalog.plan.nodes import (
     Apply,
@@ -46,7 +47,7 @@ from gdatalog.planner.items import (
     variables_of,
     variables_of_exprs,
 )
-from gdatalog.planner.order import Statistics, cheapest
+from gdatalog.planner.order import Statistics, cheapest, fanout
 from gdatalog.planner.reuse import reuse_lists
 from gdatalog.values import TypeName
 
@@ -207,9 +208,13 @@ class _Conjunction:
         joined = {
             name: atoms for name, atoms in candidates.items() if any(known for _, known in atoms)
         }
-        if generators and not joined:
-            self._generate(generators[0])
-            return True
+        for item in generators if not joined else []:
+            # An atom that holds the variable may have fewer values: then it binds, this tests.
+            atoms = candidates.get(item.slot.name, [])
+            fewest = (fanout(atom, item.slot.name, known, self.plan.sizes) for atom, known in atoms)
+            if item.size() <= min(fewest, default=inf):
+                self._generate(item)
+                return True
         first = not any(isinstance(step, (Join, Assign, Generate)) for step in self.steps)
         if joined or (candidates and first):
             self._join(joined or candidates)

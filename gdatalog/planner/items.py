@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import inf
 
 from gdatalog.errors import NOWHERE, Span
 from gdatalog.plan.nodes import Apply, Constant, Expr, Parameter, Slot, Version, slots
@@ -88,6 +89,16 @@ class GenerateItem:
         """A step of 0 is an error."""
         return self.span is not None and not isinstance(self.span[2], Constant)
 
+    def size(self) -> float:
+        """How many values it generates, where that can be read off it."""
+        if self.span is None:
+            return len(self.values)
+        bounds = [bound.value for bound in self.span if isinstance(bound, Constant)]
+        if len(bounds) < 3 or bounds[2] == 0:
+            return inf
+        start, stop, step = map(int, bounds)
+        return len(range(start, stop, step)) if abs(stop - start) < 1 << 62 else inf
+
     @property
     def sources(self) -> frozenset[str]:
         return variables_of_exprs((*self.values, *(self.span or ())))
@@ -101,19 +112,31 @@ class GenerateItem:
             return either(Apply("=", (self.slot, value), "bool") for value in self.values)
         start, stop, step = self.span
         zero = Constant(0, "int")
-        distance = Apply("-", (self.slot, start), "int")
-        onwards = [
-            _bool("<", zero, step),
-            _bool("<=", start, self.slot),
-            _bool("<", self.slot, stop),
-        ]
-        backwards = [
-            _bool(">", zero, step),
-            _bool(">=", start, self.slot),
-            _bool(">", self.slot, stop),
-        ]
-        reached = _bool("=", Apply("%", (distance, step), "int", self.place), zero)
-        return Apply("land", (either([every(onwards), every(backwards)]), reached), "bool")
+        onwards = [_bool("<=", start, self.slot), _bool("<", self.slot, stop)]
+        backwards = [_bool(">=", start, self.slot), _bool(">", self.slot, stop)]
+        if not isinstance(step, Constant):
+            onwards.append(_bool("<", zero, step))
+            backwards.append(_bool(">", zero, step))
+        known = step.value if isinstance(step, Constant) else 0
+        inside = either(
+            every(way)
+            for way, sign in ((onwards, 1), (backwards, -1))
+            if not known or int(known) * sign > 0
+        )
+        if known in (1, -1):
+            return inside
+        # Congruent modulo the step: remainders, which have their dividends' signs, are equal or
+        # a step apart. (The distance of two ints need not be an int.)
+        mine = Apply("%", (self.slot, step), "int", self.place)
+        its = Apply("%", (start, step), "int", self.place)
+        reached = either(
+            [
+                _bool("=", mine, its),
+                _bool("=", Apply("-", (mine, its), "int"), step),
+                _bool("=", Apply("-", (its, mine), "int"), step),
+            ]
+        )
+        return Apply("land", (inside, reached), "bool")
 
 
 @dataclass(frozen=True, slots=True)
