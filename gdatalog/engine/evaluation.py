@@ -6,7 +6,8 @@ below it, the parameters), so that a view is made anew only when something it re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,14 +83,8 @@ class Evaluation:
         """A relation, after whatever it depends on."""
         found = self._known.get(name)
         if found is None:
-            held = dict(self.limits.held)
-            try:
+            with self._letting_go():
                 self._evaluate([name])
-            except MemoryLimitError:
-                # What was held for it is let go of: the next one may be small.
-                self.limits.held.clear()
-                self.limits.held.update(held)
-                raise
             found = self._known[name]
         return found
 
@@ -104,8 +99,20 @@ class Evaluation:
             or self._seeds(name)
         ):
             return self.relation(name)
-        self._evaluate(self._reads(stratum))
-        return self._run(stratum, limit)[name]
+        with self._letting_go():
+            self._evaluate(self._reads(stratum))
+            return self._run(stratum, limit)[name]
+
+    @contextmanager
+    def _letting_go(self) -> Iterator[None]:
+        """What was held for a relation that did not fit is let go of: the next may be small."""
+        held = dict(self.limits.held)
+        try:
+            yield
+        except MemoryLimitError:
+            self.limits.held.clear()
+            self.limits.held.update(held)
+            raise
 
     def _needed(self, wanted: Iterable[str]) -> set[str]:
         """The relations that have to be evaluated for these."""

@@ -117,6 +117,7 @@ class StratumRun:
             self.deltas[name] = table.add(rows, count)
         if self.stratum.recursive:
             self._rounds()
+            self.around.limits.charge("rows followed", 0)
         for name, table in self.tables.items():
             self.around.limits.charge(name, table.nbytes)
         return {name: table.full() for name, table in self.tables.items()}

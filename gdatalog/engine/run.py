@@ -65,6 +65,8 @@ def run_rule(
         rows, count = sink.finish()
     limits.charge("answers", 0)
     limits.charge("aggregates", 0)
+    if not lasting:
+        limits.charge("rows followed", 0)
     if report is not None:
         report.rows += count
         report.seconds += perf_counter() - started

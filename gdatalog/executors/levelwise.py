@@ -184,6 +184,8 @@ class Levelwise:
             memory[id(step)] = marked
         if marked.fits(columns):
             rows = marked.news(columns)
+            every = (*self.lasting.values(), *self._marked.values())
+            self.limits.charge("rows followed", sum(held.nbytes for held in every))
         elif id(step) in self._idle_compacts:
             return frontier
         else:

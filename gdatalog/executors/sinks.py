@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.frontier import Frontier, fitting, times, weight_of
@@ -20,28 +21,29 @@ MANY = 1 << 20  # rows, from which on a set of rows may be marked
 MOST_MARKS = 1 << 27  # bytes of marks
 
 
-class Sink(Protocol):
-    """`done`: nothing more is wanted. `only_counts`: `emit_counts` may be called instead of
-    `emit`, with how many rows would have come of each row of a frontier."""
+class Sink(ABC):
+    """What every sink can be asked. Those that count or can stop early say so."""
 
-    done: bool
-    only_counts: bool
-    needs: frozenset[str]  # the variables that even `emit_counts` asks for
+    done = False  # nothing more is wanted
+    # whether `emit_counts` may be called instead of `emit`, with how many rows would have come of
+    # each row of a frontier; and the variables that even it asks for
+    only_counts = False
+    needs: frozenset[str] = frozenset()
 
-    def emit(self, frontier: Frontier) -> None: ...
+    @abstractmethod
+    def emit(self, frontier: Frontier) -> None:
+        """Takes the rows of a frontier."""
 
-    def emit_counts(self, frontier: Frontier, counts: Array) -> None: ...
+    def emit_counts(self, frontier: Frontier, counts: Array) -> None:
+        raise AssertionError(f"a {type(self).__name__} does not count")
 
     def wanted(self, frontier: Frontier) -> Array | None:
         """Which rows may still change anything; None: all."""
-        ...
+        return None
 
 
-class RowSet:
+class RowSet(Sink):
     """The distinct rows of some expressions; at most `limit` of them if it is given."""
-
-    only_counts = False
-    needs: frozenset[str] = frozenset()
 
     def __init__(
         self, outputs: Sequence[Expr], ops: Any, scope: Any, limits: Limits, limit: int | None
@@ -74,6 +76,7 @@ class RowSet:
         if self._marked is not None:
             if self._marked.fits(block):
                 self._marked.add(block)
+                self.limits.charge("answers", self._marked.nbytes)
                 pairs = zip(self._types, block, strict=True)
                 self._types = [self.ops.xp.promote_types(t, c.dtype) for t, c in pairs]
                 return
@@ -111,12 +114,6 @@ class RowSet:
         assert self._marked is not None
         return self._marked.rows(self._types)
 
-    def emit_counts(self, frontier: Frontier, counts: Array) -> None:
-        raise AssertionError("a set of rows is not counted")
-
-    def wanted(self, frontier: Frontier) -> Array | None:
-        return None
-
     def finish(self) -> tuple[Columns, int]:
         """The rows, sorted, and how many there are."""
         if not self.outputs:
@@ -132,10 +129,8 @@ class RowSet:
         return self._settled, self.count
 
 
-class Bag:
+class Bag(Sink):
     """Aggregates over all bindings, each as often as its weight says."""
-
-    done = False
 
     def __init__(self, keys: Sequence[Slot], gathering: Gathering) -> None:
         self.keys = keys
@@ -153,15 +148,9 @@ class Bag:
         columns = tuple(frontier.column(key.name)[some] for key in self.keys)
         self.gathering.add(columns, len(some), frontier.column, product[some])
 
-    def wanted(self, frontier: Frontier) -> Array | None:
-        return None
 
-
-class Hits:
+class Hits(Sink):
     """Which outer rows have a match: `exists` and `not exists`."""
-
-    only_counts = False
-    needs: frozenset[str] = frozenset()
 
     def __init__(self, base: str, size: int, ops: Any, prune: bool) -> None:
         self.base = base
@@ -173,9 +162,6 @@ class Hits:
     def emit(self, frontier: Frontier) -> None:
         self.hits[frontier.column(self.base)] = True
         self.done = self.prune and len(self.hits) == 1
-
-    def emit_counts(self, frontier: Frontier, counts: Array) -> None:
-        raise AssertionError("a witness is not counted")
 
     def wanted(self, frontier: Frontier) -> Array | None:
         # The first witness is enough.
@@ -194,12 +180,10 @@ class Marks:
     error: EvaluationError | None = None
 
 
-class Totals:
+class Totals(Sink):
     """How many matches each outer row has, by weight."""
 
     only_counts = True
-    needs: frozenset[str] = frozenset()
-    done = False
 
     def __init__(self, base: str, size: int, ops: Any) -> None:
         self.base = base
@@ -223,20 +207,13 @@ class Totals:
         else:
             self.ops.add_at(totals, rows, amounts)
 
-    def wanted(self, frontier: Frontier) -> Array | None:
-        return None
 
-
-class Failing:
+class Failing(Sink):
     """Rows whose computation failed, run through the rest of the body.
 
     What comes out is an error; inside a branch, a mark on the outer row, whose own rest of the
     body may yet fail to hold.
     """
-
-    only_counts = False
-    needs: frozenset[str] = frozenset()
-    done = False
 
     def __init__(self, error: EvaluationError, marks: Marks | None) -> None:
         self.error = error
@@ -247,9 +224,3 @@ class Failing:
             raise self.error
         self.marks.failed[frontier.column(self.marks.base)] = True
         self.marks.error = self.error
-
-    def emit_counts(self, frontier: Frontier, counts: Array) -> None:
-        raise AssertionError("an error is not counted")
-
-    def wanted(self, frontier: Frontier) -> Array | None:
-        return None
