@@ -102,9 +102,6 @@ class Relation:
     def trie_nbytes(self) -> int:
         return sum({id(trie): trie.nbytes for trie in self._tries.values()}.values())
 
-    def drop_tries(self) -> None:
-        self._tries.clear()
-
     def distinct(self, column: int) -> int:
         """How many distinct values a column has: exactly, or from a sample if it is long."""
         found = self._distinct.get(column)
