@@ -194,6 +194,13 @@ CORNERS = [
         fails=True,
     ),
     Example(
+        "7 failure: nothing follows by way of a result that is not there",
+        "a(x) <- A(x, y), z = x / x, y < z < x.",
+        {"a": set()},
+        {"A": (PAIR, [(0, 100)])},
+        fails=True,
+    ),
+    Example(
         "7 failure: also where no other part of the program looks at it",
         "a(x) <- A(x, y), z = x / y.",
         {},

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from gdatalog.plan.nodes import Apply, Slot
-from gdatalog.planner.items import Item, TestItem
+from gdatalog.planner.items import AtomItem, Item, TestItem, item_may_fail, variables_of
 
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 Comparison = tuple[str, str, str]  # variable, operator, variable
@@ -17,7 +17,7 @@ class Comparisons:
     Symbols are left out: their codes are not in the order of their texts.
     """
 
-    def __init__(self, items: Iterable[Item], rising: Iterable[tuple[str, str]] = ()) -> None:
+    def __init__(self, items: Sequence[Item], rising: Iterable[tuple[str, str]] = ()) -> None:
         """`rising` are pairs of variables whose atoms hold only rows in which they ascend."""
         # (a, b): a <= b, and whether a < b
         below: dict[tuple[str, str], bool] = dict.fromkeys(rising, True)
@@ -44,7 +44,12 @@ class Comparisons:
         for low, high in below:
             under.setdefault(high, set()).add(low)
             over.setdefault(low, set()).add(high)
-        for middle in sorted(under.keys() & over.keys()):
+        # What can fail fails although tests that need it would not hold: nothing follows by way
+        # of a variable that no atom binds, where there is such a thing.
+        sure = under.keys() & over.keys()
+        if any(map(item_may_fail, items)):
+            sure &= variables_of(item for item in items if isinstance(item, AtomItem))
+        for middle in sorted(sure):
             for low in sorted(under[middle]):
                 for high in sorted(over[middle]):
                     strict = below[low, middle] or below[middle, high]
