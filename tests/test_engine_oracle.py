@@ -43,9 +43,6 @@ from tests.oracle_values import Failure, Ts, Value, canonical
 from tests.reduce import reduced
 from tests.sql import Unsupported, run_sql
 
-if not hasattr(gdatalog, "connect"):
-    pytest.skip("there is no engine yet", allow_module_level=True)
-
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
 PROGRAMS = int(os.environ.get("GDATALOG_PROGRAMS", "300"))

@@ -44,9 +44,8 @@ def _works_in(folder: Path, python: str, **variables: str) -> None:
     text = f"import gdatalog; print(gdatalog.query({QUERY!r}).fetchall())"
     done = _run(python, "-c", text, cwd=folder, **variables)
     assert (done.returncode, done.stdout, done.stderr) == (0, "[(1, 3)]\n", "")
-    if find_spec("gdatalog.shell.cli") is not None:
-        done = _run(python, "-m", "gdatalog", "-c", QUERY, cwd=folder, **variables)
-        assert (done.returncode, done.stdout, done.stderr) == (0, ANSWER, "")
+    done = _run(python, "-m", "gdatalog", "-c", QUERY, cwd=folder, **variables)
+    assert (done.returncode, done.stdout, done.stderr) == (0, ANSWER, "")
 
 
 def test_beside_modules_of_the_user(crowded: Path) -> None:
@@ -102,6 +101,5 @@ def test_installed_in_an_empty_environment(tmp_path: Path, crowded: Path) -> Non
     done = _run(python, "-m", "pip", "install", "--quiet", str(ROOT), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     _works_in(crowded, python)
-    if find_spec("gdatalog.shell.cli") is not None:
-        done = _run(str(bin_folder / "gdatalog"), "-c", QUERY, cwd=crowded)
-        assert (done.returncode, done.stdout, done.stderr) == (0, ANSWER, "")
+    done = _run(str(bin_folder / "gdatalog"), "-c", QUERY, cwd=crowded)
+    assert (done.returncode, done.stdout, done.stderr) == (0, ANSWER, "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
@@ -77,9 +77,6 @@ def test_from_python(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(
-    find_spec("gdatalog.shell.cli") is None, reason="there is no command line in this tree"
-)
 @pytest.mark.parametrize("name", ["triangles", "money_flow"])
 def test_from_the_command_line(name: str, tmp_path: Path) -> None:
     done = subprocess.run(
@@ -102,7 +99,6 @@ def test_every_program_says_what_it_answers() -> None:
 
 
 def test_the_data_is_what_its_generator_makes(tmp_path: Path) -> None:
-    pytest.importorskip("networkx")
     script = _script("make_data")
     script.make(tmp_path)
     for name in script.FILES:
@@ -110,7 +106,6 @@ def test_the_data_is_what_its_generator_makes(tmp_path: Path) -> None:
 
 
 def test_the_answers_are_what_plain_python_computes(tmp_path: Path) -> None:
-    pytest.importorskip("networkx")
     _script("make_expected").make(tmp_path)
     assert sorted(path.stem for path in tmp_path.iterdir()) == PROGRAMS
     for name in PROGRAMS:

@@ -6,7 +6,6 @@ import os
 import runpy
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,6 @@ import pytest
 import gdatalog as gd
 
 HERE = Path(__file__).parent / "souffle"
-needs_the_command_line = pytest.mark.skipif(
-    find_spec("gdatalog.shell.cli") is None, reason="there is no command line in this tree"
-)
 
 
 def _rows(folder: Path) -> dict[str, set[str]]:
@@ -46,7 +42,6 @@ def test_from_python(tmp_path: Path) -> None:
     assert outputs["sound"] and not outputs["cyclic"]
 
 
-@needs_the_command_line
 def test_from_the_command_line(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
@@ -58,7 +53,6 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-@needs_the_command_line
 def test_all_outputs_on_stdout(tmp_path: Path) -> None:
     done = _souffle("-F", str(HERE / "facts"), "-D", "-", str(HERE / "courses.dl"), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
