@@ -84,7 +84,9 @@ class TrieRef:
     """One atom's trie: which relation, which of its rows, which columns in which order.
 
     Columns that the rule does not ask for are left out; `weighted` keeps how many rows stand
-    behind each path, where the rule counts them.
+    behind each path, where the rule counts them. `ranked`: of a binary relation of vertices, both
+    ways of every edge, and in place of a vertex its rank in the order of degrees; the tests
+    compare ranks.
     """
 
     relation: str
@@ -92,6 +94,7 @@ class TrieRef:
     columns: tuple[int, ...]
     tests: tuple[RowTest, ...] = ()
     weighted: bool = False
+    ranked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +206,19 @@ class Compact:
 
 
 @dataclass(frozen=True, slots=True)
+class Restore:
+    """Ranks of a ranked trie become the values that they stand for, in ascending order.
+
+    `ranks` are bound; `variables`, as many, get the values: the least first.
+    """
+
+    trie: int
+    ranks: tuple[str, ...]
+    variables: tuple[str, ...]
+    type: TypeName
+
+
+@dataclass(frozen=True, slots=True)
 class Reduction:
     """An aggregate over a branch: what is gathered, and the variable that holds the outcome.
 
@@ -235,7 +251,7 @@ class Branch:
     reduction: Reduction | None = None
 
 
-Step = Guard | Seek | Join | Assign | Generate | Filter | Compact | Branch
+Step = Guard | Seek | Join | Assign | Generate | Filter | Compact | Restore | Branch
 
 
 # ------------------------------------------------------------------------------------- plans
@@ -246,13 +262,16 @@ class JoinPlan:
     """One alternative of a rule's body, as steps.
 
     Its rows are the values of `outputs`. In a `bag` the rows of all bindings count, with their
-    weights; otherwise only which rows there are.
+    weights; otherwise only which rows there are. Each row of the steps stands for `orbit`
+    bindings, of which only one was looked for. `cost` is the work expected, in rows looked at.
     """
 
     tries: tuple[TrieRef, ...]
     steps: tuple[Step, ...]
     outputs: tuple[Expr, ...]
     bag: bool = False
+    orbit: int = 1
+    cost: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
