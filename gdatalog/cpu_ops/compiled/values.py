@@ -6,6 +6,8 @@ fails is asked by the code that calls: here a result is only never undefined.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from gdatalog.cpu_ops.compiled.jit import jit
@@ -15,18 +17,18 @@ _NANOSECONDS_A_DAY = 86_400_000_000_000
 
 
 @jit
-def float_of_key(key):
+def float_of_key(key: int) -> Any:
     return np.int64(key ^ ((key >> 63) & _ALL_BUT_SIGN)).view(np.float64)
 
 
 @jit
-def key_of_float(value):
+def key_of_float(value: float) -> Any:
     bits = np.float64(value + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
     return bits ^ ((bits >> 63) & _ALL_BUT_SIGN)
 
 
 @jit
-def divide(a, b):
+def divide(a: int, b: int) -> int:
     """Truncates; by -1 it wraps, where the machine would trap."""
     if b == -1:
         return -a
@@ -37,7 +39,7 @@ def divide(a, b):
 
 
 @jit
-def remainder(a, b):
+def remainder(a: int, b: int) -> int:
     """Has the sign of the dividend."""
     if b == -1:
         return 0
@@ -48,7 +50,7 @@ def remainder(a, b):
 
 
 @jit
-def power(a, b):
+def power(a: int, b: int) -> int:
     """Wraps; a negative power truncates to 0, but of 1 and -1."""
     if b < 0:
         if a == 1:
@@ -66,12 +68,12 @@ def power(a, b):
 
 
 @jit
-def shift_right_unsigned(a, b):
+def shift_right_unsigned(a: int, b: int) -> Any:
     return np.int64(np.uint64(a) >> np.uint64(b & 63))
 
 
 @jit
-def truncate(value):
+def truncate(value: float) -> Any:
     """A float as an int; 0 where there is none that it could be."""
     if -9223372036854775808.0 <= value < 9223372036854775808.0:
         return np.int64(value)
@@ -79,42 +81,42 @@ def truncate(value):
 
 
 @jit
-def floor_of(value):
+def floor_of(value: float) -> Any:
     return np.floor(value)
 
 
 @jit
-def ceil_of(value):
+def ceil_of(value: float) -> Any:
     return np.ceil(value)
 
 
 @jit
-def root_of(value):
+def root_of(value: float) -> Any:
     return np.sqrt(value)
 
 
 @jit
-def exp_of(value):
+def exp_of(value: float) -> Any:
     return np.exp(value)
 
 
 @jit
-def log_of(value):
+def log_of(value: float) -> Any:
     return np.log(value)
 
 
 @jit
-def real_power(a, b):
+def real_power(a: float, b: float) -> Any:
     return np.power(a, b)
 
 
 @jit
-def real_remainder(a, b):
+def real_remainder(a: float, b: float) -> Any:
     return np.fmod(a, b)
 
 
 @jit
-def _civil(time):
+def _civil(time: int) -> tuple[int, int, int]:
     """Year, month and day of nanoseconds since 1970.
 
     Years are counted from March, so that a leap day is the last of its year, in eras of 400
@@ -134,15 +136,15 @@ def _civil(time):
 
 
 @jit
-def year_of(time):
+def year_of(time: int) -> int:
     return _civil(time)[0]
 
 
 @jit
-def month_of(time):
+def month_of(time: int) -> int:
     return _civil(time)[1]
 
 
 @jit
-def day_of(time):
+def day_of(time: int) -> int:
     return _civil(time)[2]

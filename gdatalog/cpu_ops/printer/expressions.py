@@ -26,7 +26,7 @@ from gdatalog.cpu_ops.functions import EQUALITY, ORDER
 from gdatalog.cpu_ops.printer.tables import fill
 from gdatalog.cpu_ops.texts import ON_SYMBOLS, TEXTUAL
 from gdatalog.plan.functions import FUNCTIONS
-from gdatalog.plan.nodes import Apply, Constant, Expr, Slot, slots
+from gdatalog.plan.nodes import Apply, Expr, Slot, slots
 from gdatalog.storage.table import Array
 
 
@@ -281,7 +281,7 @@ class Expressions:
         else:
             text = f" {name} ".join(operands) if len(operands) == 2 else f"{name}{operands[0]}"
         result = _Text(f"{text} + 0.0", "float", False)  # for -0.0 + 0.0 is 0.0
-        if name in _NEVER_NAN or len(args) == 1 and name == "-" or place.fail is None:
+        if name in _NEVER_NAN or (len(args) == 1 and name == "-") or place.fail is None:
             return result
         value = self._named(result, place)
         place.check(f"{value} != {value}")
