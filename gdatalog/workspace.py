@@ -5,7 +5,6 @@ The face (`database.py`) locks it and hands out results; the shell works with it
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +27,6 @@ from gdatalog.planner.checked import Schema, Stratum
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 
-_LOG = logging.getLogger("gdatalog")
 _NAME = re.compile(r"[^\W\d][\w?]*(\.[\w?]+)*'*")
 _RESERVED = frozenset({"true", "false", "not", "inf", "_"})
 
@@ -44,6 +42,14 @@ class Progress:
 
 
 OnProgress = Callable[[Progress], None]
+
+
+def _log(what: str) -> None:
+    """Where there is no terminal to tell it on."""
+    if what:
+        import logging
+
+        logging.getLogger("gdatalog").info(what)
 
 
 class Workspace:
@@ -67,7 +73,7 @@ class Workspace:
         self.strategy: Strategy = "auto"  # of calls that name none
         self.threads = 0
         self.intersect = "auto"
-        self.announce: Callable[[str], None] = _LOG.info
+        self.announce: Callable[[str], None] = _log
         self._remembered: Memory = {}
         self._read = Read()
 

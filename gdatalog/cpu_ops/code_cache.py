@@ -7,6 +7,8 @@ answered: from a temporary folder, and if there is none, without keeping anythin
 
 A name is a text's for ever: it has a hash of the text and of the helpers that the text calls
 (Numba would not notice a changed helper). So two processes write the same files, in any order.
+
+Above 300 lines for the sake of one place to look at: what is written, trusted and let go of.
 """
 
 from __future__ import annotations
@@ -61,8 +63,8 @@ class Size:
 def versioned(shape: str, source: str) -> str:
     """The name of a generated text: something to read, and a hash of all that makes the code.
 
-    >>> versioned("count E(x,y), E(y,z)", "...")[:20]
-    'count_e_x_y_e_y_z_85'
+    >>> versioned("count E(x,y), E(y,z)", "...")[:18]
+    'count_e_x_y_e_y_z_'
     """
     told = re.sub(r"[^a-z0-9]+", "_", shape.lower()).strip("_")[:60].rstrip("_")
     digest = hashlib.sha256(_helpers() + source.encode()).hexdigest()[:20]
@@ -345,4 +347,9 @@ def clear() -> Size:
     for _, _, _, paths in list(_groups(folder().parent)):
         freed += _delete(paths)
         modules += not any(path.exists() for path in paths)
+    for where in folder().parent.glob(_FOLDERS):
+        if where != folder():
+            for path in (_beside(where), where):
+                with contextlib.suppress(OSError):  # something else is in it
+                    path.rmdir()
     return Size(modules, freed)

@@ -54,14 +54,17 @@ with tabs. All else goes to stderr.
 @click.option("-I", "include", metavar="FOLDER", multiple=True, help="Where .include looks too.")
 @click.option("--device", metavar="DEVICE", default="auto", help="auto, cpu, cuda or cuda:N.")
 @click.option("--memory-limit", metavar="SIZE", help="What a query may hold, as in 8GiB.")
-@click.option("-j", "threads", metavar="N", type=int, help="How many threads; else one a core.")
-@click.option("--strategy", type=click.Choice(STRATEGIES), default="auto", help="How rules run.")
+@click.option("-j", "threads", metavar="N", type=int, help="Threads; else one for each core.")
+@click.option(
+    "--strategy", type=click.Choice(STRATEGIES), default="auto", help="How rules are run."
+)
 @click.option("--format", "form", type=click.Choice(FORMATS), help="How answers are written.")
 @click.option("--explain", is_flag=True, help="Print the plans, evaluate nothing.")
 @click.option("--profile", is_flag=True, help="Tell what each step did, on stderr.")
 @click.option("--timing", is_flag=True, help="Tell the time of each answer, on stderr.")
 @click.option("--bail", is_flag=True, help="Stop at the first error.")
 @click.option("--doctor", is_flag=True, help="Tell what gdatalog finds on this machine.")
+@click.option("--clear-cache", is_flag=True, help="Delete compiled code; then as --doctor.")
 @click.version_option(__version__, message="gdatalog %(version)s")
 def command(**given: Any) -> Options:
     return Options(**given)
@@ -87,14 +90,15 @@ class Options:
     timing: bool
     bail: bool
     doctor: bool
+    clear_cache: bool
 
 
 def start(options: Options) -> int:
     """Does what the options say; gives the exit code."""
-    if options.doctor:
+    if options.doctor or options.clear_cache:
         from gdatalog.shell.doctor import doctor
 
-        found = doctor()
+        found = doctor(clear_cache=options.clear_cache)
         print(found)
         return DONE if found.well else WRONG
     asked = bool(options.files or options.commands)
