@@ -261,3 +261,9 @@ def clear_bit(dst: Array, d: int, k: int) -> None:
     """Clears bit k."""
     w = d + (k >> 6)
     put(dst, w, at(dst, w) & ~bit(k))
+
+
+@inlined
+def has_bit(a: Array, i: int, k: int) -> bool:
+    """Whether bit k of a row is set."""
+    return (at(a, i + (k >> 6)) & bit(k)) != np.uint64(0)
