@@ -14,11 +14,13 @@ from numba.core import types
 
 from gdatalog.cpu_ops.compiled.elements import at, put
 from gdatalog.cpu_ops.compiled.jit import inlined, intrinsic, jit
-from gdatalog.cpu_ops.compiled.lists import find_root, lower, upper
+from gdatalog.cpu_ops.compiled.lists import GALLOP_MARKED, find_root, lower, seek, upper
 from gdatalog.storage.table import Array
 
 _ONE = np.uint64(1)
 _NONE = np.uint64(0)
+_SIX = np.uint64(6)
+_LOW = np.uint64(63)
 _ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
 
@@ -63,9 +65,13 @@ def from_bit(k: int) -> Any:
 
 @jit
 def place(values: Array, lo: int, hi: int, places: Array, base: int) -> None:
-    """Notes where in the list each value stands, counted from 1."""
+    """Notes where in the list each value stands, for `recode_rows`.
+
+    In a byte: 64, for it is in the list, and which bit of its word it is. The word follows from
+    the order in which a sorted list is read. An array of bytes stays in the cache.
+    """
     for k in range(lo, hi):
-        put(places, at(values, k) - base, k - lo + 1)
+        put(places, at(values, k) - base, 64 | ((k - lo) & 63))
 
 
 @jit
@@ -92,45 +98,104 @@ def recode_rows(
 ) -> None:
     """Fills the rows of a list: which of its values are children of each of them in a trie.
 
-    Only of those behind it in the list (side 1), before it (-1), or of all (0).
+    Only of those behind it in the list (side 1), before it (-1), or of all (0). All of the list
+    has its place.
     """
     n = hi - lo
-    if n <= 0:
-        return
-    words = (n + 63) // 64
-    for word in range(n * words):
-        put(rows, word, _NONE)
-    first, last = at(list_values, lo), at(list_values, hi - 1)
+    words = (n + 63) >> 6
+    end = base + len(places)
     for j in range(n):
         value = at(list_values, lo + j)
         parent = find_root(root_values, root_low, root_index, value)
-        if parent < 0:
-            continue
-        start, stop = at(child_offsets, parent), at(child_offsets, parent + 1)
-        if side > 0:
+        start, stop = 0, 0
+        if parent >= 0:
+            start, stop = at(child_offsets, parent), at(child_offsets, parent + 1)
+        # What is cut off is rarely there: a look at the list's ends spares most of the searches.
+        if side > 0 and start < stop and at(child_values, start) <= value:
             start = upper(child_values, start, stop, value)
-        elif start < stop and at(child_values, start) < first:
-            start = lower(child_values, start, stop, first)
-        if side < 0:
+        if side < 0 and start < stop and at(child_values, stop - 1) >= value:
             stop = lower(child_values, start, stop, value)
-        elif start < stop and at(child_values, stop - 1) > last:
-            stop = upper(child_values, start, stop, last)
-        row = j * words
-        for c in range(start, stop):
-            k = at(places, at(child_values, c) - base) - 1
-            if k >= 0:
-                w = row + (k >> 6)
-                put(rows, w, at(rows, w) | bit(k))
+        if stop - start > GALLOP_MARKED * n:
+            _seek_row(list_values, lo, n, child_values, start, stop, rows, j * words)
+            continue
+        if start < stop and at(child_values, start) < base:
+            start = lower(child_values, start, stop, base)
+        if start < stop and at(child_values, stop - 1) >= end:
+            stop = lower(child_values, start, stop, end)
+        _read_row(list_values, lo, words, places, base, child_values, start, stop, rows, j * words)
+
+
+@inlined
+def _read_row(
+    list_values: Array,
+    lo: int,
+    words: int,
+    places: Array,
+    base: int,
+    children: Array,
+    c: int,
+    stop: int,
+    rows: Array,
+    row: int,
+) -> None:
+    """A row from a list of children read from end to end. No branch asks who is in the list."""
+    for w in range(words - 1):
+        bound = at(list_values, lo + 64 * w + 63)
+        word = _NONE
+        while c < stop:
+            child = at(children, c)
+            if child > bound:
+                break
+            noted = np.uint64(at(places, child - base))
+            word |= (noted >> _SIX) << (noted & _LOW)
+            c += 1
+        put(rows, row + w, word)
+    word = _NONE
+    for rest in range(c, stop):
+        noted = np.uint64(at(places, at(children, rest) - base))
+        word |= (noted >> _SIX) << (noted & _LOW)
+    put(rows, row + words - 1, word)
+
+
+@jit
+def _seek_row(
+    list_values: Array,
+    lo: int,
+    n: int,
+    children: Array,
+    c: int,
+    stop: int,
+    rows: Array,
+    row: int,
+) -> None:
+    """A row from a list of children that is far longer than the list: each value is sought."""
+    word = _NONE
+    for k in range(n):
+        value = at(list_values, lo + k)
+        c = seek(children, c, stop, value)
+        if c < stop and at(children, c) == value:
+            word |= bit(k)
+        if k & 63 == 63 or k == n - 1:
+            put(rows, row + (k >> 6), word)
+            word = _NONE
 
 
 # -------------------------------------------------------------------------------------- rows
 
 
-@jit
+# Rows are short, as a rule: a loop that first asks for the width of its vectors, and ends with
+# what they leave over, costs more than the work. So the first two words stand alone.
+
+
+@inlined
 def and_rows(dst: Array, d: int, a: Array, i: int, b: Array, j: int, words: int) -> None:
-    """A row becomes what two rows have in common."""
-    for w in range(words):
-        put(dst, d + w, at(a, i + w) & at(b, j + w))
+    """A row becomes what two rows have in common. It may be one of them."""
+    if words > 0:
+        put(dst, d, at(a, i) & at(b, j))
+    if words > 1:
+        put(dst, d + 1, at(a, i + 1) & at(b, j + 1))
+        for w in range(2, words):
+            put(dst, d + w, at(a, i + w) & at(b, j + w))
 
 
 @jit
@@ -140,12 +205,16 @@ def copy_row(dst: Array, d: int, a: Array, i: int, words: int) -> None:
         put(dst, d + w, at(a, i + w))
 
 
-@jit
+@inlined
 def count_and(a: Array, i: int, b: Array, j: int, words: int) -> int:
     """How many bits two rows have in common."""
     n = 0
-    for w in range(words):
-        n += popcount(at(a, i + w) & at(b, j + w))
+    if words > 0:
+        n += popcount(at(a, i) & at(b, j))
+    if words > 1:
+        n += popcount(at(a, i + 1) & at(b, j + 1))
+        for w in range(2, words):
+            n += popcount(at(a, i + w) & at(b, j + w))
     return n
 
 
