@@ -14,6 +14,7 @@ from itertools import permutations
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import chunk_rows
 from gdatalog.engine.growing import Best, Growing
+from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.run import RuleRun, run_rule, union_rows
 from gdatalog.errors import Caution, EvaluationError, MemoryLimitError, Note
 from gdatalog.executors.limits import Limits
@@ -62,6 +63,7 @@ class Surroundings:
     on_round: Callable[[Stratum, Round], None] = lambda stratum, round_: None
     reports: list[RuleRun] | None = None
     force_chunk: int | None = None
+    knobs: Knobs = Knobs()
 
 
 def optimum_columns(rules: Sequence[CheckedRule]) -> dict[int, str]:
