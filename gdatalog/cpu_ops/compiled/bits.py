@@ -14,7 +14,7 @@ from numba.core import types
 
 from gdatalog.cpu_ops.compiled.elements import at, put
 from gdatalog.cpu_ops.compiled.jit import inlined, intrinsic, jit
-from gdatalog.cpu_ops.compiled.lists import GALLOP_MARKED, find_root, lower, seek, upper
+from gdatalog.cpu_ops.compiled.lists import GALLOP_MARKED, find_indexed, lower, seek, upper
 from gdatalog.storage.table import Array
 
 _ONE = np.uint64(1)
@@ -104,9 +104,10 @@ def recode_rows(
     n = hi - lo
     words = (n + 63) >> 6
     end = base + len(places)
+    _find_parents(list_values, lo, n, root_values, root_low, root_index, rows, words)
     for j in range(n):
         value = at(list_values, lo + j)
-        parent = find_root(root_values, root_low, root_index, value)
+        parent = np.int64(at(rows, j * words))
         start, stop = 0, 0
         if parent >= 0:
             start, stop = at(child_offsets, parent), at(child_offsets, parent + 1)
@@ -123,6 +124,34 @@ def recode_rows(
         if start < stop and at(child_values, stop - 1) >= end:
             stop = lower(child_values, start, stop, end)
         _read_row(list_values, lo, words, places, base, child_values, start, stop, rows, j * words)
+
+
+@inlined
+def _find_parents(
+    values: Array,
+    lo: int,
+    n: int,
+    root_values: Array,
+    root_low: int,
+    root_index: Array,
+    rows: Array,
+    words: int,
+) -> None:
+    """Leaves in the first word of each row where in the trie's root its value is, or -1.
+
+    In loops of their own, for what is found there decides where the next loop reads.
+    """
+    if len(root_index) > 0:
+        for j in range(n):
+            parent = find_indexed(root_low, root_index, at(values, lo + j))
+            put(rows, j * words, np.uint64(parent))
+    else:
+        found = 0
+        for j in range(n):
+            value = at(values, lo + j)
+            found = seek(root_values, found, len(root_values), value)
+            there = found < len(root_values) and at(root_values, found) == value
+            put(rows, j * words, np.uint64(found) if there else _ALL)
 
 
 @inlined
@@ -261,3 +290,9 @@ def clear_bit(dst: Array, d: int, k: int) -> None:
     """Clears bit k."""
     w = d + (k >> 6)
     put(dst, w, at(dst, w) & ~bit(k))
+
+
+@inlined
+def has_bit(a: Array, i: int, k: int) -> bool:
+    """Whether bit k of a row is set."""
+    return (at(a, i + (k >> 6)) & bit(k)) != np.uint64(0)

@@ -76,12 +76,22 @@ def has(values: Array, lo: int, hi: int, key: Any) -> bool:
 
 
 @inlined
+def find_indexed(low: int, index: Array, key: Any) -> int:
+    """The key's position, from an index of all keys from `low` on; -1 where it is not there."""
+    place = np.int64(key) - low
+    # as unsigned, so that one comparison serves both ends, whatever wraps around
+    return int(at(index, place)) if np.uint64(place) < np.uint64(len(index)) else -1
+
+
+@inlined
 def find_root(values: Array, low: int, index: Array, key: Any) -> int:
-    """The key's position in a root's list: by index (from `low` on) if there is one."""
+    """The key's position in a root's list: by index (from `low` on) if there is one.
+
+    A hot loop that knows whether there is one had better call what is called here: the other way,
+    never taken, still takes the registers.
+    """
     if len(index) > 0:
-        place = np.int64(key) - low
-        # as unsigned, so that one comparison serves both ends, whatever wraps around
-        return int(at(index, place)) if np.uint64(place) < np.uint64(len(index)) else -1
+        return find_indexed(low, index, key)
     return find(values, 0, len(values), key)
 
 

@@ -92,7 +92,7 @@ class Accumulators:
         text.line(f"{value} = {key}")
         if spec.targets[0].type == "symbol":
             rank = text.name("s")
-            text.line(f"{rank} = {nest.expressions.ranks()}[{value}]")
+            text.line(f"{rank} = {nest.expressions.rank(value)}")
             with text.block(f"if {self.count} == 0 or {rank} {op} {name}r"):
                 text.line(f"{name}, {name}r = {value}, {rank}")
         else:
@@ -118,6 +118,9 @@ class Accumulators:
             return self.count
         if spec.kind == "mean":
             text = self.nest.text
+            if not _floats(spec):  # beyond this, a quotient of floats is not the exact one
+                with text.block(f"if {name}f > 9e15"):
+                    text.line("return 4")
             result = text.name("s")
             text.line(f"{result} = float({name}) / float({self.count}) if {self.count} else 0.0")
             self._number(result)

@@ -139,6 +139,18 @@ class Expressions:
         """Source of a test, a bool that can be an operand of `not`, `and`, `or`."""
         return self._bool(self._print(expr, _Place(names, out, None))).text
 
+    def decoded(self, key: str) -> str:
+        """Source of the float that a key stands for."""
+        return self._float(_Text(key)).text
+
+    def encoded(self, value: str) -> str:
+        """Source of a float's key."""
+        return self._key(_Text(f"{value} + 0.0", "float")).text
+
+    def rank(self, code: str) -> str:
+        """Source of a symbol's rank."""
+        return self._ranks(code)
+
     def prologue(self) -> list[str]:
         """Statements for the start of the function: constants become local variables."""
         lines = [f"const{at} = consts[{at}]" for at in range(len(self.constants))]

@@ -17,13 +17,16 @@ class Leaf:
     """`counts`: whether `count` may be told how many rows there are instead of each one."""
 
     counts = False
-    emits = False  # whether rows go into the block, which may be full
 
     def emit(self, nest: Nest, known: Known) -> None:
         raise NotImplementedError
 
     def count(self, nest: Nest, known: Known, amount: str) -> None:
         raise NotImplementedError
+
+    def marks_tasks(self) -> bool:
+        """Whether the row at hand can be a place to go on from, when the block is full."""
+        return False
 
     def begins(self, nest: Nest, steps: Sequence[Step], at: int, known: Known) -> bool:
         """Whether the leaf takes over here, before the step at `at`; it then goes on itself."""
@@ -96,11 +99,12 @@ def print_row(nest: Nest, columns: Sequence[tuple[str, str]]) -> None:
 class Rows(Leaf):
     """Rows of expressions; with a weight behind them if bindings are to be counted."""
 
-    emits = True
-
     def __init__(self, outputs: Sequence[Expr], weighted: bool) -> None:
         self.outputs = outputs
         self.weighted = weighted
+
+    def marks_tasks(self) -> bool:
+        return True
 
     def emit(self, nest: Nest, known: Known) -> None:
         columns = [
@@ -110,6 +114,7 @@ class Rows(Leaf):
             columns.append((nest.weight(known), "int64"))
         print_row(nest, columns)
         with nest.text.block("if n >= wanted"):
+            nest.text.line("state[4] = n")
             nest.text.line("return 5")
 
     @staticmethod
@@ -122,8 +127,6 @@ class Groups(Leaf):
 
     Without keys there is one row for each run of the function.
     """
-
-    emits = True
 
     def __init__(self, keys: Sequence[Slot], specs: Sequence[Gather]) -> None:
         self.keys = keys
@@ -144,6 +147,9 @@ class Groups(Leaf):
             parts = [part for number in range(len(self.specs)) for part in mine.parts(number)]
             print_row(nest, [*keys, *parts])
         return True
+
+    def marks_tasks(self) -> bool:
+        return self.accumulators is None  # else a part of a group would be lost
 
     def emit(self, nest: Nest, known: Known) -> None:
         assert self.accumulators is not None

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from gdatalog.cpu_ops.printer.ahead import close_marks, look_ahead
 from gdatalog.cpu_ops.printer.lists import Met, Walk, walk_of
 from gdatalog.cpu_ops.printer.measure import measurable_here, measure
-from gdatalog.cpu_ops.printer.recode import print_recoded
+from gdatalog.cpu_ops.printer.recode import print_bits, print_recoded
 from gdatalog.cpu_ops.printer.scope import Clip, Known
-from gdatalog.plan.nest import recoding
+from gdatalog.plan.nest import Node, recoding
 from gdatalog.plan.nodes import Generate, Join, Slot, Step
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ def print_join(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: L
     step = steps[at]
     assert isinstance(step, Join)
     text = nest.text
+    if known.group is not None and at in known.group.recoding.levels:
+        print_bits(nest, steps, at, known, leaf)
+        return
     if nest.intersect in ("auto", "recode") and nest.split:
         group = recoding(steps, nest.paths, at)
         if group is not None and nest.recodable(group):
@@ -35,11 +38,13 @@ def print_join(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: L
     if nest.split and leaf.counts and measurable_here(nest, steps, at, met):
         leaf.count(nest, known, measure(nest, steps, at, met, known))
         return
-    walk = walk_of(nest, step, met, known)
+    following = next((s for s in steps[at + 1 :] if isinstance(s, (Join, Generate))), None)
+    below = [nest.paths.node(p) for p in following.participants] if following else []
+    walk = walk_of(nest, step, met, known, below)
     flags = look_ahead(nest, steps, at, known, walk)
     if not nest.split:
         nest.split = True
-        _tasks(nest, steps, at, walk, met, known, leaf)
+        _tasks(nest, steps, at, walk, below, known, leaf)
     else:
         clip = known.clip
         task = clip.base if clip is not None and clip.node == walk.node else None
@@ -55,7 +60,7 @@ def _tasks(
     steps: Sequence[Step],
     at: int,
     walk: Walk,
-    met: Met,
+    below: Sequence[Node],
     known: Known,
     leaf: Leaf,
 ) -> None:
@@ -63,14 +68,12 @@ def _tasks(
     are the work, of which tasks are taken until none is left."""
     text, step = nest.text, steps[at]
     assert isinstance(step, Join)
+    nest.tasks = True
+    met = Met.of(nest, step)
     child = None
     if walk.node is not None and not walk.node.last:
-        below = walk.node.child(Slot(step.variable, step.type))
-        following = next((s for s in steps[at + 1 :] if isinstance(s, (Join, Generate))), None)
-        if isinstance(following, Join) and any(
-            nest.paths.node(part) == below for part in following.participants
-        ):
-            child = below
+        node = walk.node.child(Slot(step.variable, step.type))
+        child = node if node in below else None
     if child is None:
         text.line(f"base = {walk.low}")
         text.line(f"total = {walk.high} - base")
@@ -140,7 +143,7 @@ def _loop(
         if any(isinstance(later, (Join, Generate)) for later in steps[at + 1 :]):
             with text.block(f"if {nest.call('stopped', 'control')}"):
                 text.line("return 2")
-        name = nest.bind(step.variable, f"{walk.array}[{turn}]", inner)
+        name = nest.bind(step.variable, nest.call("at", walk.array, turn), inner)
         nodes = [walk.node] if walk.node is not None else list(met.lists)
         nest.widths[step.variable] = nest.arguments.width(tuple(map(nest.level, nodes)))
         inner.members[step.variable] = met.nodes
@@ -155,3 +158,44 @@ def _loop(
                 continue  # it only had to have the value
             nest.seek(Slot(step.variable, step.type), name, (part,), inner, among)
         nest.run(steps, at + 1, inner, leaf)
+
+
+def print_generate(
+    nest: Nest, step: Generate, steps: Sequence[Step], at: int, known: Known, leaf: Leaf
+) -> None:
+    """A variable takes given values, each once, or those of a range."""
+    nest.split = True  # what comes before any list is not worth sharing
+    text = nest.text
+    turn = text.name("i")
+    if step.span is not None:
+        start, stop, stride = (nest.key(bound, known) for bound in step.span)
+        with text.block(f"if {stride} == 0"):
+            text.line("return 3")
+        count = text.name("k")
+        text.line(f"{count} = {nest.call('length_of', start, stop, stride)}")
+        with text.block(f"for {turn} in range({count})"):
+            inner = known.inner()
+            with text.block(f"if {nest.call('stopped', 'control')}"):
+                text.line("return 2")
+            name = nest.bind(step.variable, f"{start} + {stride} * {turn}", inner)
+            nest.seek(Slot(step.variable, step.type), name, step.participants, inner)
+            nest.run(steps, at + 1, inner, leaf)
+    else:
+        values = text.name("given")
+        keys = [nest.key(value, known) for value in step.values]
+        text.line(f"{values} = ({', '.join(f'np.int64({key})' for key in keys)},)")
+        with text.block(f"for {turn} in range({len(keys)})"):
+            inner = known.inner()
+            name = nest.bind(step.variable, f"{values}[{turn}]", inner)
+            again = text.name("again")
+            text.line(f"{again} = False")
+            with text.block(f"for {again}i in range({turn})"):
+                with text.block(f"if {values}[{again}i] == {name}"):
+                    text.line(f"{again} = True")
+            with text.block(f"if {again}"):
+                text.line("continue")
+            nest.seek(Slot(step.variable, step.type), name, step.participants, inner)
+            nest.run(steps, at + 1, inner, leaf)
+    if known.found:
+        with text.block(f"if {known.found}"):
+            text.line("break")

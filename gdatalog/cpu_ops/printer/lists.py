@@ -6,13 +6,13 @@ start from it if it meets all those lists and demands all those cuts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gdatalog.cpu_ops.printer.scope import Buffer, Known, Range
 from gdatalog.plan.nest import Node
-from gdatalog.plan.nodes import Cut, Join
+from gdatalog.plan.nodes import Cut, Join, Slot
 
 if TYPE_CHECKING:
     from gdatalog.cpu_ops.printer.nest import Nest
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 # What a cut does to a range: the search that moves its start or its end.
 STARTS = {">": "upper", ">=": "lower"}
 ENDS = {"<": "lower", "<=": "upper"}
+
+# A root that leads on to the next level is walked although it has this many times the values of
+# another: its lists are what the work is cut into.
+LEADING = 4
 
 
 @dataclass(slots=True)
@@ -53,12 +57,22 @@ class Walk:
     node: Node | None = None
 
 
-def walk_of(nest: Nest, step: Join, met: Met, known: Known) -> Walk:
-    """Where the values that all lists of a level have can be walked."""
+def walk_of(
+    nest: Nest, step: Join, met: Met, known: Known, below: Collection[Node] = ()
+) -> Walk:
+    """Where the values that all lists of a level have can be walked.
+
+    `below` are the nodes that the next level meets: the walk had better lead to one of them.
+    """
     if len(met.lists) < 2:
         # The smallest of the roots, where there is no list: the others are looked up.
-        roots = sorted(met.roots, key=lambda node: len(nest.tries[node.trie].levels[0]))
-        node = next(iter(met.lists), *roots[:1])
+        term = Slot(step.variable, step.type)
+
+        def length(node: Node) -> int:
+            values = len(nest.tries[node.trie].levels[0])
+            return values if node.child(term) in below else LEADING * values
+
+        node = next(iter(met.lists)) if met.lists else min(met.roots, key=length)
         implied = met.lists[node] if met.lists else met.roots[node]
         low, high = trimmed(nest, node, step.cuts, implied, known)
         clip = known.clip

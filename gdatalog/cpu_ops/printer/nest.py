@@ -16,7 +16,7 @@ from gdatalog.cpu_ops.printer.arguments import Arguments, Level
 from gdatalog.cpu_ops.printer.expressions import Expressions, Unprintable
 from gdatalog.cpu_ops.printer.scope import Known, Range
 from gdatalog.cpu_ops.printer.text import Text
-from gdatalog.plan.nest import Node, Paths
+from gdatalog.plan.nest import Node, Paths, Recoding
 from gdatalog.plan.nodes import (
     Assign,
     Branch,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gdatalog.cpu_ops.printer.leaves import Leaf
 
 FULL, STOPPED, FAILED, OVERFLOW = 1, 2, 3, 4  # what a function returns; 0: done
+MOST_ROWS, MOST_MARKS = 1 << 28, 1 << 27  # bytes of a worker's scratch
 MOST = "4e18"  # a weight or sum beyond this is left to the executor that counts exactly
 
 
@@ -65,6 +66,9 @@ class Nest:
         self.intersect = intersect
         self.imports: set[str] = set()
         self.split = False  # whether the work has been cut into tasks
+        self.tasks = False  # whether several workers can share it
+        self.grain = 1  # how many bindings a task has at the least
+        self.marked: dict[Node, int] = {}  # lists with marks of their own
         self.widths: dict[str, str] = {}  # the dtype of a variable's keys, where known
 
     # ------------------------------------------------------------------------------- words
@@ -88,10 +92,21 @@ class Nest:
             else:
                 offsets, at = self.arguments.offsets(self.level(node)), known.positions[node]
                 low, high = self.text.name("l"), self.text.name("h")
-                self.text.line(f"{low} = np.int64({offsets}[{at}])")
-                self.text.line(f"{high} = np.int64({offsets}[{at} + 1])")
+                self.text.line(f"{low} = np.int64({self.call('at', offsets, at)})")
+                end = self.call("at", offsets, f"{at} + 1")
+                self.text.line(f"{high} = np.int64({end})")
                 known.ranges[node] = (low, high)
         return known.ranges[node]
+
+    def recodable(self, group: Recoding) -> bool:
+        """Whether the rows of the longest list have room."""
+        level = self.tries[group.within.trie].levels[group.within.depth]
+        return level.longest**2 // 8 <= MOST_ROWS and self.marks_fit(group.within)
+
+    def marks_fit(self, node: Node) -> bool:
+        """Whether a byte for each value between the least and the greatest has room."""
+        low, high = self.tries[node.trie].levels[node.depth].span
+        return high - low < MOST_MARKS
 
     def key(self, expr: Expr, known: Known) -> str:
         """The key of an expression, computed here."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from gdatalog.plan.nest import Node
+from gdatalog.plan.nest import Node, Recoding
 from gdatalog.plan.nodes import Cut
 
 Range = tuple[str, str]
@@ -30,6 +30,41 @@ class Clip:
     base: str
 
 
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What a bit of a recoded level must pass: a `row` of a trie, or a cut by an operator."""
+
+    kind: str
+    trie: int
+    variable: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """A set of positions: where its words start in an array; before `since` none is set."""
+
+    array: str
+    start: str
+    since: str
+
+
+@dataclass(slots=True)
+class Group:
+    """A recoded list at hand: its range, how many words a row has, rows by trie."""
+
+    recoding: Recoding
+    values: str
+    low: str
+    high: str
+    words: str
+    rows: dict[int, str]
+    positions: dict[str, str] = field(default_factory=dict)  # of the levels' variables
+    sets: dict[frozenset[Constraint], Bits] = field(default_factory=dict)
+
+    def inner(self) -> Group:
+        return replace(self, positions=dict(self.positions), sets=dict(self.sets))
+
+
 @dataclass(slots=True)
 class Known:
     """`positions`: where a node's entry stands in the level above its children.
@@ -45,6 +80,7 @@ class Known:
     members: dict[str, frozenset[Node]] = field(default_factory=dict)  # lists a variable is in
     weights: list[str] = field(default_factory=list)
     clip: Clip | None = None
+    group: Group | None = None
     found: str | None = None
 
     def inner(self) -> Known:
@@ -58,6 +94,7 @@ class Known:
             dict(self.members),
             list(self.weights),
             self.clip,
+            self.group.inner() if self.group else None,
             self.found,
         )
 

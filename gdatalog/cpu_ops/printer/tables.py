@@ -7,13 +7,14 @@ the table has grown.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from threading import Lock
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from gdatalog.cpu_ops.evaluate import Scope, evaluate, to_keys, to_values
 from gdatalog.cpu_ops.functions import call
-from gdatalog.plan.nodes import Apply, slots
+from gdatalog.plan.nodes import Apply, Expr, slots
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 
@@ -27,7 +28,9 @@ class _Filled:
     warnings: tuple[str, ...]
 
 
-_filled: WeakKeyDictionary[SymbolTable, dict[tuple[object, ...], _Filled]] = WeakKeyDictionary()
+_Tables = dict[tuple[object, ...], _Filled]
+_filled: WeakKeyDictionary[SymbolTable, _Tables] = WeakKeyDictionary()
+_lock = Lock()
 
 
 def fill(expr: Apply, scope: Scope) -> tuple[Array, Array]:
@@ -35,37 +38,39 @@ def fill(expr: Apply, scope: Scope) -> tuple[Array, Array]:
 
     The function's other arguments have no variables. What it is are keys, or bytes of 0 and 1.
     """
-    symbols = scope.symbols
     fixed = tuple(None if slots(arg) else _value(arg, scope) for arg in expr.args)
-    kept = _filled.setdefault(symbols, {})
     what = (expr.function, fixed)
-    size = len(symbols)
-    done = kept.pop(what, None)
-    start = len(done.values) if done is not None else 0
-    if done is None or start < size:
-        done = _extended(done, expr, fixed, np.arange(start, size), scope)
-    kept[what] = done  # now the youngest
-    while len(kept) > _KEPT:
-        kept.pop(next(iter(kept)), None)
+    size = len(scope.symbols)
+    with _lock:
+        done = _filled.setdefault(scope.symbols, {}).get(what)
+    if done is None or len(done.values) < size:
+        done = _extended(done, size, expr, fixed, scope)
+    with _lock:
+        kept = _filled[scope.symbols]
+        kept.pop(what, None)
+        kept[what] = done  # now the youngest
+        if len(kept) > _KEPT:
+            del kept[next(iter(kept))]
     for warning in done.warnings:
         scope.warn(warning, expr.span)
     return done.values, done.failed
 
 
-def _value(expr: object, scope: Scope) -> int:
-    keys, _ = evaluate(expr, _no_column, 1, scope)  # type: ignore[arg-type]
+def _value(expr: Expr, scope: Scope) -> int:
+    keys, _ = evaluate(expr, _no_column, 1, scope)
     return int(keys[0])
 
 
 def _no_column(name: str) -> Array:
-    raise KeyError(name)
+    raise AssertionError(name)
 
 
 def _extended(
-    done: _Filled | None, expr: Apply, fixed: tuple[int | None, ...], codes: Array, scope: Scope
+    done: _Filled | None, size: int, expr: Apply, fixed: tuple[int | None, ...], scope: Scope
 ) -> _Filled:
-    """The table with the outcomes of more codes."""
+    """The table with the outcomes of all codes below `size`."""
     warnings: list[str] = []
+    codes = np.arange(0 if done is None else len(done.values), size)
     args = [
         codes if key is None else to_values(np.array([key]), arg.type)
         for key, arg in zip(fixed, expr.args, strict=True)
