@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 
 import numpy as np
 
@@ -57,7 +58,7 @@ def sort_by_digits(values: Array, low: int, high: int) -> Array:
     shift, least = np.uint64(bits - top), np.uint64(low % (1 << 64))
     workers = cores()
     cuts = [count * at // workers for at in range(workers + 1)]
-    parts = [values[a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
+    parts = [values[a:b] for a, b in pairwise(cuts)]
 
     counts = np.zeros((workers, 1 << top), dtype=np.int64)
     spread(lambda at: code.tally(parts[at], least, shift, counts[at]), range(workers), True)

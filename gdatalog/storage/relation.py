@@ -48,9 +48,7 @@ class Relation:
         """A relation of sorted distinct rows; `length` tells how many they are, without columns."""
         self._over(columns, types, RowStore([keys], length, Known.SORTED))
 
-    def _over(
-        self, columns: tuple[str, ...], types: tuple[TypeName, ...], store: RowStore
-    ) -> None:
+    def _over(self, columns: tuple[str, ...], types: tuple[TypeName, ...], store: RowStore) -> None:
         self.columns = columns
         self.types = types
         self._store = store
@@ -65,9 +63,7 @@ class Relation:
     def __getstate__(self) -> object:
         return self.columns, self.types, self._store
 
-    def __setstate__(
-        self, state: tuple[tuple[str, ...], tuple[TypeName, ...], RowStore]
-    ) -> None:
+    def __setstate__(self, state: tuple[tuple[str, ...], tuple[TypeName, ...], RowStore]) -> None:
         self._over(*state)
 
     @staticmethod

@@ -124,7 +124,9 @@ class RowStore:
             doubtful = in_sorted(numbers, again)
             few = sort_rows([column[doubtful] for column in rows])
             sure = ~doubtful
-            kept = tuple(np.append(column[sure], more) for column, more in zip(rows, few, strict=True))
+            kept = tuple(
+                np.append(column[sure], more) for column, more in zip(rows, few, strict=True)
+            )
             self._hold(kept, Known.DISTINCT)
 
 
@@ -133,9 +135,7 @@ def _joined(blocks: Sequence[Columns]) -> Columns:
     count = sum(len(block[0]) for block in blocks)
     columns = range(len(blocks[0]))
     return tuple(
-        spread(
-            lambda at: joined_column([block[at] for block in blocks]), columns, count >= LONG
-        )
+        spread(lambda at: joined_column([block[at] for block in blocks]), columns, count >= LONG)
     )
 
 

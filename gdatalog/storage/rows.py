@@ -20,6 +20,7 @@ Poll = Callable[[], None]  # raises if what is under way is to stop
 
 # A set of values in a range this many times as long as the set is marked rather than sorted.
 DENSE = 16
+FEW = 1 << 16  # rows, up to which NumPy sorts by columns as fast as packed
 PART = 1 << 22  # values that are sorted at once, where somebody may want to stop
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 
@@ -168,7 +169,7 @@ def order_rows(columns: Sequence[Array]) -> Array:
     for, the last columns' first: each sort of plain integers keeps the order of the ones before.
     """
     count = len(columns[0])
-    if count < 1 << 16:
+    if count < FEW:
         return np.lexsort(tuple(columns)[::-1])
     room = 63 - (count - 1).bit_length()
     order: Array | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -47,4 +48,4 @@ def by_stretches(work: Callable[[slice], None], length: int) -> None:
     else:
         workers = cores()
         bounds = [length * at // workers for at in range(workers + 1)]
-        spread(part, [range(*pair) for pair in zip(bounds, bounds[1:], strict=False)], True)
+        spread(part, [range(*pair) for pair in pairwise(bounds)], True)
