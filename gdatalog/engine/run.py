@@ -97,7 +97,8 @@ def _aggregated(
     for group, names in zip(plan.groups, plan.bindings, strict=True):
         if len(group) == 1:
             join = plan.joins[group[0]]
-            _run_join(join, trie_of, scope, limits, Bag(plan.keys, gathering), report)
+            bag = Bag(plan.keys, gathering, join.orbit)
+            _run_join(join, trie_of, scope, limits, bag, report)
             continue
         union = RowSet(names, ops, scope, limits, None)
         for number in group:

@@ -130,20 +130,26 @@ class RowSet(Sink):
 
 
 class Bag(Sink):
-    """Aggregates over all bindings, each as often as its weight says."""
+    """Aggregates over all bindings, each as often as its weight says, times `orbit`."""
 
-    def __init__(self, keys: Sequence[Slot], gathering: Gathering) -> None:
+    def __init__(self, keys: Sequence[Slot], gathering: Gathering, orbit: int = 1) -> None:
         self.keys = keys
         self.gathering = gathering
+        self.orbit = orbit
         self.only_counts = all(spec.kind == "count" for spec in gathering.specs)
         self.needs = frozenset(key.name for key in keys)
 
     def emit(self, frontier: Frontier) -> None:
         columns = tuple(frontier.column(key.name) for key in self.keys)
-        self.gathering.add(columns, frontier.size, frontier.column, weight_of(frontier))
+        weight = weight_of(frontier)
+        if self.orbit > 1:
+            weight = times(self.gathering.ops.xp.full(frontier.size, self.orbit), weight)
+        self.gathering.add(columns, frontier.size, frontier.column, weight)
 
     def emit_counts(self, frontier: Frontier, counts: Array) -> None:
         product = times(counts, weight_of(frontier))
+        if self.orbit > 1:
+            product = times(product, self.gathering.ops.xp.full(len(product), self.orbit))
         some = self.gathering.ops.survivors(product)
         columns = tuple(frontier.column(key.name)[some] for key in self.keys)
         self.gathering.add(columns, len(some), frontier.column, product[some])

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gdatalog.storage.graph import Graph, Ranking
 from gdatalog.storage.keys import decode_column, encode_column, narrow
 from gdatalog.storage.rows import Columns, firsts, sort_rows, sorted_set
 from gdatalog.storage.symbols import SymbolTable
@@ -29,11 +30,19 @@ _COMPARE = {
     ">=": np.greater_equal,
 }
 
+_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _onwards(test: RowTest) -> RowTest:
+    """The same test with the lower column first: one index has one name."""
+    left, op, right = test
+    return test if left <= right else (right, _FLIPPED[op], left)
+
 
 class Relation:
     """Rows as columns of keys, sorted lexicographically, without duplicates."""
 
-    __slots__ = ("_distinct", "_rises", "_tries", "columns", "keys", "length", "types")
+    __slots__ = ("_distinct", "_graph", "_rises", "_tries", "columns", "keys", "length", "types")
 
     def __init__(
         self,
@@ -49,6 +58,7 @@ class Relation:
         self._tries: dict[object, Trie] = {}
         self._distinct: dict[int, int] = {}
         self._rises: dict[tuple[int, int], bool] = {}
+        self._graph: Graph | None = None
 
     def __len__(self) -> int:
         return self.length
@@ -91,7 +101,7 @@ class Relation:
     def renamed(self, columns: tuple[str, ...]) -> Relation:
         """The same rows (and tries) under other column names."""
         other = Relation(columns, self.types, self.keys, self.length)
-        other._tries, other._distinct = self._tries, self._distinct
+        other._tries, other._distinct, other._graph = self._tries, self._distinct, self.graph
         return other
 
     @property
@@ -100,7 +110,8 @@ class Relation:
 
     @property
     def trie_nbytes(self) -> int:
-        return sum({id(trie): trie.nbytes for trie in self._tries.values()}.values())
+        ranks = 0 if self._graph is None else self._graph.nbytes
+        return ranks + sum({id(trie): trie.nbytes for trie in self._tries.values()}.values())
 
     def distinct(self, column: int) -> int:
         """How many distinct values a column has: exactly, or from a sample if it is long."""
@@ -138,31 +149,61 @@ class Relation:
             self._rises[left, right] = found
         return found
 
+    @property
+    def graph(self) -> Graph | None:
+        """What is known of the rows as edges, if they can be: both columns have one type."""
+        if self._graph is None and len(self.types) == 2 and self.types[0] == self.types[1]:
+            self._graph = Graph(*self.keys)
+        return self._graph
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether a binary relation holds (y, x) wherever it holds (x, y)."""
+        return self.graph is not None and self.graph.symmetric
+
+    @property
+    def loops(self) -> bool:
+        """Whether a binary relation holds some (x, x)."""
+        return self.graph is not None and self.graph.loops
+
+    def ranking(self) -> Ranking:
+        """The vertices of a binary relation over one type, by degree."""
+        assert self.graph is not None, self.types
+        return self.graph.ranking()
+
     # ---------------------------------------------------------------------------------- tries
 
     def trie(
-        self, order: tuple[int, ...], tests: tuple[RowTest, ...] = (), weighted: bool = False
+        self,
+        order: tuple[int, ...],
+        tests: tuple[RowTest, ...] = (),
+        weighted: bool = False,
+        ranked: bool = False,
     ) -> Trie:
-        """The trie of the rows that pass `tests`, its levels the columns of `order`."""
-        name = (order, tests, weighted)
+        """The trie of the rows that pass `tests`, its levels the columns of `order`.
+
+        `ranked`: of both ways of every row of a graph, with ranks for vertices.
+        """
+        if order[:1] == (1,) and (ranked or (len(self.types) == 2 and self.symmetric)):
+            # One trie serves both orders.
+            order = tuple(1 - column for column in order)
+            tests = tuple((1 - left, op, 1 - right) for left, op, right in tests)
+        tests = tuple(_onwards(test) for test in tests)
+        name = (order, tests, weighted, ranked)
         trie = self._tries.get(name)
         if trie is None:
-            trie = self._share_or_build(order, tests, weighted)
+            build = self._build_ranked if ranked else self._build
+            trie = build(order, tests, weighted)
             self._tries[name] = trie
         return trie
 
-    def _share_or_build(
+    def _build_ranked(
         self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool
     ) -> Trie:
-        trie = self._build(order, tests, weighted)
-        if order == (1, 0) and len(self.types) == 2 and not tests:
-            # A symmetric relation needs one trie for both orders.
-            straight = self.trie((0, 1), (), weighted)
-            if all(
-                np.array_equal(mine.values, other.values)
-                for mine, other in zip(trie.levels, straight.levels, strict=True)
-            ) and np.array_equal(trie.levels[1].offsets, straight.levels[1].offsets):
-                return straight
+        assert self.graph is not None, self.types
+        rows = self.graph.ranked(tests)
+        trie = build_trie(rows, len(order), len(rows[0]), weighted)
+        trie.labels = self.graph.ranking().labels
         return trie
 
     def _build(self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool) -> Trie:
@@ -184,10 +225,3 @@ class Relation:
         rest = [column for column in range(len(keys)) if column not in order]
         ordered = sort_rows([keys[column] for column in (*order, *rest)])
         return build_trie(ordered, len(order), length, True)
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether a binary relation holds (y, x) wherever it holds (x, y)."""
-        if len(self.types) != 2 or self.types[0] != self.types[1]:
-            return False
-        return self.trie((1, 0)) is self.trie((0, 1))
