@@ -14,6 +14,7 @@ from itertools import permutations
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import chunk_rows
 from gdatalog.engine.growing import Best, Growing
+from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.run import RuleRun, run_rule, union_rows
 from gdatalog.errors import Caution, EvaluationError, MemoryLimitError, Note
 from gdatalog.executors.limits import Limits
@@ -62,6 +63,7 @@ class Surroundings:
     on_round: Callable[[Stratum, Round], None] = lambda stratum, round_: None
     reports: list[RuleRun] | None = None
     force_chunk: int | None = None
+    knobs: Knobs = Knobs()
 
 
 def optimum_columns(rules: Sequence[CheckedRule]) -> dict[int, str]:
@@ -252,7 +254,9 @@ class StratumRun:
                 report = RuleRun(plan)
                 around.reports.append(report)
         texts = len(around.scope.symbols)
-        found = run_rule(plan, self._trie, around.scope, limits, limit, report, lasting)
+        found = run_rule(
+            plan, self._trie, around.scope, limits, limit, report, lasting, around.knobs
+        )
         self.made += len(around.scope.symbols) - texts
         limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
         return found

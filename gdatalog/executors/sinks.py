@@ -110,6 +110,30 @@ class RowSet(Sink):
         if self.limit is not None and self.count >= self.limit:
             self.done = True
 
+    def take(self, other: RowSet) -> None:
+        """The rows of another set, which is not used any more."""
+        rows, count = other.finish()
+        if not self.outputs:
+            self.count = max(self.count, count)
+            self.done = self.limit is not None and self.count > 0
+        elif count:
+            self.add(rows)
+
+    def add_blocks(self, blocks: Sequence[Columns]) -> None:
+        """Rows that were made elsewhere."""
+        for block in blocks:
+            if self.outputs:
+                self.add(block)
+            else:
+                self.count = 1
+                self.done = self.limit is not None
+
+    def settle(self) -> bool:
+        """Whether all rows that are wanted are there."""
+        if self.outputs:
+            self._settle()
+        return self.done
+
     def _unmark(self) -> Columns:
         assert self._marked is not None
         return self._marked.rows(self._types)
@@ -130,26 +154,20 @@ class RowSet(Sink):
 
 
 class Bag(Sink):
-    """Aggregates over all bindings, each as often as its weight says, times `orbit`."""
+    """Aggregates over all bindings, each as often as its weight says."""
 
-    def __init__(self, keys: Sequence[Slot], gathering: Gathering, orbit: int = 1) -> None:
+    def __init__(self, keys: Sequence[Slot], gathering: Gathering) -> None:
         self.keys = keys
         self.gathering = gathering
-        self.orbit = orbit
         self.only_counts = all(spec.kind == "count" for spec in gathering.specs)
         self.needs = frozenset(key.name for key in keys)
 
     def emit(self, frontier: Frontier) -> None:
         columns = tuple(frontier.column(key.name) for key in self.keys)
-        weight = weight_of(frontier)
-        if self.orbit > 1:
-            weight = times(self.gathering.ops.xp.full(frontier.size, self.orbit), weight)
-        self.gathering.add(columns, frontier.size, frontier.column, weight)
+        self.gathering.add(columns, frontier.size, frontier.column, weight_of(frontier))
 
     def emit_counts(self, frontier: Frontier, counts: Array) -> None:
         product = times(counts, weight_of(frontier))
-        if self.orbit > 1:
-            product = times(product, self.gathering.ops.xp.full(len(product), self.orbit))
         some = self.gathering.ops.survivors(product)
         columns = tuple(frontier.column(key.name)[some] for key in self.keys)
         self.gathering.add(columns, len(some), frontier.column, product[some])

@@ -26,7 +26,7 @@ _LOW, _HIGH = -(1 << 31) - 1, 1 << 31
 class TrieLevel:
     """The lists of one level: `values`, and where each parent's list starts (`offsets`)."""
 
-    __slots__ = ("_domain", "_index", "_pairs", "offsets", "values")
+    __slots__ = ("_domain", "_index", "_longest", "_pairs", "_span", "offsets", "values")
 
     def __init__(self, values: Array, offsets: Array) -> None:
         self.values = values
@@ -34,6 +34,8 @@ class TrieLevel:
         self._pairs: Array | None = None
         self._domain: Array | None = None
         self._index: tuple[int, Array] | None = None
+        self._longest: int | None = None
+        self._span: tuple[int, int] | None = None
 
     def __getstate__(self) -> tuple[Array, Array]:
         return self.values, self.offsets
@@ -49,6 +51,21 @@ class TrieLevel:
         parts = (self.values, self.offsets, self._pairs, self._domain)
         size = sum(part.nbytes for part in parts if part is not None)
         return size + (self._index[1].nbytes if self._index else 0)
+
+    @property
+    def longest(self) -> int:
+        """How long the longest of the lists is."""
+        if self._longest is None:
+            self._longest = int(np.diff(self.offsets).max(initial=0))
+        return self._longest
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The least and the greatest value; (0, -1) if there is none."""
+        if self._span is None:
+            values = self.values
+            self._span = (int(values.min()), int(values.max())) if len(values) else (0, -1)
+        return self._span
 
     # ------------------------------------------------------------- the root's list: one list
 
