@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 WORTH = 16
 
 
-def look_ahead(nest: Nest, steps: Sequence[Step], at: int, known: Known, walk: Walk) -> list[Node]:
+def look_ahead(
+    nest: Nest, steps: Sequence[Step], at: int, known: Known, walk: Walk
+) -> list[Node]:
     """Prepares the loop of the level at `at`; gives the lists that it has marked."""
     own = steps[at]
     assert isinstance(own, Join)
@@ -81,5 +83,7 @@ def close_marks(nest: Nest, marked: Sequence[Node], known: Known) -> None:
     for node in marked:
         low, high = nest.range_of(node, known)
         with nest.text.block(f"if {known.marks[node]}"):
-            nest.text.line(nest.call("unmark", nest.values(node), low, high, *marks_of(nest, node)))
+            nest.text.line(
+                nest.call("unmark", nest.values(node), low, high, *marks_of(nest, node))
+            )
         del known.marks[node]

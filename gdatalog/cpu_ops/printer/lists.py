@@ -57,7 +57,9 @@ class Walk:
     node: Node | None = None
 
 
-def walk_of(nest: Nest, step: Join, met: Met, known: Known, below: Collection[Node] = ()) -> Walk:
+def walk_of(
+    nest: Nest, step: Join, met: Met, known: Known, below: Collection[Node] = ()
+) -> Walk:
     """Where the values that all lists of a level have can be walked.
 
     `below` are the nodes that the next level meets: the walk had better lead to one of them.
@@ -134,7 +136,9 @@ def start_of(
         return None
     nodes, buffer = max(usable, key=lambda found: len(found[0]))
     within = set().union(*(met.lists[node] for node in nodes))
-    left = [cut for at, cut in enumerate(step.cuts) if cut not in buffer.cuts and at not in within]
+    left = [
+        cut for at, cut in enumerate(step.cuts) if cut not in buffer.cuts and at not in within
+    ]
     return nodes, buffer, cut_range(nest, buffer.array, ("0", buffer.length), left, known)
 
 
@@ -173,9 +177,7 @@ def fill(nest: Nest, met: Met, cuts: tuple[Cut, ...], known: Known, variable: st
         plain = f"{length} = {nest.call(meeting(nest), *args, into)}"
         if array != into and first in known.marks:
             with text.block(f"if {known.marks[first]}"):
-                text.line(
-                    f"{length} = {nest.call('meet_marked', *args, *marks_of(nest, first), into)}"
-                )
+                text.line(f"{length} = {nest.call('meet_marked', *args, *marks_of(nest, first), into)}")
             with text.block("else"):
                 text.line(plain)
         else:

@@ -43,9 +43,7 @@ def measure(nest: Nest, steps: Sequence[Step], at: int, met: Met, known: Known) 
         node = walk.node
         if node is not None and node.trie.weighted:
             sums = nest.arguments.of_trie(nest.number[node.trie], "sums")
-            text.line(
-                f"{count} = np.int64({sums}[max({walk.low}, {walk.high})] - {sums}[{walk.low}])"
-            )
+            text.line(f"{count} = np.int64({sums}[max({walk.low}, {walk.high})] - {sums}[{walk.low}])")
             return count
         text.line(f"{count} = max(np.int64(0), np.int64({walk.high}) - np.int64({walk.low}))")
         places = [(walk.array, (walk.low, walk.high))]
@@ -65,7 +63,9 @@ def _others(steps: Sequence[Step], at: int) -> list[Slot]:
     return list(dict.fromkeys(slot for slot in found if slot is not None))
 
 
-def _common(nest: Nest, step: Join, met: Met, known: Known, count: str) -> list[tuple[str, Range]]:
+def _common(
+    nest: Nest, step: Join, met: Met, known: Known, count: str
+) -> list[tuple[str, Range]]:
     """Counts what lists have in common; gives the ranges that a member must be found in."""
     text = nest.text
     found = start_of(nest, step, met, known)

@@ -147,9 +147,7 @@ def _looked_up(nest: Nest, steps: Sequence[Step], group: Recoding, part: object)
         terms = nest.paths.terms[part.trie]  # type: ignore[attr-defined]
         child = node.child(terms[0])
         inside = {at for at in group.levels if _meets(nest, steps[at], child)}
-        outside = {
-            at for at, s in enumerate(steps) if at not in group.levels and _meets(nest, s, child)
-        }
+        outside = {at for at, s in enumerate(steps) if at not in group.levels and _meets(nest, s, child)}
         return not inside or bool(outside)
     return True
 
@@ -198,8 +196,7 @@ def _ascends(node: Node) -> bool:
     """Whether the children of each value are greater than it."""
     columns = node.trie.columns
     return any(
-        (test.left, test.op, test.right)
-        in ((columns[0], "<", columns[1]), (columns[1], ">", columns[0]))
+        (test.left, test.op, test.right) in ((columns[0], "<", columns[1]), (columns[1], ">", columns[0]))
         for test in node.trie.tests
     )
 
@@ -311,12 +308,7 @@ def _measure(
     if start.bits is not None and len(start.rows) == 1 and not start.cuts:
         row = _row(nest, start.rows[0], known)
         since = _later(nest, start.bits, row)
-        args = (
-            start.bits.array,
-            f"{start.bits.start} + {since}",
-            row.array,
-            f"{row.start} + {since}",
-        )
+        args = (start.bits.array, f"{start.bits.start} + {since}", row.array, f"{row.start} + {since}")
         text.line(f"{count} = {nest.call('count_and', *args, f'{group.words} - {since}')}")
         parts = [start.bits, row]
     elif not wanted:
@@ -324,9 +316,7 @@ def _measure(
         parts = []
     else:
         bits = _set_of(nest, step, wanted, known)
-        counted = nest.call(
-            "count_row", bits.array, f"{bits.start} + {bits.since}", f"{group.words} - {bits.since}"
-        )
+        counted = nest.call("count_row", bits.array, f"{bits.start} + {bits.since}", f"{group.words} - {bits.since}")
         text.line(f"{count} = {counted}")
         parts = [bits]
     before: list[str] = []
