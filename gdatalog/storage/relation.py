@@ -11,29 +11,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from gdatalog.storage.keys import decode_column, encode_column, narrow
-from gdatalog.storage.rows import Columns, firsts, sort_rows, sorted_set
+from gdatalog.storage.rows import Columns, sort_rows
+from gdatalog.storage.statistics import COMPARE, RowTest, Statistics
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
 from gdatalog.storage.trie import Trie, build_trie
 from gdatalog.values import TypeName
 
-# A test between two columns of a row, as (left column, operator, right column).
-RowTest = tuple[int, str, int]
-
-_COMPARE = {
-    "=": np.equal,
-    "!=": np.not_equal,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-}
-
 
 class Relation:
     """Rows as columns of keys, sorted lexicographically, without duplicates."""
 
-    __slots__ = ("_distinct", "_rises", "_tries", "columns", "keys", "length", "types")
+    __slots__ = ("_tries", "columns", "keys", "length", "statistics", "types")
 
     def __init__(
         self,
@@ -46,9 +35,8 @@ class Relation:
         self.types = types
         self.keys = keys
         self.length = length
-        self._tries: dict[object, Trie] = {}
-        self._distinct: dict[int, int] = {}
-        self._rises: dict[tuple[int, int], bool] = {}
+        self._tries: dict[tuple[object, ...], Trie] = {}
+        self.statistics = Statistics(keys, types, length, self._tries)
 
     def __len__(self) -> int:
         return self.length
@@ -89,9 +77,9 @@ class Relation:
         return Table(self.columns, self.types, columns, self.length)
 
     def renamed(self, columns: tuple[str, ...]) -> Relation:
-        """The same rows (and tries) under other column names."""
+        """The same rows (and tries, and statistics) under other column names."""
         other = Relation(columns, self.types, self.keys, self.length)
-        other._tries, other._distinct = self._tries, self._distinct
+        other._tries, other.statistics = self._tries, self.statistics
         return other
 
     @property
@@ -101,42 +89,6 @@ class Relation:
     @property
     def trie_nbytes(self) -> int:
         return sum({id(trie): trie.nbytes for trie in self._tries.values()}.values())
-
-    def distinct(self, column: int) -> int:
-        """How many distinct values a column has: exactly, or from a sample if it is long."""
-        found = self._distinct.get(column)
-        if found is None:
-            key = self.keys[column]
-            if self.length == 0:
-                found = 0
-            elif column == 0:
-                found = int(np.count_nonzero(firsts(key)))
-            elif self.length <= 1_000_000 or int(key.max()) - int(key.min()) < self.length:
-                found = len(sorted_set(key))
-            else:
-                # If most of a spread-out sample are new values, so are most of the rest.
-                step = self.length // 50_000
-                sample = np.sort(key[::step])
-                seen = np.flatnonzero(firsts(sample))
-                once = int(np.count_nonzero(np.diff(np.append(seen, len(sample))) == 1))
-                found = int(len(seen) * (1 + once / len(sample) * (step - 1)))
-            self._distinct[column] = found
-        return found
-
-    def rises(self, left: int, right: int) -> bool:
-        """Whether one column is less than another in every row; symbols have no order."""
-        found = self._rises.get((left, right))
-        if found is None:
-            a, b = self.keys[left], self.keys[right]
-            found = (
-                self.types[left] == self.types[right] != "symbol"
-                and self.length > 0
-                # a few rows tell most of the time
-                and bool((a[:1000] < b[:1000]).all())
-                and bool((a < b).all())
-            )
-            self._rises[left, right] = found
-        return found
 
     # ---------------------------------------------------------------------------------- tries
 
@@ -171,7 +123,7 @@ class Relation:
         if tests:
             keep = np.ones(length, dtype=np.bool_)
             for left, op, right in tests:
-                keep &= _COMPARE[op](keys[left], keys[right])
+                keep &= COMPARE[op](keys[left], keys[right])
             rows = np.flatnonzero(keep)
             keys = tuple(key[rows] for key in keys)
             length = len(rows)
