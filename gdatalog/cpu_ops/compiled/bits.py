@@ -103,7 +103,7 @@ def recode_rows(
     """
     n = hi - lo
     words = (n + 63) >> 6
-    end = base + len(places)
+    last = base + (len(places) - 1)
     _find_parents(list_values, lo, n, root_values, root_low, root_index, rows, words)
     for j in range(n):
         value = at(list_values, lo + j)
@@ -121,8 +121,8 @@ def recode_rows(
             continue
         if start < stop and at(child_values, start) < base:
             start = lower(child_values, start, stop, base)
-        if start < stop and at(child_values, stop - 1) >= end:
-            stop = lower(child_values, start, stop, end)
+        if start < stop and at(child_values, stop - 1) > last:
+            stop = upper(child_values, start, stop, last)
         _read_row(list_values, lo, words, places, base, child_values, start, stop, rows, j * words)
 
 

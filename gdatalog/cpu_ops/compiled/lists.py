@@ -78,9 +78,10 @@ def has(values: Array, lo: int, hi: int, key: Any) -> bool:
 @inlined
 def find_indexed(low: int, index: Array, key: Any) -> int:
     """The key's position, from an index of all keys from `low` on; -1 where it is not there."""
-    place = np.int64(key) - low
-    # as unsigned, so that one comparison serves both ends, whatever wraps around
-    return int(at(index, place)) if np.uint64(place) < np.uint64(len(index)) else -1
+    # Unsigned, so that one comparison serves both ends, and that it may wrap around: the sum of
+    # signed numbers is compiled as if it could not.
+    place = np.uint64(key) - np.uint64(low)
+    return int(at(index, place)) if place < np.uint64(len(index)) else -1
 
 
 @inlined
@@ -209,7 +210,7 @@ def unmark(values: Array, lo: int, hi: int, marks: Array, base: int) -> None:
 @inlined
 def _inside(values: Array, lo: int, hi: int, length: int, base: int) -> tuple[int, int]:
     """The part of a list that has marks: most often, all of it."""
-    last = base + length - 1
+    last = base + (length - 1)  # in this order: what is behind the last may not be a number
     if lo < hi and at(values, lo) < base:
         lo = lower(values, lo, hi, base)
     if lo < hi and at(values, hi - 1) > last:
