@@ -94,7 +94,10 @@ def take(control: Array, threads: int, total: int, grain: int) -> tuple[int, int
     start = load(control, 0)
     while start < total:
         left = total - start
-        stop = start + min(left, max(grain, left // (8 * threads)))
+        size = left // (8 * threads)
+        if size < grain:
+            size = grain if grain < left else left
+        stop = start + size
         seen = compare_swap(control, 0, start, stop)
         if seen == start:
             return start, stop
@@ -105,4 +108,4 @@ def take(control: Array, threads: int, total: int, grain: int) -> tuple[int, int
 @inlined
 def stopped(control: Array) -> bool:
     """Whether somebody asked for an end."""
-    return bool(load(control, 1) != 0)
+    return load(control, 1) != 0  # type: ignore[no-any-return]

@@ -3,6 +3,9 @@
 A list is a range [lo, hi) of an array of ascending, distinct keys of 32 or 64 bits. Arrays that
 are compared may differ in width. Where two lists meet, `out` may be the array of the first one
 if that list starts at 0: what is written never overtakes what is read.
+
+Each function costs some 30 ms to compile, for each combination of types that it is called with.
+So there are no small helpers here, and keys are widened to 64 bits on their way.
 """
 
 from __future__ import annotations
@@ -58,7 +61,9 @@ def seek(values: Array, lo: int, hi: int, key: Any) -> int:
     while lo + step < hi and at(values, lo + step) < key:
         below = lo + step
         step <<= 3
-    return lower(values, below + 1, min(lo + step, hi), key)
+    if lo + step < hi:
+        hi = lo + step
+    return lower(values, below + 1, hi, key)
 
 
 @inlined
@@ -72,7 +77,7 @@ def find(values: Array, lo: int, hi: int, key: Any) -> int:
 def has(values: Array, lo: int, hi: int, key: Any) -> bool:
     """Whether the key is there."""
     found = lower(values, lo, hi, key)
-    return bool(found < hi and at(values, found) == key)
+    return found < hi and at(values, found) == key
 
 
 @inlined
@@ -135,11 +140,11 @@ def leapfrog(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: 
     """Writes the common values, ascending; gives how many. Each list seeks in the other."""
     n = 0
     while alo < ahi and blo < bhi:
-        a = at(va, alo)
+        a = np.int64(at(va, alo))
         blo = seek(vb, blo, bhi, a)
         if blo == bhi:
             break
-        b = at(vb, blo)
+        b = np.int64(at(vb, blo))
         if a == b:
             put(out, n, a)
             n += 1
@@ -155,11 +160,11 @@ def count_leapfrog(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int)
     """How many values are common. Each list seeks in the other."""
     n = 0
     while alo < ahi and blo < bhi:
-        a = at(va, alo)
+        a = np.int64(at(va, alo))
         blo = seek(vb, blo, bhi, a)
         if blo == bhi:
             break
-        b = at(vb, blo)
+        b = np.int64(at(vb, blo))
         if a == b:
             n += 1
             alo += 1
@@ -169,15 +174,10 @@ def count_leapfrog(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int)
     return n
 
 
-@inlined
-def _alike(one: int, other: int) -> bool:
-    return one <= GALLOP * other and other <= GALLOP * one
-
-
 @jit
 def intersect(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: Array) -> int:
     """Writes the common values, ascending; gives how many."""
-    if _alike(ahi - alo, bhi - blo):
+    if ahi - alo <= GALLOP * (bhi - blo) and bhi - blo <= GALLOP * (ahi - alo):
         return merge(va, alo, ahi, vb, blo, bhi, out)
     return leapfrog(va, alo, ahi, vb, blo, bhi, out)
 
@@ -185,7 +185,7 @@ def intersect(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out:
 @jit
 def count_common(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int) -> int:
     """How many values are common."""
-    if _alike(ahi - alo, bhi - blo):
+    if ahi - alo <= GALLOP * (bhi - blo) and bhi - blo <= GALLOP * (ahi - alo):
         return count_merge(va, alo, ahi, vb, blo, bhi)
     return count_leapfrog(va, alo, ahi, vb, blo, bhi)
 
@@ -207,21 +207,14 @@ def unmark(values: Array, lo: int, hi: int, marks: Array, base: int) -> None:
         put(marks, at(values, k) - base, 0)
 
 
-@inlined
-def _inside(values: Array, lo: int, hi: int, length: int, base: int) -> tuple[int, int]:
-    """The part of a list that has marks: most often, all of it."""
-    last = base + (length - 1)  # in this order: what is behind the last may not be a number
-    if lo < hi and at(values, lo) < base:
-        lo = lower(values, lo, hi, base)
-    if lo < hi and at(values, hi - 1) > last:
-        hi = upper(values, lo, hi, last)
-    return lo, hi
-
-
 @jit
 def keep_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int, out: Array) -> int:
     """Writes the values that are marked, ascending; gives how many."""
-    blo, bhi = _inside(vb, blo, bhi, len(marks), base)
+    if blo < bhi and at(vb, blo) < base:
+        blo = lower(vb, blo, bhi, base)
+    last = base + (len(marks) - 1)  # in this order: what is behind the last may be no number
+    if blo < bhi and at(vb, bhi - 1) > last:
+        bhi = upper(vb, blo, bhi, last)
     n = 0
     for k in range(blo, bhi):
         b = at(vb, k)
@@ -234,7 +227,11 @@ def keep_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int, out: Arr
 @jit
 def count_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int) -> int:
     """How many values are marked."""
-    blo, bhi = _inside(vb, blo, bhi, len(marks), base)
+    if blo < bhi and at(vb, blo) < base:
+        blo = lower(vb, blo, bhi, base)
+    last = base + (len(marks) - 1)  # in this order: what is behind the last may be no number
+    if blo < bhi and at(vb, bhi - 1) > last:
+        bhi = upper(vb, blo, bhi, last)
     n = 0
     for k in range(blo, bhi):
         n += at(marks, at(vb, k) - base)
