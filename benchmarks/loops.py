@@ -54,28 +54,58 @@ def count(loop: Loop, offsets: Array, targets: Array, threads: int) -> int:
 
 
 @jit
-def common(targets: Array, i: int, i_end: int, others: Array, j: int, j_end: int) -> int:
-    """How many targets two lists have in common. No branch, for it would be a guess each time."""
+def common(values: Array, i: int, i_end: int, others: Array, j: int, j_end: int) -> int:
+    """How many vertices two lists have in common."""
     n = 0
-    while i < i_end and j < j_end:
-        x, y = at(targets, i), at(others, j)
-        n += x == y
-        i += x <= y
-        j += y <= x
-    return n
+    if i >= i_end or j >= j_end:
+        return n
+    x, y = at(values, i), at(others, j)
+    while True:
+        if x < y:
+            i += 1
+            if i == i_end:
+                return n
+            x = at(values, i)
+        elif y < x:
+            j += 1
+            if j == j_end:
+                return n
+            y = at(others, j)
+        else:
+            n += 1
+            i += 1
+            j += 1
+            if i == i_end or j == j_end:
+                return n
+            x, y = at(values, i), at(others, j)
 
 
 @jit
-def meet(targets: Array, i: int, i_end: int, others: Array, j: int, j_end: int, out: Array) -> int:
+def meet(values: Array, i: int, i_end: int, others: Array, j: int, j_end: int, out: Array) -> int:
     """The same, written down."""
     n = 0
-    while i < i_end and j < j_end:
-        x, y = at(targets, i), at(others, j)
-        put(out, n, x)
-        n += x == y
-        i += x <= y
-        j += y <= x
-    return n
+    if i >= i_end or j >= j_end:
+        return n
+    x, y = at(values, i), at(others, j)
+    while True:
+        if x < y:
+            i += 1
+            if i == i_end:
+                return n
+            x = at(values, i)
+        elif y < x:
+            j += 1
+            if j == j_end:
+                return n
+            y = at(others, j)
+        else:
+            put(out, n, x)
+            n += 1
+            i += 1
+            j += 1
+            if i == i_end or j == j_end:
+                return n
+            x, y = at(values, i), at(others, j)
 
 
 @jit
@@ -107,7 +137,7 @@ def triangles_merged(offsets: Array, targets: Array, control: Array, threads: in
 def k4_merged(offsets: Array, targets: Array, control: Array, threads: int) -> int:
     """4-cliques: the triangles' third vertices are kept, and met with their own lists."""
     total = 0
-    third = np.empty(longest(offsets) + 1, dtype=np.int32)
+    third = np.empty(longest(offsets), dtype=np.int32)
     while True:
         start, stop = take(control, threads, len(offsets) - 1, GRAIN)
         if start >= stop:
@@ -128,8 +158,8 @@ def k4_merged(offsets: Array, targets: Array, control: Array, threads: int) -> i
 def k5_merged(offsets: Array, targets: Array, control: Array, threads: int) -> int:
     """5-cliques: the same, with one level more."""
     total = 0
-    third = np.empty(longest(offsets) + 1, dtype=np.int32)
-    fourth = np.empty(longest(offsets) + 1, dtype=np.int32)
+    third = np.empty(longest(offsets), dtype=np.int32)
+    fourth = np.empty(longest(offsets), dtype=np.int32)
     while True:
         start, stop = take(control, threads, len(offsets) - 1, GRAIN)
         if start >= stop:
