@@ -25,6 +25,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from threading import RLock
 from time import time
@@ -258,10 +259,20 @@ def _root() -> Path:
 
 def _versions() -> str:
     """A folder's name, of all whose change makes what is in it useless."""
+    ours = sys.modules["gdatalog"].__version__
+    return f"code-{ours}-{sys.implementation.cache_tag}-numba-{_numba_version()}"
+
+
+def _numba_version() -> str:
+    """Without importing Numba, nor `importlib.metadata` where a look at a folder will do."""
+    spec = find_spec("numba")
+    if spec is not None and spec.origin is not None:
+        found = list(Path(spec.origin).parents[1].glob("numba-*.dist-info"))
+        if len(found) == 1:
+            return found[0].stem.removeprefix("numba-")
     from importlib.metadata import version
 
-    ours = sys.modules["gdatalog"].__version__
-    return f"code-{ours}-{sys.implementation.cache_tag}-numba-{version('numba')}"
+    return version("numba")
 
 
 def _own(path: Path) -> Path:
