@@ -253,7 +253,9 @@ class StratumRun:
                 report = RuleRun(plan)
                 around.reports.append(report)
         texts = len(around.scope.symbols)
-        found = run_rule(plan, self._trie, around.scope, limits, limit, report, lasting)
+        found = run_rule(
+            plan, self._trie, around.scope, limits, limit, report, lasting, around.knobs
+        )
         self.made += len(around.scope.symbols) - texts
         limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
         return found
