@@ -1,7 +1,7 @@
 """Expressions printed into one module, compiled, and run over rows: for tests of the printer.
 
-Every expression gets a loop over the rows of its own, which writes its key, whether it failed,
-and, of a test, whether it holds.
+The module writes for every expression and row its key, whether it failed, and, of a test,
+whether it holds.
 """
 
 from __future__ import annotations

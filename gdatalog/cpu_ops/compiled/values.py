@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba.core import types
 
-from gdatalog.cpu_ops.compiled.jit import jit
+from gdatalog.cpu_ops.compiled.jit import intrinsic, jit
 
 _ALL_BUT_SIGN = 0x7FFF_FFFF_FFFF_FFFF
 _NANOSECONDS_A_DAY = 86_400_000_000_000
@@ -25,6 +26,30 @@ def float_of_key(key: int) -> Any:
 def key_of_float(value: float) -> Any:
     bits = np.float64(value + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
     return bits ^ ((bits >> 63) & _ALL_BUT_SIGN)
+
+
+def _wrapping(instruction: str) -> Any:
+    """Arithmetic that wraps: Numba's own `+`, `-` and `*` of ints promise LLVM that none does."""
+
+    def operation(_: Any, a: Any, b: Any) -> Any:
+        if not (isinstance(a, types.Integer) and isinstance(b, types.Integer)):
+            return None
+
+        def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            both = [
+                context.cast(builder, arg, kind, types.int64)
+                for arg, kind in zip(args, signature.args, strict=True)
+            ]
+            return getattr(builder, instruction)(*both)
+
+        return types.int64(a, b), write
+
+    return intrinsic(operation)
+
+
+plus = _wrapping("add")
+minus = _wrapping("sub")
+times = _wrapping("mul")
 
 
 @jit
@@ -61,8 +86,8 @@ def power(a: int, b: int) -> int:
     result, base, rest = 1, a, b
     while rest:
         if rest & 1:
-            result *= base
-        base *= base
+            result = times(result, base)
+        base = times(base, base)
         rest >>= 1
     return result
 

@@ -79,8 +79,6 @@ class _Place:
 
 
 _INT = {
-    "+": "{0} + {1}",
-    "*": "{0} * {1}",
     "band": "{0} & {1}",
     "bor": "{0} | {1}",
     "bxor": "{0} ^ {1}",
@@ -98,7 +96,14 @@ _BOOL = {
     "lxor": "({0} != {1})",
     "lnot": "(not {0})",
 }
-_HELPED = {"year": "year_of", "month": "month_of", "day": "day_of", "bshru": "shift_right_unsigned"}
+_HELPED = {
+    "+": "plus",
+    "*": "times",
+    "year": "year_of",
+    "month": "month_of",
+    "day": "day_of",
+    "bshru": "shift_right_unsigned",
+}
 _REAL = {
     "%": "real_remainder",
     "^": "real_power",
@@ -188,7 +193,7 @@ class Expressions:
     def _print(self, expr: Expr, place: _Place) -> _Text:
         if isinstance(expr, Slot):
             return _Text(place.names[expr.name])
-        if not isinstance(expr, Apply) or not slots(expr):
+        if not isinstance(expr, Apply) or _is_fixed(expr):
             return self._constant(expr, place)
         name, kind = expr.function, expr.args[0].type
         if name in TEXTUAL or (kind == "symbol" and name in ON_SYMBOLS):
@@ -246,11 +251,14 @@ class Expressions:
         if name == "to_float":
             return _Text(f"float({args[0].text})", "float")
         if name == "seconds_between":
-            return _Text(f"({operands[1]} - {operands[0]}) / 1e9", "float", False)
+            nanoseconds = self._call("minus", (args[1].text, args[0].text))
+            return _Text(f"{nanoseconds.text} / 1e9", "float", False)
         if name == "abs":
             return _Text(f"abs({args[0].text})")
+        if name == "-" and len(args) == 1:
+            return _Text(f"-{operands[0]}", atom=False)
         if name == "-":
-            return _Text(" - ".join(operands) if len(args) == 2 else f"-{operands[0]}", atom=False)
+            return self._call("minus", [arg.text for arg in args])
         if name in ("/", "%"):
             divisor = self._named(args[1], place)
             place.check(f"{divisor} == 0")
@@ -305,9 +313,9 @@ class Expressions:
             return self._rank(self._print(expr.args[0], place))
         if expr.type == "symbol":
             raise Unprintable(f"{_called(name)} makes new strings")
-        if name == "match" and slots(expr.args[0]):
+        if name == "match" and not _is_fixed(expr.args[0]):
             raise Unprintable("match() with a pattern that is not the same for all rows")
-        varying = {arg for arg in expr.args if slots(arg)}
+        varying = {arg for arg in expr.args if not _is_fixed(arg)}
         if len(varying) > 1:
             raise Unprintable(f"{_called(name)} of two strings that vary")
         for arg in expr.args:
@@ -375,6 +383,17 @@ def _constant_key(expr: Expr, what: Literal["key", "failed"], scope: Scope) -> i
 
 def _no_column(name: str) -> Array:
     raise AssertionError(name)
+
+
+def _is_fixed(expr: Expr) -> bool:
+    """Whether an expression can be computed beforehand.
+
+    The rank of a symbol cannot: later constants may be symbols that go before it.
+    """
+    if not isinstance(expr, Apply):
+        return not isinstance(expr, Slot)
+    is_rank = expr.function == "ord" and expr.args[0].type == "symbol"
+    return not is_rank and all(map(_is_fixed, expr.args))
 
 
 def _fails(expr: Apply) -> bool:
