@@ -24,17 +24,18 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock, Thread
 from time import time
 from types import ModuleType
 
 MOST_BYTES, MOST_MODULES = 256 << 20, 2000
 DAY = 86_400.0  # seconds
+PATIENCE = 0.02  # between two looks at whether somebody wants to stop
 
 _HELPERS = Path(__file__).with_name("compiled")
 _DOCSTRING = re.compile(r'\A"""(?:[^"\\]|"(?!""))*"""\s*')
@@ -44,7 +45,8 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _FOLDERS = "code-*-numba-*"
 
 _modules: dict[str, ModuleType] = {}
-_lock = RLock()
+_making: dict[str, _Making] = {}
+_lock, _one_at_a_time = RLock(), Lock()
 
 
 @dataclass(slots=True)
@@ -94,10 +96,11 @@ def _helpers() -> bytes:
     return digest.digest()
 
 
-def load(name: str, source: str) -> ModuleType:
+def load(name: str, source: str, poll: Callable[[], None] = lambda: None) -> ModuleType:
     """The module of a generated text; its functions are compiled, or their code is read.
 
-    The name is what `versioned` gives: what is kept under it is taken for the text's.
+    The name is what `versioned` gives: what is kept under it is taken for the text's. While it
+    is made `poll` is called, and may raise to end the waiting.
     """
     found = _modules.get(name)
     if found is not None:
@@ -105,9 +108,37 @@ def load(name: str, source: str) -> ModuleType:
     if _NAME.fullmatch(name) is None:
         raise ValueError(f"not a module's name: {name!r}")
     with _lock:
-        if name not in _modules:
-            _modules[name] = _made(name, source)
-        return _modules[name]
+        making = _making.get(name)
+        if making is None:
+            making = _Making(name, source)
+            making.start()
+            _making[name] = making
+    while making.is_alive():
+        making.join(PATIENCE)
+        poll()
+    if making.error is not None:
+        raise making.error
+    return _modules[name]
+
+
+class _Making(Thread):
+    """Makes one module. Numba does not bear being interrupted, so it has a thread of its own,
+    which ends what it began: the next to ask has the code."""
+
+    def __init__(self, name: str, source: str) -> None:
+        super().__init__(name=f"compiling {name}")
+        self.module = name
+        self.source = source
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            with _one_at_a_time:
+                _modules[self.module] = _made(self.module, self.source)
+        except BaseException as error:
+            self.error = error
+        with _lock:
+            del _making[self.module]
 
 
 def compiled(name: str) -> bool:
