@@ -12,6 +12,8 @@ from gdatalog.cpu_ops.arrays import (
     survivors,
 )
 from gdatalog.cpu_ops.evaluate import evaluate, test
+from gdatalog.cpu_ops.sorter import sorter_for
+from gdatalog.storage import sorting
 from gdatalog.storage.rows import (
     concatenate,
     first_rows,
@@ -39,3 +41,5 @@ __all__ = [
     "test",
     "xp",
 ]
+
+sorting.offer(sorter_for)
