@@ -7,12 +7,15 @@ an interrupted query leaves the database as it was.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from gdatalog.storage.graph import Graph
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
-from gdatalog.storage.row_store import FEW, Known, RowStore, mixed_sum
-from gdatalog.storage.rows import Columns, firsts, sorted_set
+from gdatalog.storage.row_store import FEW, Known, RowStore
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.statistics import COMPARE, RowTest, Statistics
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
 from gdatalog.storage.threads import LONG, spread
@@ -20,23 +23,20 @@ from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import build_trie, trie_of_rows
 from gdatalog.values import TypeName
 
-# A test between two columns of a row, as (left column, operator, right column).
-RowTest = tuple[int, str, int]
+_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
-_COMPARE = {
-    "=": np.equal,
-    "!=": np.not_equal,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-}
+
+def _onwards(test: RowTest) -> RowTest:
+    """The same test with the lower column first: one index has one name."""
+    left, op, right = test
+    return test if left <= right else (right, _FLIPPED[op], left)
+
 
 
 class Relation:
     """A set of rows as columns of keys."""
 
-    __slots__ = ("_distinct", "_rises", "_store", "_symmetric", "_tries", "columns", "types")
+    __slots__ = ("_store", "_tries", "columns", "statistics", "types")
 
     def __init__(
         self,
@@ -52,10 +52,8 @@ class Relation:
         self.columns = columns
         self.types = types
         self._store = store
-        self._tries: dict[object, Trie] = {}
-        self._distinct: dict[int, int] = {}
-        self._rises: dict[tuple[int, int], bool] = {}
-        self._symmetric: bool | None = None
+        self._tries: dict[tuple[Any, ...], Trie] = {}
+        self.statistics = Statistics(store, types, self._tries)
 
     def __len__(self) -> int:
         return self.length
@@ -122,10 +120,10 @@ class Relation:
         return Table(self.columns, self.types, columns, self.length)
 
     def renamed(self, columns: tuple[str, ...]) -> Relation:
-        """The same rows (and tries) under other column names."""
+        """The same rows (and tries, and statistics) under other column names."""
         other = Relation.__new__(Relation)
         other._over(columns, self.types, self._store)
-        other._tries, other._distinct, other._rises = self._tries, self._distinct, self._rises
+        other._tries, other.statistics = self._tries, self.statistics
         return other
 
     # ----------------------------------------------------------------------------------- rows
@@ -165,67 +163,52 @@ class Relation:
 
     @property
     def trie_nbytes(self) -> int:
-        return sum({id(trie): trie.nbytes for trie in self._tries.values()}.values())
+        ranks = 0 if self.graph is None else self.graph.nbytes
+        return ranks + sum({id(trie): trie.nbytes for trie in self._tries.values()}.values())
 
-    def distinct(self, column: int) -> int:
-        """How many distinct values a column has: exactly, or from a sample if it is long."""
-        found = self._distinct.get(column)
-        if found is None:
-            key = self.column(column)
-            length = len(key)
-            if length == 0:
-                found = 0
-            elif column == 0 and self.sorted:
-                found = int(np.count_nonzero(firsts(key)))
-            elif length <= 1_000_000 or int(key.max()) - int(key.min()) < length:
-                found = len(sorted_set(key))
-            else:
-                # If most of a spread-out sample are new values, so are most of the rest.
-                step = length // 50_000
-                sample = np.sort(key[::step])
-                seen = np.flatnonzero(firsts(sample))
-                once = int(np.count_nonzero(np.diff(np.append(seen, len(sample))) == 1))
-                found = int(len(seen) * (1 + once / len(sample) * (step - 1)))
-            self._distinct[column] = found
-        return found
+    @property
+    def graph(self) -> Graph | None:
+        """What is known of the rows as edges, if they can be: both columns have one type."""
+        return self.statistics.graph
 
-    def rises(self, left: int, right: int) -> bool:
-        """Whether one column is less than another in every row; symbols have no order."""
-        found = self._rises.get((left, right))
-        if found is None:
-            a, b = self.column(left), self.column(right)
-            found = (
-                self.types[left] == self.types[right] != "symbol"
-                and len(a) > 0
-                # a few rows tell most of the time
-                and bool((a[:1000] < b[:1000]).all())
-                and bool((a < b).all())
-            )
-            self._rises[left, right] = found
-        return found
+    @property
+    def symmetric(self) -> bool:
+        """Whether a binary relation holds (y, x) wherever it holds (x, y)."""
+        return self.graph is not None and self.graph.symmetric
 
     # ---------------------------------------------------------------------------------- tries
 
     def trie(
-        self, order: tuple[int, ...], tests: tuple[RowTest, ...] = (), weighted: bool = False
+        self,
+        order: tuple[int, ...],
+        tests: tuple[RowTest, ...] = (),
+        weighted: bool = False,
+        ranked: bool = False,
     ) -> Trie:
-        """The trie of the rows that pass `tests`, its levels the columns of `order`."""
-        name = (order, tests, weighted)
+        """The trie of the rows that pass `tests`, its levels the columns of `order`.
+
+        `ranked`: of both ways of every row of a graph, with ranks for vertices.
+        """
+        if order[:1] == (1,) and (ranked or (len(self.types) == 2 and self.symmetric)):
+            # One trie serves both orders.
+            order = tuple(1 - column for column in order)
+            tests = tuple((1 - left, op, 1 - right) for left, op, right in tests)
+        tests = tuple(_onwards(test) for test in tests)
+        name = (order, tests, weighted, ranked)
         trie = self._tries.get(name)
         if trie is None:
-            trie = self._share_or_build(order, tests, weighted)
+            build = self._build_ranked if ranked else self._build
+            trie = build(order, tests, weighted)
             self._tries[name] = trie
         return trie
 
-    def _share_or_build(
+    def _build_ranked(
         self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool
     ) -> Trie:
-        trie = self._build(order, tests, weighted)
-        if order == (1, 0) and not tests and self._mirrored():
-            # A symmetric relation needs one trie for both orders.
-            straight = self.trie((0, 1), (), weighted)
-            if _same(trie, straight):
-                return straight
+        assert self.graph is not None, self.types
+        rows = self.graph.ranked(tests)
+        trie = build_trie(rows, len(order), len(rows[0]), weighted)
+        trie.labels = self.graph.ranking().labels
         return trie
 
     def _build(self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool) -> Trie:
@@ -244,7 +227,7 @@ class Relation:
         if tests:
             mask = np.ones(length, dtype=np.bool_)
             for left, op, right in tests:
-                mask &= _COMPARE[op](keys[left], keys[right])
+                mask &= COMPARE[op](keys[left], keys[right])
             rows = np.flatnonzero(mask)
             length = len(rows)
             used = spread(lambda column: column[rows], used, length >= LONG)
@@ -254,35 +237,3 @@ class Relation:
             trie = trie_of_rows(used, length, False)
             return Trie(trie.levels, trie.total, np.ones(trie.total, dtype=np.int64))
         return trie_of_rows(used, length, weighted)
-
-    def _mirrored(self) -> bool:
-        """Whether a binary relation looks symmetric: in few rows it may not be."""
-        if len(self.types) != 2 or self.types[0] != self.types[1]:
-            return False
-        a, b = self._store.as_they_are()
-        return len(a) == 0 or (
-            (a.min(), a.max()) == (b.min(), b.max()) and mixed_sum(a) == mixed_sum(b)
-        )
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether a binary relation holds (y, x) wherever it holds (x, y)."""
-        if len(self.types) != 2 or self.types[0] != self.types[1]:
-            return False
-        if self._symmetric is None:
-            self._store.distinct()
-            self._symmetric = self._mirrored() and _same(self.trie((1, 0)), self.trie((0, 1)))
-            if self._symmetric:
-                self._tries[(1, 0), (), False] = self.trie((0, 1))
-        return self._symmetric
-
-
-def _same(left: Trie, right: Trie) -> bool:
-    """Whether two tries of two levels, of the same rows, hold the same."""
-    return left is right or (
-        all(
-            np.array_equal(mine.values, other.values)
-            for mine, other in zip(left.levels, right.levels, strict=True)
-        )
-        and np.array_equal(left.levels[1].offsets, right.levels[1].offsets)
-    )
