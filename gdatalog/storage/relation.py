@@ -36,7 +36,16 @@ _COMPARE = {
 class Relation:
     """A set of rows as columns of keys."""
 
-    __slots__ = ("_distinct", "_rises", "_store", "_symmetric", "_tries", "columns", "types")
+    __slots__ = (
+        "__weakref__",
+        "_distinct",
+        "_rises",
+        "_store",
+        "_symmetric",
+        "_tries",
+        "columns",
+        "types",
+    )
 
     def __init__(
         self,
