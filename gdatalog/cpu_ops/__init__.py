@@ -8,6 +8,7 @@ from gdatalog.cpu_ops.arrays import (
     expand,
     intersect,
     pieces,
+    sort_across,
     sums_by,
     survivors,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "intersect",
     "pieces",
     "row_firsts",
+    "sort_across",
     "sort_rows",
     "sums_by",
     "survivors",

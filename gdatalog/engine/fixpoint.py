@@ -234,7 +234,8 @@ class StratumRun:
             return Size(UNKNOWN, (UNKNOWN // 10,) * arity)
         relation = relation_of(name)
         rises = frozenset(pair for pair in permutations(range(arity), 2) if relation.rises(*pair))
-        return Size(relation.at_most, tuple(map(relation.distinct, range(arity))), rises)
+        distinct = tuple(map(relation.distinct, range(arity)))
+        return Size(relation.at_most, distinct, rises, relation.graph)
 
     def _run(
         self, plan: RulePlan, limit: int | None, lasting: dict[int, MarkedRows] | None = None
@@ -268,7 +269,7 @@ class StratumRun:
         else:
             relation = self.around.relation(ref.relation)
         tests = tuple((test.left, test.op, test.right) for test in ref.tests)
-        trie = relation.trie(ref.columns, tests, ref.weighted)
+        trie = relation.trie(ref.columns, tests, ref.weighted, ref.ranked)
         what = "index of " + ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
         self.around.limits.charge(what, relation.trie_nbytes)
         return trie

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gdatalog.storage.graph import Graph, Ranking
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
-from gdatalog.storage.row_store import FEW, Known, RowStore, mixed_sum
+from gdatalog.storage.row_store import FEW, Known, RowStore
 from gdatalog.storage.rows import Columns, firsts, sorted_set
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
@@ -32,6 +33,14 @@ _COMPARE = {
     ">=": np.greater_equal,
 }
 
+_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _onwards(test: RowTest) -> RowTest:
+    """The same test with the lower column first: one index has one name."""
+    left, op, right = test
+    return test if left <= right else (right, _FLIPPED[op], left)
+
 
 class Relation:
     """A set of rows as columns of keys."""
@@ -39,9 +48,9 @@ class Relation:
     __slots__ = (
         "__weakref__",
         "_distinct",
+        "_graph",
         "_rises",
         "_store",
-        "_symmetric",
         "_tries",
         "columns",
         "types",
@@ -64,7 +73,7 @@ class Relation:
         self._tries: dict[object, Trie] = {}
         self._distinct: dict[int, int] = {}
         self._rises: dict[tuple[int, int], bool] = {}
-        self._symmetric: bool | None = None
+        self._graph: Graph | None = None
 
     def __len__(self) -> int:
         return self.length
@@ -135,6 +144,7 @@ class Relation:
         other = Relation.__new__(Relation)
         other._over(columns, self.types, self._store)
         other._tries, other._distinct, other._rises = self._tries, self._distinct, self._rises
+        other._graph = self.graph
         return other
 
     # ----------------------------------------------------------------------------------- rows
@@ -174,7 +184,8 @@ class Relation:
 
     @property
     def trie_nbytes(self) -> int:
-        return sum({id(trie): trie.nbytes for trie in self._tries.values()}.values())
+        ranks = 0 if self._graph is None else self._graph.nbytes
+        return ranks + sum({id(trie): trie.nbytes for trie in self._tries.values()}.values())
 
     def distinct(self, column: int) -> int:
         """How many distinct values a column has: exactly, or from a sample if it is long."""
@@ -213,28 +224,61 @@ class Relation:
             self._rises[left, right] = found
         return found
 
+    @property
+    def graph(self) -> Graph | None:
+        """What is known of the rows as edges, if they can be: both columns have one type."""
+        if self._graph is None and len(self.types) == 2 and self.types[0] == self.types[1]:
+            self._graph = Graph(self._store)
+        return self._graph
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether a binary relation holds (y, x) wherever it holds (x, y)."""
+        return self.graph is not None and self.graph.symmetric
+
+    @property
+    def loops(self) -> bool:
+        """Whether a binary relation holds some (x, x)."""
+        return self.graph is not None and self.graph.loops
+
+    def ranking(self) -> Ranking:
+        """The vertices of a binary relation over one type, by degree."""
+        assert self.graph is not None, self.types
+        return self.graph.ranking()
+
     # ---------------------------------------------------------------------------------- tries
 
     def trie(
-        self, order: tuple[int, ...], tests: tuple[RowTest, ...] = (), weighted: bool = False
+        self,
+        order: tuple[int, ...],
+        tests: tuple[RowTest, ...] = (),
+        weighted: bool = False,
+        ranked: bool = False,
     ) -> Trie:
-        """The trie of the rows that pass `tests`, its levels the columns of `order`."""
-        name = (order, tests, weighted)
+        """The trie of the rows that pass `tests`, its levels the columns of `order`.
+
+        `ranked`: of both ways of every row of a graph, with ranks for vertices.
+        """
+        if order[:1] == (1,) and (ranked or (len(self.types) == 2 and self.symmetric)):
+            # One trie serves both orders.
+            order = tuple(1 - column for column in order)
+            tests = tuple((1 - left, op, 1 - right) for left, op, right in tests)
+        tests = tuple(_onwards(test) for test in tests)
+        name = (order, tests, weighted, ranked)
         trie = self._tries.get(name)
         if trie is None:
-            trie = self._share_or_build(order, tests, weighted)
+            build = self._build_ranked if ranked else self._build
+            trie = build(order, tests, weighted)
             self._tries[name] = trie
         return trie
 
-    def _share_or_build(
+    def _build_ranked(
         self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool
     ) -> Trie:
-        trie = self._build(order, tests, weighted)
-        if order == (1, 0) and not tests and self._mirrored():
-            # A symmetric relation needs one trie for both orders.
-            straight = self.trie((0, 1), (), weighted)
-            if _same(trie, straight):
-                return straight
+        assert self.graph is not None, self.types
+        rows = self.graph.ranked(tests)
+        trie = build_trie(rows, len(order), len(rows[0]), weighted)
+        trie.labels = self.graph.ranking().labels
         return trie
 
     def _build(self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool) -> Trie:
@@ -263,35 +307,3 @@ class Relation:
             trie = trie_of_rows(used, length, False)
             return Trie(trie.levels, trie.total, np.ones(trie.total, dtype=np.int64))
         return trie_of_rows(used, length, weighted)
-
-    def _mirrored(self) -> bool:
-        """Whether a binary relation looks symmetric: in few rows it may not be."""
-        if len(self.types) != 2 or self.types[0] != self.types[1]:
-            return False
-        a, b = self._store.as_they_are()
-        return len(a) == 0 or (
-            (a.min(), a.max()) == (b.min(), b.max()) and mixed_sum(a) == mixed_sum(b)
-        )
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether a binary relation holds (y, x) wherever it holds (x, y)."""
-        if len(self.types) != 2 or self.types[0] != self.types[1]:
-            return False
-        if self._symmetric is None:
-            self._store.distinct()
-            self._symmetric = self._mirrored() and _same(self.trie((1, 0)), self.trie((0, 1)))
-            if self._symmetric:
-                self._tries[(1, 0), (), False] = self.trie((0, 1))
-        return self._symmetric
-
-
-def _same(left: Trie, right: Trie) -> bool:
-    """Whether two tries of two levels, of the same rows, hold the same."""
-    return left is right or (
-        all(
-            np.array_equal(mine.values, other.values)
-            for mine, other in zip(left.levels, right.levels, strict=True)
-        )
-        and np.array_equal(left.levels[1].offsets, right.levels[1].offsets)
-    )

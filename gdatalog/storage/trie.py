@@ -152,15 +152,23 @@ class Trie:
     """The levels of a relation under a column order.
 
     `weights`, where columns were dropped but must count, is the number of rows under each node
-    of the last level. A trie of no columns only knows how many rows there are (`total`).
+    of the last level. A trie of no columns only knows how many rows there are (`total`). Where
+    ranks stand for values, `labels` are the values, by rank.
     """
 
-    __slots__ = ("_weight_sums", "levels", "total", "weights")
+    __slots__ = ("_weight_sums", "labels", "levels", "total", "weights")
 
-    def __init__(self, levels: Sequence[TrieLevel], total: int, weights: Array | None) -> None:
+    def __init__(
+        self,
+        levels: Sequence[TrieLevel],
+        total: int,
+        weights: Array | None,
+        labels: Array | None = None,
+    ) -> None:
         self.levels = tuple(levels)
         self.total = total
         self.weights = weights
+        self.labels = labels
         self._weight_sums: Array | None = None
 
     def weight_sums(self) -> Array:
