@@ -47,7 +47,7 @@ from gdatalog.planner.items import (
     variables_of,
     variables_of_exprs,
 )
-from gdatalog.planner.order import Order, Search
+from gdatalog.planner.order import Order, best_order
 from gdatalog.planner.pattern import PatternMaker
 from gdatalog.planner.reuse import reuse_lists
 from gdatalog.planner.sizes import Statistics
@@ -132,7 +132,8 @@ class _Conjunction:
             maker.atom(atom, self.plan.sizes(atom.item.relation, atom.item.version))
         for item in self.waiting:
             maker.item(item)
-        order = Search(maker.finish(self.comparisons, self.bag, self.compacts)).order(self.rows)
+        pattern = maker.finish(self.comparisons, self.bag, self.compacts)
+        order = best_order(pattern, self.rows)
         self.plan.cost += order.work
         return order
 

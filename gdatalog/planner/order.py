@@ -14,8 +14,10 @@ from math import inf
 
 from gdatalog.planner.cost import TINY, Estimates
 from gdatalog.planner.pattern import Pattern, bits
+from gdatalog.planner.sampling import Sampler
 
 EXACT = 8
+WALK = 2000  # values tried, for each set of variables, that make walks worth their while
 # What things cost, in values tried.
 ROW, PROBE, EMIT, UNORDERED, COMPACT = 0.3, 0.1, 0.3, 0.1, 0.5
 SORT, FREE = 3.0, 1000  # of an index that is not there: for each row, but for so many
@@ -50,9 +52,9 @@ class Turn:
 class Search:
     """The search for one conjunction's order."""
 
-    def __init__(self, pattern: Pattern) -> None:
+    def __init__(self, pattern: Pattern, sampler: Sampler | None = None) -> None:
         self.pattern = pattern
-        self.estimates = Estimates(pattern)
+        self.estimates = Estimates(pattern, sampler)
         self._found: dict[tuple[int, int, bool], tuple[float, int]] = {}
         self._indexes: dict[tuple[int, int], float] = {}
 
@@ -235,3 +237,14 @@ class Search:
             self._describe(reads, part, not self.pattern.bag, share * scale, order)
         share = turn.rows / max(TINY, self.estimates.rows(turn.path))
         self._describe(turn.path, turn.rest, exists, share * scale, order)
+
+
+def best_order(pattern: Pattern, rows: float) -> Order:
+    """The best order by formulas; by walks, if that is much work and walks are possible."""
+    order = Search(pattern).order(rows)
+    variables = (pattern.everything & ~pattern.outer).bit_count()
+    if 1 < variables <= EXACT and order.work > WALK << variables:
+        sampler = Sampler(pattern)
+        if sampler.usable:
+            return Search(pattern, sampler).order(rows)
+    return order

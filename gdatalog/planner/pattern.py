@@ -45,6 +45,7 @@ class PatternAtom:
     fixed: frozenset[int]
     tests: tuple[ColumnTest, ...]
     mask: int
+    turned: bool  # whether its two columns are alike
     ascending: tuple[tuple[int, int], ...]  # pairs of variables that ascend in every row of it
 
 
@@ -72,7 +73,8 @@ class Pattern:
     tests: list[tuple[int, float]] = field(default_factory=list)  # what they read, how many pass
     filters: list[int] = field(default_factory=list)  # what is tested once these are bound
     ranges: dict[int, float] = field(default_factory=dict)  # by variable: cuts by constants
-    below: list[tuple[int, int]] = field(default_factory=list)  # variables that ascend
+    below: dict[tuple[int, int], bool] = field(default_factory=dict)  # a <= b, whether a < b
+    unequal: set[frozenset[int]] = field(default_factory=set)
     outer: int = 0
     live: int = 0
     outputs: tuple[int, ...] = ()  # the variables asked for, in the order of the answer
@@ -144,11 +146,16 @@ class PatternMaker:
         """The pattern, once all atoms and other items are in it."""
         place = self.place
         self.pattern.bag, self.pattern.compacts = bag, compacts
-        self.pattern.below = [
-            (place[low], place[high])
-            for low, high in comparisons.below
+        self.pattern.below = {
+            (place[low], place[high]): strict
+            for (low, high), strict in comparisons.below.items()
             if low in place and high in place and low != high
-        ]
+        }
+        self.pattern.unequal = {
+            frozenset(place[name] for name in pair)
+            for pair in comparisons.unequal
+            if len(pair) == 2 and pair <= place.keys()
+        }
         return self.pattern
 
     def atom(self, atom: AtomState, size: Size) -> None:
@@ -172,7 +179,10 @@ class PatternMaker:
         )
         mask = sum(1 << variable for variable in columns)
         source = (item.relation, item.version, tests)
-        found = PatternAtom(source, size, columns, frozenset(fixed), tests, mask, ascending)
+        turned = size.balanced and all(op in ("=", "!=") for _, op, _ in tests)
+        found = PatternAtom(
+            source, size, columns, frozenset(fixed), tests, mask, turned, ascending
+        )
         self.pattern.atoms.append(found)
         self.pattern.links.append(mask)
 
@@ -209,6 +219,9 @@ class PatternMaker:
             pattern.tests.append((whole, OTHERWISE))
             pattern.filters.append(whole)
             return
+        if test.function == "!=" and all(isinstance(arg, Slot) for arg in test.args):
+            pattern.filters.append(whole)
+            return  # one of the comparisons
         ordered = [arg for arg in test.args if isinstance(arg, Slot) and arg.type != "symbol"]
         if test.function in ("=", "!=") or not ordered:
             pattern.filters.append(whole)

@@ -34,8 +34,11 @@ def reuse_lists(
                 for part in lists[earlier.variable]
                 if part is not None and part in lists[join.variable]
             ]
+            # A list that was made of another went through all that the other did.
+            through = reads[earlier.variable][1] if earlier.variable in reads else []
             if (
                 len(parts) >= 2
+                and all(part in parts for part in through)
                 and all(part in lists[join.variable] for part in parts)
                 and all(_implied(cut, join, comparisons) for cut in earlier.cuts)
                 and (best is None or len(parts) >= len(best[1]))

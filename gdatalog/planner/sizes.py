@@ -30,7 +30,10 @@ class Lists(Protocol):
     def values(self) -> Any: ...
 
     @property
-    def offsets(self) -> Any: ...
+    def starts(self) -> Any: ...
+
+    @property
+    def ends(self) -> Any: ...
 
     @property
     def children(self) -> Any: ...
@@ -62,11 +65,11 @@ class Size(Protocol):
     def indexed(self, known: frozenset[int], column: int) -> bool:
         """Whether an index is there in which a column comes next after these."""
 
-    def lists(self, column: int) -> Lists | None:
+    def lists(self, column: int, tests: tuple[ColumnTest, ...] = ()) -> Lists | None:
         """The lists of the other column by this one, where they are at hand."""
 
-    def values_of(self, column: int) -> Any:
-        """The distinct values of a column, where they are at hand."""
+    def set(self) -> Any:
+        """The values of a relation of one column, ascending; None for others."""
 
 
 Statistics = Callable[[str, Version], Size]
@@ -94,7 +97,7 @@ class Assumed:
     def distinct(self, columns: frozenset[int]) -> int:
         if len(columns) == self.arity:
             return self.rows
-        return min(self.rows, int(self.values ** len(columns)))
+        return min(self.rows, self.values ** min(len(columns), 2))
 
     def degrees(self, column: int, tests: tuple[ColumnTest, ...] = ()) -> AssumedDegrees:
         rows, values = self.size(tests), self.distinct(frozenset((column,)))
@@ -105,8 +108,8 @@ class Assumed:
     def indexed(self, known: frozenset[int], column: int) -> bool:
         return True
 
-    def lists(self, column: int) -> None:
+    def lists(self, column: int, tests: tuple[ColumnTest, ...] = ()) -> None:
         return None
 
-    def values_of(self, column: int) -> None:
+    def set(self) -> None:
         return None
