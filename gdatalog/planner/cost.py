@@ -74,7 +74,8 @@ class Estimates:
                 # No more than are tried when the last of them is bound, whichever that is.
                 for at in bits(bound & ~self.pattern.outer):
                     rest = bound & ~(1 << at)
-                    if rest and self.joined(at, rest):
+                    twins = self.pattern.behind[at] & bound
+                    if rest and not twins and self.joined(at, rest):
                         found = min(found, self.tried(at, rest))
             self._rows[bound] = found
         return found
@@ -267,9 +268,7 @@ class Estimates:
 
     def _left(self, cut: float, atom: PatternAtom, at: int, bound: int) -> float:
         """How much a cut leaves of an atom's list, whose rows may be within it already."""
-        sees = any(
-            at in pair and bound >> (pair[0] + pair[1] - at) & 1 for pair in atom.ascending
-        )
+        sees = any(at in pair and bound >> (pair[0] + pair[1] - at) & 1 for pair in atom.ascending)
         return min(1.0, cut / 0.5) if sees else cut
 
     def _roots(self, atom: PatternAtom, at: int) -> float:
@@ -314,9 +313,7 @@ class Estimates:
         after = self._linear(bound | 1 << at, self._under, self._orders[0])
         return after / before / (bound.bit_count() + 1) if before else 0.0
 
-    def _common(
-        self, at: int, bound: int, cut: float, walked: float | None
-    ) -> tuple[float, int]:
+    def _common(self, at: int, bound: int, cut: float, walked: float | None) -> tuple[float, int]:
         """The list of an earlier variable that this one's refines: its length, what it covers."""
         for group in self._groups[at]:
             mine = self._parents(group, at, bound) if len(group) > 1 else 0

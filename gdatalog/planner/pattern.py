@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -80,10 +81,52 @@ class Pattern:
     outputs: tuple[int, ...] = ()  # the variables asked for, in the order of the answer
     bag: bool = False
     compacts: bool = False
+    before: list[int] = field(default_factory=list)  # of each variable, its twins before it
+    behind: list[int] = field(default_factory=list)
 
     @property
     def everything(self) -> int:
         return (1 << len(self.names)) - 1
+
+    def find_twins(self) -> None:
+        """Finds variables that can stand for each other: whatever is said of one is of both.
+
+        Only the first of them need be tried next, and only the last can have been last.
+        """
+        opaque = self.outer | self.live | self.computed | self.risky
+        for whole in (*self.equal, *(whole for whole, _ in self.tests)):
+            opaque |= whole
+        for given in self.given:
+            opaque |= 1 << given.variable | given.sources
+        free = [at for at in range(len(self.names)) if not opaque >> at & 1]
+        self.before, self.behind = [0] * len(self.names), [0] * len(self.names)
+        for at in free:
+            for other in free[: free.index(at)]:
+                both = 1 << at | 1 << other
+                swapped = self._said(both, {at: other, other: at})
+                if self.ranges.get(at) == self.ranges.get(other) and swapped == self._said(
+                    both, {}
+                ):
+                    self.before[at] |= 1 << other
+                    self.behind[other] |= 1 << at
+
+    def _said(self, some: int, renamed: Mapping[int, int]) -> Counter[object]:
+        """All literals that hold one of some variables, these under other names."""
+        said: Counter[object] = Counter()
+        for atom in self.atoms:
+            if atom.mask & some:
+                places = [
+                    (0 if atom.turned and len(atom.columns) == 2 else column, renamed.get(at, at))
+                    for at, column in atom.columns.items()
+                ]
+                said[atom.source, atom.fixed, frozenset(places)] += 1
+        for (low, high), strict in self.below.items():
+            if (1 << low | 1 << high) & some:
+                said[renamed.get(low, low), renamed.get(high, high), strict] += 1
+        for whole in self.filters:
+            if whole & some:
+                said[sum(1 << renamed.get(at, at) for at in bits(whole))] += 1
+        return said
 
     def components(self, among: int) -> list[int]:
         """The parts of some unbound variables that no literal connects."""
@@ -156,6 +199,7 @@ class PatternMaker:
             for pair in comparisons.unequal
             if len(pair) == 2 and pair <= place.keys()
         }
+        self.pattern.find_twins()
         return self.pattern
 
     def atom(self, atom: AtomState, size: Size) -> None:
@@ -180,9 +224,7 @@ class PatternMaker:
         mask = sum(1 << variable for variable in columns)
         source = (item.relation, item.version, tests)
         turned = size.balanced and all(op in ("=", "!=") for _, op, _ in tests)
-        found = PatternAtom(
-            source, size, columns, frozenset(fixed), tests, mask, turned, ascending
-        )
+        found = PatternAtom(source, size, columns, frozenset(fixed), tests, mask, turned, ascending)
         self.pattern.atoms.append(found)
         self.pattern.links.append(mask)
 

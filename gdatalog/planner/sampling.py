@@ -51,6 +51,10 @@ class Sampler:
         self._places: dict[tuple[int, int, int], Array] = {}
         self._samples: dict[int, Sample | None] = {}
         self._lengths: dict[tuple[int, int], Lengths | None] = {}
+        self._holding = [
+            [atom for atom in pattern.atoms if atom.mask >> at & 1]
+            for at in range(len(pattern.names))
+        ]
         self.usable = self._prepare()
 
     def _prepare(self) -> bool:
@@ -87,14 +91,14 @@ class Sampler:
     def _first(self, at: int) -> Sample:
         """Values of one variable that all its atoms have."""
         values: Array = None
-        for atom in self._holding(at):
+        for atom in self._holding[at]:
             mine = self._values(atom, at)
             if values is None or len(mine) < len(values):
                 values = mine
         taken, weight = _even(len(values))
         column = values[taken]
         keep = np.ones(len(column), dtype=np.bool_)
-        for atom in self._holding(at):
+        for atom in self._holding[at]:
             keep &= self._among(atom, at, column)
         column = column[keep]
         return Sample(weight, {at: column}, len(column))
@@ -103,8 +107,9 @@ class Sampler:
         """By the variable that is cheapest to bind last."""
         best: tuple[float, int] | None = None
         for at in bits(bound):
-            rest = bound & ~(1 << at)
-            tried = self.tried(at, rest)
+            if self.pattern.behind[at] & bound:
+                continue
+            tried = self.tried(at, bound & ~(1 << at))
             if tried is not None and (best is None or tried < best[0] * (1 - 1e-9)):
                 best = tried, at
         return None if best is None else self._wider(best[1], bound & ~(1 << best[1]))
@@ -112,20 +117,22 @@ class Sampler:
     def _wider(self, at: int, rest: int) -> Sample:
         sample, lists = self._samples[rest], self._lengths[at, rest]
         assert sample is not None and lists is not None
-        ends = np.cumsum(lists.lengths)
+        ends: Array = np.cumsum(lists.lengths)
         taken, weight = _even(int(ends[-1]) if len(ends) else 0)
         rows = np.searchsorted(ends, taken, side="right")
         places = lists.starts[rows] + taken - (ends[rows] - lists.lengths[rows])
         values = lists.children[places]
         keep = self._holds(at, rest, sample, rows, values)
-        for atom in self._holding(at):
-            known = atom.mask & rest
-            if not known:
+        near = [atom for atom in self._holding[at] if atom.mask & rest]
+        alike = {atom.source for atom in near if atom.turned}
+        for atom in self._holding[at]:
+            # What has a neighbour in a symmetric relation is one itself.
+            if not atom.mask & rest and atom.source not in alike:
                 keep &= self._among(atom, at, values)
         left = np.flatnonzero(keep)
-        for atom in self._holding(at):
+        for atom in near:
             known = atom.mask & rest
-            if known and len(left):
+            if len(left):
                 (parent,) = bits(known)
                 mine = self._lists[id(atom), parent]
                 parents = self._placed(mine, parent, rest, sample)[rows[left]]
@@ -165,10 +172,10 @@ class Sampler:
         """The shortest lists, where something bound leads to the variable."""
         key = at, path
         if key not in self._lengths:
-            near = [atom for atom in self._holding(at) if atom.mask & path]
+            near = [atom for atom in self._holding[at] if atom.mask & path]
             sample = self.sample(path) if near else None
-            some = sample is not None and sample.count
-            self._lengths[key] = self._shortest(near, path, sample) if some else None
+            found = self._shortest(near, path, sample) if sample and sample.count else None
+            self._lengths[key] = found
         return self._lengths[key]
 
     def _shortest(self, near: list[PatternAtom], path: int, sample: Sample) -> Lengths:
@@ -194,9 +201,6 @@ class Sampler:
         return best
 
     # ------------------------------------------------------------------------------ look-ups
-
-    def _holding(self, at: int) -> list[PatternAtom]:
-        return [atom for atom in self.pattern.atoms if atom.mask >> at & 1]
 
     def _values(self, atom: PatternAtom, at: int) -> Array:
         found = self._lists.get((id(atom), at))

@@ -92,17 +92,17 @@ class Assumed:
     balanced: bool = False
 
     def size(self, tests: tuple[ColumnTest, ...] = ()) -> int:
-        return max(1, self.rows // 2 ** len(tests))
+        return max(1, self.rows >> len(tests))
 
     def distinct(self, columns: frozenset[int]) -> int:
         if len(columns) == self.arity:
             return self.rows
-        return min(self.rows, self.values ** min(len(columns), 2))
+        return min(self.rows, self.values if len(columns) == 1 else self.values * self.values)
 
     def degrees(self, column: int, tests: tuple[ColumnTest, ...] = ()) -> AssumedDegrees:
         rows, values = self.size(tests), self.distinct(frozenset((column,)))
         mean = max(1.0, rows / values)
-        powers = (float(values), *(values * mean**k for k in range(1, MOMENTS + 1)))
+        powers = tuple(values * mean**k for k in range(MOMENTS + 1))
         return AssumedDegrees(int(mean), powers)
 
     def indexed(self, known: frozenset[int], column: int) -> bool:
