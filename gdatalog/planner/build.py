@@ -399,6 +399,9 @@ class _Conjunction:
         for other_name, op in self.comparisons.bounds(name, self.bound):
             if other_name not in told:
                 found.append((None, Cut(op, Slot(other_name, self._kind(other_name)))))
+        found += [
+            (None, Cut(*limit)) for limit in self.comparisons.implied_limits(name, self.bound)
+        ]
         return found
 
     def _kind(self, name: str) -> TypeName:

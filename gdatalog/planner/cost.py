@@ -152,7 +152,7 @@ class Estimates:
         found = self._shares.get(key)
         if found is not None:
             return found
-        found, most = 1.0, TINY
+        found, most = 1.0, self._values(groups, at)
         for group in groups:
             powers = group[0].size.degrees(group[0].columns[at], group[0].tests).powers
             values = max(powers[0], TINY)
@@ -165,12 +165,23 @@ class Estimates:
                 else:
                     found /= values
             found *= powers[min(many, len(powers) - 1)]
-            most = max(most, values)
+            if group[0].size.assumed and most < values:
+                # What is not there yet is made of values that are.
+                found *= (values / most) ** (many - 1)
         found /= most ** (len(groups) - 1)
         if given is not None:
             found *= min(1.0, given.values / most)
         self._shares[key] = found
         return found
+
+    def _values(self, groups: list[list[PatternAtom]], at: int) -> float:
+        """Of how many values a variable takes some: those of what is there, if any of it is."""
+        sizes = [
+            (group[0].size.assumed, group[0].size.degrees(group[0].columns[at], group[0].tests))
+            for group in groups
+        ]
+        known = [degrees.powers[0] for assumed, degrees in sizes if not assumed]
+        return max(TINY, *(known or [degrees.powers[0] for _, degrees in sizes]))
 
     def near(self, at: int) -> int:
         """The variables that share an atom with one, and it."""
@@ -180,8 +191,13 @@ class Estimates:
         return found
 
     def _domain(self, whole: int) -> float:
-        """How many values the side of an equation can have, as far as atoms tell."""
+        """How many values the side of an equation can have, as far as atoms tell.
+
+        A variable that no atom holds takes whatever value there is.
+        """
         most = 1.0
+        if not all(self._holding[at] for at in bits(whole)):
+            return most
         for at in bits(whole):
             for atom in self._holding[at]:
                 most = max(most, atom.size.degrees(atom.columns[at], atom.tests).powers[0])

@@ -190,7 +190,9 @@ class Search:
         pattern = self.pattern
         asked = pattern.live & turn.path
         if asked and not turn.rest:
-            turn.extra += EMIT * turn.rows
+            # Rows of one group that come one after the other are one.
+            grouped = pattern.bag and not pattern.live >> at & 1
+            turn.extra += EMIT * (self.estimates.rows(path) if grouped else turn.rows)
         if pattern.live >> at & 1 and not pattern.bag:
             missing = [output for output in pattern.outputs if not path >> output & 1]
             if missing and missing[0] != at:

@@ -46,6 +46,10 @@ class Size(Protocol):
     def rows(self) -> int: ...
 
     @property
+    def assumed(self) -> bool:
+        """Whether the relation is not there yet, and all this is a guess."""
+
+    @property
     def rises(self) -> frozenset[tuple[int, int]]:
         """Pairs of columns of which the first is less than the second in every row."""
 
@@ -90,6 +94,7 @@ class Assumed:
     arity: int
     rises: frozenset[tuple[int, int]] = field(default=frozenset())
     balanced: bool = False
+    assumed: bool = True
 
     def size(self, tests: tuple[ColumnTest, ...] = ()) -> int:
         return max(1, self.rows >> len(tests))

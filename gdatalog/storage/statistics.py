@@ -115,7 +115,7 @@ class Lists:
 class Statistics:
     """What is known of a relation's rows."""
 
-    __slots__ = ("_distinct", "_kept", "_keys", "_rises", "_tries", "_types", "rows")
+    __slots__ = ("_distinct", "_kept", "_keys", "_rises", "_tries", "_types", "assumed", "rows")
 
     def __init__(
         self,
@@ -126,6 +126,7 @@ class Statistics:
     ) -> None:
         """`tries` are those that the relation has by now, by order, tests and whether weighted."""
         self.rows = length
+        self.assumed = False
         self._keys = keys
         self._types = tuple(types)
         self._tries = tries
