@@ -117,7 +117,7 @@ class Sampler:
     def _wider(self, at: int, rest: int) -> Sample:
         sample, lists = self._samples[rest], self._lengths[at, rest]
         assert sample is not None and lists is not None
-        ends = lists.lengths.cumsum()
+        ends: Any = lists.lengths.cumsum()
         taken, weight = _even(int(ends[-1]) if len(ends) else 0)
         rows = np.searchsorted(ends, taken, side="right")
         places = lists.starts[rows] + taken - (ends[rows] - lists.lengths[rows])
