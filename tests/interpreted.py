@@ -33,7 +33,7 @@ def _at(array: Any, i: int) -> Any:
 
 def _put(array: Any, i: int, value: Any) -> None:
     assert 0 <= i < len(array), f"{i} of {len(array)}"
-    array[i] = value
+    array[i] = value if array.dtype == WORD else np.int64(value).astype(array.dtype)
 
 
 def _add(array: Any, i: int, value: int) -> int:
@@ -61,6 +61,11 @@ INTRINSICS: dict[str, Callable[..., Any]] = {
 }
 
 
+def _wrapping(name: str) -> Callable[..., Any]:
+    operation = {"add": np.add, "sub": np.subtract, "mul": np.multiply}[name]
+    return lambda a, b: operation(np.int64(a), np.int64(b))
+
+
 def _elsewhere(source: str) -> str:
     return source.replace("gdatalog.cpu_ops.compiled", HERE)
 
@@ -74,7 +79,7 @@ def _helpers() -> None:
     sys.modules[HERE] = package
     jit = types.ModuleType(f"{HERE}.jit")
     jit.jit = jit.inlined = lambda function: function  # type: ignore[attr-defined]
-    jit.intrinsic = lambda function: INTRINSICS[function.__name__]  # type: ignore[attr-defined]
+    jit.intrinsic = lambda function: INTRINSICS.get(function.__name__)  # type: ignore[attr-defined]
     sys.modules[jit.__name__] = jit
     left = {path.stem: path for path in FOLDER.glob("*.py") if path.stem not in ("jit", "__init__")}
     while left:
@@ -86,6 +91,9 @@ def _helpers() -> None:
             module = types.ModuleType(f"{HERE}.{name}")
             sys.modules[module.__name__] = module
             exec(compile(source, str(path), "exec"), module.__dict__)
+            if name == "values":
+                module.__dict__.update(plus=_wrapping("add"), minus=_wrapping("sub"))
+                module.__dict__.update(times=_wrapping("mul"))
             del left[name]
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cpu_ops.evaluate import Scope
-from gdatalog.engine.fixpoint import Round, Rows, StratumRun, Surroundings
+from gdatalog.engine.derived import Rows
+from gdatalog.engine.fixpoint import Round, StratumRun, Surroundings
 from gdatalog.engine.inputs import same
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.run import RuleRun

@@ -13,6 +13,7 @@ from itertools import permutations
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import chunk_rows
+from gdatalog.engine.derived import Derived, Rows, in_order, relation_of
 from gdatalog.engine.growing import Best, Growing
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.run import RuleRun, run_rule, union_rows
@@ -27,7 +28,6 @@ from gdatalog.planner.walk import walk
 from gdatalog.storage.keys import decode_value
 from gdatalog.storage.marked import MarkedRows
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
 from gdatalog.values import TypeName
 
@@ -36,8 +36,6 @@ UNKNOWN, DELTA = 100_000, 100
 
 # What a short text takes in the symbol table.
 TEXT_BYTES = 160
-
-Rows = tuple[Columns, int]
 
 
 @dataclass(slots=True)
@@ -110,12 +108,16 @@ class StratumRun:
     def run(self, limit: int | None = None) -> dict[str, Relation]:
         """The stratum's relations; at most `limit` rows of the one there is, if given."""
         for name, table in self.tables.items():
-            parts = [*self.seeds.get(name, ())]
+            parts: list[Derived] = [*self.seeds.get(name, ())]
             for rule in self.rules[name]:
                 plan = self.plan(rule, first=True)
                 if plan.joins:
                     parts.append(self._run(plan, limit))
-            rows, count = union_rows(parts)
+            if not self.stratum.recursive and isinstance(table, Growing):
+                relation = relation_of(table.columns, table.types, parts)
+                self.around.limits.charge(name, relation.nbytes)
+                return {name: relation}
+            rows, count = union_rows(list(map(in_order, parts)))
             self.deltas[name] = table.add(rows, count)
         if self.stratum.recursive:
             self._rounds()
@@ -145,7 +147,7 @@ class StratumRun:
                 derived: dict[str, list[Rows]] = {}
                 for plan in plans:
                     if any(self.deltas[name].length for name in plan.recursive_on):
-                        rows = self._run(plan, None, self.lasting)
+                        rows = in_order(self._run(plan, None, self.lasting))
                         derived.setdefault(plan.relation, []).append(rows)
                 if any(ref.version == "old" for p in plans for j in p.joins for ref in j.tries):
                     self.olds = {name: table.full() for name, table in self.tables.items()}
@@ -237,11 +239,12 @@ class StratumRun:
             return Size(UNKNOWN, (UNKNOWN // 10,) * arity)
         relation = self.around.relation(name)
         rises = frozenset(pair for pair in permutations(range(arity), 2) if relation.rises(*pair))
-        return Size(relation.length, tuple(map(relation.distinct, range(arity))), rises)
+        distinct = tuple(map(relation.distinct, range(arity)))
+        return Size(relation.at_most, distinct, rises, relation.graph)
 
     def _run(
         self, plan: RulePlan, limit: int | None, lasting: dict[int, MarkedRows] | None = None
-    ) -> Rows:
+    ) -> Derived:
         around = self.around
         limits = around.limits
         held = sum(limits.held.values())
@@ -271,7 +274,7 @@ class StratumRun:
         else:
             relation = self.around.relation(ref.relation)
         tests = tuple((test.left, test.op, test.right) for test in ref.tests)
-        trie = relation.trie(ref.columns, tests, ref.weighted)
+        trie = relation.trie(ref.columns, tests, ref.weighted, ref.ranked)
         what = "index of " + ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
         self.around.limits.charge(what, relation.trie_nbytes)
         return trie

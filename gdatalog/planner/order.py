@@ -8,10 +8,26 @@ columns are all that is looked at.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from gdatalog.plan.nodes import Slot, Version
 from gdatalog.planner.items import AtomItem
+
+
+class Shape(Protocol):
+    """What can be asked of a finished binary relation over one type; the answers take a while.
+
+    `symmetric`: it holds every row turned round. `loops`: it holds some (x, x). `skew`: how many
+    more pairs of higher neighbours its vertices have by their keys than by their degrees.
+    """
+
+    @property
+    def symmetric(self) -> bool: ...
+    @property
+    def loops(self) -> bool: ...
+    @property
+    def skew(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +35,23 @@ class Size:
     """How many rows a relation has, and how many distinct values each of its columns.
 
     `rises` are pairs of columns of which the first is less than the second in every row, as in
-    a graph whose edges all go from the lower to the higher vertex.
+    a graph whose edges all go from the lower to the higher vertex. `graph` is there only if the
+    relation is finished: what grows is never symmetric for long.
     """
 
     rows: int
     distinct: tuple[int, ...]
     rises: frozenset[tuple[int, int]] = frozenset()
+    graph: Shape | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def symmetric(self) -> bool:
+        return self.graph is not None and self.graph.symmetric
+
+    @property
+    def loopless(self) -> bool:
+        """Whether no row holds a value twice, as far as is known."""
+        return bool(self.rises) or (self.graph is not None and not self.graph.loops)
 
 
 Statistics = Callable[[str, Version], Size]

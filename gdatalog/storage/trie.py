@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gdatalog.storage.rows import firsts
 from gdatalog.storage.table import Array
 
 # 33 bits for a value of 32 bits, so that a bound just outside of them has a place too.
@@ -153,15 +152,23 @@ class Trie:
     """The levels of a relation under a column order.
 
     `weights`, where columns were dropped but must count, is the number of rows under each node
-    of the last level. A trie of no columns only knows how many rows there are (`total`).
+    of the last level. A trie of no columns only knows how many rows there are (`total`). Where
+    ranks stand for values, `labels` are the values, by rank.
     """
 
-    __slots__ = ("_weight_sums", "levels", "total", "weights")
+    __slots__ = ("_weight_sums", "labels", "levels", "total", "weights")
 
-    def __init__(self, levels: Sequence[TrieLevel], total: int, weights: Array | None) -> None:
+    def __init__(
+        self,
+        levels: Sequence[TrieLevel],
+        total: int,
+        weights: Array | None,
+        labels: Array | None = None,
+    ) -> None:
         self.levels = tuple(levels)
         self.total = total
         self.weights = weights
+        self.labels = labels
         self._weight_sums: Array | None = None
 
     def weight_sums(self) -> Array:
@@ -175,27 +182,3 @@ class Trie:
     def nbytes(self) -> int:
         size = sum(level.nbytes for level in self.levels)
         return size + (self.weights.nbytes if self.weights is not None else 0)
-
-
-def build_trie(columns: Sequence[Array], depth: int, total: int, weighted: bool) -> Trie:
-    """The trie of the first `depth` of lexicographically sorted columns."""
-    if depth == 0:
-        return Trie((), total, None)
-    starts_list: list[Array] = []
-    marks: Array | None = None
-    for column in columns[:depth]:
-        marks = firsts(column) if marks is None else marks | firsts(column)
-        starts_list.append(np.flatnonzero(marks))
-    levels = []
-    outer = np.zeros(1, dtype=np.int64)
-    for column, starts in zip(columns, starts_list, strict=False):
-        offsets = np.searchsorted(starts, outer)
-        levels.append(
-            TrieLevel(
-                column if len(starts) == len(column) else column[starts],
-                np.append(offsets, len(starts)),
-            )
-        )
-        outer = starts
-    weights = np.diff(np.append(outer, total)) if weighted else None
-    return Trie(levels, total, weights)

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 
 
 def print_branch(nest: Nest, step: Branch, known: Known) -> None:
+    split, nest.split = nest.split, True  # the work is not cut into tasks in here
     if step.mode == "aggregate":
         _aggregate(nest, step, known)
     elif step.mode == "count":
         _count(nest, step, known)
     else:
         _exists(nest, step, known)
+    nest.split = split
 
 
 def _inside(known: Known) -> Known:

@@ -132,13 +132,13 @@ class Groups(Leaf):
         self.keys = keys
         self.specs = specs
         self.accumulators: Accumulators | None = None
-        self.counts = all(spec.kind == "count" for spec in specs)
 
     def begins(self, nest: Nest, steps: Sequence[Step], at: int, known: Known) -> bool:
         if self.accumulators is not None or any(key.name not in known.names for key in self.keys):
             return False
         text = nest.text
         self.accumulators = mine = Accumulators(nest, self.specs)
+        self.counts = mine.only_count
         mine.start()
         with text.block(f"for {text.name('once')} in range(1)"):
             nest.run(steps, at, known.inner(), self)

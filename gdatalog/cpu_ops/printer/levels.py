@@ -177,7 +177,7 @@ def print_generate(
             inner = known.inner()
             with text.block(f"if {nest.call('stopped', 'control')}"):
                 text.line("return 2")
-            name = nest.bind(step.variable, f"{start} + {stride} * {turn}", inner)
+            name = nest.bind(step.variable, nest.call("plus", start, nest.call("times", stride, turn)), inner)
             nest.seek(Slot(step.variable, step.type), name, step.participants, inner)
             nest.run(steps, at + 1, inner, leaf)
     else:

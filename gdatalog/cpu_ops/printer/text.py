@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from gdatalog.cpu_ops.printer.expressions import Unprintable
+
+MOST_LOOPS = 20  # inside each other, as Python allows
+
 
 class Text:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.depth = 1
+        self.loops = 0
         self._taken: dict[str, int] = {}
 
     def line(self, text: str) -> None:
@@ -17,6 +22,10 @@ class Text:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
+        loop = head.startswith(("for ", "while "))
+        self.loops += loop
+        if self.loops > MOST_LOOPS:
+            raise Unprintable(f"more than {MOST_LOOPS} loops inside each other")
         self.line(head + ":")
         self.depth += 1
         before = len(self.lines)
@@ -24,6 +33,7 @@ class Text:
         if len(self.lines) == before:
             self.line("pass")
         self.depth -= 1
+        self.loops -= loop
 
     def name(self, stem: str) -> str:
         """A local name that nothing else has."""
