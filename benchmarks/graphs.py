@@ -100,9 +100,7 @@ def skewed(vertices: int, edges: int, seed: int) -> Edges:
     return _simple(*random.permutation(vertices)[vertices - 1 - ends], vertices, edges, random)
 
 
-def _simple(
-    u: Array, v: Array, vertices: int, edges: int, random: np.random.Generator
-) -> Edges:
+def _simple(u: Array, v: Array, vertices: int, edges: int, random: np.random.Generator) -> Edges:
     """At most so many different edges u < v of those drawn, in order."""
     low, high = np.minimum(u, v), np.maximum(u, v)
     packed = distinct((low * vertices + high)[low < high])

@@ -32,9 +32,7 @@ class Race:
         self.data, self.known, self.cap = data, known, cap
         self._workers: dict[int, Worker] = {}  # by the place of the figure
 
-    def run(
-        self, sides: Sequence[Side], expected: Any = None, *, rounds: int = ROUNDS
-    ) -> Case:
+    def run(self, sides: Sequence[Side], expected: Any = None, *, rounds: int = ROUNDS) -> Case:
         """All figures; an answer that differs from another's, or the expected, is an error."""
         with ExitStack() as stack:
             for side in sides:
@@ -140,5 +138,3 @@ class Race:
         if figure.remembered:
             parts.append("remembered")
         print(", ".join(parts), file=sys.stderr, flush=True)
-
-

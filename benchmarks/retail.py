@@ -60,4 +60,3 @@ def retail(facts: int = FACTS, seed: int = 5) -> Columns:
         name: {column: values.astype(np.int32) for column, values in relation.items()}
         for name, relation in columns.items()
     }
-
