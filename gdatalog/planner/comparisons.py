@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from gdatalog.plan.nodes import Apply, Slot
 from gdatalog.planner.items import AtomItem, Item, TestItem, item_may_fail, variables_of
+from gdatalog.planner.sizes import Statistics
 
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 Comparison = tuple[str, str, str]  # variable, operator, variable
@@ -93,3 +94,13 @@ class Comparisons:
         if "<" not in found and ">" not in found and self.implies(left, "!=", right):
             found.append("!=")
         return found
+
+
+def rising(items: Iterable[Item], sizes: Statistics) -> Iterator[tuple[str, str]]:
+    """Pairs of variables that ascend because an atom's relation holds no other rows."""
+    for item in items:
+        if isinstance(item, AtomItem) and not item.ranked:
+            for low, high in sizes(item.relation, item.version).rises:
+                a, b = item.args[low], item.args[high]
+                if isinstance(a, Slot) and isinstance(b, Slot):
+                    yield a.name, b.name
