@@ -231,7 +231,7 @@ def clear_bit(dst: Array, d: int, k: int) -> None:
     put(dst, w, at(dst, w) & ~(_ONE << np.uint64(k & 63)))
 
 
-@inlined
+@jit
 def has_bit(a: Array, i: int, k: int) -> bool:
     """Whether bit k of a row is set."""
-    return (at(a, i + (k >> 6)) >> np.uint64(k & 63)) & _ONE != _NONE
+    return (at(a, i + (k >> 6)) & (_ONE << np.uint64(k & 63))) != np.uint64(0)
