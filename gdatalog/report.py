@@ -36,6 +36,8 @@ class PlannedStratum:
 class Explanation:
     """How a program will be evaluated: its strata, and a plan for each rule.
 
+    Beside each variable stands how many bindings are expected once it is bound.
+
     >>> import gdatalog as gd
     >>> db = gd.connect()
     >>> db["E"] = [(1, 2), (2, 3), (3, 1)]
@@ -59,7 +61,7 @@ class Explanation:
             lines.append(f"stratum {number}: {names}{kind}")
             for rule in planned.rules:
                 lines.append("  " + rule_text(rule.rule))
-                lines += ["    " + line for line in format_rule(rule.plan).splitlines()]
+                lines += ["    " + line for line in _plan_lines(rule.plan)]
                 lines += [f"    run breadth-first: {reason}" for reason in _unprintable(rule.plan)]
         return "\n".join(lines) if lines else "nothing to evaluate: only stored relations are read"
 
@@ -76,13 +78,26 @@ class Explanation:
                     "relations": list(planned.stratum.relations),
                     "recursive": planned.stratum.recursive,
                     "rules": [
-                        {"rule": rule_text(rule.rule), "plan": format_rule(rule.plan).splitlines()}
+                        {"rule": rule_text(rule.rule), "plan": _plan_lines(rule.plan)}
                         for rule in planned.rules
                     ],
                 }
                 for planned in self.strata
             ]
         }
+
+
+def _plan_lines(plan: RulePlan) -> list[str]:
+    return format_rule(plan, expected).splitlines()
+
+
+def expected(step: Step) -> str:
+    """How many bindings are expected after a step, in words; the first two digits matter."""
+    if not isinstance(step, Join):
+        return ""
+    many = float(f"{step.estimate:.2g}")
+    shown = f"{many:.2g}" if many < 10 or many >= 1e12 else f"{many:,.0f}"
+    return f"~{shown} binding" + ("" if many == 1 else "s")
 
 
 def explain(session: Session, names: Sequence[str]) -> Explanation:
