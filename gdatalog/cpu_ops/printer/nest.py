@@ -76,7 +76,9 @@ class Nest:
     def call(self, function: str, *args: str) -> str:
         """A call of a function of cpu_ops/compiled."""
         self.imports.add(function)
-        return f"{function}({', '.join(args)})"
+        # Numba would compile the function once more for a literal.
+        numbers = (f"np.int64({arg})" if arg.isdecimal() else arg for arg in args)
+        return f"{function}({', '.join(numbers)})"
 
     def level(self, node: Node) -> Level:
         return Level(self.number[node.trie], node.depth)
