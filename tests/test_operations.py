@@ -351,10 +351,10 @@ def test_a_renamed_relation_shares_its_tries() -> None:
 def test_statistics_of_a_relation(rows: list[tuple[int, ...]]) -> None:
     whole = relation(rows, 3)
     for column in range(3):
-        assert whole.distinct(column) == len({row[column] for row in rows})
+        assert whole.statistics.distinct(frozenset({column})) == len({row[column] for row in rows})
     for left, right in ((0, 1), (1, 0), (0, 2)):
         expected = bool(rows) and all(row[left] < row[right] for row in rows)
-        assert whole.rises(left, right) == expected
+        assert whole.statistics.ascends(left, right) == expected
 
 
 def test_distinct_values_of_a_long_column_are_estimated() -> None:
@@ -362,9 +362,9 @@ def test_distinct_values_of_a_long_column_are_estimated() -> None:
     count = 300_000
     rows = (np.arange(count), random.integers(0, 100, count), random.permutation(count))
     whole = Relation.from_rows(("a", "b", "c"), ("int",) * 3, rows, count)
-    assert whole.distinct(0) == count
-    assert 90 <= whole.distinct(1) <= 110
-    assert 0.5 * count <= whole.distinct(2) <= 1.1 * count
+    assert whole.statistics.distinct(frozenset({0})) == count
+    assert 90 <= whole.statistics.distinct(frozenset({1})) <= 110
+    assert 0.5 * count <= whole.statistics.distinct(frozenset({2})) <= 1.1 * count
 
 
 def test_a_relation_is_pickled_without_its_tries() -> None:

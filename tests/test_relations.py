@@ -151,7 +151,7 @@ def test_statistics_of_rows_that_come_twice(as_if_long: None, found: list[Row]) 
     whole = made(found + found[::-1])
     for at in range(len(found[0])):
         assert whole.distinct(at) == len({row[at] for row in found})
-        assert whole.rises(0, at) == all(row[0] < row[at] for row in found)
+        assert whole.statistics.ascends(0, at) == all(row[0] < row[at] for row in found)
     assert not whole.sorted
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import chunk_rows
@@ -23,8 +22,8 @@ from gdatalog.executors.limits import Limits
 from gdatalog.parser.syntax import Atom, Call
 from gdatalog.plan.nodes import RulePlan, TrieRef, Version
 from gdatalog.planner.checked import CheckedRule, Schema, Stratum
-from gdatalog.planner.order import Size
 from gdatalog.planner.rules import plan_rule
+from gdatalog.planner.sizes import Assumed, Size
 from gdatalog.planner.walk import walk
 from gdatalog.storage.keys import decode_value
 from gdatalog.storage.marked import MarkedRows
@@ -229,13 +228,10 @@ class StratumRun:
     def _sizes(self, name: str, version: Version, relation_of: Callable[[str], Relation]) -> Size:
         arity = self.around.schemas[name].arity
         if version == "delta":
-            return Size(DELTA, (DELTA,) * arity)
+            return Assumed(DELTA, DELTA, arity)
         if name in self.tables:
-            return Size(UNKNOWN, (UNKNOWN // 10,) * arity)
-        relation = relation_of(name)
-        rises = frozenset(pair for pair in permutations(range(arity), 2) if relation.rises(*pair))
-        distinct = tuple(map(relation.distinct, range(arity)))
-        return Size(relation.at_most, distinct, rises, relation.graph)
+            return Assumed(UNKNOWN, UNKNOWN // 10, arity)
+        return relation_of(name).statistics
 
     def _run(
         self, plan: RulePlan, limit: int | None, lasting: dict[int, MarkedRows] | None = None

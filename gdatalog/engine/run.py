@@ -28,6 +28,7 @@ from gdatalog.storage.marked import MarkedRows
 from gdatalog.storage.rows import Columns, sort_rows
 from gdatalog.storage.trie import Trie
 
+AUTO = Knobs()
 TrieOf = Callable[[TrieRef], Trie]
 
 
@@ -202,7 +203,7 @@ def run_rule(
     limit: int | None = None,
     report: RuleRun | None = None,
     lasting: dict[int, MarkedRows] | None = None,
-    knobs: Knobs = Knobs(),
+    knobs: Knobs = AUTO,
 ) -> tuple[Columns, int]:
     """The rows that a rule gives, sorted and distinct, and how many they are.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from gdatalog.plan.nodes import Participant, RowTest, Slot, TrieRef
 from gdatalog.planner.comparisons import FLIPPED
 from gdatalog.planner.items import AtomItem, Term
-from gdatalog.planner.order import Size
+from gdatalog.planner.sizes import Size
 
 
 @dataclass(slots=True, eq=False)

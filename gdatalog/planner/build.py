@@ -1,9 +1,9 @@
 """From a conjunction of items to the steps of a join plan.
 
-Variables are bound one at a time, the cheapest next (`order.py`); whatever can be tested or
-computed is, as soon as its variables are bound; what can fail and aggregates come when nothing
-else is left. Parts of the body that share no variable with what is asked for become branches:
-a witness is enough for them, or their count.
+Variables are bound one at a time, in the order that costs least (`order.py`); whatever can be
+tested or computed is, as soon as its variables are bound; what can fail and aggregates come when
+nothing else is left. Parts of the body that share no variable with what is asked for become
+branches as soon as they fall apart from the rest: a witness is enough for them, or their count.
 Above 300 lines because the steps of one conjunction share its state: what is bound, what waits.
 """
 
@@ -49,8 +49,10 @@ from gdatalog.planner.items import (
     variables_of,
     variables_of_exprs,
 )
-from gdatalog.planner.order import Statistics, cheapest, fanout
+from gdatalog.planner.order import Order, Search
+from gdatalog.planner.pattern import PatternMaker
 from gdatalog.planner.reuse import reuse_lists
+from gdatalog.planner.sizes import Statistics
 from gdatalog.planner.symmetry import in_degree_order, without_implied
 from gdatalog.values import TypeName
 
@@ -60,16 +62,31 @@ Names = frozenset[str]
 class PlanBuilder:
     """The tries of one join plan, which its conjunction and all its branches share."""
 
-    def __init__(self, sizes: Statistics) -> None:
+    def __init__(self, sizes: Statistics, outputs: Sequence[str] = ()) -> None:
+        """`outputs` are the variables asked for, in the order of the answer."""
         self.sizes = sizes
+        self.outputs = tuple(outputs)
         self.atoms: list[AtomState] = []
         self.fresh = 0
+        self.cost = 0.0  # values tried, as far as is expected
+
+    def whole(self, items: Sequence[Item], live: Names, bag: bool) -> tuple[Step, ...]:
+        """The steps of the plan's own conjunction."""
+        items = self._rewritten(items, frozenset(), live, bag)
+        return _Conjunction(self, items, frozenset(), live, bag, compacts=not bag).build()
 
     def steps(
-        self, items: Sequence[Item], outer: Names, live: Names, bag: bool
+        self, items: Sequence[Item], outer: Names, live: Names, bag: bool, rows: float
     ) -> tuple[Step, ...]:
+        """The steps of a conjunction inside, to which so many rows come."""
+        items = self._rewritten(items, outer, live, bag)
+        return _Conjunction(self, items, outer, live, bag, rows).build()
+
+    def _rewritten(
+        self, items: Sequence[Item], outer: Names, live: Names, bag: bool
+    ) -> Sequence[Item]:
         items = in_degree_order(items, outer, live, bag, self.sizes)
-        return _Conjunction(self, without_implied(items, self.sizes), outer, live, bag).build()
+        return without_implied(items, self.sizes)
 
     def tries(self) -> tuple[TrieRef, ...]:
         return tuple(atom.trie() for atom in self.atoms)
@@ -87,8 +104,15 @@ class _Conjunction:
         outer: Names,
         live: Names,
         bag: bool,
+        rows: float = 1.0,
+        order: Order | None = None,
+        compacts: bool = False,
     ) -> None:
+        """`order` is that of a conjunction of which this one is a part."""
         self.plan = plan
+        self.rows = rows  # expected by now
+        self.order = order
+        self.compacts = compacts
         self.bound = set(outer)
         self.outer = outer
         self.live = live
@@ -103,10 +127,25 @@ class _Conjunction:
     def build(self) -> tuple[Step, ...]:
         self._unrelated()
         self._open_atoms()
+        if self.order is None:
+            self.order = self._search()
         while self._advance():
             pass
         assert not self.waiting, f"nothing binds what {self.waiting} needs"
         return reuse_lists(self.steps, self.plan.atoms, self.comparisons)
+
+    def _search(self) -> Order:
+        """The order of variables that costs least."""
+        if not any(any(map(atom.open, atom.columns)) for atom in self.atoms):
+            return Order()
+        maker = PatternMaker(self.items, self.bound, self.live, self.plan.outputs)
+        for atom in self.atoms:
+            maker.atom(atom, self.plan.sizes(atom.item.relation, atom.item.version))
+        for item in self.waiting:
+            maker.item(item)
+        order = Search(maker.finish(self.comparisons, self.bag, self.compacts)).order(self.rows)
+        self.plan.cost += order.work
+        return order
 
     # ------------------------------------------------------------------------------ start
 
@@ -130,7 +169,10 @@ class _Conjunction:
 
     def _branch(self, part: Sequence[Item]) -> None:
         reads = variables_of(part) & self.bound
-        inner = self.plan.steps(part, frozenset(reads), frozenset(), self.bag)
+        inside = _Conjunction(
+            self.plan, part, frozenset(reads), frozenset(), self.bag, self.rows, self.order
+        )
+        inner = inside.build()
         mode = "count" if self.bag else "exists"
         self.steps.append(Branch(mode, tuple(sorted(reads)), (inner,)))  # type: ignore[arg-type]
 
@@ -202,7 +244,7 @@ class _Conjunction:
         for item in self.waiting:
             if self._ready(item):
                 return True
-        if self._tail():
+        if self._split():
             return True
         generators = [
             item
@@ -211,12 +253,11 @@ class _Conjunction:
         ]
         candidates = self._candidates()
         joined = {
-            name: atoms for name, atoms in candidates.items() if any(known for _, known in atoms)
+            name: atoms for name, atoms in candidates.items() if any(atom.order for atom in atoms)
         }
-        for item in generators if not joined else []:
+        for item in sorted(generators, key=self._rank_of) if not joined else []:
             # An atom that holds the variable may have fewer values: then it binds, this tests.
-            atoms = candidates.get(item.slot.name, [])
-            fewest = (fanout(atom, item.slot.name, known, self.plan.sizes) for atom, known in atoms)
+            fewest = map(self._values, candidates.get(item.slot.name, []))
             if item.size() <= min(fewest, default=inf):
                 self._generate(item)
                 return True
@@ -307,9 +348,9 @@ class _Conjunction:
     def _participants(self, name: str) -> tuple[Participant, ...]:
         return tuple(atom.take(atom.columns[name]) for atom in self.atoms if atom.open(name))
 
-    def _candidates(self) -> dict[str, list[tuple[AtomItem, list[int]]]]:
-        """The variables that atoms could bind now, with those atoms and their bound columns."""
-        found: dict[str, list[tuple[AtomItem, list[int]]]] = {}
+    def _candidates(self) -> dict[str, list[AtomState]]:
+        """The variables that atoms could bind now, with those atoms."""
+        found: dict[str, list[AtomState]] = {}
         computed = {
             slot.name
             for item in self.waiting
@@ -329,14 +370,25 @@ class _Conjunction:
         for atom in self.atoms:
             for name in atom.columns:
                 if atom.open(name) and name not in computed:
-                    found.setdefault(name, []).append((atom.item, atom.order))
+                    found.setdefault(name, []).append(atom)
         return found
 
-    def _join(self, candidates: dict[str, list[tuple[AtomItem, list[int]]]]) -> None:
-        name, estimate = cheapest(
-            candidates, lambda name: len(self._cuts(name)), self.live, self.plan.sizes
-        )
-        atoms = [atom for atom in self.atoms if atom.open(name)]
+    def _rank_of(self, item: GenerateItem) -> float:
+        return self._rank(item.slot.name)
+
+    def _rank(self, name: str) -> float:
+        assert self.order is not None
+        return self.order.rank.get(name, inf)
+
+    def _values(self, atom: AtomState) -> float:
+        """How many values an atom's next variable has, where nothing of it is bound."""
+        size = self.plan.sizes(atom.item.relation, atom.item.version)
+        return max((size.distinct(frozenset((at,))) for at in atom.columns.values()), default=0.0)
+
+    def _join(self, candidates: dict[str, list[AtomState]]) -> None:
+        assert self.order is not None
+        name = min(candidates, key=self._rank)
+        atoms = candidates[name]
         cuts = self._cuts(name)
         for item, _ in cuts:
             if item is not None:
@@ -351,8 +403,9 @@ class _Conjunction:
             if isinstance(cut.bound, Slot) and atom.ensures(name, cut.op, cut.bound.name)
         )
         participants = self._participants(name)
+        self.rows = self.order.estimates.get(name, self.rows)
         self.steps.append(
-            Join(name, kind, participants, tuple(c for _, c in cuts), implied, None, estimate)
+            Join(name, kind, participants, tuple(c for _, c in cuts), implied, None, self.rows)
         )
         self.bound.add(name)
 
@@ -401,14 +454,17 @@ class _Conjunction:
 
     # ------------------------------------------------------------------------------ the end
 
-    def _tail(self) -> bool:
-        """When all that is asked for is bound, what is left falls apart into branches."""
-        if not self.live <= self.bound:
-            return False
+    def _split(self) -> bool:
+        """Parts of what is left that bind nothing that is asked for become branches.
+
+        Of a set a witness is enough, so the sooner it is looked for the better. Of a bag there
+        have to be two parts: one is counted as it is.
+        """
         opened = [atom for atom in self.atoms if any(map(atom.open, atom.columns))]
-        rest: list[Item] = [*(atom.item for atom in opened), *self.waiting]
-        if not opened or any(map(item_may_fail, rest)):
+        begun = any(isinstance(step, (Join, Assign, Generate)) for step in self.steps)
+        if not opened or not (begun or self.bag):
             return False
+        rest: list[Item] = [*(atom.item for atom in opened), *self.waiting]
         rest += [
             item
             for item in self.within
@@ -416,17 +472,26 @@ class _Conjunction:
             and any(item.variables <= atom.item.variables for atom in opened)
         ]
         parts = components(rest, self.bound)
-        begun = any(isinstance(step, (Join, Assign, Generate)) for step in self.steps)
-        if len(parts) < 2 and (self.bag or not begun):
-            return False  # one part is run as it is
-        for atom in opened:
-            # What was walked of it stays as a first test; the branch seeks it anew.
-            atom.columns = {name: at for name, at in atom.columns.items() if at in atom.order}
-            atom.weighted = False
-        for part in parts:
+        if self.bag and len(parts) < 2:
+            return False
+        asked = self.live - self.bound
+        apart = [
+            part
+            for part in parts
+            if not variables_of(part) <= self.bound
+            and not variables_of(part) & asked
+            and not any(map(item_may_fail, part))
+        ]
+        for part in apart:
+            for atom in opened:
+                if atom.item in part:
+                    # What was walked of it stays as a first test; the branch seeks it anew.
+                    walked = {name: at for name, at in atom.columns.items() if at in atom.order}
+                    atom.columns = walked
+                    atom.weighted = False
+            self.waiting = [item for item in self.waiting if item not in part]
             self._branch(part)
-        self.waiting = []
-        return True
+        return bool(apart)
 
     def _computable(self, item: Item) -> bool:
         if isinstance(item, AggregateItem):
@@ -437,7 +502,8 @@ class _Conjunction:
         if isinstance(item, NotItem):
             reads = item.variables
             inner = tuple(
-                self.plan.steps(part, reads, frozenset(), False) for part in item.alternatives
+                self.plan.steps(part, reads, frozenset(), False, self.rows)
+                for part in item.alternatives
             )
             self._done(item, Branch("not exists", tuple(sorted(reads)), inner))
             return
@@ -466,13 +532,14 @@ class _Conjunction:
                 for names in item.bindings
             )
             inner = tuple(
-                self.plan.steps(part, reads, frozenset(names), False)
+                self.plan.steps(part, reads, frozenset(names), False, self.rows)
                 for part, names in zip(item.alternatives, bindings, strict=True)
             )
         else:
             bindings = (tuple(sorted(live)),)
             bag = item.kind in ("count", "sum", "mean")
-            inner = (self.plan.steps(item.alternatives[0], reads, live - reads, bag),)
+            part = item.alternatives[0]
+            inner = (self.plan.steps(part, reads, live - reads, bag, self.rows),)
         reduction = Reduction(
             item.kind, item.targets, result.name, result.type, bindings, exports, item.span
         )

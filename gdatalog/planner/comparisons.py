@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from gdatalog.plan.nodes import Apply, Slot
 from gdatalog.planner.items import AtomItem, Item, TestItem, item_may_fail, variables_of
-from gdatalog.planner.order import Statistics
+from gdatalog.planner.sizes import Statistics
 
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 Comparison = tuple[str, str, str]  # variable, operator, variable

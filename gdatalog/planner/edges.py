@@ -10,7 +10,7 @@ from gdatalog.plan.nodes import Apply, Slot
 from gdatalog.planner.automorphisms import Pair
 from gdatalog.planner.comparisons import Comparisons, rising
 from gdatalog.planner.items import AtomItem, Item, TestItem, variables_of
-from gdatalog.planner.order import Size, Statistics
+from gdatalog.planner.sizes import Size, Statistics
 from gdatalog.values import TypeName
 
 Names = frozenset[str]

@@ -1,98 +1,237 @@
-"""A first order of variables, by simple statistics: what is cheapest to bind next.
+"""The order in which variables are bound, as a tree, by what it costs.
 
-The cost of binding a variable is how many values it is expected to take for each binding so
-far: the shortest of the lists that it could be read from. Sizes and distinct values of whole
-columns are all that is looked at.
+The search goes over sets: `rest` is to be bound, `path` is what is known on the way (what is
+bound, less what nobody needs any more). Where the rest falls into parts that share no literal,
+parts that are not asked for become branches: of a set a witness is enough (`exists`), of a bag
+how many there are (`count`), and what a branch costs depends on what it reads alone. Up to
+`EXACT` variables every order is weighed; beyond, the cheapest next variable is taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from math import inf
 
-from gdatalog.plan.nodes import Slot, Version
-from gdatalog.planner.items import AtomItem
+from gdatalog.planner.cost import TINY, Estimates
+from gdatalog.planner.pattern import Pattern, bits
+
+EXACT = 8
+# What things cost, in values tried.
+ROW, PROBE, EMIT, UNORDERED, COMPACT = 0.3, 0.1, 0.3, 0.1, 0.5
+SORT, FREE = 3.0, 1000  # of an index that is not there: for each row, but for so many
 
 
-class Shape(Protocol):
-    """What can be asked of a finished binary relation over one type; the answers take a while.
+@dataclass(slots=True)
+class Order:
+    """What the search has found: when each variable is bound, and what is expected then."""
 
-    `symmetric`: it holds every row turned round. `loops`: it holds some (x, x). `skew`: how many
-    more pairs of higher neighbours its vertices have by their keys than by their degrees.
+    rank: dict[str, int] = field(default_factory=dict)
+    estimates: dict[str, float] = field(default_factory=dict)  # bindings after it
+    work: float = 0.0  # values tried at all levels
+
+
+@dataclass(slots=True)
+class Turn:
+    """What follows when a variable has been bound.
+
+    `parts` are the branches, each with how many distinct rows come to it; `rest` goes on below
+    `path`, for `rows` rows.
     """
 
-    @property
-    def symmetric(self) -> bool: ...
-    @property
-    def loops(self) -> bool: ...
-    @property
-    def skew(self) -> float: ...
+    tried: float  # values, over all rows of the path
+    after: float  # bindings with the variable
+    parts: list[tuple[int, int, float]]  # what it reads, its variables, rows
+    path: int
+    rest: int
+    rows: float
+    extra: float  # what making rows one costs
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """How many rows a relation has, and how many distinct values each of its columns.
+class Search:
+    """The search for one conjunction's order."""
 
-    `rises` are pairs of columns of which the first is less than the second in every row, as in
-    a graph whose edges all go from the lower to the higher vertex. `graph` is there only if the
-    relation is finished: what grows is never symmetric for long.
-    """
+    def __init__(self, pattern: Pattern) -> None:
+        self.pattern = pattern
+        self.estimates = Estimates(pattern)
+        self._found: dict[tuple[int, int, bool], tuple[float, int]] = {}
+        self._indexes: dict[tuple[int, int], float] = {}
 
-    rows: int
-    distinct: tuple[int, ...]
-    rises: frozenset[tuple[int, int]] = frozenset()
-    graph: Shape | None = field(default=None, compare=False, repr=False)
+    def order(self, rows: float) -> Order:
+        """The best order, for so many rows from outside."""
+        pattern = self.pattern
+        order = Order()
+        path = pattern.closed(pattern.outer, pattern.everything)
+        rest = pattern.everything & ~path
+        exists = not pattern.bag and not pattern.live
+        scale = rows / max(self.estimates.rows(pattern.outer), TINY)
+        self._describe(path, rest, exists, scale, order)
+        return order
 
-    @property
-    def symmetric(self) -> bool:
-        return self.graph is not None and self.graph.symmetric
+    # ------------------------------------------------------------------------------ candidates
 
-    @property
-    def loopless(self) -> bool:
-        """Whether no row holds a value twice, as far as is known."""
-        return bool(self.rises) or (self.graph is not None and not self.graph.loops)
+    def _candidates(self, path: int, rest: int) -> list[int]:
+        """What may be bound next: what something known leads to, if there is such a thing."""
+        pattern, estimates = self.pattern, self.estimates
+        free = rest & ~pattern.computed
+        found = [at for at in bits(free) if estimates.joined(at, path)]
+        if found or not free:
+            return found
+        if rest & pattern.computed:
+            return []  # what is computed last may connect what is left
+        sourced = {given.variable for given in pattern.given if given.sources & ~path == 0}
+        return [at for at in bits(free) if estimates.holding(at) or at in sourced]
 
+    # ------------------------------------------------------------------------------- the search
 
-Statistics = Callable[[str, Version], Size]
+    def _best(self, path: int, rest: int, exists: bool) -> tuple[float, int]:
+        """The least cost of binding the rest, for all bindings of the path, and what is next."""
+        key = (path, rest, exists)
+        found = self._found.get(key)
+        if found is None:
+            candidates = self._candidates(path, rest)
+            if candidates and rest.bit_count() > EXACT:
+                candidates = [min(candidates, key=lambda at: self._near(at, path))][:1]
+            best = inf, -1
+            for at in candidates:
+                cost = self._cost(at, path, rest, exists)
+                if best[1] < 0 or cost < best[0] * (1 - 1e-9):
+                    best = cost, at
+            if not candidates:
+                best = self._computed(path, rest, exists), -1
+            found = self._found[key] = best
+        return found
 
+    def _near(self, at: int, path: int) -> float:
+        return self.estimates.tried(at, path) + self.estimates.rows(path | 1 << at)
 
-def fanout(atom: AtomItem, name: str, known: Collection[int], sizes: Statistics) -> float:
-    """How many values `name` has in an atom whose `known` columns are bound."""
-    size = sizes(atom.relation, atom.version)
-    if size.rows == 0:
-        return 0.0
-    column = next(
-        at for at, arg in enumerate(atom.args) if isinstance(arg, Slot) and arg.name == name
-    )
-    prefixes = 1.0
-    for at in known:
-        prefixes *= max(1, size.distinct[at])
-    left = size.rows / min(prefixes, size.rows)
-    return min(float(max(1, size.distinct[column])), left)
+    def _computed(self, path: int, rest: int, exists: bool) -> float:
+        """What is left when only what is computed last can bind more."""
+        late = rest & self.pattern.computed
+        path, rest = self._late(path, rest)
+        return self._best(path, rest, exists)[0] if rest and late else 0.0
 
+    def _late(self, path: int, rest: int) -> tuple[int, int]:
+        path = self.pattern.closed(path | rest & self.pattern.computed, rest)
+        return path, rest & ~path
 
-def cheapest(
-    candidates: Mapping[str, Sequence[tuple[AtomItem, Sequence[int]]]],
-    cuts: Callable[[str], int],
-    wanted: Collection[str],
-    sizes: Statistics,
-) -> tuple[str, float]:
-    """The variable to bind next and the number of values expected.
+    def _cost(self, at: int, path: int, rest: int, exists: bool) -> float:
+        estimates = self.estimates
+        turn = self._turn(at, path, rest, exists)
+        level = estimates.level(at, path)
+        cost = ROW * estimates.rows(path) + turn.tried * (1 + PROBE * level.others) + turn.extra
+        cost += self._index(at, path)
+        for reads, part, rows in turn.parts:
+            cost += self._below(reads, part, rows, not self.pattern.bag)
+        return cost + self._below(turn.path, turn.rest, turn.rows, exists)
 
-    `candidates` are variables with the atoms that hold them and those atoms' bound columns.
-    Ties go to the variable that more atoms restrict, then to one that is asked for.
-    """
+    def _below(self, path: int, rest: int, rows: float, exists: bool) -> float:
+        """What the rest costs when only so many rows of a path come to it."""
+        if not rest:
+            return 0.0
+        return self._best(path, rest, exists)[0] * rows / max(TINY, self.estimates.rows(path))
 
-    def cost(name: str) -> tuple[float, float, int, bool]:
-        atoms = candidates[name]
-        values = min(fanout(atom, name, known, sizes) for atom, known in atoms)
-        values *= 0.5 ** cuts(name)
-        # A variable of an atom with nothing bound multiplies what is bound so far by a whole
-        # column: last among equals, whatever its size.
-        joined = any(known for _, known in atoms)
-        return (not joined, values, -len(atoms), name not in wanted)
+    def _turn(self, at: int, path: int, rest: int, exists: bool) -> Turn:
+        pattern, estimates = self.pattern, self.estimates
+        bit = 1 << at
+        bound = pattern.closed(path | bit, rest)
+        left = rest & ~bound
+        tried = estimates.tried(at, path)
+        after, rows = estimates.rows(path | bit), estimates.rows(bound)
+        if exists:
+            # Once there is a witness nobody looks on.
+            matches = estimates.rows(path | rest) / max(TINY, estimates.rows(path))
+            if matches > 1:
+                tried, after, rows = tried / matches, after / matches, rows / matches
+        elif pattern.bag and not left and not bit & pattern.live and self._measured(at, path):
+            tried = estimates.rows(path)
+        turn = Turn(tried, after, [], bound, left, rows, 0.0)
+        self._split(turn)
+        if not exists:
+            self._emit(turn, at, path)
+        return turn
 
-    # In the order of the text where all else is equal, so that plans are stable.
-    name = min(candidates, key=cost)
-    return name, cost(name)[1]
+    def _measured(self, at: int, path: int) -> bool:
+        """Whether the last level of a count is the length of a list."""
+        bound = path | 1 << at
+        return self.estimates.level(at, path).single and not any(
+            whole >> at & 1 and whole & ~bound == 0 for whole in self.pattern.filters
+        )
+
+    def _split(self, turn: Turn) -> None:
+        """Parts that are not asked for become branches."""
+        pattern, estimates = self.pattern, self.estimates
+        parts = pattern.components(turn.rest)
+        if pattern.bag and len(parts) < 2:
+            return
+        kept = 0
+        for part in parts:
+            if part & (pattern.live | pattern.risky):
+                kept |= part
+                continue
+            reads = pattern.around(part) & turn.path
+            rows = estimates.rows(reads)
+            turn.parts.append((reads, part, min(turn.rows, rows)))
+            turn.rows *= min(1.0, estimates.rows(reads | part) / max(TINY, rows))
+        turn.rest = kept
+
+    def _emit(self, turn: Turn, at: int, path: int) -> None:
+        """What it costs to hand rows on: to the answer, or on as fewer rows."""
+        pattern = self.pattern
+        asked = pattern.live & turn.path
+        if asked and not turn.rest:
+            turn.extra += EMIT * turn.rows
+        if pattern.live >> at & 1 and not pattern.bag:
+            missing = [output for output in pattern.outputs if not path >> output & 1]
+            if missing and missing[0] != at:
+                turn.extra += UNORDERED * turn.after  # the answer has to be sorted
+        if pattern.compacts and turn.rest:
+            needed = pattern.live | pattern.around(turn.rest)
+            kept = turn.path & needed
+            few = self.estimates.rows(kept)
+            if kept != turn.path and few < 0.9 * turn.rows:
+                turn.extra += COMPACT * turn.rows
+                # Rows become one breadth-first only, so they count by half.
+                turn.rows = (turn.rows + few) / 2
+                turn.path = kept
+
+    def _index(self, at: int, path: int) -> float:
+        """What sorting takes where an atom's columns are in an order that has no index yet."""
+        key = (at, path & self.estimates.near(at))
+        found = self._indexes.get(key)
+        if found is None:
+            sorts: dict[object, float] = {}
+            for atom in self.estimates.holding(at):
+                known = frozenset(
+                    column for variable, column in atom.columns.items() if path >> variable & 1
+                )
+                column = atom.columns[at]
+                first = not atom.fixed and known == frozenset(range(len(known)))
+                if first and not atom.size.indexed(known, column):
+                    sorts[atom.source, column] = SORT * max(0, atom.size.rows - FREE)
+            found = self._indexes[key] = sum(sorts.values())
+        return found
+
+    # ------------------------------------------------------------------------------ the outcome
+
+    def _describe(self, path: int, rest: int, exists: bool, scale: float, order: Order) -> None:
+        """Writes down the tree that was found: `scale` times the path's rows come to it."""
+        if not rest:
+            return
+        at = self._best(path, rest, exists)[1]
+        if at < 0:
+            later, left = self._late(path, rest)
+            if left != rest:
+                before = self.estimates.rows(path) * scale
+                scale = before / max(TINY, self.estimates.rows(later))
+                self._describe(later, left, exists, scale, order)
+            return
+        turn = self._turn(at, path, rest, exists)
+        name = self.pattern.names[at]
+        order.rank[name] = len(order.rank)
+        order.estimates[name] = turn.after * scale
+        order.work += turn.tried * scale
+        for reads, part, rows in turn.parts:
+            share = rows / max(TINY, self.estimates.rows(reads))
+            self._describe(reads, part, not self.pattern.bag, share * scale, order)
+        share = turn.rows / max(TINY, self.estimates.rows(turn.path))
+        self._describe(turn.path, turn.rest, exists, share * scale, order)

@@ -17,7 +17,7 @@ from gdatalog.planner.items import (
     variables_of_exprs,
 )
 from gdatalog.planner.normalise import Normaliser, count_variables
-from gdatalog.planner.order import Statistics
+from gdatalog.planner.sizes import Statistics
 from gdatalog.planner.symmetry import one_of_each
 from gdatalog.values import TypeName
 
@@ -116,12 +116,13 @@ def _plan_join(
     sizes: Statistics,
     recursive: Collection[str],
 ) -> JoinPlan:
-    builder = PlanBuilder(sizes)
-    steps = builder.steps(items, frozenset(), live, bag)
+    asked = [output.name for output in outputs if isinstance(output, Slot)]
+    builder = PlanBuilder(sizes, asked)
+    steps = builder.whole(items, live, bag)
     tries = builder.tries()
     if not bag:
         steps = compact_rows(steps, tries, live, recursive)
-    return JoinPlan(tries, steps, tuple(outputs), bag)
+    return JoinPlan(tries, steps, tuple(outputs), bag, cost=builder.cost)
 
 
 def _deltas(items: Conjunction, recursive: Collection[str]) -> Iterator[Conjunction]:

@@ -50,7 +50,7 @@ from gdatalog.planner.items import (
     item_may_fail,
     variables_of,
 )
-from gdatalog.planner.order import Size, Statistics
+from gdatalog.planner.sizes import Size, Statistics
 
 # How many times as many pairs of higher neighbours there must be by keys as by degrees for the
 # order of degrees to be worth an index of its own; and more if values have to be put back.

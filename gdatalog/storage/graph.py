@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gdatalog.storage.row_store import RowStore
+from gdatalog.storage.row_store import Known, RowStore, mixed_sum
 from gdatalog.storage.rows import DENSE, Columns, ascending, sort_rows, sorted_set
 from gdatalog.storage.table import Array
 
@@ -61,10 +61,12 @@ class Ranking:
 class Graph:
     """What is known of a relation's rows as edges; each found out when it is first asked for."""
 
-    __slots__ = ("_loops", "_ranking", "_skew", "_store", "_symmetric")
+    __slots__ = ("_loops", "_mirrored", "_ranking", "_skew", "_store", "_symmetric")
 
     def __init__(self, store: RowStore) -> None:
+        """`store` has a relation's rows, which are sorted when the edges are first looked at."""
         self._store = store
+        self._mirrored: bool | None = None
         self._symmetric: bool | None = None
         self._loops: bool | None = None
         self._ranking: Ranking | None = None
@@ -79,10 +81,26 @@ class Graph:
         return self._store.sorted()[1]
 
     @property
+    def mirrored(self) -> bool:
+        """Whether the columns look alike, as those of a symmetric relation do; no sort tells it
+        where they do not."""
+        if self._mirrored is None:
+            self._mirrored = self._alike()
+        return self._mirrored
+
+    def _alike(self) -> bool:
+        a, b = self._store.as_they_are()
+        if len(a) and (a.min(), a.max()) != (b.min(), b.max()):
+            return False
+        if self._store.known == Known.NOTHING:
+            a, b = self._store.sorted()  # a row that is there twice counts once
+        return bool(mixed_sum(a) == mixed_sum(b))
+
+    @property
     def symmetric(self) -> bool:
         """Whether there is an edge (y, x) wherever there is one (x, y)."""
         if self._symmetric is None:
-            self._symmetric = self._store.mirrored() and self._seems_symmetric() and self._turned()
+            self._symmetric = self.mirrored and self._seems_symmetric() and self._turned()
         return self._symmetric
 
     def _seems_symmetric(self) -> bool:

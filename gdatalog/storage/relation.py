@@ -7,31 +7,21 @@ an interrupted query leaves the database as it was.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from gdatalog.storage.graph import Graph, Ranking
+from gdatalog.storage.graph import Graph
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
 from gdatalog.storage.row_store import FEW, Known, RowStore
-from gdatalog.storage.rows import Columns, firsts, sorted_set
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.statistics import COMPARE, RowTest, Statistics
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
 from gdatalog.storage.threads import LONG, spread
 from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import build_trie, trie_of_rows
 from gdatalog.values import TypeName
-
-# A test between two columns of a row, as (left column, operator, right column).
-RowTest = tuple[int, str, int]
-
-_COMPARE = {
-    "=": np.equal,
-    "!=": np.not_equal,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-}
 
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -45,16 +35,7 @@ def _onwards(test: RowTest) -> RowTest:
 class Relation:
     """A set of rows as columns of keys."""
 
-    __slots__ = (
-        "__weakref__",
-        "_distinct",
-        "_graph",
-        "_rises",
-        "_store",
-        "_tries",
-        "columns",
-        "types",
-    )
+    __slots__ = ("__weakref__", "_store", "_tries", "columns", "statistics", "types")
 
     def __init__(
         self,
@@ -70,10 +51,8 @@ class Relation:
         self.columns = columns
         self.types = types
         self._store = store
-        self._tries: dict[object, Trie] = {}
-        self._distinct: dict[int, int] = {}
-        self._rises: dict[tuple[int, int], bool] = {}
-        self._graph: Graph | None = None
+        self._tries: dict[tuple[Any, ...], Trie] = {}
+        self.statistics = Statistics(store, types, self._tries)
 
     def __len__(self) -> int:
         return self.length
@@ -140,11 +119,10 @@ class Relation:
         return Table(self.columns, self.types, columns, self.length)
 
     def renamed(self, columns: tuple[str, ...]) -> Relation:
-        """The same rows (and tries) under other column names."""
+        """The same rows (and tries, and statistics) under other column names."""
         other = Relation.__new__(Relation)
         other._over(columns, self.types, self._store)
-        other._tries, other._distinct, other._rises = self._tries, self._distinct, self._rises
-        other._graph = self.graph
+        other._tries, other.statistics = self._tries, self.statistics
         return other
 
     # ----------------------------------------------------------------------------------- rows
@@ -184,67 +162,18 @@ class Relation:
 
     @property
     def trie_nbytes(self) -> int:
-        ranks = 0 if self._graph is None else self._graph.nbytes
+        ranks = 0 if self.graph is None else self.graph.nbytes
         return ranks + sum({id(trie): trie.nbytes for trie in self._tries.values()}.values())
-
-    def distinct(self, column: int) -> int:
-        """How many distinct values a column has: exactly, or from a sample if it is long."""
-        found = self._distinct.get(column)
-        if found is None:
-            key = self.column(column)
-            length = len(key)
-            if length == 0:
-                found = 0
-            elif column == 0 and self.sorted:
-                found = int(np.count_nonzero(firsts(key)))
-            elif length <= 1_000_000 or int(key.max()) - int(key.min()) < length:
-                found = len(sorted_set(key))
-            else:
-                # If most of a spread-out sample are new values, so are most of the rest.
-                step = length // 50_000
-                sample = np.sort(key[::step])
-                seen = np.flatnonzero(firsts(sample))
-                once = int(np.count_nonzero(np.diff(np.append(seen, len(sample))) == 1))
-                found = int(len(seen) * (1 + once / len(sample) * (step - 1)))
-            self._distinct[column] = found
-        return found
-
-    def rises(self, left: int, right: int) -> bool:
-        """Whether one column is less than another in every row; symbols have no order."""
-        found = self._rises.get((left, right))
-        if found is None:
-            a, b = self.column(left), self.column(right)
-            found = (
-                self.types[left] == self.types[right] != "symbol"
-                and len(a) > 0
-                # a few rows tell most of the time
-                and bool((a[:1000] < b[:1000]).all())
-                and bool((a < b).all())
-            )
-            self._rises[left, right] = found
-        return found
 
     @property
     def graph(self) -> Graph | None:
         """What is known of the rows as edges, if they can be: both columns have one type."""
-        if self._graph is None and len(self.types) == 2 and self.types[0] == self.types[1]:
-            self._graph = Graph(self._store)
-        return self._graph
+        return self.statistics.graph
 
     @property
     def symmetric(self) -> bool:
         """Whether a binary relation holds (y, x) wherever it holds (x, y)."""
         return self.graph is not None and self.graph.symmetric
-
-    @property
-    def loops(self) -> bool:
-        """Whether a binary relation holds some (x, x)."""
-        return self.graph is not None and self.graph.loops
-
-    def ranking(self) -> Ranking:
-        """The vertices of a binary relation over one type, by degree."""
-        assert self.graph is not None, self.types
-        return self.graph.ranking()
 
     # ---------------------------------------------------------------------------------- tries
 
@@ -297,7 +226,7 @@ class Relation:
         if tests:
             mask = np.ones(length, dtype=np.bool_)
             for left, op, right in tests:
-                mask &= _COMPARE[op](keys[left], keys[right])
+                mask &= COMPARE[op](keys[left], keys[right])
             rows = np.flatnonzero(mask)
             length = len(rows)
             used = spread(lambda column: column[rows], used, length >= LONG)

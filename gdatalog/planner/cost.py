@@ -1,0 +1,334 @@
+"""How many bindings a set of variables is expected to have, and how many values are tried for one.
+
+An atom's rows are spread over its columns' values as the relation's degrees tell: where k atoms
+share a variable, the sum of the k-th powers of its degrees stands for how often they meet (a few
+hubs meet most). Atoms are independent otherwise. What is estimated for a set of variables is the
+same whichever way it was reached, and never above what the largest degrees allow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdatalog.planner.pattern import Pattern, PatternAtom, bits
+
+# A pattern's comparisons are counted exactly up to so many variables.
+COMPARED = 10
+TINY = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What binding one more variable takes: values tried for each binding so far.
+
+    `others` is how many lists each of them is looked up in; `single`: the number of values can
+    be read off, for they are all of one list.
+    """
+
+    tried: float
+    others: int
+    single: bool
+
+
+class Estimates:
+    """The estimates of one pattern, each made once."""
+
+    def __init__(self, pattern: Pattern) -> None:
+        self.pattern = pattern
+        self._rows: dict[int, float] = {}
+        self._levels: dict[tuple[int, int], Level] = {}
+        self._paths: dict[tuple[int, int], float] = {}
+        self._shares: dict[tuple[int, int], float] = {}
+        self._holding = [
+            [atom for atom in pattern.atoms if atom.mask >> at & 1]
+            for at in range(len(pattern.names))
+        ]
+        self._groups = [self._grouped(at) for at in range(len(pattern.names))]
+        self._given = {given.variable: given for given in pattern.given}
+        self._under: list[int] = [0] * len(pattern.names)
+        compared = 0
+        for low, high in pattern.below:
+            self._under[high] |= 1 << low
+            compared |= 1 << low | 1 << high
+        self._compared = compared
+        own = [0] * len(pattern.names)
+        for atom in pattern.atoms:
+            for low, high in atom.ascending:
+                own[high] |= 1 << low
+        self._within = own
+        self._orders: tuple[dict[int, int], dict[int, int]] = ({0: 1}, {0: 1})
+        self._equal = [(whole, self._domain(whole)) for whole in pattern.equal]
+
+    # ------------------------------------------------------------------- of a set of variables
+
+    def rows(self, bound: int) -> float:
+        """How many bindings these variables have, by the atoms among them."""
+        found = self._rows.get(bound)
+        if found is None:
+            found = self._formula(bound)
+            # No more than are tried when the last of them is bound, whichever that is.
+            outer = self.pattern.outer
+            for at in bits(bound & ~outer):
+                rest = bound & ~(1 << at)
+                if rest and self.joined(at, rest):
+                    found = min(found, self.tried(at, rest))
+            self._rows[bound] = found
+        return found
+
+    def _formula(self, bound: int) -> float:
+        total = 1.0
+        for atom in self.pattern.atoms:
+            if atom.mask & bound or atom.fixed:
+                total *= self._paths_of(atom, atom.mask & bound)
+        for at in bits(bound):
+            total *= self._share(at, bound)
+            total *= self.pattern.ranges.get(at, 1.0)
+        for whole, passes in self.pattern.tests:
+            if whole & ~bound == 0:
+                total *= passes
+        for whole, domain in self._equal:
+            if whole & ~bound == 0:
+                total /= domain
+        if self._compared & bound:
+            total *= self._ordered(bound)
+        return total
+
+    def _paths_of(self, atom: PatternAtom, bound: int) -> float:
+        """How many distinct rows an atom has in its bound columns, for each constant."""
+        key = (id(atom), bound)
+        found = self._paths.get(key)
+        if found is None:
+            size = atom.size
+            columns = atom.fixed.union(
+                column for variable, column in atom.columns.items() if bound >> variable & 1
+            )
+            if len(columns) == 1:
+                (column,) = columns
+                found = size.degrees(column, atom.tests).powers[0]
+            else:
+                found = float(size.distinct(columns))
+                if atom.tests:
+                    found *= size.size(atom.tests) / max(1, size.rows)
+            for column in atom.fixed:
+                found /= max(1.0, size.degrees(column, atom.tests).powers[0])
+            self._paths[key] = found
+        return found
+
+    def _grouped(self, at: int) -> list[list[PatternAtom]]:
+        """The atoms that hold a variable, those together that hold it in the same column."""
+        groups: dict[object, list[PatternAtom]] = {}
+        for atom in self._holding[at]:
+            turned = atom.size.balanced and not atom.tests
+            groups.setdefault((atom.source, turned or atom.columns[at]), []).append(atom)
+        return list(groups.values())
+
+    def _share(self, at: int, bound: int) -> float:
+        """By how much the atoms' meeting in a variable changes the product of their rows."""
+        groups = self._groups[at]
+        given = self._given.get(at)
+        if not groups:
+            return 1.0 if given is None else given.values
+        key = (at, bound & self.near(at))
+        found = self._shares.get(key)
+        if found is not None:
+            return found
+        found, most = 1.0, TINY
+        for group in groups:
+            powers = group[0].size.degrees(group[0].columns[at], group[0].tests).powers
+            values = max(powers[0], TINY)
+            rows = max(powers[1], TINY)
+            many = 0
+            for atom in group:
+                if atom.fixed or atom.mask & bound & ~(1 << at):
+                    many += 1
+                    found /= rows
+                else:
+                    found /= values
+            found *= powers[min(many, len(powers) - 1)]
+            most = max(most, values)
+        found /= most ** (len(groups) - 1)
+        if given is not None:
+            found *= min(1.0, given.values / most)
+        self._shares[key] = found
+        return found
+
+    def near(self, at: int) -> int:
+        """The variables that share an atom with one, and it."""
+        found = 0
+        for atom in self._holding[at]:
+            found |= atom.mask
+        return found
+
+    def _domain(self, whole: int) -> float:
+        """How many values the side of an equation can have, as far as atoms tell."""
+        most = 1.0
+        for at in bits(whole):
+            for atom in self._holding[at]:
+                most = max(most, atom.size.degrees(atom.columns[at], atom.tests).powers[0])
+        return most
+
+    def _ordered(self, bound: int) -> float:
+        """How much the comparisons let through that no atom's own rows see to."""
+        among = bound & self._compared
+        if self._compared.bit_count() > COMPARED:
+            pairs = sum(
+                (self._under[at] & ~self._within[at] & among).bit_count() for at in bits(among)
+            )
+            return float(0.5 ** min(pairs, among.bit_count()))
+        every = self._linear(among, self._under, self._orders[0])
+        own = self._linear(among, self._within, self._orders[1])
+        return every / own if own else 0.0
+
+    def _linear(self, among: int, under: list[int], known: dict[int, int]) -> int:
+        """In how many orders of these variables all comparisons hold."""
+        found = known.get(among)
+        if found is None:
+            covered = 0
+            for at in bits(among):
+                covered |= under[at] & among
+            found = sum(
+                self._linear(among & ~(1 << at), under, known) for at in bits(among & ~covered)
+            )
+            known[among] = found
+        return found
+
+    # ------------------------------------------------------------------- of one variable more
+
+    def holding(self, at: int) -> list[PatternAtom]:
+        """The atoms that hold a variable."""
+        return self._holding[at]
+
+    def joined(self, at: int, bound: int) -> bool:
+        """Whether an atom holds a variable beside something known."""
+        return any(atom.fixed or atom.mask & bound & ~(1 << at) for atom in self._holding[at])
+
+    def tried(self, at: int, bound: int) -> float:
+        """How many values are tried for a variable, over all bindings of those before."""
+        return self.rows(bound) * self.level(at, bound).tried
+
+    def level(self, at: int, bound: int) -> Level:
+        """Binding a variable, for each binding of those before."""
+        key = (at, bound)
+        found = self._levels.get(key)
+        if found is None:
+            found = self._level(at, bound)
+            self._levels[key] = found
+        return found
+
+    def _level(self, at: int, bound: int) -> Level:
+        bit = 1 << at
+        atoms = self._holding[at]
+        near = [atom for atom in atoms if atom.fixed or atom.mask & bound & ~bit]
+        given = self._given.get(at)
+        if given is not None and given.sources & ~bound == 0 and not near:
+            least = min([given.values, *(self._roots(atom, at) for atom in atoms)])
+            return Level(least, len(atoms), not atoms)
+        if not near:
+            return Level(self._formula(bit), 0, True)
+        cut = self._cut(at, bound)
+        ranges = self.pattern.ranges.get(at, 1.0)
+        length = min(
+            self._fan(atom, at, bound) * min(1.0, cut / (0.5 if self._sees(atom, at, bound) else 1))
+            for atom in near
+        )
+        others = len(atoms) - 1
+        common, covered = self._common(at, bound, cut)
+        if covered and common < length:
+            length, others = common, len(atoms) - covered
+        return Level(length * ranges, others, others == 0)
+
+    def _roots(self, atom: PatternAtom, at: int) -> float:
+        return atom.size.degrees(atom.columns[at], atom.tests).powers[0]
+
+    def _fan(self, atom: PatternAtom, at: int, bound: int) -> float:
+        """How long an atom's list of a variable's values is, for a binding of those before."""
+        known = atom.mask & bound
+        fan = self._paths_of(atom, known | 1 << at) / max(TINY, self._paths_of(atom, known))
+        if known and known & (known - 1) == 0 and not atom.fixed:
+            # What a binding sees: values of many rows are in many bindings.
+            (from_,) = bits(known)
+            degrees = atom.size.degrees(atom.columns[from_], atom.tests)
+            powers = degrees.powers
+            many = min(self._uses(atom, from_, bound), len(powers) - 2)
+            mean = max(TINY, powers[1] / max(TINY, powers[0]))
+            fan *= powers[many + 1] / max(TINY, powers[many]) / mean
+            fan = min(fan, float(degrees.most))
+        return min(fan, self._roots(atom, at))
+
+    def _uses(self, atom: PatternAtom, at: int, bound: int) -> int:
+        """How many atoms like this one widen a variable's bindings already."""
+        column, turned = atom.columns[at], atom.size.balanced and not atom.tests
+        return sum(
+            1
+            for other in self._holding[at]
+            if other.source == atom.source
+            and (turned or other.columns[at] == column)
+            and (other.fixed or other.mask & bound & ~(1 << at))
+        )
+
+    def _cut(self, at: int, bound: int) -> float:
+        """How much of a list comparisons with what is bound leave."""
+        if not self._compared >> at & 1:
+            return 1.0
+        bound &= self._compared
+        if not bound:
+            return 1.0
+        if self._compared.bit_count() > COMPARED:
+            return 0.5 if self._under[at] & bound else 1.0
+        before = self._linear(bound, self._under, self._orders[0])
+        after = self._linear(bound | 1 << at, self._under, self._orders[0])
+        return after / before / (bound.bit_count() + 1) if before else 0.0
+
+    def _sees(self, atom: PatternAtom, at: int, bound: int) -> bool:
+        """Whether an atom's own rows are within a cut of a variable already."""
+        return any(at in pair and bound >> (pair[0] + pair[1] - at) & 1 for pair in atom.ascending)
+
+    def _common(self, at: int, bound: int, cut: float) -> tuple[float, int]:
+        """The list of an earlier variable that this one's refines: its length, what it covers."""
+        for group in self._groups[at]:
+            if len(group) < 2:
+                continue
+            mine = self._parents(group, at, bound)
+            if mine.bit_count() < 2:
+                continue
+            best = 0
+            for earlier in bits(bound):
+                for other in self._groups[earlier]:
+                    first, second = group[0], other[0]
+                    if first.source == second.source and (
+                        first.columns[at] == second.columns[earlier]
+                        or (first.size.balanced and not first.tests)
+                    ):
+                        shared = mine & self._parents(other, earlier, bound)
+                        if shared.bit_count() > max(1, best.bit_count()):
+                            best = shared
+            if best:
+                return self._intersection(group[0], at, best, bound, cut), best.bit_count()
+        return 0.0, 0
+
+    def _parents(self, group: list[PatternAtom], at: int, bound: int) -> int:
+        """The bound variables that alone lead to a variable, by atoms of a kind."""
+        found = 0
+        for atom in group:
+            known = atom.mask & bound & ~(1 << at)
+            if known and known & (known - 1) == 0 and not atom.fixed and len(atom.columns) == 2:
+                found |= known
+        return found
+
+    def _intersection(
+        self, atom: PatternAtom, at: int, parents: int, bound: int, cut: float
+    ) -> float:
+        column = atom.columns[at]
+        powers = atom.size.degrees(column, atom.tests).powers
+        rows = max(TINY, powers[1])
+        count = parents.bit_count()
+        length = powers[min(count, len(powers) - 1)] / rows**count
+        for parent in bits(parents):
+            holding = [
+                a for a in self._holding[parent] if a.mask >> at & 1 or a.source == atom.source
+            ]
+            like = next(a for a in holding if a.source == atom.source)
+            own = like.size.degrees(like.columns[parent], like.tests).powers
+            many = min(self._uses(like, parent, bound), len(own) - 2)
+            length *= own[many + 1] / max(TINY, own[many])
+        return length * (min(1.0, cut / 0.5) if atom.ascending else cut)

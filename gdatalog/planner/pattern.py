@@ -1,0 +1,221 @@
+"""A conjunction as the search for an order sees it: variables are bits, literals sets of bits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from gdatalog.plan.nodes import Apply, Expr, Slot, slots
+from gdatalog.planner.atoms import AtomState
+from gdatalog.planner.comparisons import Comparisons
+from gdatalog.planner.items import (
+    AggregateItem,
+    Equation,
+    GenerateItem,
+    Item,
+    NotItem,
+    TestItem,
+    item_may_fail,
+)
+from gdatalog.planner.sizes import ColumnTest, Size
+
+# How much of the rows a test lets through, by its operator, where nothing else is known.
+PASSES = {"=": 0.1, "<": 0.4, "<=": 0.4, ">": 0.4, ">=": 0.4, "!=": 0.95}
+OTHERWISE, NEGATED = 0.5, 0.7
+# How many values a range has whose ends are not known.
+RANGE = 100.0
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The numbers of the bits that are set."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+@dataclass(slots=True, eq=False)
+class PatternAtom:
+    """An atom: which column each variable has, and which columns hold a constant."""
+
+    source: tuple[object, ...]  # equal where two atoms read the same rows
+    size: Size
+    columns: dict[int, int]  # by variable
+    fixed: frozenset[int]
+    tests: tuple[ColumnTest, ...]
+    mask: int
+    ascending: tuple[tuple[int, int], ...]  # pairs of variables that ascend in every row of it
+
+
+@dataclass(slots=True, eq=False)
+class Given:
+    """Values that a variable is generated from, so many for each binding of `sources`."""
+
+    variable: int
+    sources: int
+    values: float
+
+
+@dataclass(slots=True)
+class Pattern:
+    """A conjunction's variables and literals; sets of variables are ints, a bit for each."""
+
+    names: list[str]
+    atoms: list[PatternAtom] = field(default_factory=list)
+    given: list[Given] = field(default_factory=list)
+    links: list[int] = field(default_factory=list)  # the variables of each literal
+    risky: int = 0  # variables of literals that may fail
+    computed: int = 0  # variables that wait for such a literal, or for an aggregate
+    equations: list[tuple[int, int]] = field(default_factory=list)  # variable, what it needs
+    equal: list[int] = field(default_factory=list)  # the variables of each equation
+    tests: list[tuple[int, float]] = field(default_factory=list)  # what they read, how many pass
+    filters: list[int] = field(default_factory=list)  # what is tested once these are bound
+    ranges: dict[int, float] = field(default_factory=dict)  # by variable: cuts by constants
+    below: list[tuple[int, int]] = field(default_factory=list)  # variables that ascend
+    outer: int = 0
+    live: int = 0
+    outputs: tuple[int, ...] = ()  # the variables asked for, in the order of the answer
+    bag: bool = False
+    compacts: bool = False
+
+    @property
+    def everything(self) -> int:
+        return (1 << len(self.names)) - 1
+
+    def components(self, among: int) -> list[int]:
+        """The parts of some unbound variables that no literal connects."""
+        parts: list[int] = []
+        for link in self.links:
+            mine = link & among
+            if not mine:
+                continue
+            apart = []
+            for part in parts:
+                if part & mine:
+                    mine |= part
+                else:
+                    apart.append(part)
+            apart.append(mine)
+            parts = apart
+        return sorted(parts)
+
+    def around(self, part: int) -> int:
+        """The variables that share a literal with some others, and these."""
+        found = 0
+        for link in self.links:
+            if link & part:
+                found |= link
+        return found
+
+    def closed(self, bound: int, among: int) -> int:
+        """What is bound once every equation that can give a variable its value has."""
+        more = True
+        while more:
+            more = False
+            for target, needs in self.equations:
+                bit = 1 << target
+                if bit & among and not bit & bound and needs & ~bound == 0:
+                    bound |= bit
+                    more = True
+        return bound
+
+
+class PatternMaker:
+    """Makes the pattern of a conjunction whose atoms have been opened."""
+
+    def __init__(
+        self,
+        items: Sequence[Item],
+        outer: Collection[str],
+        live: Collection[str],
+        outputs: Sequence[str] = (),
+    ) -> None:
+        names = list(dict.fromkeys(name for item in items for name in sorted(item.variables)))
+        self.place = {name: at for at, name in enumerate(names)}
+        self.pattern = Pattern(names, outer=self.mask(outer), live=self.mask(live))
+        asked = (name for name in outputs if name in self.place)
+        self.pattern.outputs = tuple(self.place[name] for name in asked)
+
+    def mask(self, names: Collection[str]) -> int:
+        return sum(1 << self.place[name] for name in frozenset(names) if name in self.place)
+
+    def finish(self, comparisons: Comparisons, bag: bool, compacts: bool) -> Pattern:
+        """The pattern, once all atoms and other items are in it."""
+        place = self.place
+        self.pattern.bag, self.pattern.compacts = bag, compacts
+        self.pattern.below = [
+            (place[low], place[high])
+            for low, high in comparisons.below
+            if low in place and high in place and low != high
+        ]
+        return self.pattern
+
+    def atom(self, atom: AtomState, size: Size) -> None:
+        item = atom.item
+        columns: dict[int, int] = {}
+        fixed = set()
+        for at, arg in enumerate(item.args):
+            if not isinstance(arg, Slot):
+                fixed.add(at)
+            elif arg.name in atom.columns or self.mask((arg.name,)) & self.pattern.outer:
+                columns.setdefault(self.place[arg.name], at)
+        tests = tuple((test.left, test.op, test.right) for test in atom.tests)
+        variables = {column: variable for variable, column in columns.items()}
+        pairs = [*atom.rises]
+        pairs += [(left, right) for left, op, right in tests if op in ("<", "<=")]
+        pairs += [(right, left) for left, op, right in tests if op in (">", ">=")]
+        ascending = tuple(
+            (variables[low], variables[high])
+            for low, high in pairs
+            if low in variables and high in variables
+        )
+        mask = sum(1 << variable for variable in columns)
+        source = (item.relation, item.version, tests)
+        found = PatternAtom(source, size, columns, frozenset(fixed), tests, mask, ascending)
+        self.pattern.atoms.append(found)
+        self.pattern.links.append(mask)
+
+    def item(self, item: Item) -> None:
+        """What an item that is no atom means for the search."""
+        pattern = self.pattern
+        whole = self.mask(item.variables)
+        pattern.links.append(whole)
+        if item_may_fail(item):
+            pattern.risky |= whole
+        match item:
+            case TestItem():
+                self._test(item.test, whole)
+            case NotItem():
+                pattern.tests.append((whole, NEGATED))
+                pattern.filters.append(whole)
+            case Equation(may_fail=False):
+                for slot, value in item.ways():
+                    pattern.equations.append((self.place[slot.name], self.mask(slots(value))))
+                pattern.equal.append(whole)
+            case Equation(left=Slot(name=name)):
+                pattern.computed |= self.mask((name,))
+            case GenerateItem(slot=slot):
+                values = item.size()
+                values = RANGE if values == inf else float(values)
+                pattern.given.append(Given(self.place[slot.name], self.mask(item.sources), values))
+            case AggregateItem():
+                computed = (item.slot, *item.exports)
+                pattern.computed |= self.mask([slot.name for slot in computed])
+
+    def _test(self, test: Expr, whole: int) -> None:
+        pattern = self.pattern
+        if not isinstance(test, Apply) or test.function not in PASSES or len(test.args) != 2:
+            pattern.tests.append((whole, OTHERWISE))
+            pattern.filters.append(whole)
+            return
+        ordered = [arg for arg in test.args if isinstance(arg, Slot) and arg.type != "symbol"]
+        if test.function in ("=", "!=") or not ordered:
+            pattern.filters.append(whole)
+        elif len(ordered) == 2:
+            return  # one of the comparisons
+        elif whole & (whole - 1) == 0:
+            at = self.place[ordered[0].name]
+            pattern.ranges[at] = pattern.ranges.get(at, 1.0) * PASSES[test.function]
+            return
+        pattern.tests.append((whole, PASSES[test.function]))

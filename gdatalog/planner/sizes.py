@@ -1,0 +1,141 @@
+"""What the planner asks of a relation's statistics, and what it assumes where there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from gdatalog.plan.nodes import Version
+
+# A test between two columns of a row, as (left column, operator, right column).
+ColumnTest = tuple[int, str, int]
+MOMENTS = 8  # powers of degrees that are asked for
+
+
+class Degrees(Protocol):
+    """In how many rows a column's values stand: the most, and sums of powers of the degrees."""
+
+    @property
+    def most(self) -> int: ...
+
+    @property
+    def powers(self) -> tuple[float, ...]: ...
+
+
+class Lists(Protocol):
+    """A binary relation as one list of `children` for each of some ascending `values`."""
+
+    @property
+    def values(self) -> Any: ...
+
+    @property
+    def offsets(self) -> Any: ...
+
+    @property
+    def children(self) -> Any: ...
+
+
+class Shape(Protocol):
+    """What can be asked of a finished binary relation over one type; the answers take a while.
+
+    `symmetric`: it holds every row turned round. `loops`: it holds some (x, x). `skew`: how many
+    more pairs of higher neighbours its vertices have by their keys than by their degrees.
+    """
+
+    @property
+    def symmetric(self) -> bool: ...
+    @property
+    def loops(self) -> bool: ...
+    @property
+    def skew(self) -> float: ...
+
+
+class Size(Protocol):
+    """The statistics of one relation."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def rises(self) -> frozenset[tuple[int, int]]:
+        """Pairs of columns of which the first is less than the second in every row."""
+
+    @property
+    def graph(self) -> Shape | None:
+        """The relation as a graph, if it can be one and is finished: what grows is never
+        symmetric for long."""
+
+    @property
+    def symmetric(self) -> bool: ...
+
+    @property
+    def loopless(self) -> bool: ...
+
+    @property
+    def balanced(self) -> bool:
+        """Whether it seems to be a symmetric binary relation."""
+
+    def size(self, tests: tuple[ColumnTest, ...] = ()) -> int:
+        """How many rows pass some tests."""
+
+    def distinct(self, columns: frozenset[int]) -> int:
+        """How many combinations of values some columns have."""
+
+    def degrees(self, column: int, tests: tuple[ColumnTest, ...] = ()) -> Degrees:
+        """In how many rows each value of a column stands."""
+
+    def indexed(self, known: frozenset[int], column: int) -> bool:
+        """Whether an index is there in which a column comes next after these."""
+
+    def lists(self, column: int) -> Lists | None:
+        """The lists of the other column by this one, where they are at hand."""
+
+    def values_of(self, column: int) -> Any:
+        """The distinct values of a column, where they are at hand."""
+
+
+Statistics = Callable[[str, Version], Size]
+
+
+@dataclass(frozen=True, slots=True)
+class AssumedDegrees:
+    most: int
+    powers: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """A relation that is not there yet, as one that a fixpoint is about to make."""
+
+    rows: int
+    values: int  # distinct ones in each column
+    arity: int
+    rises: frozenset[tuple[int, int]] = field(default=frozenset())
+    balanced: bool = False
+    graph: Shape | None = None
+    symmetric: bool = False
+    loopless: bool = False
+
+    def size(self, tests: tuple[ColumnTest, ...] = ()) -> int:
+        return max(1, self.rows // 2 ** len(tests))
+
+    def distinct(self, columns: frozenset[int]) -> int:
+        if len(columns) == self.arity:
+            return self.rows
+        return min(self.rows, int(self.values ** len(columns)))
+
+    def degrees(self, column: int, tests: tuple[ColumnTest, ...] = ()) -> AssumedDegrees:
+        rows, values = self.size(tests), self.distinct(frozenset((column,)))
+        mean = max(1.0, rows / values)
+        powers = (float(values), *(values * mean**k for k in range(1, MOMENTS + 1)))
+        return AssumedDegrees(int(mean), powers)
+
+    def indexed(self, known: frozenset[int], column: int) -> bool:
+        return True
+
+    def lists(self, column: int) -> None:
+        return None
+
+    def values_of(self, column: int) -> None:
+        return None

@@ -1,0 +1,308 @@
+"""Statistics of a relation, for the planner: each is computed when it is first asked for, and kept.
+
+What they cost is a pass over a column or two, or a sort of a sample: never a sort of all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from gdatalog.storage.graph import Graph
+from gdatalog.storage.row_store import Known, RowStore
+from gdatalog.storage.rows import Columns, Packing, firsts, sorted_set
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
+from gdatalog.values import TypeName
+
+# A test between two columns of a row, as (left column, operator, right column).
+RowTest = tuple[int, str, int]
+
+COMPARE = {
+    "=": np.equal,
+    "!=": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
+
+MOMENTS = 8  # powers of degrees that are summed
+SAMPLE = 50_000
+SHORT = 200_000  # rows that are sorted rather than sampled
+
+
+@dataclass(frozen=True, slots=True)
+class Degrees:
+    """In how many rows each value of a column stands.
+
+    `powers[k]` is the sum of the degrees' k-th powers over all values: 0 for how many values
+    there are, 1 for the rows; what a row of the column sees is `powers[2] / powers[1]`.
+    """
+
+    most: int
+    powers: tuple[float, ...]
+
+    @staticmethod
+    def of(counts: Array) -> Degrees:
+        """From how often each value stands; zeros do not matter."""
+        if len(counts) == 0:
+            return Degrees(0, (0.0,) * (MOMENTS + 1))
+        often = np.bincount(counts)
+        degrees = np.flatnonzero(often)
+        degrees = degrees[degrees > 0]
+        terms = often[degrees].astype(np.float64)
+        sizes = degrees.astype(np.float64)
+        powers = []
+        for _ in range(MOMENTS + 1):
+            powers.append(float(terms.sum()))
+            terms = terms * sizes
+        return Degrees(int(degrees[-1]) if len(degrees) else 0, tuple(powers))
+
+    @staticmethod
+    def of_sample(counts: Array, step: int, length: int, values: int) -> Degrees:
+        """From how often each value stands among every `step`-th row, one of `length`."""
+        many = counts[counts > 1].astype(np.float64)
+        falling = [float(values), float(length)]
+        terms = many
+        for at in range(1, MOMENTS):
+            # Of d rows, c are in the sample: c(c-1)... stands for d(d-1)... / step^k.
+            terms = terms * np.maximum(many - at, 0.0)
+            falling.append(float(terms.sum()) * float(step) ** (at + 1))
+        powers = [falling[0]]
+        for k in range(1, MOMENTS + 1):
+            powers.append(sum(_STIRLING[k][j] * falling[j] for j in range(1, k + 1)))
+        return Degrees(max(1, int(counts.max()) * step if len(many) else 1), tuple(powers))
+
+
+def _stirling(size: int) -> list[list[int]]:
+    """Powers as sums of falling powers: row k has the factors of x^k."""
+    rows = [[1] + [0] * size]
+    for _ in range(size):
+        last = rows[-1]
+        rows.append([0, *(last[j - 1] + j * last[j] for j in range(1, size + 1))])
+    return rows
+
+
+_STIRLING = _stirling(MOMENTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """A binary relation as a list for each value of one column: what walks go along."""
+
+    values: Array  # of the first column, ascending
+    offsets: Array
+    children: Array
+
+
+class Statistics:
+    """What is known of a relation's rows."""
+
+    __slots__ = ("_distinct", "_kept", "_rises", "_store", "_tries", "_types", "graph")
+
+    def __init__(
+        self, store: RowStore, types: Sequence[TypeName], tries: Mapping[tuple[Any, ...], Trie]
+    ) -> None:
+        """`tries` are those that the relation has by now, by order, tests, whether weighted, and
+        whether ranked."""
+        self._store = store
+        self._types = tuple(types)
+        self._tries = tries
+        self._kept: dict[object, Any] = {}
+        self._distinct: dict[frozenset[int], int] = {}
+        self._rises: dict[tuple[int, int], bool] = {}
+        # What is known of the rows as edges, if they can be: both columns have one type.
+        edges = len(types) == 2 and types[0] == types[1]
+        self.graph = Graph(store) if edges else None
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are, or more if it is not known yet which are the same."""
+        return self._store.at_most
+
+    @property
+    def _keys(self) -> Columns:
+        return self._store.as_they_are() if self._types else ()
+
+    @property
+    def _sorted(self) -> bool:
+        return self._store.known == Known.SORTED
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether a binary relation holds (y, x) wherever it holds (x, y)."""
+        return self.graph is not None and self.graph.symmetric
+
+    @property
+    def loopless(self) -> bool:
+        """Whether no row of a binary relation holds a value twice, as far as is known."""
+        return bool(self.rises) or (self.graph is not None and not self.graph.loops)
+
+    # ------------------------------------------------------------------------ distinct values
+
+    def distinct(self, columns: frozenset[int]) -> int:
+        """How many combinations of values some columns have: estimated where they are many."""
+        found = self._distinct.get(columns)
+        if found is None:
+            found = self._count(columns)
+            self._distinct[columns] = found
+        return found
+
+    def _count(self, columns: frozenset[int]) -> int:
+        keys = [self._keys[column] for column in sorted(columns)]
+        if not keys or self.rows == 0:
+            return min(1, self.rows)
+        if len(keys) == len(self._types):
+            return self.rows
+        for name, trie in self._tries.items():
+            order, tests, _, ranked = name
+            if not tests and not ranked and columns == frozenset(order[: len(columns)]):
+                return len(trie.levels[len(columns) - 1])
+        if self._sorted and columns == frozenset(range(len(columns))):
+            marks = firsts(keys[0])
+            for key in keys[1:]:
+                marks |= firsts(key)
+            return int(np.count_nonzero(marks))
+        if len(keys) == 1:
+            key = keys[0]
+            if self.rows <= SHORT or int(key.max()) - int(key.min()) < self.rows:
+                return len(sorted_set(key))
+        step = max(1, self.rows // SAMPLE)
+        sample = np.sort(_mixed([key[::step] for key in keys]))
+        seen = np.flatnonzero(firsts(sample))
+        # If most of a spread-out sample are new values, so are most of the rest.
+        once = int(np.count_nonzero(np.diff(np.append(seen, len(sample))) == 1))
+        return int(len(seen) * (1 + once / len(sample) * (step - 1)))
+
+    # -------------------------------------------------------------------------------- degrees
+
+    def size(self, tests: tuple[RowTest, ...] = ()) -> int:
+        """How many rows pass some tests."""
+        return self.rows if not tests else int(np.count_nonzero(self._mask(tests)))
+
+    def degrees(self, column: int, tests: tuple[RowTest, ...] = ()) -> Degrees:
+        """In how many rows that pass some tests each value of a column stands."""
+        found: Degrees | None = self._kept.get((column, tests))
+        if found is None:
+            key = self._keys[column]
+            if tests:
+                key = key[self._mask(tests)]
+            found = self._degrees(column, key)
+            self._kept[column, tests] = found
+        return found
+
+    def _degrees(self, column: int, key: Array) -> Degrees:
+        if len(key) == 0:
+            return Degrees.of(key)
+        low, high = int(key.min()), int(key.max())
+        if high - low <= 4 * len(key) + 1024:
+            return Degrees.of(np.bincount(key if low == 0 else key.astype(np.int64) - low))
+        if column == 0 and self._sorted:
+            return Degrees.of(_runs(key))
+        if len(key) <= SHORT:
+            return Degrees.of(_runs(np.sort(key)))
+        step = len(key) // SAMPLE
+        values = min(self.distinct(frozenset((column,))), len(key))
+        return Degrees.of_sample(_runs(np.sort(key[::step])), step, len(key), values)
+
+    def _mask(self, tests: tuple[RowTest, ...]) -> Array:
+        keep = np.ones(len(self._keys[0]), dtype=np.bool_)
+        for left, op, right in tests:
+            keep &= COMPARE[op](self._keys[left], self._keys[right])
+        return keep
+
+    # ------------------------------------------------------------------------------ properties
+
+    def ascends(self, left: int, right: int) -> bool:
+        """Whether one column is less than another in every row; symbols have no order."""
+        found = self._rises.get((left, right))
+        if found is None:
+            a, b = self._keys[left], self._keys[right]
+            found = (
+                self._types[left] == self._types[right] != "symbol"
+                and self.rows > 0
+                # a few rows tell most of the time
+                and bool((a[:1000] < b[:1000]).all())
+                and bool((a < b).all())
+            )
+            self._rises[left, right] = found
+        return found
+
+    @property
+    def rises(self) -> frozenset[tuple[int, int]]:
+        """Pairs of columns of which the first is less than the second in every row."""
+        pairs = permutations(range(len(self._types)), 2)
+        return frozenset(pair for pair in pairs if self.ascends(*pair))
+
+    @property
+    def balanced(self) -> bool:
+        """Whether a binary relation seems to hold (y, x) wherever it holds (x, y).
+
+        A guess from some rows: enough to expect that one trie will serve both orders.
+        """
+        return self.graph is not None and self.rows > 0 and self.graph.mirrored
+
+    # --------------------------------------------------------------------------------- indexes
+
+    def indexed(self, known: frozenset[int], column: int) -> bool:
+        """Whether there is an order of columns in which `column` comes next after these.
+
+        The relation's own order is there anyway, and with it the other one of a symmetric one.
+        """
+        own = known == frozenset(range(len(known))) and column == len(known)
+        if (own and self._sorted) or self.balanced:
+            return True
+        return any(
+            len(order) > len(known)
+            and order[len(known)] == column
+            and frozenset(order[: len(known)]) == known
+            for order, _, _, ranked in self._tries
+            if not ranked
+        )
+
+    def lists(self, column: int) -> Lists | None:
+        """The other column's values for each of one of two columns', where that needs no sort."""
+        if len(self._types) != 2:
+            return None
+        trie = self._tries.get(((column, 1 - column), (), False, False))
+        if trie is not None:
+            first, second = trie.levels
+            return Lists(first.values, second.offsets, second.values)
+        if not self._sorted or (column == 1 and not self.balanced):
+            return None
+        found: Lists | None = self._kept.get("lists")
+        if found is None:
+            starts = np.flatnonzero(firsts(self._keys[0]))
+            values = self._keys[0][starts]
+            found = Lists(values, np.append(starts, self.rows), self._keys[1])
+            self._kept["lists"] = found
+        return found
+
+    def values_of(self, column: int) -> Array | None:
+        """The distinct values of a column, ascending, where they are at hand."""
+        if len(self._types) == 1:
+            return self._keys[0] if self._sorted else None
+        found = self.lists(column)
+        return None if found is None else found.values
+
+
+def _runs(key: Array) -> Array:
+    """How often each value of a sorted array stands in it."""
+    return np.diff(np.append(np.flatnonzero(firsts(key)), len(key)))
+
+
+def _mixed(keys: Sequence[Array]) -> Array:
+    """One integer for each row, equal for equal rows and hardly ever for others."""
+    packing = Packing.of(keys)
+    if packing is not None:
+        return packing.pack(keys)
+    mixed = np.zeros(len(keys[0]), dtype=np.uint64)
+    for key in keys:
+        mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15)
+        mixed += key.astype(np.int64).view(np.uint64)
+    return mixed
