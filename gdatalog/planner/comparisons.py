@@ -135,6 +135,8 @@ def rising(items: Iterable[Item], sizes: Statistics) -> Iterator[tuple[str, str]
                 a, b = item.args[low], item.args[high]
                 if isinstance(a, Slot) and isinstance(b, Slot):
                     yield a.name, b.name
+
+
 def _told(limit: Limit, own: Sequence[Limit], found: Sequence[Limit]) -> bool:
     """Whether another limit says as much: one of the variable's own, or a nearer one."""
     op, value = limit
