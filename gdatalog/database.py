@@ -17,6 +17,7 @@ from typing import Any
 from gdatalog.engine.budget import default_limit, parse_size
 from gdatalog.engine.files import FilePolicy, Folders, read_program, to_stdout, write_relation
 from gdatalog.engine.inputs import union
+from gdatalog.engine.knobs import Strategy, threads_of
 from gdatalog.engine.run import RuleRun
 from gdatalog.errors import Caution, DeviceError, NameResolutionError, UsageError
 from gdatalog.parser import Program
@@ -49,11 +50,13 @@ class Database:
         *,
         device: str = "auto",
         memory_limit: str | int | None = None,
+        threads: int | None = None,
         files: str | os.PathLike[str] = "all",
     ) -> None:
         self.device = _device(device)
         self.memory_limit = default_limit() if memory_limit is None else parse_size(memory_limit)
         self._workspace = Workspace(self.memory_limit, FilePolicy(files), _warn)
+        self._workspace.threads = threads_of(threads)
         self._lock = RLock()
 
     def __repr__(self) -> str:
@@ -157,6 +160,7 @@ class Database:
         text: str,
         params: Mapping[str, Any] | None = None,
         *,
+        strategy: Strategy = "auto",
         limit: int | None = None,
         on_progress: OnProgress | None = None,
     ) -> Result:
@@ -164,6 +168,10 @@ class Database:
 
         The text's rules extend what the database has for this query only. A bare body is a
         query too. `params` gives values to `$name`s.
+
+        `strategy` says how rules run: "lftj", depth-first in compiled loops on all cores;
+        "levelwise", breadth-first in array operations, which compiles nothing; "auto" takes the
+        second for small work and the first for the rest. The answer is the same.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -174,7 +182,7 @@ class Database:
         if limit is not None and limit < 0:
             raise UsageError(f"a limit cannot be negative: {limit}")
         with self._lock:
-            session = self._workspace.open(text, params, on_progress)
+            session = self._workspace.open(text, params, on_progress, strategy=strategy)
             relation = session.relation(session.asked(), limit)
             self._workspace.tell(session)
             result = Result(relation, self._workspace.symbols)
@@ -186,6 +194,7 @@ class Database:
         params: Mapping[str, Any] | None = None,
         *,
         name: str | None = None,
+        strategy: Strategy = "auto",
         on_progress: OnProgress | None = None,
     ) -> dict[str, Result]:
         """Keep a text's rules; give what each of its outputs holds.
@@ -211,7 +220,7 @@ class Database:
                         "ask it of `db.query(...)`",
                     )
                 )
-            return self._run(program, name or text, params, Folders(), on_progress)
+            return self._run(program, name or text, params, Folders(), strategy, on_progress)
 
     def run_file(
         self,
@@ -221,6 +230,7 @@ class Database:
         facts: str | os.PathLike[str] = ".",
         out: str | os.PathLike[str] = ".",
         include: Sequence[str | os.PathLike[str]] = (),
+        strategy: Strategy = "auto",
         on_progress: OnProgress | None = None,
     ) -> dict[str, Result]:
         """Run a `.dl` file: read its inputs, keep its rules, write its outputs.
@@ -236,7 +246,8 @@ class Database:
             folders = Folders(
                 os.fspath(facts), os.fspath(out), tuple(os.fspath(folder) for folder in include)
             )
-            return self._run(program, os.path.abspath(name), params, folders, on_progress)
+            key = os.path.abspath(name)
+            return self._run(program, key, params, folders, strategy, on_progress)
 
     def _run(
         self,
@@ -244,13 +255,14 @@ class Database:
         key: str,
         params: Mapping[str, Any] | None,
         folders: Folders,
+        strategy: Strategy,
         on_progress: OnProgress | None,
     ) -> dict[str, Result]:
         workspace = self._workspace
         outputs: dict[str, Result] = {}
         before = workspace.texts, workspace.params
         try:
-            session = workspace.keep(program, key, params, folders, on_progress)
+            session = workspace.keep(program, key, params, folders, on_progress, strategy=strategy)
             for ask in session.asks():
                 if ask.directive is None or ask.directive.kind == "printsize":
                     continue
@@ -273,11 +285,17 @@ class Database:
             session = self._workspace.open(text, params)
             return explain(session, [session.asked()])
 
-    def profile(self, text: str, params: Mapping[str, Any] | None = None) -> Profile:
+    def profile(
+        self,
+        text: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        strategy: Strategy = "auto",
+    ) -> Profile:
         """Evaluate a text, and tell rows and time of every step. Nothing remembered is used."""
         with self._lock:
             reports: list[RuleRun] = []
-            session = self._workspace.open(text, params, reports=reports)
+            session = self._workspace.open(text, params, reports=reports, strategy=strategy)
             started = perf_counter()
             relation = session.relation(session.asked())
             seconds = perf_counter() - started
@@ -312,18 +330,20 @@ def connect(
     *,
     device: str = "auto",
     memory_limit: str | int | None = None,
+    threads: int | None = None,
     files: str | os.PathLike[str] = "all",
 ) -> Database:
     """A new, empty database.
 
-    `memory_limit` ("8GiB", or bytes) bounds what a query may hold. `files` bounds what a text
-    may read and write: "all", "read", "none", or a folder.
+    `memory_limit` ("8GiB", or bytes) bounds what a query may hold. `threads` says how many
+    compiled loops use; without it there is one for each core. `files` bounds what a text may
+    read and write: "all", "read", "none", or a folder.
 
     >>> import gdatalog as gd
     >>> gd.connect(memory_limit="1GiB", files="none")
     <gdatalog.Database on cpu: empty>
     """
-    return Database(device=device, memory_limit=memory_limit, files=files)
+    return Database(device=device, memory_limit=memory_limit, threads=threads, files=files)
 
 
 def query(
@@ -332,6 +352,8 @@ def query(
     params: Mapping[str, Any] | None = None,
     *,
     device: str = "auto",
+    threads: int | None = None,
+    strategy: Strategy = "auto",
 ) -> Result:
     """One query over some data, without keeping a database.
 
@@ -339,7 +361,7 @@ def query(
     >>> gd.query("n(count()) <- E(_, _).", {"E": [(1, 2), (2, 3)]}).fetchall()
     [(2,)]
     """
-    with connect(device=device) as db:
+    with connect(device=device, threads=threads) as db:
         for name, rows in (data or {}).items():
             db.load(name, rows)
-        return db.query(text, params)
+        return db.query(text, params, strategy=strategy)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from gdatalog.storage.keys import decode_blocks
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns, concatenate, order_rows, sort_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
 
@@ -28,13 +28,19 @@ class Result:
     [(2,), (3,)]
     """
 
-    def __init__(self, relation: Relation, symbols: SymbolTable, rows: Array | None = None):
+    def __init__(
+        self, relation: Relation, symbols: SymbolTable, blocks: Sequence[Columns] | None = None
+    ):
         self._relation = relation
         self._symbols = symbols
-        self._rows = rows  # which rows, in which order; None: all, as they are
+        self._blocks = blocks  # the rows, in their order; None: all, as they are
 
     def __len__(self) -> int:
-        return self._relation.length if self._rows is None else len(self._rows)
+        if self._blocks is None:
+            return self._relation.length
+        if not self._relation.types:
+            return len(self._blocks)
+        return sum(len(block[0]) for block in self._blocks)
 
     def __bool__(self) -> bool:
         """Whether there is any row: the truth of a proposition."""
@@ -52,31 +58,53 @@ class Result:
 
     def sorted(self) -> Result:
         """The same rows, sorted by all columns from the left; texts by code points."""
-        relation = self._relation
-        keys = [
-            self._symbols.ranks()[key] if kind == "symbol" else key
-            for key, kind in zip(relation.keys, relation.types, strict=True)
-        ]
-        order = np.lexsort(keys[::-1]) if keys else np.arange(relation.length)
-        if self._rows is not None:
-            picked = np.zeros(relation.length, dtype=np.bool_)
-            picked[self._rows] = True
-            order = order[picked[order]]
-        return Result(relation, self._symbols, order)
+        relation, rows = self._relation, self._rows()
+        if not rows or not relation.types:
+            return self
+        if "symbol" not in relation.types:
+            whole = len(self) == relation.length
+            keys = relation.keys if whole else sort_rows(concatenate(rows))
+            return Result(relation, self._symbols, [keys])
+        keys, ranks = concatenate(rows), self._symbols.ranks()
+        order = order_rows(
+            [
+                ranks[key] if kind == "symbol" else key
+                for key, kind in zip(keys, relation.types, strict=True)
+            ]
+        )
+        return Result(relation, self._symbols, [tuple(key[order] for key in keys)])
 
     def head(self, n: int) -> Result:
         """The first `n` rows, in whatever order they are in."""
-        rows = np.arange(len(self)) if self._rows is None else self._rows
-        return Result(self._relation, self._symbols, rows[:n])
+        count = len(self)
+        return self._part(0, min(n, count) if n >= 0 else max(0, count + n))
+
+    def _rows(self) -> Sequence[Columns]:
+        """The rows in blocks: from the first call on in one order, whatever others sort."""
+        if self._blocks is None:
+            relation = self._relation
+            blocks = relation.blocks()
+            # Without columns there is nothing but how many rows there are.
+            self._blocks = blocks if relation.types else blocks * relation.length
+        return self._blocks
+
+    def _part(self, start: int, stop: int) -> Result:
+        """The rows from one place to another."""
+        if not self._relation.types:
+            return Result(self._relation, self._symbols, self._rows()[start:stop])
+        parts = []
+        for block in self._rows():
+            size = len(block[0])
+            if start < min(stop, size):
+                parts.append(tuple(column[start:stop] for column in block))
+            start, stop = max(0, start - size), max(0, stop - size)
+        return Result(self._relation, self._symbols, parts)
 
     def table(self) -> Table:
         """The decoded columns."""
-        if self._rows is None:
-            return self._relation.to_table(self._symbols)
         relation = self._relation
-        keys = tuple(key[self._rows] for key in relation.keys)
-        part = Relation(relation.columns, relation.types, keys, len(self._rows))
-        return part.to_table(self._symbols)
+        columns = decode_blocks(self._rows(), relation.types, self._symbols)
+        return Table(relation.columns, relation.types, columns, len(self))
 
     # ------------------------------------------------------------------------------ exports
 
@@ -158,9 +186,4 @@ class Result:
         count = len(self)
         if count <= n:
             return self, self.head(0)
-        rows = np.arange(count) if self._rows is None else self._rows
-        first, last = (n + 1) // 2, n // 2
-        return (
-            Result(self._relation, self._symbols, rows[:first]),
-            Result(self._relation, self._symbols, rows[count - last :]),
-        )
+        return self._part(0, (n + 1) // 2), self._part(count - n // 2, count)

@@ -17,6 +17,7 @@ from gdatalog.engine.evaluation import Memory
 from gdatalog.engine.files import FilePolicy, Folders
 from gdatalog.engine.fixpoint import Round
 from gdatalog.engine.inputs import Read
+from gdatalog.engine.knobs import Knobs, Strategy, strategy_of
 from gdatalog.engine.run import RuleRun
 from gdatalog.engine.session import Kept, Session, Settings
 from gdatalog.errors import Caution, Interrupted, UsageError
@@ -43,6 +44,14 @@ class Progress:
 OnProgress = Callable[[Progress], None]
 
 
+def _log(what: str) -> None:
+    """Where there is no terminal to tell it on."""
+    if what:
+        import logging
+
+        logging.getLogger("gdatalog").info(what)
+
+
 class Workspace:
     """The state behind a database. Nothing here is changed in place but by assignment, so that
     an interrupted call leaves it as it was."""
@@ -61,6 +70,10 @@ class Workspace:
         self.stop = Event()
         self.closed = False
         self.chunk_rows: int | None = None  # how many rows a level may have; None: by memory
+        self.strategy: Strategy = "auto"  # of calls that name none
+        self.threads = 0
+        self.intersect = "auto"
+        self.announce: Callable[[str], None] = _log
         self._remembered: Memory = {}
         self._read = Read()
 
@@ -131,10 +144,13 @@ class Workspace:
         params: Mapping[str, Any] | None,
         on_progress: OnProgress | None = None,
         reports: list[RuleRun] | None = None,
+        strategy: str = "auto",
     ) -> Session:
         """A session for a text that is asked, not kept."""
         program = self.parse(text, "<query>", bare=True)
-        return self.session(program, params, on_progress=on_progress, reports=reports)
+        return self.session(
+            program, params, on_progress=on_progress, reports=reports, strategy=strategy
+        )
 
     def keep(
         self,
@@ -144,6 +160,7 @@ class Workspace:
         folders: Folders | None = None,
         on_progress: OnProgress | None = None,
         reports: list[RuleRun] | None = None,
+        strategy: str = "auto",
     ) -> Session:
         """Checks a program and keeps its rules, if they are right; nothing is evaluated yet.
 
@@ -157,7 +174,7 @@ class Workspace:
         try:
             session = self.session(
                 program, params, folders=folders, on_progress=on_progress, reports=reports,
-                lasting=True, whole=key is not None,
+                lasting=True, whole=key is not None, strategy=strategy,
             )  # fmt: skip
         except BaseException:
             self.texts = before
@@ -186,9 +203,12 @@ class Workspace:
         reports: list[RuleRun] | None = None,
         lasting: bool = False,
         whole: bool = False,
+        strategy: str = "auto",
     ) -> Session:
         """A program over the rules and data at hand, checked."""
         self.check_open()
+        chosen = strategy_of(strategy)
+        knobs = Knobs(self.strategy if chosen == "auto" else chosen, self.threads, self.intersect)
         self.stop.clear()
 
         def poll() -> None:
@@ -210,6 +230,8 @@ class Workspace:
             self.on_caution,
             self.chunk_rows,
             reports,
+            knobs,
+            self.announce,
         )
         return Session(
             self.stored if stored is None else stored,

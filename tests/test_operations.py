@@ -31,7 +31,8 @@ from gdatalog.storage.rows import (
 )
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Texts
-from gdatalog.storage.trie import Trie, TrieLevel, build_trie
+from gdatalog.storage.trie import Trie, TrieLevel
+from gdatalog.storage.trie_builder import build_trie
 from gdatalog.values import INT_MAX, INT_MIN
 
 INT32 = (-(1 << 31), (1 << 31) - 1)

@@ -8,10 +8,13 @@ from gdatalog.cpu_ops.arrays import (
     expand,
     intersect,
     pieces,
+    sort_across,
     sums_by,
     survivors,
 )
 from gdatalog.cpu_ops.evaluate import evaluate, test
+from gdatalog.cpu_ops.sorter import sorter_for
+from gdatalog.storage import sorting
 from gdatalog.storage.rows import (
     concatenate,
     first_rows,
@@ -33,9 +36,12 @@ __all__ = [
     "intersect",
     "pieces",
     "row_firsts",
+    "sort_across",
     "sort_rows",
     "sums_by",
     "survivors",
     "test",
     "xp",
 ]
+
+sorting.offer(sorter_for)

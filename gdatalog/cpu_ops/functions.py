@@ -95,12 +95,12 @@ def _where(mask: Array) -> Array | None:
 
 def _date_part(unit: str) -> Callable[[Array], Array]:
     def part(time: Array) -> Array:
-        when = time.astype("datetime64[ns]")
+        # by way of days: as nanoseconds the least int is NumPy's "not a time"
+        days = (time // 86_400_000_000_000).astype("datetime64[D]")
         if unit == "year":
-            return when.astype("datetime64[Y]").astype(np.int64) + 1970
+            return days.astype("datetime64[Y]").astype(np.int64) + 1970
         if unit == "month":
-            return when.astype("datetime64[M]").astype(np.int64) % 12 + 1
-        days = when.astype("datetime64[D]")
+            return days.astype("datetime64[M]").astype(np.int64) % 12 + 1
         since: Array = (days - days.astype("datetime64[M]")).astype(np.int64)
         return since + 1
 

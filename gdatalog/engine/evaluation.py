@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cpu_ops.evaluate import Scope
-from gdatalog.engine.fixpoint import Round, Rows, StratumRun, Surroundings
+from gdatalog.engine.derived import Rows
+from gdatalog.engine.fixpoint import Round, StratumRun, Surroundings
 from gdatalog.engine.inputs import same
+from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.run import RuleRun
 from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.executors.limits import Limits
@@ -58,6 +60,7 @@ class Evaluation:
     reports: list[RuleRun] | None = None
     limit_sizes: Mapping[str, int] = field(default_factory=dict)
     force_chunk: int | None = None
+    knobs: Knobs = Knobs()
     scope: Scope = field(init=False)
     _known: dict[str, Relation] = field(default_factory=dict)
     _home: dict[str, Stratum] = field(default_factory=dict)
@@ -230,6 +233,7 @@ class Evaluation:
             self.on_round,
             self.reports,
             self.force_chunk,
+            self.knobs,
         )
 
     def _run(self, stratum: Stratum, limit: int | None) -> Mapping[str, Relation]:

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import chunk_rows
+from gdatalog.engine.derived import Derived, Rows, in_order, relation_of
 from gdatalog.engine.growing import Best, Growing
+from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.run import RuleRun, run_rule, union_rows
 from gdatalog.errors import Caution, EvaluationError, MemoryLimitError, Note
 from gdatalog.executors.limits import Limits
@@ -25,7 +27,6 @@ from gdatalog.planner.walk import walk
 from gdatalog.storage.keys import decode_value
 from gdatalog.storage.marked import MarkedRows
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
 from gdatalog.values import TypeName
 
@@ -34,8 +35,6 @@ UNKNOWN, DELTA = 100_000, 100
 
 # What a short text takes in the symbol table.
 TEXT_BYTES = 160
-
-Rows = tuple[Columns, int]
 
 
 @dataclass(slots=True)
@@ -61,6 +60,7 @@ class Surroundings:
     on_round: Callable[[Stratum, Round], None] = lambda stratum, round_: None
     reports: list[RuleRun] | None = None
     force_chunk: int | None = None
+    knobs: Knobs = Knobs()
 
 
 def optimum_columns(rules: Sequence[CheckedRule]) -> dict[int, str]:
@@ -107,12 +107,16 @@ class StratumRun:
     def run(self, limit: int | None = None) -> dict[str, Relation]:
         """The stratum's relations; at most `limit` rows of the one there is, if given."""
         for name, table in self.tables.items():
-            parts = [*self.seeds.get(name, ())]
+            parts: list[Derived] = [*self.seeds.get(name, ())]
             for rule in self.rules[name]:
                 plan = self.plan(rule, first=True)
                 if plan.joins:
                     parts.append(self._run(plan, limit))
-            rows, count = union_rows(parts)
+            if not self.stratum.recursive and isinstance(table, Growing):
+                relation = relation_of(table.columns, table.types, parts)
+                self.around.limits.charge(name, relation.nbytes)
+                return {name: relation}
+            rows, count = union_rows(list(map(in_order, parts)))
             self.deltas[name] = table.add(rows, count)
         if self.stratum.recursive:
             self._rounds()
@@ -142,7 +146,7 @@ class StratumRun:
                 derived: dict[str, list[Rows]] = {}
                 for plan in plans:
                     if any(self.deltas[name].length for name in plan.recursive_on):
-                        rows = self._run(plan, None, self.lasting)
+                        rows = in_order(self._run(plan, None, self.lasting))
                         derived.setdefault(plan.relation, []).append(rows)
                 if any(ref.version == "old" for p in plans for j in p.joins for ref in j.tries):
                     self.olds = {name: table.full() for name, table in self.tables.items()}
@@ -236,7 +240,7 @@ class StratumRun:
 
     def _run(
         self, plan: RulePlan, limit: int | None, lasting: dict[int, MarkedRows] | None = None
-    ) -> Rows:
+    ) -> Derived:
         around = self.around
         limits = around.limits
         held = sum(limits.held.values())
@@ -248,7 +252,9 @@ class StratumRun:
                 report = RuleRun(plan)
                 around.reports.append(report)
         texts = len(around.scope.symbols)
-        found = run_rule(plan, self._trie, around.scope, limits, limit, report, lasting)
+        found = run_rule(
+            plan, self._trie, around.scope, limits, limit, report, lasting, around.knobs
+        )
         self.made += len(around.scope.symbols) - texts
         limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
         return found
@@ -264,7 +270,7 @@ class StratumRun:
         else:
             relation = self.around.relation(ref.relation)
         tests = tuple((test.left, test.op, test.right) for test in ref.tests)
-        trie = relation.trie(ref.columns, tests, ref.weighted)
+        trie = relation.trie(ref.columns, tests, ref.weighted, ref.ranked)
         what = "index of " + ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
         self.around.limits.charge(what, relation.trie_nbytes)
         return trie

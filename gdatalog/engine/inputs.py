@@ -11,7 +11,6 @@ from gdatalog.engine.files import FilePolicy, Folders, locate, placed, read_rela
 from gdatalog.parser.syntax import Decl, Directive, Statement
 from gdatalog.planner.checked import Schema
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import concatenate
 from gdatalog.storage.symbols import SymbolTable
 
 
@@ -113,11 +112,9 @@ def same(left: Sequence[Relation], right: Sequence[Relation]) -> bool:
 def union(relations: Sequence[Relation]) -> Relation:
     """The rows of relations of one schema."""
     first = relations[0]
+    blocks = [block for relation in relations for block in relation.blocks()]
     count = sum(relation.length for relation in relations)
-    if not first.types:
-        return Relation(first.columns, (), (), min(1, count))
-    keys = concatenate([relation.keys for relation in relations])
-    return Relation.from_rows(first.columns, first.types, keys, count)
+    return Relation.of_blocks(first.columns, first.types, blocks, count)
 
 
 def input_sources(

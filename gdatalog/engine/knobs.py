@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
+
+from gdatalog.errors import UsageError
 
 Strategy = Literal["auto", "lftj", "levelwise"]
-STRATEGIES = ("auto", "lftj", "levelwise")
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+MOST_THREADS = 1024
 
 
 def cores() -> int:
@@ -33,3 +36,31 @@ class Knobs:
     @property
     def workers(self) -> int:
         return self.threads or cores()
+
+
+def strategy_of(given: object) -> Strategy:
+    """
+    >>> strategy_of("lftj")
+    'lftj'
+    """
+    for strategy in STRATEGIES:
+        if given == strategy:
+            return strategy
+    choices = ", ".join(f'"{strategy}"' for strategy in STRATEGIES)
+    raise UsageError(f"there is no strategy {given!r}", hint=f"one of {choices}")
+
+
+def threads_of(given: object) -> int:
+    """How many threads are meant; 0, which is one for each core, by None.
+
+    >>> threads_of(None), threads_of(2)
+    (0, 2)
+    """
+    if given is None:
+        return 0
+    if isinstance(given, int) and not isinstance(given, bool) and 1 <= given <= MOST_THREADS:
+        return given
+    raise UsageError(
+        f"not a number of threads: {given!r}",
+        hint=f"from 1 to {MOST_THREADS}; without it there is one for each core",
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -11,10 +11,14 @@ import numpy as np
 
 from gdatalog import cpu_ops as ops
 from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.engine.choose import Choice, Impatient, choose, impatience
+from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows, give_bag
+from gdatalog.engine.knobs import Knobs
 from gdatalog.executors.failure import describe_failure
-from gdatalog.executors.frontier import Frontier
+from gdatalog.executors.frontier import WEIGHT, Frontier
 from gdatalog.executors.gather import Gathering, neutral
 from gdatalog.executors.levelwise import Levelwise, Seen
+from gdatalog.executors.lftj import GiveUp
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.sinks import Bag, RowSet, Sink
@@ -24,17 +28,171 @@ from gdatalog.storage.marked import MarkedRows
 from gdatalog.storage.rows import Columns, sort_rows
 from gdatalog.storage.trie import Trie
 
+AUTO = Knobs()
 TrieOf = Callable[[TrieRef], Trie]
 
 
 @dataclass(slots=True)
 class RuleRun:
-    """What running a rule did, for a profile: what each step saw, rows out, time."""
+    """What running a rule did, for a profile: what each step saw, rows out, time, and by which
+    executor each join was run, with the reason."""
 
     plan: RulePlan
     seen: dict[int, Seen] = field(default_factory=dict)
     rows: int = 0
     seconds: float = 0.0
+    executors: dict[int, Choice] = field(default_factory=dict)  # by the number of the join
+
+
+@dataclass(slots=True)
+class Run:
+    """One execution of a rule's plan."""
+
+    plan: RulePlan
+    trie_of: TrieOf
+    scope: Scope
+    limits: Limits
+    knobs: Knobs
+    report: RuleRun | None = None
+    lasting: dict[int, MarkedRows] | None = None  # what the rounds of a fixpoint remember
+
+    def rows(self, limit: int | None) -> tuple[Columns, int]:
+        plan = self.plan
+        if any(may_fail(join.steps) for join in plan.joins):
+            limit = None  # a failure that comes after the last wanted row is one as well
+        if plan.gathers:
+            return self._aggregated()
+        if not plan.head and limit is None and not any(may_fail(j.steps) for j in plan.joins):
+            limit = 1  # a proposition: one witness is enough
+        sink = RowSet(plan.head, ops, self.scope, self.limits, limit)
+        for number in range(len(plan.joins)):
+            self._into_set(number, sink)
+        return sink.finish()
+
+    # ------------------------------------------------------------------------------- choosing
+
+    def _nest(self, number: int, form: Form) -> Nest:
+        knobs = self.knobs
+        if self.lasting is not None and knobs.strategy == "auto":
+            knobs = replace(knobs, strategy="levelwise")  # the rounds of a fixpoint are small
+        return Nest(self.plan.joins[number], form, self.trie_of, knobs)
+
+    def _run(
+        self,
+        number: int,
+        nest: Nest,
+        breadth_first: Callable[[float | None], None],
+        depth_first: Callable[[], None],
+    ) -> None:
+        """Runs a join by one executor, and where that is too slow by the other."""
+        spent = 0.0
+        while True:
+            choice = choose(nest, spent)
+            if self.report is not None:
+                self.report.executors[number] = choice
+            try:
+                if choice.breadth_first:
+                    breadth_first(choice.patience)
+                else:
+                    depth_first()
+                return
+            except Impatient:
+                spent += choice.patience or 0.0
+                if self.report is not None:
+                    self.report.seen.clear()
+            except GiveUp:
+                # Only the other executor tells failures from what does not matter.
+                breadth_first(None)
+                return
+
+    def _levelwise(self, join: JoinPlan, sink: Sink, patience: float | None) -> None:
+        limits = self.limits
+        tries = [self.trie_of(ref) for ref in join.tries]
+        seen = self.report.seen if self.report is not None else None
+        lasting = {} if self.lasting is None else self.lasting
+        walk = Levelwise(tries, ops, self.scope, limits, seen, lasting)
+        first = Frontier(1)
+        if join.orbit != 1:
+            first = Frontier(1, columns={WEIGHT: np.array([join.orbit])})
+        with impatience(limits, patience):
+            walk.run(join.steps, 0, first, sink)
+
+    # ------------------------------------------------------------------------------ gathering
+
+    def _into_set(self, number: int, sink: RowSet) -> None:
+        """A join's rows into a set."""
+        if sink.done:
+            return
+        join = self.plan.joins[number]
+        sink.outputs = join.outputs
+        nest = self._nest(number, form_of_rows(join))
+
+        def breadth_first(patience: float | None) -> None:
+            into = sink
+            if patience is not None:  # what is begun may be thrown away
+                into = RowSet(join.outputs, ops, self.scope, self.limits, sink.limit)
+            self._levelwise(join, into, patience)
+            if into is not sink:
+                sink.take(into)
+
+        def depth_first() -> None:
+            blocks = nest.run(self.scope, self.limits, self.plan.relation, sink.limit)
+            sink.add_blocks(blocks)
+            if sink.limit is not None and blocks and not sink.settle():
+                # Those that came first were not all different: all of them, then.
+                sink.add_blocks(nest.run(self.scope, self.limits, self.plan.relation))
+
+        self._run(number, nest, breadth_first, depth_first)
+
+    def _into_bag(self, number: int, gathering: Gathering) -> Gathering:
+        """A join's bindings into aggregates, which may be others than those given."""
+        plan = self.plan
+        join = plan.joins[number]
+        nest = self._nest(number, form_of_bag(plan.keys, plan.gathers))
+        result = gathering
+
+        def breadth_first(patience: float | None) -> None:
+            nonlocal result
+            into = gathering if patience is None else gathering.copy()
+            self._levelwise(join, Bag(plan.keys, into), patience)
+            result = into
+
+        def depth_first() -> None:
+            give_bag(nest, gathering, nest.run(self.scope, self.limits, plan.relation))
+
+        self._run(number, nest, breadth_first, depth_first)
+        return result
+
+    def _aggregated(self) -> tuple[Columns, int]:
+        plan = self.plan
+        gathering = Gathering(plan.gathers, ops, self.scope, self.limits)
+        for group, names in zip(plan.groups, plan.bindings, strict=True):
+            if len(group) == 1:
+                gathering = self._into_bag(group[0], gathering)
+                continue
+            union = RowSet(names, ops, self.scope, self.limits, None)
+            for number in group:
+                self._into_set(number, union)
+            rows, _ = union.finish()
+            add_rows(gathering, plan.keys, names, rows)
+        keys, values = gathering.finish()
+        count = len(values[0])
+        if count == 0 and not plan.keys:
+            empty = [neutral(gather) for gather in plan.gathers]
+            if any(value is None for value in empty):
+                count = 0
+            else:
+                values = [np.array([value], dtype=np.int64) for value in empty]
+                count = 1
+        if count == 0:
+            return tuple(np.empty(0, dtype=np.int32) for _ in plan.head), 0
+        columns: dict[Any, Any] = {
+            key.name: column for key, column in zip(plan.keys, keys, strict=False)
+        }
+        columns.update(
+            {gather.variable: value for gather, value in zip(plan.gathers, values, strict=True)}
+        )
+        return _heads(plan, Frontier(count, columns=columns), self.scope)
 
 
 def run_rule(
@@ -45,83 +203,22 @@ def run_rule(
     limit: int | None = None,
     report: RuleRun | None = None,
     lasting: dict[int, MarkedRows] | None = None,
+    knobs: Knobs = AUTO,
 ) -> tuple[Columns, int]:
     """The rows that a rule gives, sorted and distinct, and how many they are.
 
     `lasting` is what the rounds of a fixpoint remember of rows that have been followed.
     """
     started = perf_counter()
-    if any(may_fail(join.steps) for join in plan.joins):
-        limit = None  # a failure that comes after the last wanted row is one as well
-    if plan.gathers:
-        rows, count = _aggregated(plan, trie_of, scope, limits, report)
-    else:
-        if not plan.head and limit is None and not any(may_fail(j.steps) for j in plan.joins):
-            limit = 1  # a proposition: one witness is enough
-        sink = RowSet(plan.head, ops, scope, limits, limit)
-        for join in plan.joins:
-            sink.outputs = join.outputs
-            _run_join(join, trie_of, scope, limits, sink, report, lasting)
-        rows, count = sink.finish()
-    limits.charge("answers", 0)
-    limits.charge("aggregates", 0)
+    rows, count = Run(plan, trie_of, scope, limits, knobs, report, lasting).rows(limit)
+    for what in ("answers", "aggregates", "blocks"):
+        limits.charge(what, 0)
     if not lasting:
         limits.charge("rows followed", 0)
     if report is not None:
         report.rows += count
         report.seconds += perf_counter() - started
     return rows, count
-
-
-def _run_join(
-    join: JoinPlan,
-    trie_of: TrieOf,
-    scope: Scope,
-    limits: Limits,
-    sink: Sink,
-    report: RuleRun | None,
-    lasting: dict[int, MarkedRows] | None = None,
-) -> None:
-    if sink.done:
-        return
-    tries = [trie_of(ref) for ref in join.tries]
-    seen = report.seen if report is not None else None
-    walk = Levelwise(tries, ops, scope, limits, seen, {} if lasting is None else lasting)
-    walk.run(join.steps, 0, Frontier(1), sink)
-
-
-def _aggregated(
-    plan: RulePlan, trie_of: TrieOf, scope: Scope, limits: Limits, report: RuleRun | None
-) -> tuple[Columns, int]:
-    gathering = Gathering(plan.gathers, ops, scope, limits)
-    for group, names in zip(plan.groups, plan.bindings, strict=True):
-        if len(group) == 1:
-            join = plan.joins[group[0]]
-            _run_join(join, trie_of, scope, limits, Bag(plan.keys, gathering), report)
-            continue
-        union = RowSet(names, ops, scope, limits, None)
-        for number in group:
-            _run_join(plan.joins[number], trie_of, scope, limits, union, report)
-        rows, _ = union.finish()
-        add_rows(gathering, plan.keys, names, rows)
-    keys, values = gathering.finish()
-    count = len(values[0])
-    if count == 0 and not plan.keys:
-        empty = [neutral(gather) for gather in plan.gathers]
-        if any(value is None for value in empty):
-            count = 0
-        else:
-            values = [np.array([value], dtype=np.int64) for value in empty]
-            count = 1
-    if count == 0:
-        return tuple(np.empty(0, dtype=np.int32) for _ in plan.head), 0
-    columns: dict[Any, Any] = {
-        key.name: column for key, column in zip(plan.keys, keys, strict=False)
-    }
-    columns.update(
-        {gather.variable: value for gather, value in zip(plan.gathers, values, strict=True)}
-    )
-    return _heads(plan, Frontier(count, columns=columns), scope)
 
 
 def _heads(plan: RulePlan, frontier: Frontier, scope: Scope) -> tuple[Columns, int]:

@@ -17,6 +17,7 @@ from gdatalog.engine.evaluation import Evaluation, Memory
 from gdatalog.engine.files import FilePolicy, Folders, find_include, read_program
 from gdatalog.engine.fixpoint import Round
 from gdatalog.engine.inputs import Inputs, Read, input_sources
+from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.run import RuleRun
 from gdatalog.errors import Caution, DataError, UsageError
 from gdatalog.executors.limits import Limits
@@ -41,6 +42,8 @@ class Settings:
     warn: Callable[[Caution], None] = lambda caution: None
     force_chunk: int | None = None
     reports: list[RuleRun] | None = None
+    knobs: Knobs = Knobs()
+    announce: Callable[[str], None] = lambda what: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,7 @@ class Session:
     def _evaluation(self, stored: Inputs) -> Evaluation:
         settings = self.settings
         own = {head.name for s in self.parts.rules if isinstance(s, Rule) for head in s.heads}
-        limits = Limits(memory=settings.memory, poll=settings.poll)
+        limits = Limits(memory=settings.memory, poll=settings.poll, announce=settings.announce)
 
         def keep(names: Collection[str]) -> bool:
             if any(name.startswith("?") for name in names):
@@ -160,6 +163,7 @@ class Session:
             settings.reports,
             self._limit_sizes(),
             settings.force_chunk,
+            settings.knobs,
         )
 
     def _coerce(self, name: str, value: Value) -> Value:

@@ -58,6 +58,7 @@ class Gathering:
         self.blocks: list[Columns] = []  # keys, then the partial columns of every spec
         self.pending = 0
         self.settled = 0
+        self.repeated = False  # whether a block may hold a group twice
         # the distinct targets of each group, for count_distinct
         self.sets = [DistinctRows(ops) for _ in specs]
 
@@ -102,6 +103,24 @@ class Gathering:
         if self.pending > max(self.limits.chunk, self.settled):
             self._merge()
 
+    def copy(self) -> Gathering:
+        """The same groups; what is added to one is not in the other."""
+        other = Gathering(self.specs, self.ops, self.scope, self.limits)
+        other.width, other.blocks = self.width, list(self.blocks)
+        other.pending, other.settled, other.repeated = self.pending, self.settled, self.repeated
+        for mine, its in zip(self.sets, other.sets, strict=True):
+            its.blocks, its.settled, its.pending = list(mine.blocks), mine.settled, mine.pending
+        return other
+
+    def add_partials(self, keys: Columns, parts: Sequence[Array]) -> None:
+        """Groups that were gathered elsewhere: their keys and partial columns."""
+        self.width = len(keys)
+        self.blocks.append((*keys, *parts))
+        self.repeated = True
+        self.pending += len(parts[0])
+        if self.pending > max(self.limits.chunk, self.settled):
+            self._merge()
+
     def _counts(self, groups: Array, count: int, weight: Array | None) -> Array:
         counts = self._exact_sums(groups, count, weight)
         return fitting(counts) if counts.dtype == object else counts
@@ -140,7 +159,7 @@ class Gathering:
 
     def _merge(self) -> None:
         ops = self.ops
-        if len(self.blocks) > 1:
+        if len(self.blocks) > 1 or (self.blocks and self.repeated):
             merged = ops.concatenate(self.blocks)
             keys, parts = merged[: self.width], merged[self.width :]
             first, groups = ops.group_rows(keys, len(parts[0]))
@@ -160,6 +179,7 @@ class Gathering:
                     out[-2] = out[-2] & 0xFFFF_FFFF
                 at += self._parts(spec)
             self.blocks = [(*(key[first] for key in keys), *out)]
+        self.repeated = False
         self.pending = 0
         self.settled = len(self.blocks[0][-1]) if self.blocks else 0
         self._charge()

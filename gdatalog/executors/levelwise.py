@@ -38,6 +38,7 @@ from gdatalog.plan.nodes import (
     Guard,
     Join,
     Participant,
+    Restore,
     Seek,
     Step,
 )
@@ -121,6 +122,11 @@ class Levelwise:
                 return self._keep(frontier, mask)
             case Compact():
                 return self._compact(step, frontier)
+            case Restore():
+                labels = self.tries[step.trie].labels
+                assert labels is not None
+                values = ops.sort_across([labels[frontier.column(rank)] for rank in step.ranks])
+                return frontier.adding(dict(zip(step.variables, values, strict=True)))
             case Branch():
                 return self._branch(step, rest, frontier)
             case _:

@@ -24,6 +24,8 @@ def format_bytes(count: float) -> str:
 class Limits:
     """`chunk`: how many rows a level may have at once. `poll` raises if the query is to stop.
 
+    `announce` is told of what takes a while and is no work on rows, such as "compiling p(x)",
+    and "" when that is over.
     `charge(what, bytes)` says how much is held now under a name, and raises if all together
     is more than `memory`.
     """
@@ -31,6 +33,7 @@ class Limits:
     chunk: int = 1 << 19
     memory: int | None = None
     poll: Callable[[], None] = lambda: None
+    announce: Callable[[str], None] = lambda what: None
     held: dict[str, int] = field(default_factory=dict)
     peak: int = 0
 

@@ -110,6 +110,30 @@ class RowSet(Sink):
         if self.limit is not None and self.count >= self.limit:
             self.done = True
 
+    def take(self, other: RowSet) -> None:
+        """The rows of another set, which is not used any more."""
+        rows, count = other.finish()
+        if not self.outputs:
+            self.count = max(self.count, count)
+            self.done = self.limit is not None and self.count > 0
+        elif count:
+            self.add(rows)
+
+    def add_blocks(self, blocks: Sequence[Columns]) -> None:
+        """Rows that were made elsewhere."""
+        for block in blocks:
+            if self.outputs:
+                self.add(block)
+            else:
+                self.count = 1
+                self.done = self.limit is not None
+
+    def settle(self) -> bool:
+        """Whether all rows that are wanted are there."""
+        if self.outputs:
+            self._settle()
+        return self.done
+
     def _unmark(self) -> Columns:
         assert self._marked is not None
         return self._marked.rows(self._types)

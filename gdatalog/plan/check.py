@@ -11,6 +11,7 @@ from gdatalog.plan.nodes import (
     Guard,
     Join,
     JoinPlan,
+    Restore,
     RulePlan,
     Step,
     slots,
@@ -33,6 +34,7 @@ def check_rule_plan(rule: RulePlan) -> None:
 
 
 def check_join_plan(join: JoinPlan) -> None:
+    _demand(join.orbit >= 1 and (join.bag or join.orbit == 1), "a set of rows has no orbits")
     depths = [0] * len(join.tries)
     bound = _check_steps(join, join.steps, set(), depths)
     for output in join.outputs:
@@ -44,6 +46,9 @@ def check_join_plan(join: JoinPlan) -> None:
             f"{len(trie.columns)} levels",
         )
         _demand(len(set(trie.columns)) == len(trie.columns), "a column stands twice in a trie")
+        if trie.ranked:
+            _demand(trie.version == "full", "what grows is not ranked")
+            _demand(set(trie.columns) <= {0, 1}, "only binary relations are ranked")
 
 
 def _check_steps(
@@ -58,6 +63,9 @@ def _check_steps(
             _demand(set(step.keep) <= bound, f"{step} keeps what is not bound")
         if isinstance(step, Guard):
             _demand(not join.tries[step.trie].columns, "a guard's trie has no columns")
+        if isinstance(step, Restore):
+            _demand(join.tries[step.trie].ranked, "values are restored from a trie without ranks")
+            _demand(len(step.ranks) == len(step.variables) > 0, "as many values as ranks")
         for part in participants(step):
             _demand(part.depth == depths[part.trie], f"{step} skips a level of trie {part.trie}")
             depths[part.trie] += 1

@@ -14,6 +14,7 @@ from gdatalog.plan.nodes import (
     Guard,
     Join,
     Participant,
+    Restore,
     Seek,
     Step,
     slots,
@@ -34,6 +35,8 @@ def reads(step: Step) -> frozenset[str]:
             return frozenset().union(*map(slots, parts))
         case Filter():
             return slots(step.test)
+        case Restore():
+            return frozenset(step.ranks)
         case Branch():
             return frozenset(step.reads)
         case _:
@@ -44,6 +47,8 @@ def binds(step: Step) -> tuple[str, ...]:
     """The variables that a step gives a value to."""
     if isinstance(step, (Join, Assign, Generate)):
         return (step.variable,)
+    if isinstance(step, Restore):
+        return step.variables
     if isinstance(step, Branch) and step.reduction is not None:
         return (step.reduction.variable, *(name for name, _ in step.reduction.exports))
     return ()

@@ -20,6 +20,7 @@ from gdatalog.plan.nodes import (
     Parameter,
     Participant,
     Reduction,
+    Restore,
     RulePlan,
     Seek,
     Slot,
@@ -79,7 +80,10 @@ def _gathered(gather: Gather | Reduction) -> str:
 def format_join(join: JoinPlan, remark: Remark = lambda step: "") -> list[str]:
     """One line a step; `remark` may add to each what was expected or what happened."""
     paths = _paths(join.steps, len(join.tries))
-    return list(_lines(join.steps, join.tries, paths, 0, remark))
+    lines = list(_lines(join.steps, join.tries, paths, 0, remark))
+    if join.orbit > 1:
+        lines.append(f"each row stands for {join.orbit} bindings: one of each orbit is looked for")
+    return lines
 
 
 def _paths(steps: Sequence[Step], count: int) -> list[list[str]]:
@@ -146,6 +150,10 @@ def _lines(
             case Compact():
                 text = f"one row for each ({', '.join(step.keep)})"
                 text += " of all rounds" if step.lasting else ""
+            case Restore():
+                text = f"{', '.join(step.variables)} := "
+                text += "the value of " if len(step.ranks) == 1 else "the values of "
+                text += ", ".join(step.ranks) + (", sorted" if len(step.ranks) > 1 else "")
             case Branch():
                 text = step.mode
                 if step.reduction is not None:
@@ -166,6 +174,7 @@ def _and(parts: Iterator[str] | map[str]) -> str:
 
 def _trie(ref: TrieRef) -> str:
     text = ref.relation if ref.version == "full" else f"{ref.version} {ref.relation}"
+    text = f"ranked {text}" if ref.ranked else text
     if ref.columns != tuple(range(len(ref.columns))):
         text += f"[{','.join(map(str, ref.columns))}]"
     if ref.tests:

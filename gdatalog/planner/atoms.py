@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from gdatalog.plan.nodes import Participant, RowTest, Slot, TrieRef
 from gdatalog.planner.comparisons import FLIPPED
 from gdatalog.planner.items import AtomItem, Term
+from gdatalog.planner.sizes import Size
 
 
 @dataclass(slots=True, eq=False)
@@ -19,6 +20,7 @@ class AtomState:
     tests: tuple[RowTest, ...]
     weighted: bool
     rises: frozenset[tuple[int, int]]  # columns that ascend in every row anyway
+    size: Size
     order: list[int] = field(default_factory=list)
 
     def take(self, column: int) -> Participant:
@@ -31,8 +33,16 @@ class AtomState:
         return name in self.columns and self.columns[name] not in self.order
 
     def trie(self) -> TrieRef:
-        item = self.item
-        return TrieRef(item.relation, item.version, tuple(self.order), self.tests, self.weighted)
+        item, order, tests = self.item, tuple(self.order), self.tests
+        if order[:1] == (1,) and (item.ranked or self.size.symmetric):
+            # Both directions are there: one trie serves both orders, so it has one name.
+            order = tuple(1 - column for column in order)
+            tests = tuple(RowTest(1 - test.left, test.op, 1 - test.right) for test in tests)
+        tests = tuple(
+            test if test.left <= test.right else RowTest(test.right, FLIPPED[test.op], test.left)
+            for test in tests
+        )
+        return TrieRef(item.relation, item.version, order, tests, self.weighted, item.ranked)
 
     def prefix(self) -> tuple[Term, ...]:
         """What stands in its columns but the last."""

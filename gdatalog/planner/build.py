@@ -10,7 +10,7 @@ Above 300 lines because the steps of one conjunction share its state: what is bo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import inf
 
 from gdatalog.plan.nodes import (
@@ -25,6 +25,7 @@ from gdatalog.plan.nodes import (
     Join,
     Participant,
     Reduction,
+    Restore,
     RowTest,
     Seek,
     Slot,
@@ -33,7 +34,7 @@ from gdatalog.plan.nodes import (
     slots,
 )
 from gdatalog.planner.atoms import AtomState
-from gdatalog.planner.comparisons import FLIPPED, Comparisons
+from gdatalog.planner.comparisons import FLIPPED, Comparisons, rising
 from gdatalog.planner.components import components
 from gdatalog.planner.items import (
     AggregateItem,
@@ -42,6 +43,7 @@ from gdatalog.planner.items import (
     GenerateItem,
     Item,
     NotItem,
+    RestoreItem,
     TestItem,
     item_may_fail,
     variables_of,
@@ -51,6 +53,7 @@ from gdatalog.planner.order import Order, best_order
 from gdatalog.planner.pattern import PatternMaker
 from gdatalog.planner.reuse import reuse_lists
 from gdatalog.planner.sizes import Statistics
+from gdatalog.planner.symmetry import in_degree_order, without_implied
 from gdatalog.values import TypeName
 
 Names = frozenset[str]
@@ -69,13 +72,21 @@ class PlanBuilder:
 
     def whole(self, items: Sequence[Item], live: Names, bag: bool) -> tuple[Step, ...]:
         """The steps of the plan's own conjunction."""
+        items = self._rewritten(items, frozenset(), live, bag)
         return _Conjunction(self, items, frozenset(), live, bag, compacts=not bag).build()
 
     def steps(
         self, items: Sequence[Item], outer: Names, live: Names, bag: bool, rows: float
     ) -> tuple[Step, ...]:
         """The steps of a conjunction inside, to which so many rows come."""
+        items = self._rewritten(items, outer, live, bag)
         return _Conjunction(self, items, outer, live, bag, rows).build()
+
+    def _rewritten(
+        self, items: Sequence[Item], outer: Names, live: Names, bag: bool
+    ) -> Sequence[Item]:
+        items = in_degree_order(items, outer, live, bag, self.sizes)
+        return without_implied(items, self.sizes)
 
     def tries(self) -> tuple[TrieRef, ...]:
         return tuple(atom.trie() for atom in self.atoms)
@@ -107,7 +118,7 @@ class _Conjunction:
         self.live = live
         self.bag = bag
         self.steps: list[Step] = []
-        self.comparisons = Comparisons(items, _rising(items, plan.sizes))
+        self.comparisons = Comparisons(items, rising(items, plan.sizes))
         self.items = list(items)
         self.atoms: list[AtomState] = []
         self.waiting: list[Item] = []
@@ -193,7 +204,8 @@ class _Conjunction:
     def _open_atom(
         self, item: AtomItem, uses: Counter[str]
     ) -> tuple[AtomState, list[tuple[int, Expr]]]:
-        rises = self.plan.sizes(item.relation, item.version).rises
+        size = self.plan.sizes(item.relation, item.version)
+        rises = size.rises if not item.ranked else frozenset()  # values rise, ranks need not
         tests = []
         columns: dict[str, int] = {}
         known: list[tuple[int, Expr]] = []
@@ -221,7 +233,7 @@ class _Conjunction:
                 del columns[name]
                 dropped = True
         weighted = self.bag and dropped
-        atom = AtomState(item, len(self.plan.atoms), columns, tuple(tests), weighted, rises)
+        atom = AtomState(item, len(self.plan.atoms), columns, tuple(tests), weighted, rises, size)
         self.plan.atoms.append(atom)
         self.atoms.append(atom)
         return atom, known
@@ -293,7 +305,26 @@ class _Conjunction:
                 if item.variables <= self.bound and not item_may_fail(item):
                     self._compute(item)
                     return True
+            case RestoreItem():
+                if self.bound.issuperset(item.ranks):
+                    self._restore(item)
+                    return True
         return False
+
+    def _restore(self, item: RestoreItem) -> None:
+        """Values in place of ranks; atoms that hold them are looked into at once."""
+        trie = next(
+            atom.number
+            for atom in self.plan.atoms
+            if atom.item.ranked and atom.item.relation == item.relation
+        )
+        names = tuple(value.name for value in item.values)
+        self._done(item, Restore(trie, item.ranks, names, item.values[0].type))
+        for value in item.values:
+            participants = self._participants(value.name)
+            if participants:
+                self.steps.append(Seek(value, participants))
+        self.bound.update(names)
 
     def _done(self, item: Item, step: Step) -> None:
         self.waiting.remove(item)
@@ -331,6 +362,12 @@ class _Conjunction:
             for item in self.waiting
             if isinstance(item, Equation) and item.may_fail and isinstance(item.left, Slot)
         }
+        computed.update(
+            value.name
+            for item in self.waiting
+            if isinstance(item, RestoreItem)
+            for value in item.values
+        )
         for atom in self.atoms:
             for name in atom.columns:
                 if atom.open(name) and name not in computed:
@@ -528,13 +565,3 @@ def _within(test: Expr, atoms: Sequence[AtomItem]) -> bool:
     if left.type == "symbol" and test.function != "!=":
         return False
     return any({left.name, right.name} <= atom.variables for atom in atoms)
-
-
-def _rising(items: Sequence[Item], sizes: Statistics) -> Iterator[tuple[str, str]]:
-    """Pairs of variables that ascend because an atom's relation holds no other rows."""
-    for item in items:
-        if isinstance(item, AtomItem):
-            for low, high in sizes(item.relation, item.version).rises:
-                a, b = item.args[low], item.args[high]
-                if isinstance(a, Slot) and isinstance(b, Slot):
-                    yield a.name, b.name

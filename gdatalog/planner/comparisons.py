@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from gdatalog.plan.nodes import Apply, Constant, Parameter, Slot
 from gdatalog.planner.items import AtomItem, Item, TestItem, item_may_fail, variables_of
+from gdatalog.planner.sizes import Statistics
 
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 Limit = tuple[str, Constant | Parameter]  # operator, what a variable is compared with
@@ -140,3 +141,13 @@ def _told(limit: Limit, own: Sequence[Limit], found: Sequence[Limit]) -> bool:
         elif (near.value < value.value) == (op[0] == "<"):  # type: ignore[operator]
             return True
     return limit in own
+
+
+def rising(items: Iterable[Item], sizes: Statistics) -> Iterator[tuple[str, str]]:
+    """Pairs of variables that ascend because an atom's relation holds no other rows."""
+    for item in items:
+        if isinstance(item, AtomItem) and not item.ranked:
+            for low, high in sizes(item.relation, item.version).rises:
+                a, b = item.args[low], item.args[high]
+                if isinstance(a, Slot) and isinstance(b, Slot):
+                    yield a.name, b.name

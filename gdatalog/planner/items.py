@@ -18,10 +18,13 @@ Term = Slot | Constant | Parameter
 
 @dataclass(frozen=True, slots=True)
 class AtomItem:
+    """`ranked`: in both directions, of ranks by degree instead of values."""
+
     relation: str
     args: tuple[Term, ...]
     version: Version = "full"
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+    ranked: bool = False
 
     @property
     def variables(self) -> frozenset[str]:
@@ -165,7 +168,20 @@ class AggregateItem:
         return self.reads | {self.slot.name} | {slot.name for slot in self.exports}
 
 
-Item = AtomItem | Equation | TestItem | GenerateItem | NotItem | AggregateItem
+@dataclass(frozen=True, slots=True)
+class RestoreItem:
+    """Variables that take the values which ranks of a relation stand for, in ascending order."""
+
+    relation: str
+    ranks: tuple[str, ...]
+    values: tuple[Slot, ...]
+
+    @property
+    def variables(self) -> frozenset[str]:
+        return frozenset(self.ranks) | {value.name for value in self.values}
+
+
+Item = AtomItem | Equation | TestItem | GenerateItem | NotItem | AggregateItem | RestoreItem
 Conjunction = tuple[Item, ...]
 
 

@@ -18,6 +18,7 @@ from gdatalog.planner.items import (
 )
 from gdatalog.planner.normalise import Normaliser, count_variables
 from gdatalog.planner.sizes import Statistics
+from gdatalog.planner.symmetry import one_of_each
 from gdatalog.values import TypeName
 
 # These ask for which bindings there are, not for how many.
@@ -80,7 +81,10 @@ def plan_rule(
     for group in groups:
         if len(group) == 1:
             outputs: tuple[Slot, ...] = ()
-            plans = [_plan_join(alternatives[group[0]], (), live, bag, sizes, recursive)]
+            items, orbit = alternatives[group[0]], 1
+            if not keys and all(gather.kind == "count" for gather in gathers):
+                items, orbit = one_of_each(items, sizes)
+            plans = [replace(_plan_join(items, (), live, bag, sizes, recursive), orbit=orbit)]
         else:
             # Several alternatives bind the same variables: their bindings are one set.
             names = sorted(_own(alternatives[group[0]]) | targets)

@@ -39,6 +39,21 @@ class Lists(Protocol):
     def children(self) -> Any: ...
 
 
+class Shape(Protocol):
+    """What can be asked of a finished binary relation over one type; the answers take a while.
+
+    `symmetric`: it holds every row turned round. `loops`: it holds some (x, x). `skew`: how many
+    more pairs of higher neighbours its vertices have by their keys than by their degrees.
+    """
+
+    @property
+    def symmetric(self) -> bool: ...
+    @property
+    def loops(self) -> bool: ...
+    @property
+    def skew(self) -> float: ...
+
+
 class Size(Protocol):
     """The statistics of one relation."""
 
@@ -54,22 +69,37 @@ class Size(Protocol):
         """Pairs of columns of which the first is less than the second in every row."""
 
     @property
+    def graph(self) -> Shape | None:
+        """The relation as a graph, if it can be one and is finished: what grows is never
+        symmetric for long."""
+
+    @property
+    def symmetric(self) -> bool: ...
+
+    @property
+    def loopless(self) -> bool: ...
+
+    @property
     def balanced(self) -> bool:
         """Whether it seems to be a symmetric binary relation."""
 
-    def size(self, tests: tuple[ColumnTest, ...] = ()) -> int:
+    def size(self, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
         """How many rows pass some tests."""
 
     def distinct(self, columns: frozenset[int]) -> int:
         """How many combinations of values some columns have."""
 
-    def degrees(self, column: int, tests: tuple[ColumnTest, ...] = ()) -> Degrees:
+    def degrees(
+        self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
+    ) -> Degrees:
         """In how many rows each value of a column stands."""
 
     def indexed(self, known: frozenset[int], column: int) -> bool:
         """Whether an index is there in which a column comes next after these."""
 
-    def lists(self, column: int, tests: tuple[ColumnTest, ...] = ()) -> Lists | None:
+    def lists(
+        self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
+    ) -> Lists | None:
         """The lists of the other column by this one, where they are at hand."""
 
     def set(self) -> Any:
@@ -95,8 +125,11 @@ class Assumed:
     rises: frozenset[tuple[int, int]] = field(default=frozenset())
     balanced: bool = False
     assumed: bool = True
+    graph: Shape | None = None
+    symmetric: bool = False
+    loopless: bool = False
 
-    def size(self, tests: tuple[ColumnTest, ...] = ()) -> int:
+    def size(self, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
         return max(1, self.rows >> len(tests))
 
     def distinct(self, columns: frozenset[int]) -> int:
@@ -104,7 +137,9 @@ class Assumed:
             return self.rows
         return min(self.rows, self.values if len(columns) == 1 else self.values * self.values)
 
-    def degrees(self, column: int, tests: tuple[ColumnTest, ...] = ()) -> AssumedDegrees:
+    def degrees(
+        self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
+    ) -> AssumedDegrees:
         rows, values = self.size(tests), self.distinct(frozenset((column,)))
         mean = max(1.0, rows / values)
         powers = tuple(values * mean**k for k in range(MOMENTS + 1))
@@ -113,7 +148,7 @@ class Assumed:
     def indexed(self, known: frozenset[int], column: int) -> bool:
         return True
 
-    def lists(self, column: int, tests: tuple[ColumnTest, ...] = ()) -> None:
+    def lists(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> None:
         return None
 
     def set(self) -> None:

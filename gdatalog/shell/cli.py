@@ -18,6 +18,7 @@ import click
 from gdatalog import __version__
 from gdatalog.database import Database, connect
 from gdatalog.engine.files import Folders
+from gdatalog.engine.knobs import STRATEGIES, Strategy
 from gdatalog.errors import DeviceError, Error, UsageError
 from gdatalog.shell.messages import say, say_error, say_unexpected
 from gdatalog.shell.output import FORMATS, Output
@@ -53,12 +54,17 @@ with tabs. All else goes to stderr.
 @click.option("-I", "include", metavar="FOLDER", multiple=True, help="Where .include looks too.")
 @click.option("--device", metavar="DEVICE", default="auto", help="auto, cpu, cuda or cuda:N.")
 @click.option("--memory-limit", metavar="SIZE", help="What a query may hold, as in 8GiB.")
+@click.option("-j", "threads", metavar="N", type=int, help="Threads; else one for each core.")
+@click.option(
+    "--strategy", type=click.Choice(STRATEGIES), default="auto", help="How rules are run."
+)
 @click.option("--format", "form", type=click.Choice(FORMATS), help="How answers are written.")
 @click.option("--explain", is_flag=True, help="Print the plans, evaluate nothing.")
 @click.option("--profile", is_flag=True, help="Tell what each step did, on stderr.")
 @click.option("--timing", is_flag=True, help="Tell the time of each answer, on stderr.")
 @click.option("--bail", is_flag=True, help="Stop at the first error.")
 @click.option("--doctor", is_flag=True, help="Tell what gdatalog finds on this machine.")
+@click.option("--clear-cache", is_flag=True, help="Delete compiled code; then as --doctor.")
 @click.version_option(__version__, message="gdatalog %(version)s")
 def command(**given: Any) -> Options:
     return Options(**given)
@@ -76,20 +82,23 @@ class Options:
     include: tuple[str, ...]
     device: str
     memory_limit: str | None
+    threads: int | None
+    strategy: Strategy
     form: str | None
     explain: bool
     profile: bool
     timing: bool
     bail: bool
     doctor: bool
+    clear_cache: bool
 
 
 def start(options: Options) -> int:
     """Does what the options say; gives the exit code."""
-    if options.doctor:
+    if options.doctor or options.clear_cache:
         from gdatalog.shell.doctor import doctor
 
-        found = doctor()
+        found = doctor(clear_cache=options.clear_cache)
         print(found)
         return DONE if found.well else WRONG
     asked = bool(options.files or options.commands)
@@ -100,7 +109,8 @@ def start(options: Options) -> int:
     if options.files.count("-") > 1:
         raise UsageError("stdin (-) can be read once only")
     params = read_parameters(options.params)
-    db = connect(device=options.device, memory_limit=options.memory_limit)
+    db = connect(device=options.device, memory_limit=options.memory_limit, threads=options.threads)
+    db._workspace.strategy = options.strategy
     db._workspace.on_caution = lambda caution: say(caution.format())
     folders = Folders(options.facts, options.out, options.include)
     if not asked:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gdatalog.engine.files import beside, read_text
+from gdatalog.engine.knobs import strategy_of, threads_of
 from gdatalog.errors import Error, NameResolutionError, UsageError
 from gdatalog.executors.limits import format_bytes
 from gdatalog.parser import format_node
@@ -259,6 +260,24 @@ def _needs_text(name: str, rest: str) -> None:
 def _device(repl: Repl, rest: str) -> None:
     _words(rest, "device", 0, 0)
     repl.output.text(f"device: {repl.db.device}")
+
+
+@command("set", "[strategy|threads [VALUE]]", "how rules run, and on how many threads")
+def _set(repl: Repl, rest: str) -> None:
+    words = _words(rest, "set", 0, 2)
+    workspace = repl.db._workspace
+    if words and words[0] not in ("strategy", "threads"):
+        raise UsageError(f"there is no setting {words[0]!r}", hint="strategy or threads")
+    if words[1:] and words[0] == "strategy":
+        workspace.strategy = strategy_of(words[1])
+    elif words[1:]:
+        automatic = words[1] == "auto"
+        count = int(words[1]) if words[1].isdecimal() else words[1]
+        workspace.threads = threads_of(None if automatic else count)
+    told = {"strategy": workspace.strategy, "threads": workspace.threads or "auto"}
+    for name, value in told.items():
+        if not words or words[0] == name:
+            say(f"{name}: {value}")
 
 
 @command("stats", "", "what the database holds, and the memory it uses")

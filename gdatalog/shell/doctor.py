@@ -9,10 +9,13 @@ import os
 import sys
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-NEEDED = ("numpy", "pandas", "pyarrow", "lark", "click")
-OPTIONAL = ("numba", "cupy-cuda12x", "cupy-cuda13x", "polars", "scipy", "networkx")
+if TYPE_CHECKING:
+    from gdatalog.cpu_ops.code_cache import Size
+
+NEEDED = ("numpy", "numba", "pandas", "pyarrow", "lark", "click")
+OPTIONAL = ("cupy-cuda12x", "cupy-cuda13x", "polars", "scipy", "networkx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,11 @@ class Diagnosis:
         return {finding.name: finding.found for finding in self.findings}
 
 
-def doctor() -> Diagnosis:
-    """What gdatalog finds: Python, libraries, memory, GPU; and what to install.
+def doctor(*, clear_cache: bool = False) -> Diagnosis:
+    """What gdatalog finds: Python, libraries, memory, caches, GPU; and what to install.
+
+    `clear_cache` deletes the machine code of rules that were compiled. It comes back as they
+    are run.
 
     >>> import gdatalog as gd
     >>> gd.doctor().to_dict()["a query"]
@@ -70,6 +76,7 @@ def doctor() -> Diagnosis:
             *filter(None, map(_optional, OPTIONAL)),
             _processors(),
             _memory(),
+            _code_cache(clear_cache),
             _gpu(),
             Finding("device", "cpu (this version of gdatalog does not use a GPU)"),
             _query(),
@@ -120,6 +127,31 @@ def _memory() -> Finding:
     from gdatalog.executors.limits import format_bytes
 
     return Finding("memory limit", f"{format_bytes(default_limit())} unless another is given")
+
+
+def _code_cache(clear: bool) -> Finding:
+    """Where the machine code of rules is kept."""
+    from gdatalog.cpu_ops import code_cache
+
+    try:
+        went = code_cache.clear() if clear else None
+        kept, folder = code_cache.size(), code_cache.folder()
+    except OSError as problem:
+        cure = "set GDATALOG_CACHE to a folder that can be written to"
+        return Finding("code cache", f"none: {' '.join(str(problem).split())}", cure)
+    trouble = code_cache.trouble()
+    if trouble is not None:
+        cure = "make the folder yours, or make room, or set GDATALOG_CACHE to another folder"
+        return Finding("code cache", f"nothing is kept: {trouble}", cure)
+    cleared = f"cleared of {_modules(went)}; " if went is not None else ""
+    return Finding("code cache", f"{cleared}{_modules(kept)} in {folder}")
+
+
+def _modules(size: Size) -> str:
+    from gdatalog.executors.limits import format_bytes
+
+    number = "1 module" if size.modules == 1 else f"{size.modules:,} modules"
+    return f"{number}, {format_bytes(size.bytes)}"
 
 
 def _gpu() -> Finding:

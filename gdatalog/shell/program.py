@@ -50,6 +50,7 @@ def run_job(db: Database, job: Job, output: Output) -> list[Error]:
         program = _read(db, job.texts)
         reports: list[RuleRun] | None = [] if job.profile else None
         line = ProgressLine(sys.stderr)
+        db._workspace.announce = line.announce
         with db._lock:
             session = db._workspace.keep(
                 program, "<program>", job.params, job.folders, line.see, reports=reports

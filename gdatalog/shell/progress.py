@@ -25,7 +25,9 @@ class ProgressLine:
         self.after = after
         self.what = ""
         self.round: Progress | None = None
-        self._done = Event()
+        self.doing = ""
+        self._woken = Event()
+        self._done = False
         self._thread: Thread | None = None
         self._started = 0.0
 
@@ -38,11 +40,19 @@ class ProgressLine:
         """What a Database calls once a round."""
         self.round = progress
 
+    def announce(self, what: str) -> None:
+        """What is begun that is better told of at once, such as a compilation; "" ends it."""
+        self.doing = what
+        if what:
+            self._woken.set()
+
     def __enter__(self) -> None:
         self.round = None
+        self.doing = ""
         if self.stream.isatty():
             self._started = perf_counter()
-            self._done.clear()
+            self._done = False
+            self._woken.clear()
             self._thread = Thread(target=self._show, daemon=True)
             self._thread.start()
 
@@ -53,23 +63,34 @@ class ProgressLine:
         trace: TracebackType | None,
     ) -> None:
         if self._thread is not None:
-            self._done.set()
+            self._done = True
+            self._woken.set()
             self._thread.join()
             self._thread = None
 
     def _show(self) -> None:
-        if self._done.wait(self.after):
-            return
+        shown = ""
         while True:
-            self.stream.write(f"\r\x1b[2K{self.text()}")
-            self.stream.flush()
-            if self._done.wait(EVERY):
+            left = self._started + self.after - perf_counter()
+            self._woken.wait(EVERY if shown or left < EVERY else left)
+            self._woken.clear()
+            if self._done:
                 break
-        self.stream.write("\r\x1b[2K")
-        self.stream.flush()
+            before = shown
+            shown = (
+                self.text() if self.doing or perf_counter() - self._started >= self.after else ""
+            )
+            if shown or before:
+                self.stream.write(f"\r\x1b[2K{shown}")
+                self.stream.flush()
+        if shown:
+            self.stream.write("\r\x1b[2K")
+            self.stream.flush()
 
     def text(self) -> str:
         parts = [f"{perf_counter() - self._started:.0f} s"]
+        if self.doing:
+            return f"{self.doing[:64]}... {parts[0]}"
         what = self.what
         if self.round is not None:
             what = ", ".join(self.round.relations)

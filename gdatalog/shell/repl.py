@@ -58,6 +58,7 @@ class Repl:
         self.failed: list[BaseException] = []
         self._typed = ""  # of a statement whose dot is still to come
         self._count = 0
+        db._workspace.announce = self.line.announce
         db._workspace.on_caution = lambda caution: say(caution.format())
 
     def loop(self) -> list[BaseException]:

@@ -7,14 +7,18 @@ Columns of keys are kept in 32 bits where they fit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from gdatalog.storage.rows import INT32_MAX, INT32_MIN
+from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import DTYPES, Array, Column, Texts
+from gdatalog.storage.threads import LONG, spread
 from gdatalog.values import TypeName, Value
+
+_PIECE = 1 << 19  # keys that a thread decodes at a time
 
 
 def float_to_key(values: Array) -> Array:
@@ -55,13 +59,33 @@ def encode_column(column: Column, kind: TypeName, symbols: SymbolTable) -> Array
     return narrow(column)
 
 
-def decode_column(keys: Array, kind: TypeName, symbols: SymbolTable) -> Column:
-    """A column as people know it, of its keys."""
-    if kind == "symbol":
-        return symbols.decode(keys)
-    if kind == "float":
-        return key_to_float(keys)
-    return keys.astype(DTYPES[kind])
+def decode_blocks(
+    blocks: Sequence[Columns], types: Sequence[TypeName], symbols: SymbolTable
+) -> tuple[Column, ...]:
+    """Columns as people know them, of the keys of all blocks together; they share no memory."""
+    length = sum(len(block[0]) for block in blocks if block)
+    columns: list[Column] = []
+    todo: list[tuple[Array, TypeName, Array]] = []  # where values go, their type, their keys
+    for at, kind in enumerate(types):
+        parts = [block[at] for block in blocks]
+        if kind == "symbol":
+            codes = np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
+            columns.append(symbols.decode(codes))
+            continue
+        values: Array = np.empty(length, dtype=DTYPES[kind])
+        columns.append(values)
+        start = 0
+        for part in parts:
+            for piece in (part[row : row + _PIECE] for row in range(0, len(part), _PIECE)):
+                todo.append((values[start : start + len(piece)], kind, piece))
+                start += len(piece)
+
+    def decode(task: tuple[Array, TypeName, Array]) -> None:
+        values, kind, keys = task
+        values[:] = key_to_float(keys) if kind == "float" else keys
+
+    spread(decode, todo, length >= LONG)
+    return tuple(columns)
 
 
 def encode_value(value: Value, kind: TypeName, symbols: SymbolTable) -> int:

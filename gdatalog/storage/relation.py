@@ -7,22 +7,36 @@ an interrupted query leaves the database as it was.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from gdatalog.storage.keys import decode_column, encode_column, narrow
-from gdatalog.storage.rows import Columns, sort_rows
+from gdatalog.storage.graph import Graph
+from gdatalog.storage.keys import decode_blocks, encode_column, narrow
+from gdatalog.storage.row_store import FEW, Known, RowStore
+from gdatalog.storage.rows import Columns
 from gdatalog.storage.statistics import COMPARE, RowTest, Statistics
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
-from gdatalog.storage.trie import Trie, build_trie
+from gdatalog.storage.threads import LONG, spread
+from gdatalog.storage.trie import Trie
+from gdatalog.storage.trie_builder import build_trie, trie_of_rows
 from gdatalog.values import TypeName
+
+_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _onwards(test: RowTest) -> RowTest:
+    """The same test with the lower column first: one index has one name."""
+    left, op, right = test
+    return test if left <= right else (right, _FLIPPED[op], left)
+
 
 
 class Relation:
-    """Rows as columns of keys, sorted lexicographically, without duplicates."""
+    """A set of rows as columns of keys."""
 
-    __slots__ = ("_tries", "columns", "keys", "length", "statistics", "types")
+    __slots__ = ("_store", "_tries", "columns", "statistics", "types")
 
     def __init__(
         self,
@@ -31,115 +45,195 @@ class Relation:
         keys: Columns,
         length: int,
     ) -> None:
+        """A relation of sorted distinct rows; `length` tells how many they are, without columns."""
+        self._over(columns, types, RowStore([keys], length, Known.SORTED))
+
+    def _over(self, columns: tuple[str, ...], types: tuple[TypeName, ...], store: RowStore) -> None:
         self.columns = columns
         self.types = types
-        self.keys = keys
-        self.length = length
-        self._tries: dict[tuple[object, ...], Trie] = {}
-        self.statistics = Statistics(keys, types, length, self._tries)
+        self._store = store
+        self._tries: dict[tuple[Any, ...], Trie] = {}
+        self.statistics = Statistics(store, types, self._tries)
 
     def __len__(self) -> int:
         return self.length
 
     def __getstate__(self) -> object:
-        return self.columns, self.types, self.keys, self.length
+        return self.columns, self.types, self._store
 
-    def __setstate__(self, state: tuple[object, ...]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
+    def __setstate__(self, state: tuple[tuple[str, ...], tuple[TypeName, ...], RowStore]) -> None:
+        self._over(*state)
 
     @staticmethod
     def empty(columns: tuple[str, ...], types: tuple[TypeName, ...]) -> Relation:
         return Relation(columns, types, tuple(np.empty(0, dtype=np.int32) for _ in types), 0)
 
     @staticmethod
+    def of_blocks(
+        columns: tuple[str, ...],
+        types: tuple[TypeName, ...],
+        blocks: Sequence[Columns],
+        length: int,
+        distinct: bool = False,
+    ) -> Relation:
+        """The relation of the rows of all blocks, which are `length` together, in any order.
+
+        If they are `distinct` nothing need be done with them before they are asked for.
+        """
+        if not types:
+            return Relation(columns, types, (), min(1, length))
+        blocks = [block for block in blocks if len(block[0])]
+        if not blocks:
+            return Relation.empty(columns, types)
+        known = Known.DISTINCT if distinct else Known.NOTHING
+        relation = Relation.__new__(Relation)
+        relation._over(columns, types, RowStore(blocks, length, known))
+        if length < FEW:
+            relation._store.sorted()
+        return relation
+
+    @staticmethod
     def from_rows(
         columns: tuple[str, ...], types: tuple[TypeName, ...], keys: Sequence[Array], length: int
     ) -> Relation:
         """The relation of rows in any order, duplicates and all."""
-        if not types:
-            return Relation(columns, types, (), min(1, length))
-        rows = sort_rows([narrow(key) for key in keys])
-        return Relation(columns, types, rows, len(rows[0]))
+        return Relation.of_blocks(columns, types, [tuple(map(narrow, keys))], length)
 
     @staticmethod
     def from_table(table: Table, symbols: SymbolTable) -> Relation:
-        keys = [
-            encode_column(column, kind, symbols)
-            for column, kind in zip(table.columns, table.types, strict=True)
-        ]
-        return Relation.from_rows(table.names, table.types, keys, table.length)
+        """The relation of a table, whose arrays it does not hold on to."""
+
+        def keys_of(at: int) -> Array:
+            column = table.columns[at]
+            keys = encode_column(column, table.types[at], symbols)
+            return keys.copy() if keys is column else keys
+
+        # One thread after the other gives texts their codes.
+        plain = [at for at, kind in enumerate(table.types) if kind != "symbol"]
+        found = dict(zip(plain, spread(keys_of, plain, table.length >= LONG), strict=True))
+        keys = [found[at] if at in found else keys_of(at) for at in range(len(table.types))]
+        return Relation.of_blocks(table.names, table.types, [tuple(keys)], table.length)
 
     def to_table(self, symbols: SymbolTable) -> Table:
-        columns = tuple(
-            decode_column(key, kind, symbols)
-            for key, kind in zip(self.keys, self.types, strict=True)
-        )
+        """The rows decoded, in whatever order they are in."""
+        columns = decode_blocks(self.blocks(), self.types, symbols)
         return Table(self.columns, self.types, columns, self.length)
 
     def renamed(self, columns: tuple[str, ...]) -> Relation:
         """The same rows (and tries, and statistics) under other column names."""
-        other = Relation(columns, self.types, self.keys, self.length)
+        other = Relation.__new__(Relation)
+        other._over(columns, self.types, self._store)
         other._tries, other.statistics = self._tries, self.statistics
         return other
 
+    # ----------------------------------------------------------------------------------- rows
+
+    @property
+    def length(self) -> int:
+        """How many rows there are."""
+        self._store.distinct()
+        return self._store.at_most
+
+    @property
+    def at_most(self) -> int:
+        """How many rows there are, or more if it is not known yet which are the same."""
+        return self._store.at_most
+
+    @property
+    def keys(self) -> Columns:
+        """The rows, sorted."""
+        return self._store.sorted()
+
+    @property
+    def sorted(self) -> bool:
+        """Whether the rows have been sorted."""
+        return self._store.known == Known.SORTED
+
+    def blocks(self) -> list[Columns]:
+        """The rows in whatever order they are in, in blocks."""
+        return list(self._store.distinct())
+
+    def column(self, at: int) -> Array:
+        """A column's keys, in the order that all columns are in; a row may be there twice."""
+        return self._store.as_they_are()[at]
+
     @property
     def nbytes(self) -> int:
-        return sum(key.nbytes for key in self.keys)
+        return self._store.nbytes
 
     @property
     def trie_nbytes(self) -> int:
-        return sum({id(trie): trie.nbytes for trie in self._tries.values()}.values())
+        ranks = 0 if self.graph is None else self.graph.nbytes
+        return ranks + sum({id(trie): trie.nbytes for trie in self._tries.values()}.values())
 
-    # ---------------------------------------------------------------------------------- tries
-
-    def trie(
-        self, order: tuple[int, ...], tests: tuple[RowTest, ...] = (), weighted: bool = False
-    ) -> Trie:
-        """The trie of the rows that pass `tests`, its levels the columns of `order`."""
-        name = (order, tests, weighted)
-        trie = self._tries.get(name)
-        if trie is None:
-            trie = self._share_or_build(order, tests, weighted)
-            self._tries[name] = trie
-        return trie
-
-    def _share_or_build(
-        self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool
-    ) -> Trie:
-        trie = self._build(order, tests, weighted)
-        if order == (1, 0) and len(self.types) == 2 and not tests:
-            # A symmetric relation needs one trie for both orders.
-            straight = self.trie((0, 1), (), weighted)
-            if all(
-                np.array_equal(mine.values, other.values)
-                for mine, other in zip(trie.levels, straight.levels, strict=True)
-            ) and np.array_equal(trie.levels[1].offsets, straight.levels[1].offsets):
-                return straight
-        return trie
-
-    def _build(self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool) -> Trie:
-        keys = self.keys
-        length = self.length
-        if tests:
-            keep = np.ones(length, dtype=np.bool_)
-            for left, op, right in tests:
-                keep &= COMPARE[op](keys[left], keys[right])
-            rows = np.flatnonzero(keep)
-            keys = tuple(key[rows] for key in keys)
-            length = len(rows)
-        if order == tuple(range(len(order))):
-            return build_trie(keys, len(order), length, weighted)
-        if not weighted:
-            ordered = sort_rows([keys[column] for column in order])
-            return build_trie(ordered, len(order), len(ordered[0]), False)
-        # Rows that differ only in dropped columns must stay apart, to be counted.
-        rest = [column for column in range(len(keys)) if column not in order]
-        ordered = sort_rows([keys[column] for column in (*order, *rest)])
-        return build_trie(ordered, len(order), length, True)
+    @property
+    def graph(self) -> Graph | None:
+        """What is known of the rows as edges, if they can be: both columns have one type."""
+        return self.statistics.graph
 
     @property
     def symmetric(self) -> bool:
         """Whether a binary relation holds (y, x) wherever it holds (x, y)."""
-        if len(self.types) != 2 or self.types[0] != self.types[1]:
-            return False
-        return self.trie((1, 0)) is self.trie((0, 1))
+        return self.graph is not None and self.graph.symmetric
+
+    # ---------------------------------------------------------------------------------- tries
+
+    def trie(
+        self,
+        order: tuple[int, ...],
+        tests: tuple[RowTest, ...] = (),
+        weighted: bool = False,
+        ranked: bool = False,
+    ) -> Trie:
+        """The trie of the rows that pass `tests`, its levels the columns of `order`.
+
+        `ranked`: of both ways of every row of a graph, with ranks for vertices.
+        """
+        if order[:1] == (1,) and (ranked or (len(self.types) == 2 and self.symmetric)):
+            # One trie serves both orders.
+            order = tuple(1 - column for column in order)
+            tests = tuple((1 - left, op, 1 - right) for left, op, right in tests)
+        tests = tuple(_onwards(test) for test in tests)
+        name = (order, tests, weighted, ranked)
+        trie = self._tries.get(name)
+        if trie is None:
+            build = self._build_ranked if ranked else self._build
+            trie = build(order, tests, weighted)
+            self._tries[name] = trie
+        return trie
+
+    def _build_ranked(
+        self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool
+    ) -> Trie:
+        assert self.graph is not None, self.types
+        rows = self.graph.ranked(tests)
+        trie = build_trie(rows, len(order), len(rows[0]), weighted)
+        trie.labels = self.graph.ranking().labels
+        return trie
+
+    def _build(self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool) -> Trie:
+        store = self._store
+        width = len(self.types)
+        if not width:
+            return Trie((), self.length, None)
+        if order == tuple(range(width)) and not tests:
+            store.sorted()
+        elif not order or (weighted and len(order) < width):
+            store.distinct()  # rows that differ only in dropped columns are counted
+        in_order = self.sorted and order == tuple(range(len(order)))
+        keys = store.as_they_are()
+        length = len(keys[0])
+        used = [keys[column] for column in order]
+        if tests:
+            mask = np.ones(length, dtype=np.bool_)
+            for left, op, right in tests:
+                mask &= COMPARE[op](keys[left], keys[right])
+            rows = np.flatnonzero(mask)
+            length = len(rows)
+            used = spread(lambda column: column[rows], used, length >= LONG)
+        if in_order:
+            return build_trie(used, len(used), length, weighted)
+        if weighted and len(order) == width:
+            trie = trie_of_rows(used, length, False)
+            return Trie(trie.levels, trie.total, np.ones(trie.total, dtype=np.int64))
+        return trie_of_rows(used, length, weighted)

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.table import Array
+from gdatalog.storage.threads import LONG, by_stretches, spread
 
 Columns = tuple[Array, ...]
 Poll = Callable[[], None]  # raises if what is under way is to stop
 
 # A set of values in a range this many times as long as the set is marked rather than sorted.
 DENSE = 16
+FEW = 1 << 16  # rows, up to which NumPy sorts by columns as fast as packed
 PART = 1 << 22  # values that are sorted at once, where somebody may want to stop
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 
@@ -52,20 +55,32 @@ class Packing:
         )
 
     def pack(self, columns: Sequence[Array]) -> Array:
-        packed: Array = np.zeros(len(columns[0]), dtype=np.int64)
-        for column, low, width in zip(columns, self.least, self.bits, strict=True):
-            if width:
-                packed <<= width
-                packed |= column.astype(np.int64) - low
+        length = len(columns[0])
+        packed: Array = np.zeros(length, dtype=np.int64)
+
+        def fill(part: slice) -> None:
+            mine = packed[part]
+            for column, low, width in zip(columns, self.least, self.bits, strict=True):
+                if width:
+                    mine <<= width
+                    mine |= column[part].astype(np.int64) - low
+
+        by_stretches(fill, length)
         return packed
 
     def unpack(self, packed: Array, dtypes: Sequence[np.dtype[np.generic]]) -> Columns:
-        columns: list[Array] = []
-        rest = packed
-        for low, width, dtype in reversed(list(zip(self.least, self.bits, dtypes, strict=True))):
-            columns.append(((rest & ((1 << width) - 1)) + low).astype(dtype))
-            rest = rest >> width
-        return tuple(reversed(columns))
+        length = len(packed)
+        columns = tuple(np.empty(length, dtype=dtype) for dtype in dtypes)
+        places = list(zip(columns, self.least, self.bits, strict=True))
+
+        def fill(part: slice) -> None:
+            rest = packed[part]
+            for column, low, width in reversed(places):
+                column[part] = (rest & ((1 << width) - 1)) + low
+                rest = rest >> width
+
+        by_stretches(fill, length)
+        return columns
 
 
 def ascending(values: Array) -> bool:
@@ -97,14 +112,11 @@ def sorted_set(values: Array, poll: Poll | None = None) -> Array:
         found = np.flatnonzero(marks)
         found += low
         return found.astype(values.dtype, copy=False)
-    if values.dtype == np.int64 and low >= INT32_MIN and high <= INT32_MAX:
-        values = values.astype(np.int32)  # half as long to sort
-        values.sort()
-        return values[firsts(values)].astype(np.int64)
     if poll is not None and len(values) > PART and high - low < 1 << 62:
         return _sorted_by_parts(values, low, high, poll)
-    values = np.sort(values)
-    return values[firsts(values)]
+    values = sort_values(values, low, high)
+    marks = firsts(values)
+    return values if marks.all() else values[marks]
 
 
 def _sorted_by_parts(values: Array, low: int, high: int, poll: Poll) -> Array:
@@ -115,7 +127,7 @@ def _sorted_by_parts(values: Array, low: int, high: int, poll: Poll) -> Array:
     found = []
     for part in range(parts):
         poll()
-        mine = np.sort(values[which == part])
+        mine = sort_values(values[which == part], low + part * width, high)
         found.append(mine[firsts(mine)])
     return np.concatenate(found)
 
@@ -142,10 +154,65 @@ def sort_rows(columns: Sequence[Array], poll: Poll | None = None) -> Columns:
         if distinct is packed:
             return columns
         return packing.unpack(distinct, [column.dtype for column in columns])
-    order = np.lexsort(columns[::-1])
-    columns = tuple(column[order] for column in columns)
+    order = order_rows(columns)
+    columns = tuple(spread(lambda column: column[order], columns, len(order) >= LONG))
     marks = row_firsts(columns)
+    if marks.all():
+        return columns
     return tuple(column[marks] for column in columns)
+
+
+def order_rows(columns: Sequence[Array]) -> Array:
+    """The order that sorts rows lexicographically, equal rows as they stand.
+
+    Bits of the columns are packed above the rows' numbers, as many at a time as there is room
+    for, the last columns' first: each sort of plain integers keeps the order of the ones before.
+    """
+    count = len(columns[0])
+    if count < FEW:
+        return np.lexsort(tuple(columns)[::-1])
+    room = 63 - (count - 1).bit_length()
+    order: Array | None = None
+    chunk: list[tuple[Array, int, int, int]] = []  # column, least value, bits below, bits
+    free = room
+    for column in reversed(columns):
+        low, done = int(column.min()), 0
+        bits = (int(column.max()) - low).bit_length()
+        while done < bits:
+            taken = min(free, bits - done)
+            chunk.append((column, low, done, taken))
+            done, free = done + taken, free - taken
+            if free == 0:
+                order = _order_by(chunk, order, count, room)
+                chunk, free = [], room
+    if chunk or order is None:
+        order = _order_by(chunk, order, count, room - free)
+    return order
+
+
+def _order_by(
+    chunk: Sequence[tuple[Array, int, int, int]], order: Array | None, count: int, bits: int
+) -> Array:
+    """An order of rows, by some bits of columns, the last of which count most."""
+    width = (count - 1).bit_length()
+    packed = np.empty(count, dtype=np.int64)
+
+    def fill(part: slice) -> None:
+        mine: Array = np.zeros(part.stop - part.start, dtype=np.uint64)
+        rows = part if order is None else order[part]
+        for column, low, below, taken in reversed(chunk):
+            mine <<= np.uint64(taken)
+            # Differences of 64-bit ints fit into 64 bits without a sign.
+            values = column[rows].astype(np.int64).view(np.uint64) - np.uint64(low % (1 << 64))
+            mine |= (values >> np.uint64(below)) & np.uint64((1 << taken) - 1)
+        mine <<= np.uint64(width)
+        mine |= np.arange(part.start, part.stop, dtype=np.uint64)
+        packed[part] = mine.view(np.int64)
+
+    by_stretches(fill, count)
+    packed = sort_values(packed, 0, (1 << (bits + width)) - 1)
+    packed &= (1 << width) - 1
+    return packed if order is None else order[packed]
 
 
 def first_rows(columns: Sequence[Array]) -> Array:
@@ -157,7 +224,7 @@ def first_rows(columns: Sequence[Array]) -> Array:
             return np.arange(len(packed))
         order = np.argsort(packed, kind="stable")
         return np.sort(order[firsts(packed[order])])
-    order = np.lexsort(tuple(columns)[::-1])
+    order = order_rows(columns)
     return np.sort(order[row_firsts([column[order] for column in columns])])
 
 
@@ -174,7 +241,7 @@ def group_rows(columns: Sequence[Array], length: int) -> tuple[Array, Array]:
         order = np.argsort(packed, kind="stable")
         marks = firsts(packed[order])
     else:
-        order = np.lexsort(tuple(columns)[::-1])
+        order = order_rows(columns)
         marks = row_firsts([column[order] for column in columns])
     groups = np.empty(length, dtype=np.int64)
     groups[order] = np.cumsum(marks) - 1

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.storage.graph import Graph
+from gdatalog.storage.row_store import Known, RowStore
 from gdatalog.storage.rows import Columns, Packing, firsts, sorted_set
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -115,24 +117,48 @@ class Lists:
 class Statistics:
     """What is known of a relation's rows."""
 
-    __slots__ = ("_distinct", "_kept", "_keys", "_rises", "_tries", "_types", "assumed", "rows")
+    __slots__ = (
+        "_distinct", "_kept", "_rises", "_store", "_tries", "_types", "assumed", "graph"
+    )  # fmt: skip
 
     def __init__(
-        self,
-        keys: Columns,
-        types: Sequence[TypeName],
-        length: int,
-        tries: Mapping[tuple[Any, ...], Trie],
+        self, store: RowStore, types: Sequence[TypeName], tries: Mapping[tuple[Any, ...], Trie]
     ) -> None:
-        """`tries` are those that the relation has by now, by order, tests and whether weighted."""
-        self.rows = length
+        """`tries` are those that the relation has by now, by order, tests, whether weighted, and
+        whether ranked."""
         self.assumed = False
-        self._keys = keys
+        self._store = store
         self._types = tuple(types)
         self._tries = tries
         self._kept: dict[object, Any] = {}
         self._distinct: dict[frozenset[int], int] = {}
         self._rises: dict[tuple[int, int], bool] = {}
+        # What is known of the rows as edges, if they can be: both columns have one type.
+        edges = len(types) == 2 and types[0] == types[1]
+        self.graph = Graph(store) if edges else None
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are, or more if it is not known yet which are the same."""
+        return self._store.at_most
+
+    @property
+    def _keys(self) -> Columns:
+        return self._store.as_they_are() if self._types else ()
+
+    @property
+    def _sorted(self) -> bool:
+        return self._store.known == Known.SORTED
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether a binary relation holds (y, x) wherever it holds (x, y)."""
+        return self.graph is not None and self.graph.symmetric
+
+    @property
+    def loopless(self) -> bool:
+        """Whether no row of a binary relation holds a value twice, as far as is known."""
+        return bool(self.rises) or (self.graph is not None and not self.graph.loops)
 
     # ------------------------------------------------------------------------ distinct values
 
@@ -148,13 +174,13 @@ class Statistics:
         keys = [self._keys[column] for column in sorted(columns)]
         if not keys or self.rows == 0:
             return min(1, self.rows)
-        if len(keys) == len(self._keys):
+        if len(keys) == len(self._types):
             return self.rows
         for name, trie in self._tries.items():
-            order, tests = name[:2]
-            if not tests and columns == frozenset(order[: len(columns)]):
+            order, tests, _, ranked = name
+            if not tests and not ranked and columns == frozenset(order[: len(columns)]):
                 return len(trie.levels[len(columns) - 1])
-        if columns == frozenset(range(len(columns))):
+        if self._sorted and columns == frozenset(range(len(columns))):
             marks = firsts(keys[0])
             for key in keys[1:]:
                 marks |= firsts(key)
@@ -172,19 +198,26 @@ class Statistics:
 
     # -------------------------------------------------------------------------------- degrees
 
-    def size(self, tests: tuple[RowTest, ...] = ()) -> int:
+    def size(self, tests: tuple[RowTest, ...] = (), ranked: bool = False) -> int:
         """How many rows pass some tests."""
-        return self.rows if not tests else int(np.count_nonzero(self._mask(tests)))
+        return round(self.degrees(0, tests, ranked).powers[1]) if tests or ranked else self.rows
 
-    def degrees(self, column: int, tests: tuple[RowTest, ...] = ()) -> Degrees:
-        """In how many rows that pass some tests each value of a column stands."""
-        found: Degrees | None = self._kept.get((column, tests))
+    def degrees(
+        self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False
+    ) -> Degrees:
+        """In how many rows that pass some tests each value of a column stands.
+
+        `ranked`: of both ways of every edge, where the tests compare ranks.
+        """
+        found: Degrees | None = self._kept.get((column, tests, ranked))
         if found is None:
-            key = self._keys[column]
-            if tests:
-                key = key[self._mask(tests)]
-            found = self._degrees(column, key)
-            self._kept[column, tests] = found
+            if ranked:
+                assert self.graph is not None
+                found = Degrees.of(self.graph.degrees(column, tests))
+            else:
+                key = self._keys[column]
+                found = self._degrees(column, key[self._mask(tests)] if tests else key)
+            self._kept[column, tests, ranked] = found
         return found
 
     def _degrees(self, column: int, key: Array) -> Degrees:
@@ -193,7 +226,7 @@ class Statistics:
         low, high = int(key.min()), int(key.max())
         if high - low <= 4 * len(key) + 1024:
             return Degrees.of(np.bincount(key if low == 0 else key.astype(np.int64) - low))
-        if column == 0:
+        if column == 0 and self._sorted:
             return Degrees.of(_runs(key))
         if len(key) <= SHORT:
             return Degrees.of(_runs(np.sort(key)))
@@ -202,7 +235,7 @@ class Statistics:
         return Degrees.of_sample(_runs(np.sort(key[::step])), step, len(key), values)
 
     def _mask(self, tests: tuple[RowTest, ...]) -> Array:
-        keep = np.ones(self.rows, dtype=np.bool_)
+        keep = np.ones(len(self._keys[0]), dtype=np.bool_)
         for left, op, right in tests:
             keep &= COMPARE[op](self._keys[left], self._keys[right])
         return keep
@@ -227,7 +260,7 @@ class Statistics:
     @property
     def rises(self) -> frozenset[tuple[int, int]]:
         """Pairs of columns of which the first is less than the second in every row."""
-        pairs = permutations(range(len(self._keys)), 2)
+        pairs = permutations(range(len(self._types)), 2)
         return frozenset(pair for pair in pairs if self.ascends(*pair))
 
     @property
@@ -236,28 +269,7 @@ class Statistics:
 
         A guess from some rows: enough to expect that one trie will serve both orders.
         """
-        if len(self._keys) != 2 or self._types[0] != self._types[1] or self.rows == 0:
-            return False
-        found: bool | None = self._kept.get("balanced")
-        if found is None:
-            turned = self._tries.get(((1, 0), (), False))
-            if turned is not None:
-                found = turned is self._tries.get(((0, 1), (), False))
-            else:
-                found = self._seems_balanced()
-            self._kept["balanced"] = found
-        return found
-
-    def _seems_balanced(self) -> bool:
-        left, right = self._keys
-        picked = np.arange(0, self.rows, max(1, self.rows // 64))
-        starts = np.searchsorted(left, right[picked])
-        ends = np.searchsorted(left, right[picked], side="right")
-        for row, start, end in zip(picked, starts, ends, strict=True):
-            at = int(start) + int(np.searchsorted(right[start:end], left[row]))
-            if at == end or right[at] != left[row]:
-                return False
-        return True
+        return self.graph is not None and self.rows > 0 and self.graph.mirrored
 
     # --------------------------------------------------------------------------------- indexes
 
@@ -266,23 +278,31 @@ class Statistics:
 
         The relation's own order is there anyway, and with it the other one of a symmetric one.
         """
-        if (known == frozenset(range(len(known))) and column == len(known)) or self.balanced:
+        own = known == frozenset(range(len(known))) and column == len(known)
+        if (own and self._sorted) or self.balanced:
             return True
         return any(
             len(order) > len(known)
             and order[len(known)] == column
             and frozenset(order[: len(known)]) == known
-            for order, *_ in self._tries
+            for order, _, _, ranked in self._tries
+            if not ranked
         )
 
-    def lists(self, column: int, tests: tuple[RowTest, ...] = ()) -> Lists | None:
+    def lists(
+        self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False
+    ) -> Lists | None:
         """The other column's values for each of one of two columns', where that needs no sort.
 
         A comparison of the two cuts the lists; that they differ leaves out so little that it is
         not looked at.
         """
-        if len(self._keys) != 2:
+        if len(self._types) != 2:
             return None
+        if ranked:
+            if column == 1:
+                tests = tuple((left, _TURNED.get(op, op), right) for left, op, right in tests)
+            return self._lists_of(((0, 1), tests, False, True))
         tests = tuple(test for test in tests if test[1] != "!=")
         whole = self._whole_lists(column)
         if whole is None or not tests:
@@ -295,13 +315,12 @@ class Statistics:
         return found
 
     def _whole_lists(self, column: int) -> Lists | None:
-        trie = self._tries.get(((column, 1 - column), (), False))
-        if trie is not None:
-            first, second = trie.levels
-            return Lists(first.values, second.offsets[:-1], second.offsets[1:], second.values)
-        if column == 1 and not self.balanced:
+        found = self._lists_of(((column, 1 - column), (), False, False))
+        if found is not None:
+            return found
+        if not self._sorted or (column == 1 and not self.balanced):
             return None
-        found: Lists | None = self._kept.get("lists")
+        found = self._kept.get("lists")
         if found is None:
             starts = np.flatnonzero(firsts(self._keys[0]))
             ends = np.append(starts[1:], self.rows)
@@ -309,9 +328,20 @@ class Statistics:
             self._kept["lists"] = found
         return found
 
+    def _lists_of(self, name: tuple[Any, ...]) -> Lists | None:
+        """The lists of a trie, if it is there; the same ones each time."""
+        found: Lists | None = self._kept.get(name)
+        trie = self._tries.get(name)
+        if found is None and trie is not None:
+            first, second = trie.levels
+            offsets = second.offsets
+            found = Lists(first.values, offsets[:-1], offsets[1:], second.values)
+            self._kept[name] = found
+        return found
+
     def set(self) -> Array | None:
-        """The values of a relation of one column."""
-        return self._keys[0] if len(self._keys) == 1 else None
+        """The values of a relation of one column, where they are sorted."""
+        return self._keys[0] if len(self._types) == 1 and self._sorted else None
 
 
 def _runs(key: Array) -> Array:

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gdatalog.storage.rows import firsts
 from gdatalog.storage.table import Array
 
 # 33 bits for a value of 32 bits, so that a bound just outside of them has a place too.
@@ -26,7 +25,7 @@ _LOW, _HIGH = -(1 << 31) - 1, 1 << 31
 class TrieLevel:
     """The lists of one level: `values`, and where each parent's list starts (`offsets`)."""
 
-    __slots__ = ("_domain", "_index", "_pairs", "offsets", "values")
+    __slots__ = ("_domain", "_index", "_longest", "_pairs", "_span", "offsets", "values")
 
     def __init__(self, values: Array, offsets: Array) -> None:
         self.values = values
@@ -34,6 +33,8 @@ class TrieLevel:
         self._pairs: Array | None = None
         self._domain: Array | None = None
         self._index: tuple[int, Array] | None = None
+        self._longest: int | None = None
+        self._span: tuple[int, int] | None = None
 
     def __getstate__(self) -> tuple[Array, Array]:
         return self.values, self.offsets
@@ -49,6 +50,21 @@ class TrieLevel:
         parts = (self.values, self.offsets, self._pairs, self._domain)
         size = sum(part.nbytes for part in parts if part is not None)
         return size + (self._index[1].nbytes if self._index else 0)
+
+    @property
+    def longest(self) -> int:
+        """How long the longest of the lists is."""
+        if self._longest is None:
+            self._longest = int(np.diff(self.offsets).max(initial=0))
+        return self._longest
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The least and the greatest value; (0, -1) if there is none."""
+        if self._span is None:
+            values = self.values
+            self._span = (int(values.min()), int(values.max())) if len(values) else (0, -1)
+        return self._span
 
     # ------------------------------------------------------------- the root's list: one list
 
@@ -136,15 +152,23 @@ class Trie:
     """The levels of a relation under a column order.
 
     `weights`, where columns were dropped but must count, is the number of rows under each node
-    of the last level. A trie of no columns only knows how many rows there are (`total`).
+    of the last level. A trie of no columns only knows how many rows there are (`total`). Where
+    ranks stand for values, `labels` are the values, by rank.
     """
 
-    __slots__ = ("_weight_sums", "levels", "total", "weights")
+    __slots__ = ("_weight_sums", "labels", "levels", "total", "weights")
 
-    def __init__(self, levels: Sequence[TrieLevel], total: int, weights: Array | None) -> None:
+    def __init__(
+        self,
+        levels: Sequence[TrieLevel],
+        total: int,
+        weights: Array | None,
+        labels: Array | None = None,
+    ) -> None:
         self.levels = tuple(levels)
         self.total = total
         self.weights = weights
+        self.labels = labels
         self._weight_sums: Array | None = None
 
     def weight_sums(self) -> Array:
@@ -158,27 +182,3 @@ class Trie:
     def nbytes(self) -> int:
         size = sum(level.nbytes for level in self.levels)
         return size + (self.weights.nbytes if self.weights is not None else 0)
-
-
-def build_trie(columns: Sequence[Array], depth: int, total: int, weighted: bool) -> Trie:
-    """The trie of the first `depth` of lexicographically sorted columns."""
-    if depth == 0:
-        return Trie((), total, None)
-    starts_list: list[Array] = []
-    marks: Array | None = None
-    for column in columns[:depth]:
-        marks = firsts(column) if marks is None else marks | firsts(column)
-        starts_list.append(np.flatnonzero(marks))
-    levels = []
-    outer = np.zeros(1, dtype=np.int64)
-    for column, starts in zip(columns, starts_list, strict=False):
-        offsets = np.searchsorted(starts, outer)
-        levels.append(
-            TrieLevel(
-                column if len(starts) == len(column) else column[starts],
-                np.append(offsets, len(starts)),
-            )
-        )
-        outer = starts
-    weights = np.diff(np.append(outer, total)) if weighted else None
-    return Trie(levels, total, weights)

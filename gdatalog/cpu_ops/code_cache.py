@@ -1,0 +1,355 @@
+"""Generated modules: real files in the user's cache folder, which Numba keeps machine code beside.
+
+What is on disk is never trusted to be whole. A text that is not what it should be is written
+again. Beside it stands a list of sums of Numba's files, written when they were complete; where
+a sum is wrong the machine code is deleted, and made anew. Whatever the disk refuses, a query is
+answered: from a temporary folder, and if there is none, without keeping anything.
+
+A name is a text's for ever: it has a hash of the text and of the helpers that the text calls
+(Numba would not notice a changed helper). So two processes write the same files, in any order.
+
+Above 300 lines for the sake of one place to look at: what is written, trusted and let go of.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from threading import RLock
+from time import time
+from types import ModuleType
+
+MOST_BYTES, MOST_MODULES = 256 << 20, 2000
+DAY = 86_400.0  # seconds
+
+_HELPERS = Path(__file__).with_name("compiled")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_FOLDERS = "code-*-numba-*"
+
+_modules: dict[str, ModuleType] = {}
+_lock = RLock()
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where this process keeps its modules. `trouble`: why not in the user's cache folder."""
+
+    path: Path | None = None
+    trouble: str | None = None
+
+
+_place = _Place()
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is kept, of all versions of gdatalog, Python and Numba."""
+
+    modules: int
+    bytes: int
+
+
+def versioned(shape: str, source: str) -> str:
+    """The name of a generated text: something to read, and a hash of all that makes the code.
+
+    >>> versioned("count E(x,y), E(y,z)", "...")[:18]
+    'count_e_x_y_e_y_z_'
+    """
+    told = re.sub(r"[^a-z0-9]+", "_", shape.lower()).strip("_")[:60].rstrip("_")
+    digest = hashlib.sha256(_helpers() + source.encode()).hexdigest()[:20]
+    return f"{told}_{digest}" if told[:1].isalpha() else f"p_{told}_{digest}"
+
+
+@cache
+def _helpers() -> bytes:
+    """A hash of the functions that generated texts call."""
+    digest = hashlib.sha256()
+    for path in sorted(_HELPERS.glob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.digest()
+
+
+def load(name: str, source: str) -> ModuleType:
+    """The module of a generated text; its functions are compiled, or their code is read."""
+    found = _modules.get(name)
+    if found is not None:
+        return found
+    if _NAME.fullmatch(name) is None:
+        raise ValueError(f"not a module's name: {name!r}")
+    with _lock:
+        if name not in _modules:
+            _modules[name] = _made(name, source)
+        return _modules[name]
+
+
+def compiled(name: str) -> bool:
+    """Whether machine code of a module is there: in memory, or on disk."""
+    if name in _modules:
+        return True
+    try:
+        return (folder() / f"{name}.sums").exists()
+    except OSError:
+        return False
+
+
+def _made(name: str, source: str) -> ModuleType:
+    """A module from its file; where the disk fails, from the next best place."""
+    try:
+        try:
+            return _kept(folder(), name, source)
+        except OSError as problem:
+            return _kept(_elsewhere(problem), name, source)
+    except OSError:
+        # Numba keeps nothing of what has no file; the text says that it should.
+        return _executed(name, source.replace("cache=True", "cache=False"), f"<{name}>")
+
+
+def _kept(where: Path, name: str, source: str) -> ModuleType:
+    path = where / f"{name}.py"
+    _write_text(path, source)
+    before = _verified(where, name)
+    try:
+        module = _executed(name, source, str(path))
+    except Exception as problem:
+        if isinstance(problem, OSError) and not isinstance(problem, FileNotFoundError):
+            raise  # the disk is full, or the like
+        # Code that is whole, but not what this Numba reads; or another process cleared the
+        # folder at this moment. If it is the text that is wrong, it fails again.
+        _delete(_machine_code(where, name))
+        _write_text(path, source)
+        before = {}
+        module = _executed(name, source, str(path))
+    sums = where / f"{name}.sums"
+    if _stamps(where, name) != before:
+        _write(sums, _sums(where, name).encode())
+        _let_go(where.parent, keep=name)
+    elif before and time() - sums.stat().st_mtime > DAY:
+        os.utime(sums)  # its time says when the module was used last
+    return module
+
+
+def _executed(name: str, source: str, path: str) -> ModuleType:
+    """Numba compiles, or reads its code, while this runs."""
+    module = ModuleType(f"_gdatalog_{name}")  # Numba looks for it among the modules, by name
+    module.__file__ = path
+    code = compile(source, path, "exec")
+    sys.modules[module.__name__] = module
+    try:
+        exec(code, module.__dict__)
+    except BaseException:
+        sys.modules.pop(module.__name__, None)
+        raise
+    return module
+
+
+# ------------------------------------------------------------------------------------- files
+
+
+def _write_text(path: Path, source: str) -> None:
+    """The file, unless it is there with exactly this text."""
+    wanted = source.encode()
+    with contextlib.suppress(OSError):
+        if path.read_bytes() == wanted:
+            return
+    _write(path, wanted)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """All of a file or nothing of it, whoever else writes it too."""
+    handle, made = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(made, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(made)
+        raise
+
+
+def _beside(where: Path) -> Path:
+    """The folder that Numba keeps machine code in for modules of a folder."""
+    told = os.environ.get("NUMBA_CACHE_DIR")
+    if told:
+        return Path(told) / f"{where.name}_{hashlib.sha1(str(where).encode()).hexdigest()}"
+    return where / "__pycache__"
+
+
+def _machine_code(where: Path, name: str) -> list[Path]:
+    return sorted(path for path in _beside(where).glob(f"{name}.*") if path.suffix[:3] == ".nb")
+
+
+def _stamps(where: Path, name: str) -> dict[Path, tuple[int, int]]:
+    """What tells whether Numba has written since."""
+    stamps = {}
+    for path in _machine_code(where, name):
+        with contextlib.suppress(FileNotFoundError):  # another process deleted it just now
+            state = path.stat()
+            stamps[path] = state.st_mtime_ns, state.st_size
+    return stamps
+
+
+def _sums(where: Path, name: str) -> str:
+    lines = []
+    for path in _machine_code(where, name):
+        with contextlib.suppress(FileNotFoundError):
+            lines.append(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n")
+    return "".join(lines)
+
+
+def _verified(where: Path, name: str) -> dict[Path, tuple[int, int]]:
+    """The machine code that is whole, by its stamps; what is not is deleted."""
+    with contextlib.suppress(OSError, ValueError):  # there is none, or it is garbled
+        if (where / f"{name}.sums").read_text() == _sums(where, name):
+            return _stamps(where, name)
+    _delete(_machine_code(where, name))
+    return {}
+
+
+def _delete(paths: list[Path]) -> int:
+    """How many bytes went away."""
+    freed = 0
+    for path in paths:
+        with contextlib.suppress(OSError):
+            size = path.stat().st_size
+            path.unlink()
+            freed += size
+    return freed
+
+
+# ----------------------------------------------------------------------------------- folders
+
+
+def folder() -> Path:
+    """The folder of this process's modules. It is made if it is not there."""
+    with _lock:
+        if _place.path is None:
+            try:
+                _place.path = _own(_root() / _versions())
+            except OSError as problem:
+                _place.path = _elsewhere(problem)
+        return _place.path
+
+
+def trouble() -> str | None:
+    """Why modules are in a temporary folder, if they are: nothing is kept after this process."""
+    return _place.trouble
+
+
+def _root() -> Path:
+    told = os.environ.get("GDATALOG_CACHE")
+    if told:
+        return Path(told).expanduser().absolute()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("gdatalog"))
+
+
+def _versions() -> str:
+    """A folder's name, of all whose change makes what is in it useless."""
+    from importlib.metadata import version
+
+    ours = sys.modules["gdatalog"].__version__
+    return f"code-{ours}-{sys.implementation.cache_tag}-numba-{version('numba')}"
+
+
+def _own(path: Path) -> Path:
+    """The folder, which nobody else can write to: what is in it is executed."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    if hasattr(os, "getuid"):
+        above, found = path.parent.stat(), path.lstat()
+        shared = above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX
+        if shared or not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            raise PermissionError(f"{path} is not ours alone")
+        path.chmod(0o700)
+    tempfile.TemporaryFile(dir=path).close()
+    return path
+
+
+def _elsewhere(problem: OSError) -> Path:
+    """A folder that goes when this process ends: what is made from now on goes there."""
+    _place.trouble = " ".join(str(problem).split())
+    root, process = tempfile.mkdtemp(prefix="gdatalog-"), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == process:  # not in a child that was forked
+            shutil.rmtree(root, ignore_errors=True)
+
+    atexit.register(remove)
+    _place.path = _own(Path(root) / _versions())
+    return _place.path
+
+
+def _groups(root: Path) -> Iterator[tuple[float, Path, str, list[Path]]]:
+    """All modules that are kept: when used last, folder, name, files (left-overs too)."""
+    for where in root.glob(_FOLDERS):
+        files: dict[str, list[Path]] = {}
+        for place in (where, _beside(where)):
+            with contextlib.suppress(OSError):
+                for entry in os.scandir(place):
+                    if entry.is_file(follow_symlinks=False):
+                        files.setdefault(entry.name.split(".")[0], []).append(Path(entry))
+        for name, paths in files.items():
+            sums = where / f"{name}.sums"
+            used = sums if sums in paths else paths[0]
+            with contextlib.suppress(OSError):
+                yield used.stat().st_mtime, where, name, paths
+
+
+def _bytes(paths: list[Path]) -> int:
+    total = 0
+    for path in paths:
+        with contextlib.suppress(OSError):
+            total += path.stat().st_size
+    return total
+
+
+def _let_go(root: Path, keep: str) -> None:
+    """The modules that were not used for longest go, where there are too many of them."""
+    found = sorted(_groups(root), key=lambda group: group[0])
+    sizes = [_bytes(paths) for *_, paths in found]
+    count, total = len(found), sum(sizes)
+    if count <= MOST_MODULES and total <= MOST_BYTES:
+        return
+    for (_, _, name, paths), size in zip(found, sizes, strict=True):
+        if count <= MOST_MODULES * 0.8 and total <= MOST_BYTES * 0.8:
+            return
+        if name != keep:
+            _delete(paths)
+            count, total = count - 1, total - size
+
+
+def size() -> Size:
+    """How much is kept now."""
+    groups = list(_groups(folder().parent))
+    return Size(len(groups), sum(_bytes(paths) for *_, paths in groups))
+
+
+def clear() -> Size:
+    """Deletes all that is kept, of all versions; tells how much it was.
+
+    Modules in memory stay: queries that run now use them.
+    """
+    modules = freed = 0
+    for _, _, _, paths in list(_groups(folder().parent)):
+        freed += _delete(paths)
+        modules += not any(path.exists() for path in paths)
+    for where in folder().parent.glob(_FOLDERS):
+        if where != folder():
+            for path in (_beside(where), where):
+                with contextlib.suppress(OSError):  # something else is in it
+                    path.rmdir()
+    return Size(modules, freed)

@@ -1,0 +1,298 @@
+"""Local recoding: a list's values become positions, and what is joined on below it, rows of bits.
+
+Row j stands for the list's j-th value. It has a bit for each of the list's values, in words of 64
+bits, `words = (n + 63) // 64` of them; rows lie one behind the other in one array. Intersections
+within the list are then a few words' `and`, and counts a few instructions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba.core import types
+
+from gdatalog.cpu_ops.compiled.elements import at, put
+from gdatalog.cpu_ops.compiled.jit import inlined, intrinsic, jit
+from gdatalog.cpu_ops.compiled.lists import GALLOP_MARKED, find_indexed, lower, seek, upper
+from gdatalog.storage.table import Array
+
+_ONE = np.uint64(1)
+_NONE = np.uint64(0)
+_SIX = np.uint64(6)
+_LOW = np.uint64(63)
+_ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+
+
+@intrinsic
+def popcount(_: Any, word: Any) -> Any:
+    """How many bits of an unsigned word are set."""
+    if word != types.uint64:
+        return None
+
+    def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return types.int64(word), write
+
+
+@intrinsic
+def trailing_zeros(_: Any, word: Any) -> Any:
+    """The place of the lowest bit that is set; 64 if there is none."""
+    if word != types.uint64:
+        return None
+
+    def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], context.get_constant(types.boolean, False))
+
+    return types.int64(word), write
+
+
+@inlined
+def bit(k: int) -> Any:
+    """The word in which only bit k, modulo 64, is set."""
+    return _ONE << np.uint64(k & 63)
+
+
+@inlined
+def from_bit(k: int) -> Any:
+    """The word in which the bits from k, modulo 64, on are set."""
+    return _ALL << np.uint64(k & 63)
+
+
+# ---------------------------------------------------------------------------------- recoding
+
+
+@jit
+def place(values: Array, lo: int, hi: int, places: Array, base: int) -> None:
+    """Notes where in the list each value stands, for `recode_rows`.
+
+    In a byte: 64, for it is in the list, and which bit of its word it is. The word follows from
+    the order in which a sorted list is read. An array of bytes stays in the cache.
+    """
+    for k in range(lo, hi):
+        put(places, at(values, k) - base, 64 | ((k - lo) & 63))
+
+
+@jit
+def unplace(values: Array, lo: int, hi: int, places: Array, base: int) -> None:
+    """Takes the notes away."""
+    for k in range(lo, hi):
+        put(places, at(values, k) - base, 0)
+
+
+@jit
+def recode_rows(
+    list_values: Array,
+    lo: int,
+    hi: int,
+    places: Array,
+    base: int,
+    root_values: Array,
+    root_low: int,
+    root_index: Array,
+    child_values: Array,
+    child_offsets: Array,
+    rows: Array,
+    side: int,
+) -> None:
+    """Fills the rows of a list: which of its values are children of each of them in a trie.
+
+    Only of those behind it in the list (side 1), before it (-1), or of all (0). All of the list
+    has its place.
+    """
+    n = hi - lo
+    words = (n + 63) >> 6
+    end = base + len(places)
+    _find_parents(list_values, lo, n, root_values, root_low, root_index, rows, words)
+    for j in range(n):
+        value = at(list_values, lo + j)
+        parent = np.int64(at(rows, j * words))
+        start, stop = 0, 0
+        if parent >= 0:
+            start, stop = at(child_offsets, parent), at(child_offsets, parent + 1)
+        # What is cut off is rarely there: a look at the list's ends spares most of the searches.
+        if side > 0 and start < stop and at(child_values, start) <= value:
+            start = upper(child_values, start, stop, value)
+        if side < 0 and start < stop and at(child_values, stop - 1) >= value:
+            stop = lower(child_values, start, stop, value)
+        if stop - start > GALLOP_MARKED * n:
+            _seek_row(list_values, lo, n, child_values, start, stop, rows, j * words)
+            continue
+        if start < stop and at(child_values, start) < base:
+            start = lower(child_values, start, stop, base)
+        if start < stop and at(child_values, stop - 1) >= end:
+            stop = lower(child_values, start, stop, end)
+        _read_row(list_values, lo, words, places, base, child_values, start, stop, rows, j * words)
+
+
+@inlined
+def _find_parents(
+    values: Array,
+    lo: int,
+    n: int,
+    root_values: Array,
+    root_low: int,
+    root_index: Array,
+    rows: Array,
+    words: int,
+) -> None:
+    """Leaves in the first word of each row where in the trie's root its value is, or -1.
+
+    In loops of their own, for what is found there decides where the next loop reads.
+    """
+    if len(root_index) > 0:
+        for j in range(n):
+            parent = find_indexed(root_low, root_index, at(values, lo + j))
+            put(rows, j * words, np.uint64(parent))
+    else:
+        found = 0
+        for j in range(n):
+            value = at(values, lo + j)
+            found = seek(root_values, found, len(root_values), value)
+            there = found < len(root_values) and at(root_values, found) == value
+            put(rows, j * words, np.uint64(found) if there else _ALL)
+
+
+@inlined
+def _read_row(
+    list_values: Array,
+    lo: int,
+    words: int,
+    places: Array,
+    base: int,
+    children: Array,
+    c: int,
+    stop: int,
+    rows: Array,
+    row: int,
+) -> None:
+    """A row from a list of children read from end to end. No branch asks who is in the list."""
+    for w in range(words - 1):
+        bound = at(list_values, lo + 64 * w + 63)
+        word = _NONE
+        while c < stop:
+            child = at(children, c)
+            if child > bound:
+                break
+            noted = np.uint64(at(places, child - base))
+            word |= (noted >> _SIX) << (noted & _LOW)
+            c += 1
+        put(rows, row + w, word)
+    word = _NONE
+    for rest in range(c, stop):
+        noted = np.uint64(at(places, at(children, rest) - base))
+        word |= (noted >> _SIX) << (noted & _LOW)
+    put(rows, row + words - 1, word)
+
+
+@jit
+def _seek_row(
+    list_values: Array,
+    lo: int,
+    n: int,
+    children: Array,
+    c: int,
+    stop: int,
+    rows: Array,
+    row: int,
+) -> None:
+    """A row from a list of children that is far longer than the list: each value is sought."""
+    word = _NONE
+    for k in range(n):
+        value = at(list_values, lo + k)
+        c = seek(children, c, stop, value)
+        if c < stop and at(children, c) == value:
+            word |= bit(k)
+        if k & 63 == 63 or k == n - 1:
+            put(rows, row + (k >> 6), word)
+            word = _NONE
+
+
+# -------------------------------------------------------------------------------------- rows
+
+
+# Rows are short, as a rule: a loop that first asks for the width of its vectors, and ends with
+# what they leave over, costs more than the work. So the first two words stand alone.
+
+
+@inlined
+def and_rows(dst: Array, d: int, a: Array, i: int, b: Array, j: int, words: int) -> None:
+    """A row becomes what two rows have in common. It may be one of them."""
+    if words > 0:
+        put(dst, d, at(a, i) & at(b, j))
+    if words > 1:
+        put(dst, d + 1, at(a, i + 1) & at(b, j + 1))
+        for w in range(2, words):
+            put(dst, d + w, at(a, i + w) & at(b, j + w))
+
+
+@jit
+def copy_row(dst: Array, d: int, a: Array, i: int, words: int) -> None:
+    """A row becomes another."""
+    for w in range(words):
+        put(dst, d + w, at(a, i + w))
+
+
+@inlined
+def count_and(a: Array, i: int, b: Array, j: int, words: int) -> int:
+    """How many bits two rows have in common."""
+    n = 0
+    if words > 0:
+        n += popcount(at(a, i) & at(b, j))
+    if words > 1:
+        n += popcount(at(a, i + 1) & at(b, j + 1))
+        for w in range(2, words):
+            n += popcount(at(a, i + w) & at(b, j + w))
+    return n
+
+
+@jit
+def count_row(a: Array, i: int, words: int) -> int:
+    """How many bits of a row are set."""
+    n = 0
+    for w in range(words):
+        n += popcount(at(a, i + w))
+    return n
+
+
+@jit
+def fill_ones(dst: Array, d: int, n: int) -> None:
+    """Sets the n bits of a row."""
+    for w in range(n >> 6):
+        put(dst, d + w, _ALL)
+    if n & 63:
+        put(dst, d + (n >> 6), bit(n) - _ONE)
+
+
+@jit
+def above(dst: Array, d: int, k: int, words: int) -> None:
+    """Clears the bits up to k, and k."""
+    word = k >> 6
+    for w in range(min(word, words)):
+        put(dst, d + w, _NONE)
+    if word < words:
+        put(dst, d + word, at(dst, d + word) & (from_bit(k) << _ONE))
+
+
+@jit
+def below(dst: Array, d: int, k: int, words: int) -> None:
+    """Clears the bits from k on."""
+    word = k >> 6
+    if word < words:
+        put(dst, d + word, at(dst, d + word) & ~from_bit(k))
+    for w in range(word + 1, words):
+        put(dst, d + w, _NONE)
+
+
+@inlined
+def clear_bit(dst: Array, d: int, k: int) -> None:
+    """Clears bit k."""
+    w = d + (k >> 6)
+    put(dst, w, at(dst, w) & ~bit(k))
+
+
+@inlined
+def has_bit(a: Array, i: int, k: int) -> bool:
+    """Whether bit k of a row is set."""
+    return (at(a, i + (k >> 6)) & bit(k)) != np.uint64(0)

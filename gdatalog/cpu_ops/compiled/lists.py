@@ -1,0 +1,268 @@
+"""Sorted lists: searches, intersections, marks.
+
+A list is a range [lo, hi) of an array of ascending, distinct keys of 32 or 64 bits. Arrays that
+are compared may differ in width. Where two lists meet, `out` may be the array of the first one
+if that list starts at 0: what is written never overtakes what is read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gdatalog.cpu_ops.compiled.elements import at, put
+from gdatalog.cpu_ops.compiled.jit import inlined, jit
+from gdatalog.storage.table import Array
+
+# From how many times the length on, a list is sought in instead of read.
+GALLOP = 16
+GALLOP_MARKED = 32
+
+
+@inlined
+def lower(values: Array, lo: int, hi: int, key: Any) -> int:
+    """The first position whose value is at least the key."""
+    length = hi - lo
+    while length > 0:
+        half = length >> 1
+        if at(values, lo + half) < key:
+            lo += half + 1
+            length -= half + 1
+        else:
+            length = half
+    return lo
+
+
+@inlined
+def upper(values: Array, lo: int, hi: int, key: Any) -> int:
+    """The first position whose value is more than the key."""
+    length = hi - lo
+    while length > 0:
+        half = length >> 1
+        if at(values, lo + half) <= key:
+            lo += half + 1
+            length -= half + 1
+        else:
+            length = half
+    return lo
+
+
+@inlined
+def seek(values: Array, lo: int, hi: int, key: Any) -> int:
+    """As `lower`, for keys that are expected near the start: probes at 1, 8, 64, ..."""
+    if lo >= hi or at(values, lo) >= key:
+        return lo
+    step = 1
+    below = lo
+    while lo + step < hi and at(values, lo + step) < key:
+        below = lo + step
+        step <<= 3
+    return lower(values, below + 1, min(lo + step, hi), key)
+
+
+@inlined
+def find(values: Array, lo: int, hi: int, key: Any) -> int:
+    """The key's position, -1 if it is not there."""
+    found = lower(values, lo, hi, key)
+    return found if found < hi and at(values, found) == key else -1
+
+
+@inlined
+def has(values: Array, lo: int, hi: int, key: Any) -> bool:
+    """Whether the key is there."""
+    found = lower(values, lo, hi, key)
+    return bool(found < hi and at(values, found) == key)
+
+
+@inlined
+def find_indexed(low: int, index: Array, key: Any) -> int:
+    """The key's position, from an index of all keys from `low` on; -1 where it is not there."""
+    place = np.int64(key) - low
+    # as unsigned, so that one comparison serves both ends, whatever wraps around
+    return int(at(index, place)) if np.uint64(place) < np.uint64(len(index)) else -1
+
+
+@inlined
+def find_root(values: Array, low: int, index: Array, key: Any) -> int:
+    """The key's position in a root's list: by index (from `low` on) if there is one.
+
+    A hot loop that knows whether there is one had better call what is called here: the other way,
+    never taken, still takes the registers.
+    """
+    if len(index) > 0:
+        return find_indexed(low, index, key)
+    return find(values, 0, len(values), key)
+
+
+@inlined
+def parent_of(offsets: Array, position: int) -> int:
+    """The parent whose list holds a position."""
+    return upper(offsets, 0, len(offsets), position) - 1
+
+
+# ---------------------------------------------------------------------- where two lists meet
+
+
+@jit
+def merge(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: Array) -> int:
+    """Writes the common values, ascending; gives how many. Reads both lists."""
+    n = 0
+    while alo < ahi and blo < bhi:
+        a, b = at(va, alo), at(vb, blo)
+        put(out, n, a)  # counted only if it is common; else overwritten by the next
+        n += a == b
+        alo += a <= b
+        blo += b <= a
+    return n
+
+
+@jit
+def count_merge(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int) -> int:
+    """How many values are common. Reads both lists."""
+    n = 0
+    while alo < ahi and blo < bhi:
+        a, b = at(va, alo), at(vb, blo)
+        n += a == b
+        alo += a <= b
+        blo += b <= a
+    return n
+
+
+@jit
+def leapfrog(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: Array) -> int:
+    """Writes the common values, ascending; gives how many. Each list seeks in the other."""
+    n = 0
+    while alo < ahi and blo < bhi:
+        a = at(va, alo)
+        blo = seek(vb, blo, bhi, a)
+        if blo == bhi:
+            break
+        b = at(vb, blo)
+        if a == b:
+            put(out, n, a)
+            n += 1
+            alo += 1
+            blo += 1
+        else:
+            alo = seek(va, alo + 1, ahi, b)
+    return n
+
+
+@jit
+def count_leapfrog(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int) -> int:
+    """How many values are common. Each list seeks in the other."""
+    n = 0
+    while alo < ahi and blo < bhi:
+        a = at(va, alo)
+        blo = seek(vb, blo, bhi, a)
+        if blo == bhi:
+            break
+        b = at(vb, blo)
+        if a == b:
+            n += 1
+            alo += 1
+            blo += 1
+        else:
+            alo = seek(va, alo + 1, ahi, b)
+    return n
+
+
+@inlined
+def _alike(one: int, other: int) -> bool:
+    return one <= GALLOP * other and other <= GALLOP * one
+
+
+@jit
+def intersect(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: Array) -> int:
+    """Writes the common values, ascending; gives how many."""
+    if _alike(ahi - alo, bhi - blo):
+        return merge(va, alo, ahi, vb, blo, bhi, out)
+    return leapfrog(va, alo, ahi, vb, blo, bhi, out)
+
+
+@jit
+def count_common(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int) -> int:
+    """How many values are common."""
+    if _alike(ahi - alo, bhi - blo):
+        return count_merge(va, alo, ahi, vb, blo, bhi)
+    return count_leapfrog(va, alo, ahi, vb, blo, bhi)
+
+
+# ------------------------------------------------------------------------------------- marks
+
+
+@jit
+def mark(values: Array, lo: int, hi: int, marks: Array, base: int) -> None:
+    """Marks a list's values, in bytes that stand for base, base + 1, ..."""
+    for k in range(lo, hi):
+        put(marks, at(values, k) - base, 1)
+
+
+@jit
+def unmark(values: Array, lo: int, hi: int, marks: Array, base: int) -> None:
+    """Takes the marks away."""
+    for k in range(lo, hi):
+        put(marks, at(values, k) - base, 0)
+
+
+@inlined
+def _inside(values: Array, lo: int, hi: int, length: int, base: int) -> tuple[int, int]:
+    """The part of a list that has marks: most often, all of it."""
+    last = base + length - 1
+    if lo < hi and at(values, lo) < base:
+        lo = lower(values, lo, hi, base)
+    if lo < hi and at(values, hi - 1) > last:
+        hi = upper(values, lo, hi, last)
+    return lo, hi
+
+
+@jit
+def keep_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int, out: Array) -> int:
+    """Writes the values that are marked, ascending; gives how many."""
+    blo, bhi = _inside(vb, blo, bhi, len(marks), base)
+    n = 0
+    for k in range(blo, bhi):
+        b = at(vb, k)
+        if at(marks, b - base):
+            put(out, n, b)
+            n += 1
+    return n
+
+
+@jit
+def count_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int) -> int:
+    """How many values are marked."""
+    blo, bhi = _inside(vb, blo, bhi, len(marks), base)
+    n = 0
+    for k in range(blo, bhi):
+        n += at(marks, at(vb, k) - base)
+    return n
+
+
+@jit
+def meet_marked(
+    va: Array,
+    alo: int,
+    ahi: int,
+    vb: Array,
+    blo: int,
+    bhi: int,
+    marks: Array,
+    base: int,
+    out: Array,
+) -> int:
+    """Writes the common values of two lists of which the first is marked; gives how many."""
+    if bhi - blo > GALLOP_MARKED * (ahi - alo):
+        return leapfrog(va, alo, ahi, vb, blo, bhi, out)
+    return keep_marked(vb, blo, bhi, marks, base, out)
+
+
+@jit
+def count_meet_marked(
+    va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, marks: Array, base: int
+) -> int:
+    """How many values two lists have in common of which the first is marked."""
+    if bhi - blo > GALLOP_MARKED * (ahi - alo):
+        return count_leapfrog(va, alo, ahi, vb, blo, bhi)
+    return count_marked(vb, blo, bhi, marks, base)

@@ -1,0 +1,93 @@
+"""Sorting 64-bit integers by their digits: first spread over buckets, then each within the cache.
+
+Values are compared as what they are above the least one, so negative ones need no care. The
+first digit is the top bits: every thread counts and spreads a part of the values; after that the
+buckets are sorted by their lower digits, the least first, apart from each other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gdatalog.cpu_ops.compiled.elements import at, put
+from gdatalog.cpu_ops.compiled.jit import inlined, jit
+from gdatalog.storage.table import Array
+
+WIDEST = 10  # bits of a digit: more buckets at once would miss the cache
+FEW = 48  # values that are inserted one by one
+
+
+@jit
+def tally(values: Array, low: np.uint64, shift: np.uint64, counts: Array) -> None:
+    """How many values have each top digit."""
+    for i in range(len(values)):
+        digit = (np.uint64(at(values, i)) - low) >> shift
+        put(counts, digit, at(counts, digit) + 1)
+
+
+@jit
+def scatter(values: Array, low: np.uint64, shift: np.uint64, places: Array, out: Array) -> None:
+    """Each value to the next place of its top digit."""
+    for i in range(len(values)):
+        value = at(values, i)
+        digit = (np.uint64(value) - low) >> shift
+        place = at(places, digit)
+        put(places, digit, place + 1)
+        put(out, place, value)
+
+
+@jit
+def sort_buckets(
+    values: Array, room: Array, starts: Array, first: int, last: int, low: np.uint64, bits: int
+) -> None:
+    """Sorts the buckets `first` to `last`, whose values differ in the lower `bits` bits only."""
+    counts = np.empty(1 << WIDEST, np.int64)
+    for bucket in range(first, last):
+        lo, hi = starts[bucket], starts[bucket + 1]
+        if hi - lo < FEW:
+            _insert(values, lo, hi)
+        else:
+            _by_digits(values, room, lo, hi, low, bits, counts)
+
+
+@inlined
+def _insert(values: Array, lo: int, hi: int) -> None:
+    for i in range(lo + 1, hi):
+        value = at(values, i)
+        j = i - 1
+        while j >= lo and at(values, j) > value:
+            put(values, j + 1, at(values, j))
+            j -= 1
+        put(values, j + 1, value)
+
+
+@inlined
+def _by_digits(
+    values: Array, room: Array, lo: int, hi: int, low: np.uint64, bits: int, counts: Array
+) -> None:
+    size = hi - lo
+    widest = 6 if size < 512 else 8 if size < 4096 else WIDEST
+    passes = (bits + widest - 1) // widest
+    width = (bits + passes - 1) // passes
+    mask = np.uint64((1 << width) - 1)
+    source, target = values, room
+    for step in range(passes):
+        shift = np.uint64(step * width)
+        counts[: 1 << width] = 0
+        for i in range(lo, hi):
+            digit = ((np.uint64(at(source, i)) - low) >> shift) & mask
+            put(counts, digit, at(counts, digit) + 1)
+        place = lo
+        for d in range(1 << width):
+            count = at(counts, d)
+            put(counts, d, place)
+            place += count
+        for i in range(lo, hi):
+            value = at(source, i)
+            digit = ((np.uint64(value) - low) >> shift) & mask
+            place = at(counts, digit)
+            put(counts, digit, place + 1)
+            put(target, place, value)
+        source, target = target, source
+    if passes % 2 == 1:
+        values[lo:hi] = room[lo:hi]

@@ -1,0 +1,188 @@
+"""Values inside compiled loops: floats and their keys, arithmetic as NumPy does it, dates.
+
+Each function is what `cpu_ops.functions` does to columns, for one value. Whether a computation
+fails is asked by the code that calls: here a result is only never undefined.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba.core import types
+
+from gdatalog.cpu_ops.compiled.jit import intrinsic, jit
+
+_ALL_BUT_SIGN = 0x7FFF_FFFF_FFFF_FFFF
+_NANOSECONDS_A_DAY = 86_400_000_000_000
+
+
+@jit
+def float_of_key(key: int) -> Any:
+    return np.int64(key ^ ((key >> 63) & _ALL_BUT_SIGN)).view(np.float64)
+
+
+@jit
+def key_of_float(value: float) -> Any:
+    bits = np.float64(value + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
+    return bits ^ ((bits >> 63) & _ALL_BUT_SIGN)
+
+
+def _wrapping(instruction: str) -> Any:
+    """Arithmetic that wraps: Numba's own `+`, `-` and `*` of ints promise LLVM that none does."""
+
+    def operation(_: Any, a: Any, b: Any) -> Any:
+        if not (isinstance(a, types.Integer) and isinstance(b, types.Integer)):
+            return None
+
+        def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            both = [
+                context.cast(builder, arg, kind, types.int64)
+                for arg, kind in zip(args, signature.args, strict=True)
+            ]
+            return getattr(builder, instruction)(*both)
+
+        return types.int64(a, b), write
+
+    return intrinsic(operation)
+
+
+plus = _wrapping("add")
+minus = _wrapping("sub")
+times = _wrapping("mul")
+
+
+@jit
+def divide(a: int, b: int) -> int:
+    """Truncates; by -1 it wraps, where the machine would trap."""
+    if b == -1:
+        return -a
+    quotient = a // b
+    if quotient < 0 and quotient * b != a:
+        quotient += 1
+    return quotient
+
+
+@jit
+def remainder(a: int, b: int) -> int:
+    """Has the sign of the dividend."""
+    if b == -1:
+        return 0
+    rest = a % b
+    if rest != 0 and (a < 0) != (b < 0):
+        rest -= b
+    return rest
+
+
+@jit
+def power(a: int, b: int) -> int:
+    """Wraps; a negative power truncates to 0, but of 1 and -1."""
+    if b < 0:
+        if a == 1:
+            return 1
+        if a == -1:
+            return -1 if b & 1 else 1
+        return 0
+    result, base, rest = 1, a, b
+    while rest:
+        if rest & 1:
+            result = times(result, base)
+        base = times(base, base)
+        rest >>= 1
+    return result
+
+
+@jit
+def shift_right_unsigned(a: int, b: int) -> Any:
+    return np.int64(np.uint64(a) >> np.uint64(b & 63))
+
+
+@jit
+def truncate(value: float) -> Any:
+    """A float as an int; 0 where there is none that it could be."""
+    if -9223372036854775808.0 <= value < 9223372036854775808.0:
+        return np.int64(value)
+    return np.int64(0)
+
+
+@jit
+def floor_of(value: float) -> Any:
+    return np.floor(value)
+
+
+@jit
+def ceil_of(value: float) -> Any:
+    return np.ceil(value)
+
+
+@jit
+def root_of(value: float) -> Any:
+    return np.sqrt(value)
+
+
+@jit
+def exp_of(value: float) -> Any:
+    return np.exp(value)
+
+
+@jit
+def log_of(value: float) -> Any:
+    return np.log(value)
+
+
+@jit
+def real_power(a: float, b: float) -> Any:
+    return np.power(a, b)
+
+
+@jit
+def real_remainder(a: float, b: float) -> Any:
+    return np.fmod(a, b)
+
+
+@jit
+def _civil(time: int) -> tuple[int, int, int]:
+    """Year, month and day of nanoseconds since 1970.
+
+    Years are counted from March, so that a leap day is the last of its year, in eras of 400
+    years, which have 146097 days; day 719468 of that count is 1970-01-01.
+    """
+    days = time // _NANOSECONDS_A_DAY + 719_468
+    era = days // 146_097
+    day = days - era * 146_097
+    year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
+    day -= 365 * year + year // 4 - year // 100
+    month = (5 * day + 2) // 153  # of a year that starts in March
+    day -= (153 * month + 2) // 5
+    year += 400 * era
+    if month >= 10:
+        return year + 1, month - 9, day + 1
+    return year, month + 3, day + 1
+
+
+@jit
+def year_of(time: int) -> int:
+    return _civil(time)[0]
+
+
+@jit
+def month_of(time: int) -> int:
+    return _civil(time)[1]
+
+
+@jit
+def day_of(time: int) -> int:
+    return _civil(time)[2]
+
+
+LONGEST = 1 << 50  # of a range: nobody would see its end
+
+
+@jit
+def length_of(start: int, stop: int, step: int) -> int:
+    """How many values a range has; without signs, for the distance of two ints may not fit."""
+    if step == 0 or (start >= stop if step > 0 else start <= stop):
+        return 0
+    distance = np.uint64(stop) - np.uint64(start) if step > 0 else np.uint64(start) - np.uint64(stop)
+    stride = np.uint64(step) if step > 0 else np.uint64(-step)
+    return int(min((distance - np.uint64(1)) // stride, np.uint64(LONGEST - 1))) + 1

@@ -1,0 +1,89 @@
+"""What deeper levels will need and is known already, made before the loop that leads to them.
+
+Ranges of lists are read; an intersection that does not depend on the loop is made once; a list
+that the loop's lists will meet in every turn is marked, if there are turns enough to pay for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gdatalog.cpu_ops.printer.lists import Met, Walk, fill, marks_of
+from gdatalog.cpu_ops.printer.scope import Known
+from gdatalog.plan.effects import all_steps
+from gdatalog.plan.nest import Node, recoding
+from gdatalog.plan.nodes import Join, Step
+
+if TYPE_CHECKING:
+    from gdatalog.cpu_ops.printer.nest import Nest
+
+# A list is marked if this many times the loop's turns are as long as it.
+WORTH = 16
+
+
+def look_ahead(
+    nest: Nest, steps: Sequence[Step], at: int, known: Known, walk: Walk
+) -> list[Node]:
+    """Prepares the loop of the level at `at`; gives the lists that it has marked."""
+    own = steps[at]
+    assert isinstance(own, Join)
+    mine = Met.of(nest, own).nodes
+    for inside in all_steps(tuple(steps[at + 1 :])):
+        if isinstance(inside, Join):
+            for node in Met.of(nest, inside).lists:
+                if known.has(node):
+                    nest.range_of(node, known)
+    marked: list[Node] = []
+    recoded: set[int] = set()
+    for place in range(at + 1, len(steps)):
+        later = steps[place]
+        if not isinstance(later, Join) or place in recoded:
+            continue
+        if nest.intersect in ("auto", "recode"):
+            group = recoding(steps, nest.paths, place)
+            if group is not None and nest.recodable(group):
+                recoded.update(group.levels)
+                continue
+        met = Met.of(nest, later)
+        here = [node for node in met.lists if known.has(node)]
+        if len(met.lists) < 2:
+            continue
+        if len(here) == len(met.lists):
+            if not met.nodes <= mine and met.nodes not in known.buffers:
+                fill(nest, met, (), known, "")
+        elif len(here) == 1 and here[0] not in known.marks and _markable(nest, here[0]):
+            marked.append(here[0])
+            _mark(nest, here[0], known, walk)
+    return marked
+
+
+def _markable(nest: Nest, node: Node) -> bool:
+    if nest.intersect not in ("auto", "mark"):
+        return False
+    return nest.marks_fit(node)
+
+
+def _mark(nest: Nest, node: Node, known: Known, walk: Walk) -> None:
+    text = nest.text
+    low, high = nest.range_of(node, known)
+    flag = text.name("marked")
+    turns = f"{walk.high} - {walk.low}"
+    if nest.intersect == "mark":
+        text.line(f"{flag} = True")
+    else:
+        text.line(f"{flag} = {turns} > 1 and ({turns}) * {WORTH} > {high} - {low}")
+    with text.block(f"if {flag}"):
+        text.line(nest.call("mark", nest.values(node), low, high, *marks_of(nest, node)))
+    known.marks[node] = flag
+
+
+def close_marks(nest: Nest, marked: Sequence[Node], known: Known) -> None:
+    """Takes the marks away again, behind the loop."""
+    for node in marked:
+        low, high = nest.range_of(node, known)
+        with nest.text.block(f"if {known.marks[node]}"):
+            nest.text.line(
+                nest.call("unmark", nest.values(node), low, high, *marks_of(nest, node))
+            )
+        del known.marks[node]

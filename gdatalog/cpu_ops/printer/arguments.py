@@ -1,0 +1,96 @@
+"""What a printed function is given: arrays of tries, scratch of its own, scalars.
+
+An argument says what it is, not where it is: `executors` bind it to the arrays of one run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gdatalog.storage.trie import Trie
+
+_TYPES = {"int32": "i4[::1]", "int64": "i8[::1]", "uint8": "u1[::1]", "uint64": "u8[::1]",
+          "float64": "f8[::1]", "bool": "b1[::1]"}  # fmt: skip
+
+
+def numba_type(dtype: object) -> str:
+    return _TYPES[np.dtype(dtype).name]  # type: ignore[call-overload]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A level of a trie, by the trie's number among those that differ."""
+
+    trie: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """`kind` says what is bound to `name`.
+
+    Of a level: values, offsets, index (the dense index of a root), marks and places (scratch over
+    the values' range), rows and words (bits: one for each pair of a list's positions, or one for
+    each). Of a trie: weights, sums (of weights), labels. buffer: room for the shortest of the
+    longest lists of `levels`. output: a column of a block.
+    """
+
+    name: str
+    type: str
+    kind: str
+    levels: tuple[Level, ...] = ()
+
+
+class Arguments:
+    """The arguments of one function, each there once."""
+
+    def __init__(self, tries: Sequence[Trie]) -> None:
+        self.tries = tries
+        self.found: dict[str, Argument] = {}
+        self.scalars: list[tuple[str, Level]] = []  # entry by entry of the array `sizes`
+
+    def _add(self, argument: Argument) -> str:
+        self.found.setdefault(argument.name, argument)
+        return argument.name
+
+    def values(self, level: Level) -> str:
+        kind = numba_type(self.tries[level.trie].levels[level.depth].values.dtype)
+        return self._add(Argument(f"v{level.trie}_{level.depth}", kind, "values", (level,)))
+
+    def offsets(self, level: Level) -> str:
+        kind = numba_type(self.tries[level.trie].levels[level.depth].offsets.dtype)
+        return self._add(Argument(f"o{level.trie}_{level.depth}", kind, "offsets", (level,)))
+
+    def index(self, level: Level) -> str:
+        return self._add(Argument(f"index{level.trie}", "i4[::1]", "index", (level,)))
+
+    def of_trie(self, trie: int, kind: str) -> str:
+        """weights, sums or labels"""
+        dtype = "int64"
+        if kind == "labels":
+            labels = self.tries[trie].labels
+            assert labels is not None
+            dtype = labels.dtype.name
+        return self._add(Argument(f"{kind}{trie}", numba_type(dtype), kind, (Level(trie, 0),)))
+
+    def scratch(self, name: str, kind: str, levels: tuple[Level, ...]) -> str:
+        dtype = {"marks": "uint8", "places": "int32", "rows": "uint64", "words": "uint64"}.get(kind)
+        return self._add(Argument(name, numba_type(dtype or self.width(levels)), kind, levels))
+
+    def width(self, levels: tuple[Level, ...]) -> str:
+        """The dtype that holds the values that all these levels have."""
+        dtypes = [self.tries[at.trie].levels[at.depth].values.dtype for at in levels]
+        return "int32" if np.dtype(np.int32) in dtypes else "int64"
+
+    def output(self, name: str, dtype: str) -> str:
+        return self._add(Argument(name, numba_type(dtype), "output"))
+
+    def scalar(self, kind: str, level: Level) -> str:
+        """low (of the dense index), base (the least value of a level), total (rows of a trie)"""
+        entry = (kind, level)
+        if entry not in self.scalars:
+            self.scalars.append(entry)
+        return f"{kind}{level.trie}_{level.depth}"

@@ -1,0 +1,81 @@
+"""Branches: a witness, a count or an aggregate for the row at hand, by loops of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdatalog.cpu_ops.printer.accumulate import Accumulators, accumulable
+from gdatalog.cpu_ops.printer.expressions import Unprintable
+from gdatalog.cpu_ops.printer.leaves import BranchCount, Found, Gathered
+from gdatalog.cpu_ops.printer.scope import Known
+from gdatalog.plan.nodes import Branch
+
+if TYPE_CHECKING:
+    from gdatalog.cpu_ops.printer.nest import Nest
+
+
+def print_branch(nest: Nest, step: Branch, known: Known) -> None:
+    split, nest.split = nest.split, True  # the work is not cut into tasks in here
+    if step.mode == "aggregate":
+        _aggregate(nest, step, known)
+    elif step.mode == "count":
+        _count(nest, step, known)
+    else:
+        _exists(nest, step, known)
+    nest.split = split
+
+
+def _inside(known: Known) -> Known:
+    """What a branch starts with: its rows have weights of their own."""
+    inner = known.inner()
+    inner.weights = []
+    inner.clip = None
+    return inner
+
+
+def _exists(nest: Nest, step: Branch, known: Known) -> None:
+    text = nest.text
+    found = text.name("found")
+    text.line(f"{found} = False")
+    for number, inside in enumerate(step.alternatives):
+        inner = _inside(known)
+        inner.found = found
+        once = text.name("once")
+        # a second alternative is looked at only if the first has no match
+        turns = "1" if number == 0 else f"0 if {found} else 1"
+        with text.block(f"for {once} in range({turns})"):
+            nest.run(inside, 0, inner, Found(found))
+    with text.block(f"if {'not ' if step.mode == 'exists' else ''}{found}"):
+        text.line("continue")
+
+
+def _count(nest: Nest, step: Branch, known: Known) -> None:
+    text = nest.text
+    count = text.name("count")
+    text.line(f"{count} = np.int64(0)")
+    for inside in step.alternatives:
+        inner = _inside(known)
+        inner.found = None
+        with text.block(f"for {text.name('once')} in range(1)"):
+            nest.run(inside, 0, inner, BranchCount(count))
+    with text.block(f"if {count} == 0"):
+        text.line("continue")
+    known.weights.append(count)
+
+
+def _aggregate(nest: Nest, step: Branch, known: Known) -> None:
+    reduction, text = step.reduction, nest.text
+    assert reduction is not None
+    if len(step.alternatives) > 1 or reduction.exports or not accumulable(reduction.kind):
+        raise Unprintable(f"{reduction.kind} over alternatives or with its witnesses")
+    inner = _inside(known)
+    inner.found = None
+    accumulators = Accumulators(nest, [reduction])
+    accumulators.start()
+    with text.block(f"for {text.name('once')} in range(1)"):
+        nest.run(step.alternatives[0], 0, inner, Gathered(accumulators))
+    value = accumulators.value(0)
+    if reduction.kind not in ("count", "sum"):
+        with text.block(f"if {accumulators.count} == 0"):
+            text.line("continue")
+    nest.bind(reduction.variable, value, known)

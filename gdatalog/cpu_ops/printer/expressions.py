@@ -1,0 +1,412 @@
+"""Expressions of a plan as source for Numba: what `cpu_ops.evaluate` does to columns, for a row.
+
+The source tells an expression's shape and nothing of its constants, parameters or symbols, which
+come as arguments: equal shapes share compiled code. What reads no variable at all is computed
+beforehand, and is a constant too. Functions of one string read a table by its code.
+
+Local names that are written here: `constN`, `floatN`, `valueN`; arguments: `consts`, `ranks`,
+`tableN`, `failedN`; and the names of `imports`.
+
+exp, log and ^ of floats may differ from NumPy's in their last bit, as NumPy's own do from one
+processor to the next; all else is the same to the bit.
+
+One branch for each kind of function: hence the length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from gdatalog.cpu_ops.evaluate import Scope, evaluate
+from gdatalog.cpu_ops.functions import EQUALITY, ORDER
+from gdatalog.cpu_ops.printer.tables import fill
+from gdatalog.cpu_ops.texts import ON_SYMBOLS, TEXTUAL
+from gdatalog.plan.functions import FUNCTIONS
+from gdatalog.plan.nodes import Apply, Expr, Slot, slots
+from gdatalog.storage.table import Array
+
+
+class Unprintable(Exception):
+    """Why an expression is left to the breadth-first executor, in words for a user."""
+
+
+def printable(expr: Expr) -> str | None:
+    """None, or why the expression cannot be printed."""
+    names = {name: name for name in slots(expr)}
+    try:
+        Expressions().key(expr, names, [], "pass")
+    except Unprintable as reason:
+        return str(reason)
+    return None
+
+
+Form = Literal["key", "float", "bool"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """Source of a value: of its int64 key, of a float64, or of a bool.
+
+    `atom`: can be an operand as it stands. `constant`: its number, if it is one.
+    """
+
+    text: str
+    form: Form = "key"
+    atom: bool = True
+    constant: int | None = None
+
+    @property
+    def operand(self) -> str:
+        return self.text if self.atom else f"({self.text})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an expression is printed: with which variables, after what, and how it fails."""
+
+    names: Mapping[str, str]
+    out: list[str]
+    fail: str | None
+
+    def check(self, bad: str) -> None:
+        if self.fail is not None:
+            self.out.append(f"if {bad}:")
+            self.out.extend(f"    {line}" for line in self.fail.split("\n"))
+
+
+_INT = {
+    "band": "{0} & {1}",
+    "bor": "{0} | {1}",
+    "bxor": "{0} ^ {1}",
+    "bnot": "~{0}",
+    "bshl": "{0} << ({1} & 63)",
+    "bshr": "{0} >> ({1} & 63)",
+    "land": "1 if {0} != 0 and {1} != 0 else 0",
+    "lor": "1 if {0} != 0 or {1} != 0 else 0",
+    "lxor": "1 if ({0} != 0) != ({1} != 0) else 0",
+    "lnot": "1 if {0} == 0 else 0",
+}
+_BOOL = {
+    "land": "({0} and {1})",
+    "lor": "({0} or {1})",
+    "lxor": "({0} != {1})",
+    "lnot": "(not {0})",
+}
+_HELPED = {
+    "+": "plus",
+    "*": "times",
+    "year": "year_of",
+    "month": "month_of",
+    "day": "day_of",
+    "bshru": "shift_right_unsigned",
+}
+_REAL = {
+    "%": "real_remainder",
+    "^": "real_power",
+    "floor": "floor_of",
+    "ceil": "ceil_of",
+    "sqrt": "root_of",
+    "exp": "exp_of",
+    "log": "log_of",
+}
+_NEVER_NAN = {"abs", "floor", "ceil", "exp"}  # of what is no NaN
+_PYTHON = {"=": "==", "!=": "!="} | {op: op for op in ORDER}
+
+
+class Expressions:
+    """The expressions of one generated function: their source, and what they need as arguments."""
+
+    def __init__(self) -> None:
+        self.imports: set[str] = set()  # of `cpu_ops.compiled.values`
+        self.constants: list[tuple[Expr, Literal["key", "failed"]]] = []
+        self.tables: list[Apply] = []
+        self._failing: set[int] = set()  # tables that tell failures
+        self._floats: set[int] = set()  # constants that are read as floats
+        self._ranked = False
+        self._values = 0
+
+    # ------------------------------------------------------------------------------ what is asked
+
+    def key(self, expr: Expr, names: Mapping[str, str], out: list[str], fail: str) -> str:
+        """Source of an expression's key, int64, that can be an operand of anything.
+
+        `names` tells the local names of the variables' keys. What has to run before is appended
+        to `out`; there `fail` is the statement for a computation that fails.
+        """
+        place = _Place(names, out, fail)
+        return self._key(self._print(expr, place)).operand
+
+    def test(self, expr: Expr, names: Mapping[str, str], out: list[str]) -> str:
+        """Source of a test, a bool that can be an operand of `not`, `and`, `or`."""
+        return self._bool(self._print(expr, _Place(names, out, None))).text
+
+    def decoded(self, key: str) -> str:
+        """Source of the float that a key stands for."""
+        return self._float(_Text(key)).text
+
+    def encoded(self, value: str) -> str:
+        """Source of a float's key."""
+        return self._key(_Text(f"{value} + 0.0", "float")).text
+
+    def rank(self, code: str) -> str:
+        """Source of a symbol's rank."""
+        return self._ranks(code)
+
+    def prologue(self) -> list[str]:
+        """Statements for the start of the function: constants become local variables."""
+        lines = [f"const{at} = consts[{at}]" for at in range(len(self.constants))]
+        for at in sorted(self._floats):
+            lines.append(f"float{at} = float_of_key(consts[{at}])")
+        return lines
+
+    def types(self) -> dict[str, str]:
+        """The arguments, in order, with their Numba types."""
+        types = {"consts": "i8[::1]"} if self.constants else {}
+        if self._ranked:
+            types["ranks"] = "i8[::1]"
+        for at, expr in enumerate(self.tables):
+            types[f"table{at}"] = "u1[::1]" if expr.type == "bool" else "i8[::1]"
+            if at in self._failing:
+                types[f"failed{at}"] = "u1[::1]"
+        return types
+
+    def arguments(self, scope: Scope) -> dict[str, Array]:
+        """The arguments for one run."""
+        # constants may be new symbols, which need a rank and a place in the tables
+        keys = [_constant_key(expr, what, scope) for expr, what in self.constants]
+        filled = [fill(expr, scope) for expr in self.tables]
+        arrays: dict[str, Array] = {"consts": np.array(keys, np.int64)} if keys else {}
+        if self._ranked:
+            arrays["ranks"] = scope.symbols.ranks()
+        for at, (values, failed) in enumerate(filled):
+            arrays[f"table{at}"] = values
+            if at in self._failing:
+                arrays[f"failed{at}"] = failed
+        return arrays
+
+    # ------------------------------------------------------------------------------------ kinds
+
+    def _print(self, expr: Expr, place: _Place) -> _Text:
+        if isinstance(expr, Slot):
+            return _Text(place.names[expr.name])
+        if not isinstance(expr, Apply) or _is_fixed(expr):
+            return self._constant(expr, place)
+        name, kind = expr.function, expr.args[0].type
+        if name in TEXTUAL or (kind == "symbol" and name in ON_SYMBOLS):
+            return self._textual(expr, place)
+        args = [self._print(arg, place) for arg in expr.args]
+        if name in EQUALITY or name in ORDER:
+            return self._compare(name, args[0], args[1], expr.args[0])
+        if name in ("min", "max"):
+            return self._extreme(name, args, expr, place)
+        if kind == "float":
+            return self._of_floats(name, args, place)
+        if kind == "bool":
+            return self._of_bools(name, args)
+        return self._of_ints(name, [self._key(arg) for arg in args], place)
+
+    def _constant(self, expr: Expr, place: _Place) -> _Text:
+        at = self._argument(expr, "key")
+        if place.fail is not None and _may_fail(expr):
+            place.check(f"const{self._argument(expr, 'failed')} != 0")
+        return _Text(f"const{at}", constant=at)
+
+    def _argument(self, expr: Expr, what: Literal["key", "failed"]) -> int:
+        self.constants.append((expr, what))
+        return len(self.constants) - 1
+
+    def _compare(self, op: str, left: _Text, right: _Text, of: Expr) -> _Text:
+        if of.type == "float" and "float" in (left.form, right.form):
+            left, right = self._float(left), self._float(right)
+        else:
+            left, right = self._key(left), self._key(right)
+        if of.type == "symbol" and op in ORDER:
+            left, right = self._rank(left), self._rank(right)
+        return _Text(f"{left.operand} {_PYTHON[op]} {right.operand}", "bool", False)
+
+    def _extreme(self, name: str, args: Sequence[_Text], expr: Apply, place: _Place) -> _Text:
+        if expr.type == "symbol":
+            return self._extreme_symbol(name, args, place)
+        if any(arg.form == "float" for arg in args):
+            floats = [self._float(arg).text for arg in args]
+            return _Text(f"{name}({', '.join(floats)})", "float")
+        return _Text(f"{name}({', '.join(self._key(arg).text for arg in args)})")
+
+    def _extreme_symbol(self, name: str, args: Sequence[_Text], place: _Place) -> _Text:
+        best, *others = (self._named(arg, place) for arg in args)
+        for other in others:
+            op = "<" if name == "min" else ">"
+            text = f"{other} if {self._ranks(other)} {op} {self._ranks(best)} else {best}"
+            best = self._named(_Text(text, "key", False), place)
+        return _Text(best)
+
+    def _of_ints(self, name: str, args: Sequence[_Text], place: _Place) -> _Text:
+        operands = [arg.operand for arg in args]
+        if name in ("to_int", "to_number", "ord"):
+            return args[0]
+        if name == "to_float":
+            return _Text(f"float({args[0].text})", "float")
+        if name == "seconds_between":
+            nanoseconds = self._call("minus", (args[1].text, args[0].text))
+            return _Text(f"{nanoseconds.text} / 1e9", "float", False)
+        if name == "abs":
+            return _Text(f"abs({args[0].text})")
+        if name == "-" and len(args) == 1:
+            return _Text(f"-{operands[0]}", atom=False)
+        if name == "-":
+            return self._call("minus", [arg.text for arg in args])
+        if name in ("/", "%"):
+            divisor = self._named(args[1], place)
+            place.check(f"{divisor} == 0")
+            return self._call("divide" if name == "/" else "remainder", (args[0].text, divisor))
+        if name == "^":
+            base, exponent = self._named(args[0], place), self._named(args[1], place)
+            place.check(f"{exponent} < 0 and {base} == 0")
+            return self._call("power", (base, exponent))
+        if name in _HELPED:
+            return self._call(_HELPED[name], [arg.text for arg in args])
+        return _Text(_INT[name].format(*operands), atom=False)
+
+    def _of_bools(self, name: str, args: Sequence[_Text]) -> _Text:
+        if name == "to_float":
+            return _Text(f"float({self._key(args[0]).text})", "float")
+        if name in _BOOL:
+            operands = [self._bool(arg).operand for arg in args]
+            return _Text(_BOOL[name].format(*operands), "bool")
+        return self._key(args[0])  # to_int, to_number, ord
+
+    def _of_floats(self, name: str, args: Sequence[_Text], place: _Place) -> _Text:
+        if name == "ord":
+            return self._key(args[0])
+        if name == "to_float":
+            return args[0]
+        floats = [self._float(arg) for arg in args]
+        if name in ("to_int", "to_number"):
+            value = self._named(floats[0], place)
+            place.check(f"not -9223372036854775808.0 <= {value} < 9223372036854775808.0")
+            return self._call("truncate", (value,))
+        operands = [arg.operand for arg in floats]
+        if name == "/":
+            divisor = self._named(floats[1], place)
+            place.check(f"{divisor} == 0.0")
+            text = f"{operands[0]} / {divisor}"
+        elif name == "abs":
+            text = f"abs({operands[0]})"
+        elif name in _REAL:
+            text = self._call(_REAL[name], [arg.text for arg in floats]).text
+        else:
+            text = f" {name} ".join(operands) if len(operands) == 2 else f"{name}{operands[0]}"
+        result = _Text(f"{text} + 0.0", "float", False)  # for -0.0 + 0.0 is 0.0
+        if name in _NEVER_NAN or (len(args) == 1 and name == "-") or place.fail is None:
+            return result
+        value = self._named(result, place)
+        place.check(f"{value} != {value}")
+        return _Text(value, "float")
+
+    def _textual(self, expr: Apply, place: _Place) -> _Text:
+        name = expr.function.strip("!?")
+        if name == "ord":
+            return self._rank(self._print(expr.args[0], place))
+        if expr.type == "symbol":
+            raise Unprintable(f"{_called(name)} makes new strings")
+        if name == "match" and not _is_fixed(expr.args[0]):
+            raise Unprintable("match() with a pattern that is not the same for all rows")
+        varying = {arg for arg in expr.args if not _is_fixed(arg)}
+        if len(varying) > 1:
+            raise Unprintable(f"{_called(name)} of two strings that vary")
+        for arg in expr.args:
+            if arg not in varying and _may_fail(arg):
+                self._constant(arg, place)
+        code = self._named(self._print(varying.pop(), place), place)
+        at = len(self.tables)
+        self.tables.append(expr)
+        if place.fail is not None and _fails(expr):
+            self._failing.add(at)
+            place.check(f"failed{at}[{code}] != 0")
+        if expr.type == "bool":
+            return _Text(f"table{at}[{code}] != 0", "bool", False)
+        return _Text(f"table{at}[{code}]")
+
+    # ------------------------------------------------------------------------------------ forms
+
+    def _key(self, text: _Text) -> _Text:
+        if text.form == "float":
+            return self._call("key_of_float", (text.text,))
+        if text.form == "bool":
+            return _Text(f"1 if {text.text} else 0", atom=False)
+        return text
+
+    def _float(self, text: _Text) -> _Text:
+        """Of the key of a float, or of a float."""
+        if text.form == "float":
+            return text
+        self.imports.add("float_of_key")
+        if text.constant is not None:
+            self._floats.add(text.constant)
+            return _Text(f"float{text.constant}", "float")
+        return _Text(f"float_of_key({text.text})", "float")
+
+    def _bool(self, text: _Text) -> _Text:
+        return text if text.form == "bool" else _Text(f"{text.operand} != 0", "bool", False)
+
+    def _rank(self, code: _Text) -> _Text:
+        return _Text(self._ranks(code.text))
+
+    def _ranks(self, code: str) -> str:
+        self._ranked = True
+        return f"ranks[{code}]"
+
+    def _call(self, name: str, args: Sequence[str]) -> _Text:
+        self.imports.add(name)
+        return _Text(f"{name}({', '.join(args)})", "float" if name in _REAL.values() else "key")
+
+    def _named(self, text: _Text, place: _Place) -> str:
+        """A name for a value that is read more than once."""
+        if text.text.isidentifier():
+            return text.text
+        name = f"value{self._values}"
+        self._values += 1
+        place.out.append(f"{name} = {text.text}")
+        return name
+
+
+def _constant_key(expr: Expr, what: Literal["key", "failed"], scope: Scope) -> int:
+    keys, failed = evaluate(expr, _no_column, 1, scope)
+    if what == "key":
+        return int(keys[0])
+    return 0 if failed is None else int(failed[0])
+
+
+def _no_column(name: str) -> Array:
+    raise AssertionError(name)
+
+
+def _is_fixed(expr: Expr) -> bool:
+    """Whether an expression can be computed beforehand.
+
+    The rank of a symbol cannot: later constants may be symbols that go before it.
+    """
+    if not isinstance(expr, Apply):
+        return not isinstance(expr, Slot)
+    is_rank = expr.function == "ord" and expr.args[0].type == "symbol"
+    return not is_rank and all(map(_is_fixed, expr.args))
+
+
+def _fails(expr: Apply) -> bool:
+    """Whether the function may fail on some arguments of these types."""
+    if expr.args[0].type == "float":
+        return any(sign.may_fail_float for sign in FUNCTIONS.get(expr.function, ()))
+    return any(sign.may_fail for sign in FUNCTIONS.get(expr.function, ()))
+
+
+def _may_fail(expr: Expr) -> bool:
+    """Whether an expression may fail, whatever its constants are."""
+    return isinstance(expr, Apply) and (_fails(expr) or any(map(_may_fail, expr.args)))
+
+
+def _called(name: str) -> str:
+    return f"{name}()" if name.isidentifier() else f"`{name}` on strings"

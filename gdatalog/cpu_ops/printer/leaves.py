@@ -1,0 +1,160 @@
+"""What a printed function does with a row once all its levels are bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gdatalog.cpu_ops.printer.accumulate import Accumulators
+from gdatalog.cpu_ops.printer.scope import Known
+from gdatalog.plan.nodes import Expr, Gather, Slot, Step
+
+if TYPE_CHECKING:
+    from gdatalog.cpu_ops.printer.nest import Nest
+
+
+class Leaf:
+    """`counts`: whether `count` may be told how many rows there are instead of each one."""
+
+    counts = False
+
+    def emit(self, nest: Nest, known: Known) -> None:
+        raise NotImplementedError
+
+    def count(self, nest: Nest, known: Known, amount: str) -> None:
+        raise NotImplementedError
+
+    def marks_tasks(self) -> bool:
+        """Whether the row at hand can be a place to go on from, when the block is full."""
+        return False
+
+    def begins(self, nest: Nest, steps: Sequence[Step], at: int, known: Known) -> bool:
+        """Whether the leaf takes over here, before the step at `at`; it then goes on itself."""
+        return False
+
+
+class Found(Leaf):
+    """A witness: the branch ends."""
+
+    counts = True
+
+    def __init__(self, flag: str) -> None:
+        self.flag = flag
+
+    def emit(self, nest: Nest, known: Known) -> None:
+        nest.text.line(f"{self.flag} = True")
+        nest.text.line("break")
+
+    def count(self, nest: Nest, known: Known, amount: str) -> None:
+        with nest.text.block(f"if {amount} > 0"):
+            self.emit(nest, known)
+
+
+class BranchCount(Leaf):
+    """How many matches a branch has."""
+
+    counts = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def emit(self, nest: Nest, known: Known) -> None:
+        self.count(nest, known, "1")
+
+    def count(self, nest: Nest, known: Known, amount: str) -> None:
+        text, weight = nest.text, nest.weight(known)
+        if weight == "1":
+            text.line(f"{self.name} += {amount}")
+            return
+        with text.block(f"if float({weight}) * float({amount}) + float({self.name}) > 4e18"):
+            text.line("return 4")
+        text.line(f"{self.name} += {weight} * {amount}")
+
+
+class Gathered(Leaf):
+    """Aggregates of a branch, in local variables."""
+
+    def __init__(self, accumulators: Accumulators) -> None:
+        self.accumulators = accumulators
+        self.counts = accumulators.only_count
+
+    def emit(self, nest: Nest, known: Known) -> None:
+        self.accumulators.add(known)
+
+    def count(self, nest: Nest, known: Known, amount: str) -> None:
+        self.accumulators.add(known, amount)
+
+
+def print_row(nest: Nest, columns: Sequence[tuple[str, str]]) -> None:
+    """Writes one row into the block; a block that is full ends the function."""
+    text = nest.text
+    with text.block("if n == room"):
+        text.line("return 1")
+    for at, (source, dtype) in enumerate(columns):
+        out = nest.arguments.output(f"out{at}", dtype)
+        text.line(f"{out}[n] = {source}")
+    text.line("n += 1")
+
+
+class Rows(Leaf):
+    """Rows of expressions; with a weight behind them if bindings are to be counted."""
+
+    def __init__(self, outputs: Sequence[Expr], weighted: bool) -> None:
+        self.outputs = outputs
+        self.weighted = weighted
+
+    def marks_tasks(self) -> bool:
+        return True
+
+    def emit(self, nest: Nest, known: Known) -> None:
+        columns = [
+            (nest.key(output, known), self._width(nest, output)) for output in self.outputs
+        ]
+        if self.weighted:
+            columns.append((nest.weight(known), "int64"))
+        print_row(nest, columns)
+        with nest.text.block("if n >= wanted"):
+            nest.text.line("state[4] = n")
+            nest.text.line("return 5")
+
+    @staticmethod
+    def _width(nest: Nest, output: Expr) -> str:
+        return nest.widths.get(output.name, "int64") if isinstance(output, Slot) else "int64"
+
+
+class Groups(Leaf):
+    """Aggregates by keys that are bound before the rest: one partial row for each binding.
+
+    Without keys there is one row for each run of the function.
+    """
+
+    def __init__(self, keys: Sequence[Slot], specs: Sequence[Gather]) -> None:
+        self.keys = keys
+        self.specs = specs
+        self.accumulators: Accumulators | None = None
+
+    def begins(self, nest: Nest, steps: Sequence[Step], at: int, known: Known) -> bool:
+        if self.accumulators is not None or any(key.name not in known.names for key in self.keys):
+            return False
+        text = nest.text
+        self.accumulators = mine = Accumulators(nest, self.specs)
+        self.counts = mine.only_count
+        mine.start()
+        with text.block(f"for {text.name('once')} in range(1)"):
+            nest.run(steps, at, known.inner(), self)
+        with text.block(f"if {mine.count} > 0"):
+            keys = [(known.names[key.name], nest.widths.get(key.name, "int64")) for key in self.keys]
+            parts = [part for number in range(len(self.specs)) for part in mine.parts(number)]
+            print_row(nest, [*keys, *parts])
+        return True
+
+    def marks_tasks(self) -> bool:
+        return self.accumulators is None  # else a part of a group would be lost
+
+    def emit(self, nest: Nest, known: Known) -> None:
+        assert self.accumulators is not None
+        self.accumulators.add(known)
+
+    def count(self, nest: Nest, known: Known, amount: str) -> None:
+        assert self.accumulators is not None
+        self.accumulators.add(known, amount)

@@ -1,0 +1,201 @@
+"""Levels: the loops over what the lists of a level have in common.
+
+One list is walked where it lies. Several are intersected into a buffer (`lists.py`), which deeper
+levels that meet the same lists start from. The last level of a count is measured (`measure.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gdatalog.cpu_ops.printer.ahead import close_marks, look_ahead
+from gdatalog.cpu_ops.printer.lists import Met, Walk, walk_of
+from gdatalog.cpu_ops.printer.measure import measurable_here, measure
+from gdatalog.cpu_ops.printer.recode import print_bits, print_recoded
+from gdatalog.cpu_ops.printer.scope import Clip, Known
+from gdatalog.plan.nest import Node, recoding
+from gdatalog.plan.nodes import Generate, Join, Slot, Step
+
+if TYPE_CHECKING:
+    from gdatalog.cpu_ops.printer.leaves import Leaf
+    from gdatalog.cpu_ops.printer.nest import Nest
+
+
+def print_join(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: Leaf) -> None:
+    step = steps[at]
+    assert isinstance(step, Join)
+    text = nest.text
+    if known.group is not None and at in known.group.recoding.levels:
+        print_bits(nest, steps, at, known, leaf)
+        return
+    if nest.intersect in ("auto", "recode") and nest.split:
+        group = recoding(steps, nest.paths, at)
+        if group is not None and nest.recodable(group):
+            print_recoded(nest, steps, group, known, leaf)
+            return
+    met = Met.of(nest, step)
+    if nest.split and leaf.counts and measurable_here(nest, steps, at, met):
+        leaf.count(nest, known, measure(nest, steps, at, met, known))
+        return
+    following = next((s for s in steps[at + 1 :] if isinstance(s, (Join, Generate))), None)
+    below = [nest.paths.node(p) for p in following.participants] if following else []
+    walk = walk_of(nest, step, met, known, below)
+    flags = look_ahead(nest, steps, at, known, walk)
+    if not nest.split:
+        nest.split = True
+        _tasks(nest, steps, at, walk, below, known, leaf)
+    else:
+        clip = known.clip
+        task = clip.base if clip is not None and clip.node == walk.node else None
+        _loop(nest, steps, at, walk, met, known, leaf, task)
+    close_marks(nest, flags, known)
+    if known.found:
+        with text.block(f"if {known.found}"):
+            text.line("break")
+
+
+def _tasks(
+    nest: Nest,
+    steps: Sequence[Step],
+    at: int,
+    walk: Walk,
+    below: Sequence[Node],
+    known: Known,
+    leaf: Leaf,
+) -> None:
+    """The first level: its bindings, or those of the next where that goes on in the same trie,
+    are the work, of which tasks are taken until none is left."""
+    text, step = nest.text, steps[at]
+    assert isinstance(step, Join)
+    nest.tasks = True
+    met = Met.of(nest, step)
+    child = None
+    if walk.node is not None and not walk.node.last:
+        node = walk.node.child(Slot(step.variable, step.type))
+        child = node if node in below else None
+    if child is None:
+        text.line(f"base = {walk.low}")
+        text.line(f"total = {walk.high} - base")
+    else:
+        offsets = nest.arguments.offsets(nest.level(child))
+        text.line(f"base = np.int64({offsets}[{walk.low}])")
+        text.line(f"total = np.int64({offsets}[max({walk.low}, {walk.high})]) - base")
+    with text.block("while True"):
+        with text.block("if start >= stop"):
+            take = nest.call("take", "control", "threads", "total", "grain")
+            text.line(f"start, stop = {take}")
+            with text.block("if start >= stop"):
+                text.line("break")
+        text.line("s, e = base + start, base + stop")
+        if child is None:
+            task = Walk(walk.array, "s", "e", walk.node)
+            _loop(nest, steps, at, task, met, known, leaf, "base")
+        else:
+            first = nest.call("parent_of", offsets, "s")
+            last = nest.call("parent_of", offsets, "e - 1")
+            text.line(f"first, last = {first}, {last} + 1")
+            task = Walk(walk.array, "first", "last", walk.node)
+            _loop(nest, steps, at, task, met, known, leaf, "base", child)
+        text.line("start = stop")
+
+
+def _loop(
+    nest: Nest,
+    steps: Sequence[Step],
+    at: int,
+    walk: Walk,
+    met: Met,
+    known: Known,
+    leaf: Leaf,
+    task: str | None,
+    child: Node | None = None,
+) -> None:
+    """The loop of a level and all that is inside of it.
+
+    `task` is where its turns are counted from, if each is a place that the work can go on from;
+    with a `child`, they are counted by the positions of that list.
+    """
+    step = steps[at]
+    assert isinstance(step, Join)
+    text = nest.text
+    cursors = {}
+    for node in met.lists:
+        if node != walk.node and (not node.last or node.trie.weighted):
+            low, _ = nest.range_of(node, known)
+            cursors[node] = text.name("p")
+            text.line(f"{cursors[node]} = {low}")
+    turn = text.name("i")
+    with text.block(f"for {turn} in range({walk.low}, {walk.high})"):
+        inner = known.inner()
+        inner.clip = None
+        place = turn
+        if child is not None:
+            offsets = nest.arguments.offsets(nest.level(child))
+            text.line(f"c0, c1 = max(np.int64({offsets}[{turn}]), s), "
+                      f"min(np.int64({offsets}[{turn} + 1]), e)")  # fmt: skip
+            place = "c0"
+            inner.clip = Clip(child, "c0", "c1", "base")
+        if task is not None and leaf.marks_tasks():
+            text.line(f"state[0] = {place} - {task}")
+            text.line("state[1] = stop")
+            text.line("state[4] = n")
+        if any(isinstance(later, (Join, Generate)) for later in steps[at + 1 :]):
+            with text.block(f"if {nest.call('stopped', 'control')}"):
+                text.line("return 2")
+        name = nest.bind(step.variable, nest.call("at", walk.array, turn), inner)
+        nodes = [walk.node] if walk.node is not None else list(met.lists)
+        nest.widths[step.variable] = nest.arguments.width(tuple(map(nest.level, nodes)))
+        inner.members[step.variable] = met.nodes
+        among = {} if walk.node is None else {walk.node: turn}
+        for node, cursor in cursors.items():
+            _, high = nest.range_of(node, known)
+            text.line(f"{cursor} = {nest.call('seek', nest.values(node), cursor, high, name)}")
+            among[node] = cursor
+        for part in step.participants:
+            node = nest.paths.node(part)
+            if node in met.lists and node not in among:
+                continue  # it only had to have the value
+            nest.seek(Slot(step.variable, step.type), name, (part,), inner, among)
+        nest.run(steps, at + 1, inner, leaf)
+
+
+def print_generate(
+    nest: Nest, step: Generate, steps: Sequence[Step], at: int, known: Known, leaf: Leaf
+) -> None:
+    """A variable takes given values, each once, or those of a range."""
+    nest.split = True  # what comes before any list is not worth sharing
+    text = nest.text
+    turn = text.name("i")
+    if step.span is not None:
+        start, stop, stride = (nest.key(bound, known) for bound in step.span)
+        with text.block(f"if {stride} == 0"):
+            text.line("return 3")
+        count = text.name("k")
+        text.line(f"{count} = {nest.call('length_of', start, stop, stride)}")
+        with text.block(f"for {turn} in range({count})"):
+            inner = known.inner()
+            with text.block(f"if {nest.call('stopped', 'control')}"):
+                text.line("return 2")
+            name = nest.bind(step.variable, nest.call("plus", start, nest.call("times", stride, turn)), inner)
+            nest.seek(Slot(step.variable, step.type), name, step.participants, inner)
+            nest.run(steps, at + 1, inner, leaf)
+    else:
+        values = text.name("given")
+        keys = [nest.key(value, known) for value in step.values]
+        text.line(f"{values} = ({', '.join(f'np.int64({key})' for key in keys)},)")
+        with text.block(f"for {turn} in range({len(keys)})"):
+            inner = known.inner()
+            name = nest.bind(step.variable, f"{values}[{turn}]", inner)
+            again = text.name("again")
+            text.line(f"{again} = False")
+            with text.block(f"for {again}i in range({turn})"):
+                with text.block(f"if {values}[{again}i] == {name}"):
+                    text.line(f"{again} = True")
+            with text.block(f"if {again}"):
+                text.line("continue")
+            nest.seek(Slot(step.variable, step.type), name, step.participants, inner)
+            nest.run(steps, at + 1, inner, leaf)
+    if known.found:
+        with text.block(f"if {known.found}"):
+            text.line("break")

@@ -1,0 +1,206 @@
+"""The lists of a level: trimmed to its cuts, walked where they lie, or intersected in a buffer.
+
+A buffer is remembered with the lists it was made of and the cuts it went through. A level may
+start from it if it meets all those lists and demands all those cuts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gdatalog.cpu_ops.printer.scope import Buffer, Known, Range
+from gdatalog.plan.nest import Node
+from gdatalog.plan.nodes import Cut, Join, Slot
+
+if TYPE_CHECKING:
+    from gdatalog.cpu_ops.printer.nest import Nest
+
+# What a cut does to a range: the search that moves its start or its end.
+STARTS = {">": "upper", ">=": "lower"}
+ENDS = {"<": "lower", "<=": "upper"}
+
+# A root that leads on to the next level is walked although it has this many times the values of
+# another: its lists are what the work is cut into.
+LEADING = 4
+
+
+@dataclass(slots=True)
+class Met:
+    """The lists that a level meets, each once, with the cuts (by place) each is within anyway."""
+
+    lists: dict[Node, set[int]]
+    roots: dict[Node, set[int]]
+
+    @staticmethod
+    def of(nest: Nest, step: Join) -> Met:
+        met = Met({}, {})
+        for place, part in enumerate(step.participants):
+            node = nest.paths.node(part)
+            kind = met.lists if node.terms else met.roots
+            kind.setdefault(node, set()).update(at for p, at in step.implied if p == place)
+        return met
+
+    @property
+    def nodes(self) -> frozenset[Node]:
+        return frozenset(self.lists)
+
+
+@dataclass(slots=True)
+class Walk:
+    """What a level's loop runs over: a range of an array. `node`: of the trie it belongs to."""
+
+    array: str
+    low: str
+    high: str
+    node: Node | None = None
+
+
+def walk_of(
+    nest: Nest, step: Join, met: Met, known: Known, below: Collection[Node] = ()
+) -> Walk:
+    """Where the values that all lists of a level have can be walked.
+
+    `below` are the nodes that the next level meets: the walk had better lead to one of them.
+    """
+    if len(met.lists) < 2:
+        # The smallest of the roots, where there is no list: the others are looked up.
+        term = Slot(step.variable, step.type)
+
+        def length(node: Node) -> int:
+            values = len(nest.tries[node.trie].levels[0])
+            return values if node.child(term) in below else LEADING * values
+
+        node = next(iter(met.lists)) if met.lists else min(met.roots, key=length)
+        implied = met.lists[node] if met.lists else met.roots[node]
+        low, high = trimmed(nest, node, step.cuts, implied, known)
+        clip = known.clip
+        if clip is not None and clip.node == node:
+            l, h = nest.text.name("l"), nest.text.name("h")
+            nest.text.line(f"{l} = max({low}, {clip.low})")
+            nest.text.line(f"{h} = min({high}, {clip.high})")
+            low, high = l, h
+        return Walk(nest.values(node), low, high, node)
+    walk = intersection(nest, step, met, known)
+    return walk if known.clip is None else _clipped(nest, walk, known)
+
+
+def _clipped(nest: Nest, walk: Walk, known: Known) -> Walk:
+    """The part of an intersection that lies in the clip of one of its lists."""
+    text, clip = nest.text, known.clip
+    assert clip is not None
+    values = nest.values(clip.node)
+    low, high = text.name("l"), text.name("h")
+    text.line(f"{low}, {high} = {walk.low}, {walk.low}")
+    with text.block(f"if {clip.low} < {clip.high}"):
+        first, last = f"{values}[{clip.low}]", f"{values}[{clip.high} - 1]"
+        text.line(f"{low} = {nest.call('lower', walk.array, walk.low, walk.high, first)}")
+        text.line(f"{high} = {nest.call('upper', walk.array, low, walk.high, last)}")
+    return Walk(walk.array, low, high)
+
+
+def trimmed(nest: Nest, node: Node, cuts: Sequence[Cut], implied: set[int], known: Known) -> Range:
+    """A node's list within the cuts."""
+    left = [cut for at, cut in enumerate(cuts) if at not in implied]
+    return cut_range(nest, nest.values(node), nest.range_of(node, known), left, known)
+
+
+def cut_range(nest: Nest, array: str, whole: Range, cuts: Sequence[Cut], known: Known) -> Range:
+    low, high = whole
+    for cut in cuts:
+        bound = nest.key(cut.bound, known)
+        if cut.op in STARTS:
+            name = nest.text.name("l")
+            nest.text.line(f"{name} = {nest.call(STARTS[cut.op], array, low, high, bound)}")
+            low = name
+        else:
+            name = nest.text.name("h")
+            nest.text.line(f"{name} = {nest.call(ENDS[cut.op], array, low, high, bound)}")
+            high = name
+    return low, high
+
+
+def start_of(
+    nest: Nest, step: Join, met: Met, known: Known
+) -> tuple[frozenset[Node], Buffer, Range] | None:
+    """The intersection already made that covers most of a level's lists, within its cuts."""
+
+    def serves(nodes: frozenset[Node], buffer: Buffer) -> bool:
+        # The planner says of whose list a level may start: then that level's cuts are implied.
+        told = step.reuse is not None and step.reuse.variable == buffer.variable
+        return nodes <= met.nodes and (told or all(cut in step.cuts for cut in buffer.cuts))
+
+    usable = [found for found in known.buffers.items() if serves(*found)]
+    if not usable:
+        return None
+    nodes, buffer = max(usable, key=lambda found: len(found[0]))
+    within = set().union(*(met.lists[node] for node in nodes))
+    left = [
+        cut for at, cut in enumerate(step.cuts) if cut not in buffer.cuts and at not in within
+    ]
+    return nodes, buffer, cut_range(nest, buffer.array, ("0", buffer.length), left, known)
+
+
+def intersection(nest: Nest, step: Join, met: Met, known: Known) -> Walk:
+    """What several lists have in common, in a buffer."""
+    found = start_of(nest, step, met, known)
+    if found is None:
+        buffer = fill(nest, met, step.cuts, known, step.variable)
+        return Walk(buffer.array, "0", buffer.length)
+    nodes, buffer, (low, high) = found
+    if nodes == met.nodes:
+        return Walk(buffer.array, low, high)
+    into, length = room(nest, met), nest.text.name("k")
+    array = buffer.array
+    for node in sorted(met.nodes - nodes, key=repr):
+        ends = trimmed(nest, node, step.cuts, met.lists[node], known)
+        meet = nest.call(meeting(nest), array, low, high, nest.values(node), *ends, into)
+        nest.text.line(f"{length} = {meet}")
+        array, low, high = into, "0", length
+    cuts = tuple(dict.fromkeys((*buffer.cuts, *step.cuts)))
+    known.buffers[met.nodes] = Buffer(into, length, cuts, step.variable)
+    return Walk(into, "0", length)
+
+
+def fill(nest: Nest, met: Met, cuts: tuple[Cut, ...], known: Known, variable: str) -> Buffer:
+    """Intersects lists into a new buffer, which deeper levels may start from."""
+    text = nest.text
+    into, length = room(nest, met), text.name("k")
+    # Marked lists come first: what they are met with is walked once, each value a look.
+    nodes = sorted(met.lists, key=lambda node: (node not in known.marks, repr(node)))
+    ranges = {node: trimmed(nest, node, cuts, met.lists[node], known) for node in nodes}
+    first = nodes[0]
+    array, (low, high) = nest.values(first), ranges[first]
+    for node in nodes[1:]:
+        args = (array, low, high, nest.values(node), *ranges[node])
+        plain = f"{length} = {nest.call(meeting(nest), *args, into)}"
+        if array != into and first in known.marks:
+            with text.block(f"if {known.marks[first]}"):
+                text.line(f"{length} = {nest.call('meet_marked', *args, *marks_of(nest, first), into)}")
+            with text.block("else"):
+                text.line(plain)
+        else:
+            text.line(plain)
+        array, low, high = into, "0", length
+    buffer = Buffer(into, length, tuple(cuts), variable)
+    known.buffers[met.nodes] = buffer
+    return buffer
+
+
+def room(nest: Nest, met: Met) -> str:
+    """A buffer for what a level's lists have in common."""
+    levels = tuple(nest.level(node) for node in sorted(met.lists, key=repr))
+    return nest.arguments.scratch(nest.text.name("buffer"), "buffer", levels)
+
+
+def marks_of(nest: Nest, node: Node) -> tuple[str, str]:
+    """The marks of a list, an array of its own, and the value that they start from."""
+    level = nest.level(node)
+    number = nest.marked.setdefault(node, len(nest.marked))
+    name = nest.arguments.scratch(f"marks{number}", "marks", (level,))
+    return name, nest.arguments.scalar("base", level)
+
+
+def meeting(nest: Nest) -> str:
+    return nest.intersect if nest.intersect in ("leapfrog", "merge") else "intersect"

@@ -1,0 +1,137 @@
+"""The last level of a count: how many values it has, none of which is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gdatalog.cpu_ops.printer.lists import (
+    Met,
+    fill,
+    marks_of,
+    start_of,
+    trimmed,
+    walk_of,
+)
+from gdatalog.cpu_ops.printer.scope import Known, Range
+from gdatalog.plan.nest import Node, measurable, unequal
+from gdatalog.plan.nodes import Join, Slot, Step
+
+if TYPE_CHECKING:
+    from gdatalog.cpu_ops.printer.nest import Nest
+
+
+def measurable_here(nest: Nest, steps: Sequence[Step], at: int, met: Met) -> bool:
+    """Whether the level's values can be counted by the ends of ranges."""
+    if not measurable(steps, at) or (met.roots and len(met.roots) + len(met.lists) > 1):
+        return False
+    weighted = any(node.trie.weighted and node.last for node in (*met.lists, *met.roots))
+    goes_on = any(not node.last for node in (*met.lists, *met.roots))
+    alone = len(met.lists) + len(met.roots) == 1 and at + 1 == len(steps)
+    return not goes_on and (not weighted or alone)
+
+
+def measure(nest: Nest, steps: Sequence[Step], at: int, met: Met, known: Known) -> str:
+    """The name of how many values the level has, those of `!=` tests left out."""
+    text, step = nest.text, steps[at]
+    assert isinstance(step, Join)
+    others = _others(steps, at)
+    count = text.name("m")
+    places: list[tuple[str, Range]]
+    if len(met.lists) < 2 or known.clip is not None:
+        walk = walk_of(nest, step, met, known)
+        node = walk.node
+        if node is not None and node.trie.weighted:
+            sums = nest.arguments.of_trie(nest.number[node.trie], "sums")
+            text.line(f"{count} = np.int64({sums}[max({walk.low}, {walk.high})] - {sums}[{walk.low}])")
+            return count
+        text.line(f"{count} = max(np.int64(0), np.int64({walk.high}) - np.int64({walk.low}))")
+        places = [(walk.array, (walk.low, walk.high))]
+    else:
+        places = _common(nest, step, met, known, count)
+    known.weights = list(known.weights)
+    for at_, other in enumerate(others):
+        _leave_out(nest, step, met, known, count, places, other, others[:at_])
+    return count
+
+
+def _others(steps: Sequence[Step], at: int) -> list[Slot]:
+    """What the level's values must differ from."""
+    step = steps[at]
+    assert isinstance(step, Join)
+    found = [unequal(later, step.variable) for later in steps[at + 1 :]]
+    return list(dict.fromkeys(slot for slot in found if slot is not None))
+
+
+def _common(
+    nest: Nest, step: Join, met: Met, known: Known, count: str
+) -> list[tuple[str, Range]]:
+    """Counts what lists have in common; gives the ranges that a member must be found in."""
+    text = nest.text
+    found = start_of(nest, step, met, known)
+    if found is None:
+        nodes = sorted(met.lists, key=lambda node: (node not in known.marks, repr(node)))
+        if len(nodes) > 2:
+            first = Met({node: met.lists[node] for node in nodes[:-1]}, {})
+            buffer = fill(nest, first, step.cuts, known, "")
+            array, ends = buffer.array, ("0", buffer.length)
+            marked = None
+        else:
+            array = nest.values(nodes[0])
+            ends = trimmed(nest, nodes[0], step.cuts, met.lists[nodes[0]], known)
+            marked = nodes[0] if nodes[0] in known.marks else None
+        rest = nodes[-1:]
+    else:
+        covered, buffer, ends = found
+        array, marked = buffer.array, None
+        rest = sorted(met.nodes - covered, key=repr)
+        if not rest:
+            text.line(f"{count} = np.int64({ends[1]}) - np.int64({ends[0]})")
+            return [(array, ends)]
+        if len(rest) > 1:
+            some = Met({node: met.lists[node] for node in (*covered, *rest[:-1])}, {})
+            from gdatalog.cpu_ops.printer.lists import intersection
+
+            walk = intersection(nest, step, some, known)
+            array, ends, rest = walk.array, (walk.low, walk.high), rest[-1:]
+    (last,) = rest
+    its = trimmed(nest, last, step.cuts, met.lists[last], known)
+    args = (array, *ends, nest.values(last), *its)
+    plain = f"{count} = {nest.call(_counting(nest), *args)}"
+    if marked is None:
+        text.line(plain)
+    else:
+        with text.block(f"if {known.marks[marked]}"):
+            meet = nest.call("count_meet_marked", *args, *marks_of(nest, marked))
+            text.line(f"{count} = {meet}")
+        with text.block("else"):
+            text.line(plain)
+    return [(array, ends), (nest.values(last), its)]
+
+
+def _leave_out(
+    nest: Nest,
+    step: Join,
+    met: Met,
+    known: Known,
+    count: str,
+    places: Sequence[tuple[str, Range]],
+    other: Slot,
+    before: Sequence[Slot],
+) -> None:
+    """One less, if the value of another variable is among those counted."""
+    text, name = nest.text, known.names[other.name]
+    # Each value is left out once, however many variables have it.
+    tests = [f"{name} != {known.names[earlier.name]}" for earlier in before]
+    in_lists = bool(met.lists) and met.nodes <= known.members.get(other.name, frozenset())
+    if step.cuts or known.clip is not None or not in_lists:
+        tests += [nest.call("has", array, *ends, name) for array, ends in places]
+    if not tests:
+        text.line(f"{count} -= 1")
+        return
+    with text.block(f"if {' and '.join(tests)}"):
+        text.line(f"{count} -= 1")
+
+
+def _counting(nest: Nest) -> str:
+    return f"count_{nest.intersect}" if nest.intersect in ("leapfrog", "merge") else "count_common"

@@ -1,0 +1,111 @@
+"""A plan as the text of a module with one function, and what to give that function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gdatalog.cpu_ops.printer.arguments import Argument, Level
+from gdatalog.cpu_ops.printer.expressions import Expressions
+from gdatalog.cpu_ops.printer.leaves import Leaf
+from gdatalog.cpu_ops.printer.nest import Nest
+from gdatalog.cpu_ops.printer.scope import Known
+from gdatalog.plan.format import format_join
+from gdatalog.plan.nodes import JoinPlan
+from gdatalog.storage.trie import Trie
+
+# Where the functions are that a printed text may call: cpu_ops/compiled.
+HOMES = {
+    "atomics": ("stopped", "take"),
+    "elements": ("at", "put"),
+    "lists": (
+        "count_common", "count_leapfrog", "count_meet_marked", "count_merge", "find", "find_root",
+        "has", "intersect", "leapfrog", "lower", "mark", "meet_marked", "merge", "parent_of",
+        "seek", "unmark", "upper",
+    ),
+    "bits": (
+        "above", "and_rows", "below", "copy_row", "count_and", "count_row", "fill_ones", "has_bit",
+        "place", "recode_rows", "trailing_zeros", "unplace",
+    ),
+}  # fmt: skip
+
+# The entries of `state`, a worker's own: the interval at hand, how many rows a block holds,
+# workers, rows that stay if the block is full, the least task, rows that are wanted at the most.
+START, STOP, ROOM, THREADS, KEPT, GRAIN, WANTED = range(7)
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """`which`: of the plan's tries those that differ, as arguments and scalars number them."""
+
+    shape: str
+    source: str
+    arguments: tuple[Argument, ...]
+    scalars: tuple[tuple[str, Level], ...]
+    expressions: Expressions
+    which: tuple[int, ...]
+    outputs: int
+    parallel: bool
+    grain: int
+
+
+def print_plan(join: JoinPlan, tries: Sequence[Trie], leaf: Leaf, intersect: str) -> Printed:
+    nest = Nest(join, tries, intersect)
+    text = nest.text
+    with text.block("for once in range(1)"):
+        nest.run(nest.join.steps, 0, Known(), leaf)
+    outputs = [a for a in nest.arguments.found.values() if a.kind == "output"]
+    outputs.sort(key=lambda argument: int(argument.name[3:]))
+    arguments = [a for a in nest.arguments.found.values() if a.kind != "output"] + outputs
+    source = _module(nest, arguments)
+    shape = ", ".join(f"{ref.relation}" for ref in join.tries)
+    return Printed(
+        shape,
+        source,
+        tuple(arguments),
+        tuple(nest.arguments.scalars),
+        nest.expressions,
+        tuple(nest.which),
+        len(outputs),
+        nest.tasks,
+        nest.grain,
+    )
+
+
+def _module(nest: Nest, arguments: Sequence[Argument]) -> str:
+    expressions = nest.expressions
+    types = {"control": "i8[::1]", "state": "i8[::1]", "sizes": "i8[::1]"}
+    types |= expressions.types()
+    types |= {argument.name: argument.type for argument in arguments}
+    lines = ['"""A join plan, printed by gdatalog:', ""]
+    lines += [line.replace("\\", "/").replace('"', "'") for line in _plan(nest)]
+    lines += ['"""', "", "import numba as nb", "import numpy as np", ""]
+    for home, names in HOMES.items():
+        used = [name for name in names if name in nest.imports]
+        if used:
+            lines.append(f"from gdatalog.cpu_ops.compiled.{home} import {', '.join(used)}")
+    values = sorted(expressions.imports | (nest.imports - {n for ns in HOMES.values() for n in ns}))
+    if values:
+        lines.append(f"from gdatalog.cpu_ops.compiled.values import {', '.join(values)}")
+    lines += [
+        "",
+        "",
+        "@nb.njit(",
+        f'    "i8({", ".join(types.values())})",',
+        '    nogil=True, error_model="numpy", boundscheck=False, cache=True,',
+        ")",
+        f"def run({', '.join(types)}):",
+        "    start, stop = state[0], state[1]",
+        "    room, threads, grain, wanted = state[2], state[3], state[5], state[6]",
+        "    n = 0",
+    ]
+    for at, (kind, level) in enumerate(nest.arguments.scalars):
+        lines.append(f"    {kind}{level.trie}_{level.depth} = sizes[{at}]")
+    lines += [f"    {line}" for line in expressions.prologue()]
+    lines += nest.text.lines
+    lines += ["    state[0], state[1], state[4] = 0, 0, n", "    return 0", ""]
+    return "\n".join(lines)
+
+
+def _plan(nest: Nest) -> list[str]:
+    return format_join(nest.join)

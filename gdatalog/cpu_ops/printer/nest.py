@@ -1,0 +1,251 @@
+"""Prints a join plan as one function: a nest of loops over the lists of its tries.
+
+Steps are printed one inside the other. A step that does not hold says `continue`, so each scope
+is a loop, if only of one turn. What a level needs and is known further out is made further out:
+ranges of lists, intersections, marks. The steps that widen rows are printed by `levels.py` and
+`recode.py`, what happens to a whole row by `leaves.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gdatalog.cpu_ops.printer.arguments import Arguments, Level
+from gdatalog.cpu_ops.printer.expressions import Expressions, Unprintable
+from gdatalog.cpu_ops.printer.scope import Known, Range
+from gdatalog.cpu_ops.printer.text import Text
+from gdatalog.plan.nest import Node, Paths, Recoding
+from gdatalog.plan.nodes import (
+    Assign,
+    Branch,
+    Compact,
+    Expr,
+    Filter,
+    Generate,
+    Guard,
+    Join,
+    JoinPlan,
+    Participant,
+    Restore,
+    Seek,
+    Slot,
+    Step,
+    TrieRef,
+)
+from gdatalog.storage.trie import Trie
+
+if TYPE_CHECKING:
+    from gdatalog.cpu_ops.printer.leaves import Leaf
+
+FULL, STOPPED, FAILED, OVERFLOW = 1, 2, 3, 4  # what a function returns; 0: done
+MOST_ROWS, MOST_MARKS = 1 << 28, 1 << 27  # bytes of a worker's scratch
+MOST = "4e18"  # a weight or sum beyond this is left to the executor that counts exactly
+
+
+class Nest:
+    """One plan on its way to a function."""
+
+    def __init__(self, join: JoinPlan, tries: Sequence[Trie], intersect: str) -> None:
+        # Atoms whose tries are one and the same object (both orders of a symmetric relation)
+        # are told as one, so that they share nodes and lists.
+        first: dict[int, TrieRef] = {}
+        refs = tuple(
+            first.setdefault(id(trie), ref) for ref, trie in zip(join.tries, tries, strict=True)
+        )
+        self.join = replace(join, tries=refs)
+        self.paths = Paths.of(self.join)
+        self.number = {ref: at for at, ref in enumerate(dict.fromkeys(refs))}
+        self.which = [refs.index(ref) for ref in self.number]  # of the plan's tries
+        distinct = [tries[at] for at in self.which]
+        self.tries = {ref: distinct[at] for ref, at in self.number.items()}
+        self.arguments = Arguments(distinct)
+        self.expressions = Expressions()
+        self.text = Text()
+        self.intersect = intersect
+        self.imports: set[str] = set()
+        self.split = False  # whether the work has been cut into tasks
+        self.tasks = False  # whether several workers can share it
+        self.grain = 1  # how many bindings a task has at the least
+        self.marked: dict[Node, int] = {}  # lists with marks of their own
+        self.widths: dict[str, str] = {}  # the dtype of a variable's keys, where known
+
+    # ------------------------------------------------------------------------------- words
+
+    def call(self, function: str, *args: str) -> str:
+        """A call of a function of cpu_ops/compiled."""
+        self.imports.add(function)
+        return f"{function}({', '.join(args)})"
+
+    def level(self, node: Node) -> Level:
+        return Level(self.number[node.trie], node.depth)
+
+    def values(self, node: Node) -> str:
+        return self.arguments.values(self.level(node))
+
+    def range_of(self, node: Node, known: Known) -> Range:
+        """Where a known node's list stands in its level."""
+        if node not in known.ranges:
+            if not node.terms:
+                known.ranges[node] = ("0", f"len({self.values(node)})")
+            else:
+                offsets, at = self.arguments.offsets(self.level(node)), known.positions[node]
+                low, high = self.text.name("l"), self.text.name("h")
+                self.text.line(f"{low} = np.int64({self.call('at', offsets, at)})")
+                end = self.call("at", offsets, f"{at} + 1")
+                self.text.line(f"{high} = np.int64({end})")
+                known.ranges[node] = (low, high)
+        return known.ranges[node]
+
+    def recodable(self, group: Recoding) -> bool:
+        """Whether the rows of the longest list have room."""
+        level = self.tries[group.within.trie].levels[group.within.depth]
+        return level.longest**2 // 8 <= MOST_ROWS and self.marks_fit(group.within)
+
+    def marks_fit(self, node: Node) -> bool:
+        """Whether a byte for each value between the least and the greatest has room."""
+        low, high = self.tries[node.trie].levels[node.depth].span
+        return high - low < MOST_MARKS
+
+    def key(self, expr: Expr, known: Known) -> str:
+        """The key of an expression, computed here."""
+        out: list[str] = []
+        source = self.expressions.key(expr, known.names, out, f"return {FAILED}")
+        for line in out:
+            self.text.line(line)
+        return source
+
+    def test(self, expr: Expr, known: Known) -> str:
+        out: list[str] = []
+        source = self.expressions.test(expr, known.names, out)
+        for line in out:
+            self.text.line(line)
+        return source
+
+    def weight(self, known: Known) -> str:
+        """How many bindings the row at hand stands for."""
+        if not known.weights:
+            return "1"
+        product = known.weights[0]
+        for factor in known.weights[1:]:
+            name = self.text.name("w")
+            with self.text.block(f"if float({product}) * float({factor}) > {MOST}"):
+                self.text.line(f"return {OVERFLOW}")
+            self.text.line(f"{name} = {product} * {factor}")
+            product = name
+        known.weights = [product]
+        return product
+
+    # ------------------------------------------------------------------------------- steps
+
+    def run(self, steps: Sequence[Step], at: int, known: Known, leaf: Leaf) -> None:
+        """The steps from `at` on, then the leaf."""
+        from gdatalog.cpu_ops.printer.levels import print_generate, print_join
+
+        while at < len(steps):
+            if leaf.begins(self, steps, at, known):
+                return
+            step = steps[at]
+            if isinstance(step, Join):
+                print_join(self, steps, at, known, leaf)
+                return
+            if isinstance(step, Generate):
+                print_generate(self, step, steps, at, known, leaf)
+                return
+            self.narrow(step, known)
+            at += 1
+        if not leaf.begins(self, steps, at, known):
+            leaf.emit(self, known)
+
+    def narrow(self, step: Step, known: Known) -> None:
+        """A step that keeps the row at hand or goes on with the next."""
+        from gdatalog.cpu_ops.printer.branches import print_branch
+
+        text = self.text
+        match step:
+            case Guard():
+                ref = self.join.tries[step.trie]
+                total = self.arguments.scalar("total", Level(self.number[ref], 0))
+                with text.block(f"if {total} == 0"):
+                    text.line("continue")
+                if step.weighted:
+                    known.weights.append(total)
+            case Seek():
+                self.seek(step.value, self.key(step.value, known), step.participants, known)
+            case Assign():
+                name = self.bind(step.variable, self.key(step.expr, known), known)
+                self.seek(Slot(step.variable, step.type), name, step.participants, known)
+            case Filter():
+                with text.block(f"if not ({self.test(step.test, known)})"):
+                    text.line("continue")
+            case Compact():
+                pass  # rows that are equal become one where they are gathered
+            case Restore():
+                self.restore(step, known)
+            case Branch():
+                print_branch(self, step, known)
+            case _:
+                raise Unprintable(f"{type(step).__name__.lower()} is not printed")
+
+    def bind(self, variable: str, source: str, known: Known) -> str:
+        name = self.text.name("x")
+        self.text.line(f"{name} = np.int64({source})  # {plain(variable)}")
+        known.names[variable] = name
+        return name
+
+    def restore(self, step: Restore, known: Known) -> None:
+        """Ranks become values, sorted by a network of exchanges."""
+        labels = self.arguments.of_trie(self.number[self.join.tries[step.trie]], "labels")
+        names = []
+        for rank, variable in zip(step.ranks, step.variables, strict=True):
+            names.append(self.bind(variable, f"{labels}[{known.names[rank]}]", known))
+        for end in range(len(names) - 1, 0, -1):
+            for a, b in zip(names[:end], names[1 : end + 1], strict=True):
+                self.text.line(f"{a}, {b} = min({a}, {b}), max({a}, {b})")
+
+    # ------------------------------------------------------------------------------- seeks
+
+    def seek(
+        self,
+        term: Expr,
+        key: str,
+        participants: Sequence[Participant],
+        known: Known,
+        among: Mapping[Node, str] | None = None,
+    ) -> None:
+        """Looks a key up in participants' lists; the row ends where one does not have it.
+
+        `among` are nodes of which the key's position is known.
+        """
+        text = self.text
+        for part in participants:
+            node = self.paths.node(part)
+            child = node.child(term)
+            if child not in known.positions:
+                if among and node in among:
+                    known.positions[child] = among[node]
+                else:
+                    at = text.name("p")
+                    text.line(f"{at} = {self.find(node, key, known)}")
+                    with text.block(f"if {at} < 0"):
+                        text.line("continue")
+                    known.positions[child] = at
+            if self.paths.tries[part.trie].weighted and node.last:
+                weights = self.arguments.of_trie(self.number[node.trie], "weights")
+                weight = text.name("w")
+                text.line(f"{weight} = np.int64({weights}[{known.positions[child]}])")
+                known.weights.append(weight)
+
+    def find(self, node: Node, key: str, known: Known) -> str:
+        values = self.values(node)
+        if node.terms:
+            return self.call("find", values, *self.range_of(node, known), key)
+        level = self.level(node)
+        low = self.arguments.scalar("low", level)
+        return self.call("find_root", values, low, self.arguments.index(level), key)
+
+
+def plain(variable: str) -> str:
+    """A variable's name for a comment."""
+    return variable.replace("~", "'").replace("\n", " ")

@@ -1,0 +1,356 @@
+"""Levels whose candidates all lie in one list: its positions become bits (DESIGN 6.3).
+
+The list's values get rows of bits, a row for each: which others of the list stand under it in a
+trie. What a deeper level may be is then an AND of rows; the last level of a count a popcount.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gdatalog.cpu_ops.printer.lists import cut_range
+from gdatalog.cpu_ops.printer.scope import Bits, Constraint, Group, Known
+from gdatalog.plan.nest import Node, Recoding, measurable, unequal
+from gdatalog.plan.nodes import Generate, Join, Slot, Step
+
+if TYPE_CHECKING:
+    from gdatalog.cpu_ops.printer.leaves import Leaf
+    from gdatalog.cpu_ops.printer.nest import Nest
+
+GRAIN = 64  # positions of the list that a task has at the least: each task makes the rows anew
+
+
+def print_recoded(
+    nest: Nest, steps: Sequence[Step], group: Recoding, known: Known, leaf: Leaf
+) -> None:
+    """Makes the rows, then the loop of the group's first level."""
+    text, within = nest.text, group.within
+    low, high = nest.range_of(within, known)
+    values, level = nest.values(within), nest.level(within)
+    places = nest.arguments.scratch("places", "places", (level,))
+    base = nest.arguments.scalar("base", level)
+    first = steps[group.first]
+    assert isinstance(first, Join)
+    start, stop = cut_range(nest, values, (low, high), _cuts(nest, first), known)
+    if known.clip is not None:
+        assert known.clip.node == within
+        nest.grain = GRAIN
+        names = text.name("l"), text.name("h")
+        text.line(f"{names[0]} = max({start}, {known.clip.low})")
+        text.line(f"{names[1]} = min({stop}, {known.clip.high})")
+        start, stop = names
+    words = text.name("words")
+    rows: dict[int, str] = {}
+    least = _least(nest, steps, group)
+    with text.block(f"if {high} - {low} >= {least} and {start} < {stop}"):
+        text.line(f"{words} = ({high} - {low} + 63) >> 6")
+        text.line(nest.call("place", values, low, high, places, base))
+        for node in _adjacencies(nest, steps, group):
+            trie = nest.number[node.trie]
+            root = Node(node.trie, ())
+            rows[trie] = nest.arguments.scratch(f"rows{trie}", "rows", (level,))
+            root_level = nest.level(root)
+            args = (values, low, high, places, base, nest.values(root),
+                    nest.arguments.scalar("low", root_level), nest.arguments.index(root_level),
+                    nest.values(node), nest.arguments.offsets(nest.level(node)))  # fmt: skip
+            text.line(nest.call("recode_rows", *args, rows[trie], "0"))
+        text.line(nest.call("unplace", values, low, high, places, base))
+        inner = known.inner()
+        clip, inner.clip = known.clip, None
+        inner.group = Group(group, values, low, high, words, rows)
+        turn, position = text.name("i"), text.name("j")
+        with text.block(f"for {turn} in range({start}, {stop})"):
+            if clip is not None and leaf.marks_tasks():
+                text.line(f"state[0] = {turn} - {clip.base}")
+                text.line("state[1] = stop")
+                text.line("state[4] = n")
+            with text.block(f"if {nest.call('stopped', 'control')}"):
+                text.line("return 2")
+            text.line(f"{position} = {turn} - {low}")
+            _bind(nest, steps, group.first, position, inner, leaf)
+    if known.found:
+        with text.block(f"if {known.found}"):
+            text.line("break")
+
+
+def print_bits(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: Leaf) -> None:
+    """A level of a group but the first: the bits of a set, or how many there are."""
+    text, step, group = nest.text, steps[at], known.group
+    assert isinstance(step, Join) and group is not None
+    wanted = _constraints(nest, step)
+    roots = [p for p in step.participants if _looked_up(nest, steps, group.recoding, p)]
+    if leaf.counts and measurable(steps, at) and not roots:
+        leaf.count(nest, known, _measure(nest, steps, at, wanted, known))
+        return
+    bits = _set_of(nest, step, wanted, known)
+    if any(isinstance(later, (Join, Generate)) for later in steps[at + 1 :]):
+        known.group.sets[wanted] = bits  # type: ignore[union-attr]
+    turn, word, position = text.name("i"), text.name("b"), text.name("j")
+    with text.block(f"for {turn} in range({bits.since}, {group.words})"):
+        text.line(f"{word} = {nest.call('at', bits.array, f'{bits.start} + {turn}')}")
+        with text.block(f"while {word} != np.uint64(0)"):
+            zeros = nest.call("trailing_zeros", word)
+            text.line(f"{position} = {turn} * 64 + np.int64({zeros})")
+            text.line(f"{word} &= {word} - np.uint64(1)")
+            _bind(nest, steps, at, position, known.inner(), leaf)
+        if known.found:
+            with text.block(f"if {known.found}"):
+                text.line("break")
+    if known.found:
+        with text.block(f"if {known.found}"):
+            text.line("break")
+
+
+def _bind(
+    nest: Nest, steps: Sequence[Step], at: int, position: str, known: Known, leaf: Leaf
+) -> None:
+    """A level's variable takes the value at a position of the list; then what is inside."""
+    step, group = steps[at], known.group
+    assert isinstance(step, Join) and group is not None
+    value = nest.call("at", group.values, f"{group.low} + {position}")
+    name = nest.bind(step.variable, value, known)
+    level = nest.level(group.recoding.within)
+    nest.widths[step.variable] = nest.arguments.width((level,))
+    group.positions[step.variable] = position
+    for part in step.participants:
+        if _looked_up(nest, steps, group.recoding, part):
+            nest.seek(Slot(step.variable, step.type), name, (part,), known)
+    if at == group.recoding.levels[-1]:
+        known.group = None
+    nest.run(steps, at + 1, known, leaf)
+
+
+# ---------------------------------------------------------------------------------- the group
+
+
+def _adjacencies(nest: Nest, steps: Sequence[Step], group: Recoding) -> list[Node]:
+    """A node for each trie that rows are made of."""
+    found: dict[object, Node] = {}
+    for at in group.levels:
+        step = steps[at]
+        assert isinstance(step, Join)
+        for part in step.participants:
+            node = nest.paths.node(part)
+            if node != group.within and node.terms:
+                found.setdefault(node.trie, node)
+    return list(found.values())
+
+
+def _looked_up(nest: Nest, steps: Sequence[Step], group: Recoding, part: object) -> bool:
+    """Whether a participant must be sought at the root: its rows do not see to it."""
+    node = nest.paths.node(part)  # type: ignore[arg-type]
+    if node.terms:
+        return False
+    if nest.paths.goes_on(part):  # type: ignore[arg-type]
+        terms = nest.paths.terms[part.trie]  # type: ignore[attr-defined]
+        child = node.child(terms[0])
+        inside = {at for at in group.levels if _meets(nest, steps[at], child)}
+        outside = {at for at, s in enumerate(steps) if at not in group.levels and _meets(nest, s, child)}
+        return not inside or bool(outside)
+    return True
+
+
+def _meets(nest: Nest, step: Step, node: Node) -> bool:
+    return any(nest.paths.node(part) == node for part in getattr(step, "participants", ()))
+
+
+def _cuts(nest: Nest, step: Join) -> list:  # type: ignore[type-arg]
+    """The cuts that no participant is within anyway."""
+    implied = {at for _, at in step.implied}
+    return [cut for at, cut in enumerate(step.cuts) if at not in implied]
+
+
+def _constraints(nest: Nest, step: Join) -> frozenset[Constraint]:
+    """Which rows and cuts a level's bits must pass."""
+    found: set[Constraint] = set()
+    for part in step.participants:
+        node = nest.paths.node(part)
+        if node.depth == 1 and isinstance(node.terms[0], Slot):
+            trie = nest.number[node.trie]
+            name = node.terms[0].name
+            found.add(Constraint("row", trie, name))
+    for cut in _cuts(nest, step):
+        assert isinstance(cut.bound, Slot)
+        found.add(Constraint(cut.op, -1, cut.bound.name))
+    return frozenset(found)
+
+
+def _least(nest: Nest, steps: Sequence[Step], group: Recoding) -> int:
+    """How many values the list must have for there to be a match: levels that must ascend."""
+    longest: dict[str, int] = {}
+    for at in group.levels:
+        step = steps[at]
+        assert isinstance(step, Join)
+        below = [1]
+        for part in step.participants:
+            node = nest.paths.node(part)
+            if node.depth == 1 and isinstance(node.terms[0], Slot) and _ascends(node):
+                below.append(longest.get(node.terms[0].name, 0) + 1)
+        longest[step.variable] = max(below)
+    return max(longest.values())
+
+
+def _ascends(node: Node) -> bool:
+    """Whether the children of each value are greater than it."""
+    columns = node.trie.columns
+    return any(
+        (test.left, test.op, test.right) in ((columns[0], "<", columns[1]), (columns[1], ">", columns[0]))
+        for test in node.trie.tests
+    )
+
+
+# --------------------------------------------------------------------------------------- sets
+
+
+def _row(nest: Nest, constraint: Constraint, known: Known) -> Bits:
+    group = known.group
+    assert group is not None
+    position = group.positions[constraint.variable]
+    ref = next(ref for ref, number in nest.number.items() if number == constraint.trie)
+    since = f"({position} >> 6)" if _ascends(Node(ref, (Slot("", "int"),))) else "0"
+    return Bits(group.rows[constraint.trie], f"{position} * {group.words}", since)
+
+
+@dataclass(slots=True)
+class _Start:
+    """What a set begins as, and what it must pass yet."""
+
+    bits: Bits | None
+    rows: list[Constraint]
+    cuts: list[Constraint]
+
+
+def _begin(nest: Nest, wanted: frozenset[Constraint], known: Known) -> _Start:
+    group = known.group
+    assert group is not None
+    done = max((s for s in group.sets if s <= wanted), key=len, default=frozenset[Constraint]())
+    left = sorted(wanted - done, key=lambda c: (c.variable, c.trie, c.kind))
+    rows = [c for c in left if c.kind == "row" and c.variable in group.positions]
+    outside = [c for c in left if c.kind == "row" and c.variable not in group.positions]
+    assert not outside
+    cuts = [c for c in left if c.kind != "row"]
+    bits = group.sets.get(done) if done else None
+    if bits is None and rows:
+        bits = _row(nest, rows.pop(), known)
+    return _Start(bits, rows, cuts)
+
+
+def _set_of(nest: Nest, step: Join, wanted: frozenset[Constraint], known: Known) -> Bits:
+    """The set of positions that pass all constraints, made where it is not there yet."""
+    start = _begin(nest, wanted, known)
+    group, text = known.group, nest.text
+    assert group is not None
+    if start.bits is not None and not start.rows and not start.cuts:
+        return start.bits
+    level = nest.level(group.recoding.within)
+    into = nest.arguments.scratch(text.name("bits"), "words", (level,))
+    bits = start.bits
+    if bits is None:
+        text.line(nest.call("fill_ones", into, "0", f"{group.high} - {group.low}"))
+        bits = Bits(into, "0", "0")
+    elif not start.rows:
+        text.line(nest.call("copy_row", into, "0", bits.array, bits.start, group.words))
+        bits = Bits(into, "0", bits.since)
+    for constraint in start.rows:
+        bits = _and(nest, bits, _row(nest, constraint, known), into, known)
+    for constraint in start.cuts:
+        _cut(nest, step, constraint, bits, known)
+    return bits
+
+
+def _and(nest: Nest, bits: Bits, row: Bits, into: str, known: Known) -> Bits:
+    since, group = _later(nest, bits, row), known.group
+    assert group is not None
+    args = (into, since, bits.array, f"{bits.start} + {since}", row.array, f"{row.start} + {since}")
+    nest.text.line(nest.call("and_rows", *args, f"{group.words} - {since}"))
+    return Bits(into, "0", since)
+
+
+def _later(nest: Nest, one: Bits, other: Bits) -> str:
+    """The word before which neither has a bit."""
+    if "0" in (one.since, other.since):
+        return one.since if other.since == "0" else other.since
+    name = nest.text.name("since")
+    nest.text.line(f"{name} = max({one.since}, {other.since})")
+    return name
+
+
+def _cut(nest: Nest, step: Join, constraint: Constraint, bits: Bits, known: Known) -> None:
+    """Clears the bits on the wrong side of a bound."""
+    group, text = known.group, nest.text
+    assert group is not None
+    op, position = constraint.kind, group.positions.get(constraint.variable)
+    if position is None:
+        # A bound from outside of the group: where it would stand in the list.
+        search = "upper" if op in (">", "<=") else "lower"
+        bound = known.names[constraint.variable]
+        position = text.name("j")
+        found = nest.call(search, group.values, group.low, group.high, bound)
+        text.line(f"{position} = {found} - {group.low}")
+        edge = f"{position} - 1" if op in (">", ">=") else position
+    else:
+        edge = position + {">": "", ">=": " - 1", "<": "", "<=": " + 1"}[op]
+    side = "above" if op in (">", ">=") else "below"
+    text.line(nest.call(side, bits.array, bits.start, edge, group.words))
+
+
+def _measure(
+    nest: Nest, steps: Sequence[Step], at: int, wanted: frozenset[Constraint], known: Known
+) -> str:
+    """How many positions the last level has."""
+    step, text, group = steps[at], nest.text, known.group
+    assert isinstance(step, Join) and group is not None
+    start = _begin(nest, wanted, known)
+    count = text.name("m")
+    parts: list[Bits]
+    if start.bits is not None and len(start.rows) == 1 and not start.cuts:
+        row = _row(nest, start.rows[0], known)
+        since = _later(nest, start.bits, row)
+        args = (start.bits.array, f"{start.bits.start} + {since}", row.array, f"{row.start} + {since}")
+        text.line(f"{count} = {nest.call('count_and', *args, f'{group.words} - {since}')}")
+        parts = [start.bits, row]
+    elif not wanted:
+        text.line(f"{count} = {group.high} - {group.low}")
+        parts = []
+    else:
+        bits = _set_of(nest, step, wanted, known)
+        counted = nest.call("count_row", bits.array, f"{bits.start} + {bits.since}", f"{group.words} - {bits.since}")
+        text.line(f"{count} = {counted}")
+        parts = [bits]
+    before: list[str] = []
+    for later in steps[at + 1 :]:
+        other = unequal(later, step.variable)
+        assert other is not None
+        if other.name not in before:
+            _leave_out(nest, other.name, before, count, parts, wanted, known)
+            before.append(other.name)
+    return count
+
+
+def _leave_out(
+    nest: Nest,
+    other: str,
+    before: Sequence[str],
+    count: str,
+    parts: Sequence[Bits],
+    wanted: frozenset[Constraint],
+    known: Known,
+) -> None:
+    """One less, if the value of another variable is among those counted."""
+    group, text = known.group, nest.text
+    assert group is not None
+    value = known.names[other]
+    tests = [f"{value} != {known.names[earlier]}" for earlier in before]
+    position = group.positions.get(other)
+    if position is None:
+        position = text.name("j")
+        found = nest.call("find", group.values, group.low, group.high, value)
+        text.line(f"{position} = {found} - {group.low}")
+        tests.append(f"{position} >= 0")
+    for bits in parts:
+        since = f"{position} >> 6 >= {bits.since} and " if bits.since != "0" else ""
+        tests.append(since + nest.call("has_bit", bits.array, bits.start, position))
+    with text.block(f"if {' and '.join(tests) or 'True'}"):
+        text.line(f"{count} -= 1")

@@ -1,0 +1,103 @@
+"""What is known at a place of a printed function: names of values, nodes, lists and weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from gdatalog.plan.nest import Node, Recoding
+from gdatalog.plan.nodes import Cut
+
+Range = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """An intersection of lists that has been made: its array, how long it is, what was cut."""
+
+    array: str
+    length: str
+    cuts: tuple[Cut, ...]
+    variable: str  # whose level made it
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """The part of a list that the task at hand is about; `base` is where tasks count from."""
+
+    node: Node
+    low: str
+    high: str
+    base: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What a bit of a recoded level must pass: a `row` of a trie, or a cut by an operator."""
+
+    kind: str
+    trie: int
+    variable: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """A set of positions: where its words start in an array; before `since` none is set."""
+
+    array: str
+    start: str
+    since: str
+
+
+@dataclass(slots=True)
+class Group:
+    """A recoded list at hand: its range, how many words a row has, rows by trie."""
+
+    recoding: Recoding
+    values: str
+    low: str
+    high: str
+    words: str
+    rows: dict[int, str]
+    positions: dict[str, str] = field(default_factory=dict)  # of the levels' variables
+    sets: dict[frozenset[Constraint], Bits] = field(default_factory=dict)
+
+    def inner(self) -> Group:
+        return replace(self, positions=dict(self.positions), sets=dict(self.sets))
+
+
+@dataclass(slots=True)
+class Known:
+    """`positions`: where a node's entry stands in the level above its children.
+
+    `ranges` are those of known nodes' lists. `found` is the flag of the branch that a match ends.
+    """
+
+    names: dict[str, str] = field(default_factory=dict)
+    positions: dict[Node, str] = field(default_factory=dict)
+    ranges: dict[Node, Range] = field(default_factory=dict)
+    buffers: dict[frozenset[Node], Buffer] = field(default_factory=dict)
+    marks: dict[Node, str] = field(default_factory=dict)  # the flag whether it has been marked
+    members: dict[str, frozenset[Node]] = field(default_factory=dict)  # lists a variable is in
+    weights: list[str] = field(default_factory=list)
+    clip: Clip | None = None
+    group: Group | None = None
+    found: str | None = None
+
+    def inner(self) -> Known:
+        """A copy for a scope inside: what it learns is forgotten behind it."""
+        return Known(
+            dict(self.names),
+            dict(self.positions),
+            dict(self.ranges),
+            dict(self.buffers),
+            dict(self.marks),
+            dict(self.members),
+            list(self.weights),
+            self.clip,
+            self.group.inner() if self.group else None,
+            self.found,
+        )
+
+    def has(self, node: Node) -> bool:
+        """Whether a node's list is known here."""
+        return not node.terms or node in self.positions

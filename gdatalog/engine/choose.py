@@ -1,0 +1,76 @@
+"""Which executor runs a join.
+
+Breadth-first needs no compilation, so small work is done before a compiler would have started.
+How small the work is is a guess; so the breadth-first executor is given a moment, and then as
+long as a compilation would take. Where that is not enough the depth-first one does it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+
+from gdatalog.engine.depth import Nest
+from gdatalog.executors.limits import Limits
+
+# Expected work (in rows looked at) from which on the breadth-first executor is not even tried:
+# where the code is at hand, and where it has to be compiled first.
+AT_HAND, TO_COMPILE = 50_000.0, 50_000_000.0
+# Seconds that it is given otherwise: before anything is printed, and before it is compiled.
+FIRST, SECOND = 0.05, 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`patience`: seconds after which it is chosen again; None: there is no other choice."""
+
+    breadth_first: bool
+    reason: str
+    patience: float | None = None
+
+    def __str__(self) -> str:
+        return f"{'breadth' if self.breadth_first else 'depth'}-first: {self.reason}"
+
+
+class Impatient(Exception):
+    """The time that was given is over."""
+
+
+def choose(nest: Nest, spent: float = 0.0) -> Choice:
+    """Which executor runs a join, of which `spent` seconds of patience did not see the end."""
+    if nest.knobs.strategy == "levelwise":
+        return Choice(True, "asked for")
+    small = f"about {nest.join.cost:.2g} rows to look at"
+    if nest.knobs.strategy == "auto" and spent == 0 and nest.join.cost < AT_HAND:
+        return Choice(True, small, FIRST)
+    if nest.reason is not None:
+        return Choice(True, nest.reason)
+    if nest.knobs.strategy == "lftj":
+        return Choice(False, "asked for")
+    if spent >= SECOND:
+        return Choice(False, "breadth-first took longer than a compilation")
+    if nest.compiled or nest.join.cost >= TO_COMPILE:
+        return Choice(False, small)
+    return Choice(True, f"{small}, before a compilation", SECOND)
+
+
+@contextmanager
+def impatience(limits: Limits, seconds: float | None) -> Iterator[None]:
+    """Within, the limits' poll raises `Impatient` when the time is over."""
+    if seconds is None:
+        yield
+        return
+    poll, end = limits.poll, perf_counter() + seconds
+
+    def watched() -> None:
+        poll()
+        if perf_counter() > end:
+            raise Impatient
+
+    limits.poll = watched
+    try:
+        yield
+    finally:
+        limits.poll = poll

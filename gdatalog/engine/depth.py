@@ -1,0 +1,163 @@
+"""A rule's joins run depth-first: printed, compiled, run by workers, and their rows gathered."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from gdatalog.cpu_ops import code_cache
+from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.cpu_ops.printer.accumulate import accumulable
+from gdatalog.cpu_ops.printer.expressions import Unprintable
+from gdatalog.cpu_ops.printer.leaves import Groups, Leaf, Rows
+from gdatalog.cpu_ops.printer.module import Printed, print_plan
+from gdatalog.engine.knobs import Knobs
+from gdatalog.errors import EvaluationError
+from gdatalog.executors.gather import Gathering
+from gdatalog.executors.lftj import Block, run_nest
+from gdatalog.executors.limits import Limits
+from gdatalog.plan.nodes import Gather, JoinPlan, Slot, TrieRef
+from gdatalog.storage.trie import Trie
+
+TrieOf = Callable[[TrieRef], Trie]
+MOST_PRINTED = 512  # texts that are remembered
+
+_printed: OrderedDict[object, Printed | str] = OrderedDict()
+_lock = Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What becomes of a join's rows: `keys` and `gathers` of an aggregate, or else rows."""
+
+    outputs: tuple[Any, ...] = ()
+    keys: tuple[Slot, ...] = ()
+    gathers: tuple[Gather, ...] = ()
+    weighted: bool = False
+
+    def leaf(self) -> Leaf:
+        return Groups(self.keys, self.gathers) if self.gathers else Rows(self.outputs, self.weighted)
+
+
+def form_of_rows(join: JoinPlan) -> Form:
+    return Form(join.outputs)
+
+
+def form_of_bag(keys: Sequence[Slot], gathers: Sequence[Gather]) -> Form:
+    """Aggregates are kept in the loops where they can be; else rows with weights come out."""
+    if all(accumulable(gather.kind) for gather in gathers):
+        return Form(keys=tuple(keys), gathers=tuple(gathers))
+    targets = [target for gather in gathers for target in gather.targets]
+    slots = dict.fromkeys((*keys, *(t for t in targets if isinstance(t, Slot))))
+    return Form(tuple(slots), tuple(keys), weighted=True)
+
+
+class Nest:
+    """One join on its way to a function, which is printed when first asked for."""
+
+    def __init__(self, join: JoinPlan, form: Form, trie_of: TrieOf, knobs: Knobs) -> None:
+        self.join = join
+        self.form = form
+        self.trie_of = trie_of
+        self.knobs = knobs
+
+    @cached_property
+    def tries(self) -> list[Trie]:
+        return [self.trie_of(ref) for ref in self.join.tries]
+
+    @cached_property
+    def _text(self) -> Printed | str:
+        return _print(self.join, self.form, self.tries, self.knobs.intersect)
+
+    @property
+    def reason(self) -> str | None:
+        """Why the join cannot be printed; None if it can."""
+        return self._text if isinstance(self._text, str) else None
+
+    @property
+    def printed(self) -> Printed:
+        assert isinstance(self._text, Printed), self._text
+        return self._text
+
+    @cached_property
+    def name(self) -> str:
+        return code_cache.versioned(self.printed.shape, self.printed.source)
+
+    @property
+    def compiled(self) -> bool:
+        return code_cache.compiled(self.name)
+
+    def run(
+        self, scope: Scope, limits: Limits, told: str, wanted: int | None = None
+    ) -> list[Block]:
+        if not self.compiled:
+            limits.announce(f"compiling {told}")
+        try:
+            function = code_cache.load(self.name, self.printed.source).run
+        finally:
+            limits.announce("")
+        return run_nest(
+            function, self.printed, self.tries, scope, limits, self.knobs.workers, wanted
+        )
+
+
+def _print(
+    join: JoinPlan, form: Form, tries: Sequence[Trie], intersect: str
+) -> Printed | str:
+    """The text for a join over tries of these sizes, or why there is none."""
+    first = {id(trie): at for at, trie in reversed(list(enumerate(tries)))}
+    layout = tuple(
+        (
+            first[id(trie)],
+            tuple((level.values.dtype.char, len(level), level.longest, level.span)
+                  for level in trie.levels),
+        )
+        for trie in tries
+    )  # fmt: skip
+    key = (join, form, intersect, layout)
+    with _lock:
+        found = _printed.get(key)
+        if found is not None:
+            _printed.move_to_end(key)
+            return found
+    try:
+        found = print_plan(join, tries, form.leaf(), intersect)
+    except Unprintable as reason:
+        found = str(reason)
+    with _lock:
+        _printed[key] = found
+        while len(_printed) > MOST_PRINTED:
+            _printed.popitem(last=False)
+    return found
+
+
+def give_bag(nest: Nest, gathering: Gathering, blocks: Sequence[Block]) -> None:
+    """Partial aggregates, or rows with weights, go to the gathering."""
+    keys, orbit = nest.form.keys, nest.join.orbit
+    for block in blocks:
+        if nest.form.gathers:
+            width = len(keys)
+            parts = [_times(part, orbit) for part in block[width:]] if orbit > 1 else block[width:]
+            gathering.add_partials(block[:width], parts)
+            continue
+        columns = {slot.name: column for slot, column in zip(nest.form.outputs, block, strict=False)}
+        gathering.add(
+            tuple(columns[key.name] for key in keys),
+            len(block[-1]),
+            columns.__getitem__,
+            _times(block[-1], orbit),
+        )
+
+
+def _times(counts: Any, orbit: int) -> Any:
+    if orbit == 1:
+        return counts
+    if len(counts) and int(counts.max()) * orbit >= 1 << 62:
+        raise EvaluationError("a count does not fit into 64 bits")
+    return np.asarray(counts) * orbit

@@ -1,0 +1,201 @@
+"""The depth-first executor: a plan as a nest of loops that workers walk, each a subtree at a time.
+
+The loops are a compiled function. Workers are threads that share a counter: each takes an
+interval of the first bindings, and another when that is done. What a worker needs beside the
+tries is its own: marks, buffers and a block for rows. A block that is full ends the function,
+which says how many rows stay and where to go on; then it is called again with another block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from threading import Thread
+from typing import Any
+
+import numpy as np
+
+from gdatalog.executors.limits import Limits
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
+
+Block = tuple[Array, ...]
+
+DONE, FULL, STOPPED, FAILED, OVERFLOW, ENOUGH = range(6)  # what a function returns
+COUNTER, STOP_FLAG = 0, 1  # the entries of `control`
+
+FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block
+
+
+class GiveUp(Exception):
+    """A computation failed or a number left 62 bits: the other executor tells what is right."""
+
+
+@dataclass(slots=True)
+class Worker:
+    """One thread's part: its arguments, and the blocks that it has filled."""
+
+    function: Any
+    arguments: dict[str, Array]
+    outputs: list[tuple[str, Any]]  # names and dtypes
+    scratch: list[str]
+    state: Array
+    control: Array
+    blocks: list[Block] = field(default_factory=list)
+    held: int = 0  # bytes
+    status: int = DONE
+    error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._run()
+        except BaseException as error:
+            self.error = error
+        if self.error is not None or self.status in (FAILED, OVERFLOW, ENOUGH):
+            self.control[STOP_FLAG] = 1
+
+    def _run(self) -> None:
+        room = FIRST_ROOM
+        while True:
+            self._new_block(room)
+            self.status = self.function(*self.arguments.values())
+            kept = int(self.state[4])
+            if kept:
+                block = tuple(self.arguments[name][:kept] for name, _ in self.outputs)
+                self.blocks.append(block)
+                self.held += sum(self.arguments[name].nbytes for name, _ in self.outputs)
+            if self.status != FULL:
+                return
+            room = min(2 * room, MOST_ROOM) if kept else 2 * room
+            for name in self.scratch:
+                self.arguments[name][:] = 0  # loops that ended early left marks
+
+    def _new_block(self, room: int) -> None:
+        for name, dtype in self.outputs:
+            self.arguments[name] = np.empty(room, dtype=dtype)
+        self.state[2], self.state[4] = room, 0
+
+
+def run_nest(
+    function: Any,
+    printed: Any,
+    tries: Sequence[Trie],
+    scope: Any,
+    limits: Limits,
+    threads: int,
+    wanted: int | None = None,
+) -> list[Block]:
+    """Runs a printed plan's function; gives the blocks of rows that it made."""
+    distinct = [tries[at] for at in printed.which]
+    given = _given(printed, distinct, scope)
+    control = np.zeros(16, dtype=np.int64)
+    count = threads if printed.parallel else 1
+    workers = [_worker(function, printed, distinct, given, control, count, wanted) for _ in range(count)]
+    pool = [Thread(target=worker.run, daemon=True) for worker in workers]
+    for thread in pool:
+        thread.start()
+    try:
+        for thread in pool:
+            while thread.is_alive():
+                thread.join(0.02)
+                limits.poll()
+                limits.charge("blocks", sum(worker.held for worker in workers))
+    except BaseException:
+        control[STOP_FLAG] = 1
+        for thread in pool:
+            thread.join()
+        raise
+    for worker in workers:
+        if worker.error is not None:
+            raise worker.error
+    if any(worker.status in (FAILED, OVERFLOW) for worker in workers):
+        raise GiveUp
+    return [block for worker in workers for block in worker.blocks]
+
+
+def _given(printed: Any, tries: Sequence[Trie], scope: Any) -> dict[str, Array]:
+    """What all workers share: tries, constants, tables."""
+    given = dict(printed.expressions.arguments(scope))
+    given["sizes"] = np.array(
+        [_scalar(kind, tries[at.trie], at.depth) for kind, at in printed.scalars], dtype=np.int64
+    )
+    for argument in printed.arguments:
+        if argument.levels and argument.kind in _SHARED:
+            at = argument.levels[0]
+            given[argument.name] = np.ascontiguousarray(
+                _SHARED[argument.kind](tries[at.trie], at.depth)
+            )
+    return given
+
+
+def _dense(trie: Trie) -> tuple[int, Array]:
+    found = trie.levels[0].dense_index()
+    return found if found is not None else (0, np.empty(0, dtype=np.int32))
+
+
+_SHARED: dict[str, Any] = {
+    "values": lambda trie, depth: trie.levels[depth].values,
+    "offsets": lambda trie, depth: trie.levels[depth].offsets,
+    "index": lambda trie, depth: _dense(trie)[1],
+    "weights": lambda trie, depth: trie.weights.astype(np.int64, copy=False),
+    "sums": lambda trie, depth: trie.weight_sums().astype(np.int64, copy=False),
+    "labels": lambda trie, depth: trie.labels,
+}
+
+
+def _scalar(kind: str, trie: Trie, depth: int) -> int:
+    if kind == "total":
+        return trie.total
+    return _dense(trie)[0] if kind == "low" else trie.levels[depth].span[0]
+
+
+def _worker(
+    function: Any,
+    printed: Any,
+    tries: Sequence[Trie],
+    given: dict[str, Array],
+    control: Array,
+    threads: int,
+    wanted: int | None,
+) -> Worker:
+    state = np.zeros(8, dtype=np.int64)
+    state[3], state[5] = threads, printed.grain
+    state[6] = np.iinfo(np.int64).max if wanted is None else wanted
+    own: dict[str, Array] = {"control": control, "state": state, "sizes": given["sizes"]}
+    own |= {name: array for name, array in given.items() if name != "sizes"}
+    ordered = {name: own[name] for name in ("control", "state", "sizes")}
+    ordered |= {name: own[name] for name in printed.expressions.types()}
+    outputs, scratch = [], []
+    for argument in printed.arguments:
+        if argument.name in own:
+            ordered[argument.name] = own[argument.name]
+        elif argument.kind == "output":
+            outputs.append((argument.name, _DTYPES[argument.type]))
+            ordered[argument.name] = np.empty(0, dtype=_DTYPES[argument.type])
+        else:
+            if argument.kind in ("marks", "places"):
+                scratch.append(argument.name)
+            ordered[argument.name] = _scratch(argument, tries)
+    return Worker(function, ordered, outputs, scratch, state, control)
+
+
+_DTYPES = {
+    "i4[::1]": np.int32,
+    "i8[::1]": np.int64,
+    "u1[::1]": np.uint8,
+    "u8[::1]": np.uint64,
+    "f8[::1]": np.float64,
+}
+
+
+def _scratch(argument: Any, tries: Sequence[Trie]) -> Array:
+    levels = [tries[at.trie].levels[at.depth] for at in argument.levels]
+    dtype = _DTYPES[argument.type]
+    if argument.kind in ("marks", "places"):
+        low, high = levels[0].span
+        return np.zeros(high - low + 1, dtype=dtype)
+    longest = min(level.longest for level in levels)
+    if argument.kind == "buffer":
+        return np.empty(longest + 1, dtype=dtype)
+    words = (longest + 63) >> 6
+    return np.empty(longest * words if argument.kind == "rows" else words, dtype=dtype)

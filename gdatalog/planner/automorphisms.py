@@ -1,0 +1,251 @@
+"""The automorphisms of a conjunction: permutations of its variables that leave it as it is.
+
+Solutions come in orbits then, and of each it is enough to find one: `Symmetries.restrictions`
+says which `<` between variables single it out (Grochow and Kellis' way: the least value of an
+orbit of variables is at the first of them, then so on among the permutations that keep that one
+in its place).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from gdatalog.plan.nodes import Apply, Slot
+from gdatalog.planner.comparisons import FLIPPED
+from gdatalog.planner.items import AggregateItem, AtomItem, Item, NotItem, RestoreItem, TestItem
+
+# More variables than that are not looked at, nor more placements of one while searching.
+MOST_VARIABLES = 10
+MOST_STEPS = 20_000
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """An item with holes for its variables; `unordered`: the two holes are alike."""
+
+    shape: Hashable
+    variables: tuple[str, ...]
+    unordered: bool = False
+
+    def under(self, mapping: Mapping[str, str]) -> Hashable:
+        """What the item becomes; equal for items that mean the same."""
+        names = [mapping[name] for name in self.variables]
+        return self.shape, tuple(sorted(names) if self.unordered else names)
+
+
+def literals_of(
+    items: Sequence[Item], symmetric: Callable[[AtomItem], bool]
+) -> list[Literal] | None:
+    """The items as literals; None if there is one that no permutation is looked for of."""
+    outside = frozenset().union(*(item.variables for item in items))
+    found = []
+    for item in items:
+        if isinstance(item, (AggregateItem, RestoreItem)):
+            return None
+        unordered = False
+        if isinstance(item, TestItem) and isinstance(item.test, Apply) and len(item.test.args) == 2:
+            test = item.test
+            if test.function in (">", ">="):
+                test = Apply(FLIPPED[test.function], test.args[::-1], test.type)
+            unordered = test.function == "!=" and all(isinstance(a, Slot) for a in test.args)
+            item = TestItem(test)
+        elif isinstance(item, AtomItem):
+            slots = [arg for arg in item.args if isinstance(arg, Slot)]
+            unordered = len(slots) == len(item.args) == 2 and symmetric(item)
+        names: list[str] = []
+        shape = _shape(item, outside, names, {})
+        found.append(Literal(shape, tuple(names), unordered))
+    return found
+
+
+def _shape(node: Any, outside: frozenset[str], holes: list[str], own: dict[str, int]) -> Hashable:
+    """A node with its variables taken out; those of its own, by their order of appearance."""
+    if isinstance(node, Slot):
+        if node.name in outside:
+            holes.append(node.name)
+            return "hole", node.type
+        return "own", own.setdefault(node.name, len(own)), node.type
+    if isinstance(node, NotItem):
+        return NotItem, _shape(node.alternatives, outside, holes, own)
+    if isinstance(node, tuple):
+        return tuple(_shape(part, outside, holes, own) for part in node)
+    if isinstance(node, frozenset):
+        return len(node)
+    if is_dataclass(node):
+        parts = (getattr(node, field.name) for field in fields(node) if field.compare)
+        return type(node), tuple(_shape(part, outside, holes, own) for part in parts)
+    return type(node), node  # 1 is not 1.0 nor True
+
+
+@dataclass(frozen=True, slots=True)
+class Restrictions:
+    """`pairs`: the first variable's value is the less; `orbit`: how many solutions for each one.
+
+    `moves` holds, for each step, for each variable of an orbit an automorphism that brings the
+    first one there.
+    """
+
+    pairs: tuple[Pair, ...]
+    orbit: int
+    moves: tuple[tuple[str, Mapping[str, Mapping[str, str]]], ...]
+
+
+class Symmetries:
+    """The automorphisms of some literals."""
+
+    def __init__(self, literals: Sequence[Literal], variables: Sequence[str]) -> None:
+        self.variables = tuple(variables)
+        same = dict.fromkeys(variables, "")
+        as_is = {name: name for name in variables}
+        once = {literal.under(as_is): literal for literal in literals}
+        self._there = once.keys()
+        self._of: dict[str, list[Literal]] = {name: [] for name in variables}
+        kinds: dict[str, list[Hashable]] = {name: [] for name in variables}
+        for literal in once.values():
+            for name in set(literal.variables):
+                self._of[name].append(literal)
+                where = None if literal.unordered else _places(literal.variables, name)
+                kinds[name].append((literal.under(same), where))
+        self._kinds = {name: Counter(found) for name, found in kinds.items()}
+        self._steps = MOST_STEPS
+
+    def extend(self, start: Mapping[str, str]) -> dict[str, str] | None:
+        """An automorphism that does what `start` says; None if there is none, or none is found."""
+        if len(self.variables) > MOST_VARIABLES or len(set(start.values())) < len(start):
+            return None
+        placed: dict[str, str] = {}
+        for name, image in start.items():
+            if not self._place(placed, name, image):
+                return None
+        return placed if self._search(placed) else None
+
+    def _place(self, placed: dict[str, str], name: str, image: str) -> bool:
+        """Maps one variable more, if no literal speaks against it."""
+        self._steps -= 1
+        if self._steps < 0 or self._kinds[name] != self._kinds[image]:
+            return False
+        placed[name] = image
+        for literal in self._of[name]:
+            whole = all(other in placed for other in literal.variables)
+            if whole and literal.under(placed) not in self._there:
+                del placed[name]
+                return False
+        return True
+
+    def _search(self, placed: dict[str, str]) -> bool:
+        left = [name for name in self.variables if name not in placed]
+        if not left:
+            return True
+        taken = set(placed.values())
+        for image in (left[0], *self.variables):  # where it is, if it can stay there
+            if image not in taken and self._place(placed, left[0], image):
+                if self._search(placed):
+                    return True
+                del placed[left[0]]
+        return False
+
+    def orbit(self, name: str, fixed: Collection[str]) -> dict[str, dict[str, str]]:
+        """Where a variable can go while others stay, each with an automorphism that does it."""
+        stay = {other: other for other in fixed}
+        found = {name: {other: other for other in self.variables}}
+        for image in self.variables:
+            way = None if image == name else self.extend({**stay, name: image})
+            if way is not None:
+                found[image] = way
+        return found
+
+    def restrictions(
+        self, distinct: Callable[[str, str], bool], near: Callable[[str, str], bool]
+    ) -> Restrictions:
+        """What singles one solution of each orbit out.
+
+        Only orbits whose variables have pairwise different values will do. The largest come
+        first, and among those the ones whose restrictions are between neighbours (`near`), so
+        that most lists are cut.
+        """
+        fixed: list[str] = []
+        pairs: list[Pair] = []
+        moves: list[tuple[str, Mapping[str, Mapping[str, str]]]] = []
+        number = 1
+        while True:
+            best: tuple[tuple[int, int], str, dict[str, dict[str, str]]] | None = None
+            seen: set[str] = set(fixed)
+            for name in self.variables:
+                if name in seen:
+                    continue
+                ways = self.orbit(name, fixed)
+                seen.update(ways)
+                others = [other for other in ways if other != name]
+                if others and _pairwise(distinct, list(ways)):
+                    score = len(ways), sum(near(name, other) for other in others)
+                    if best is None or score > best[0]:
+                        best = score, name, ways
+            if self._steps < 0:  # an orbit may have been found in part only
+                return Restrictions((), 1, ())
+            if best is None:
+                return Restrictions(tuple(pairs), number, tuple(moves))
+            _, name, ways = best
+            pairs += [(name, other) for other in ways if other != name]
+            moves.append((name, ways))
+            number *= len(ways)
+            fixed.append(name)
+
+    def moved(self) -> frozenset[str]:
+        """The variables that some automorphism moves."""
+        return frozenset(name for name in self.variables if len(self.orbit(name, ())) > 1)
+
+
+def share_of(
+    order: Collection[Pair], members: Sequence[str], restrictions: Restrictions
+) -> int | None:
+    """How many solutions of each orbit have their values in an order; None if it depends.
+
+    The values of `members` are pairwise different, and no automorphism moves another variable.
+    It may depend on which values those are; then no other order can take this one's place.
+    """
+    extensions = _extensions(order, members)
+    if extensions is None:
+        return None
+    of_orbit: Counter[tuple[str, ...]] = Counter()
+    for extension in extensions:
+        place = {name: at for at, name in enumerate(extension)}
+        for _, ways in restrictions.moves:
+            least = min(ways, key=place.__getitem__)
+            place = {other: place[ways[least][other]] for other in members}
+        of_orbit[tuple(sorted(members, key=place.__getitem__))] += 1
+    orbits = 1
+    for number in range(2, len(members) + 1):
+        orbits *= number
+    shares = set(of_orbit.values())
+    if len(shares) != 1 or len(of_orbit) * restrictions.orbit != orbits:
+        return None
+    return shares.pop()
+
+
+def _extensions(order: Collection[Pair], members: Sequence[str]) -> list[tuple[str, ...]] | None:
+    """All ways to line the members up in keeping with an order; None if they are too many."""
+    lines: list[tuple[str, ...]] = [()]
+    for _ in members:
+        longer = []
+        for line in lines:
+            left = [name for name in members if name not in line]
+            longer += [
+                (*line, name) for name in left if not any((other, name) in order for other in left)
+            ]
+        lines = longer
+        if len(lines) > MOST_STEPS // 4:
+            return None
+    return lines
+
+
+def _pairwise(distinct: Callable[[str, str], bool], names: Sequence[str]) -> bool:
+    return all(distinct(a, b) for at, a in enumerate(names) for b in names[:at])
+
+
+def _places(names: Iterable[str], name: str) -> tuple[int, ...]:
+    return tuple(at for at, other in enumerate(names) if other == name)

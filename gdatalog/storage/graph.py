@@ -1,0 +1,227 @@
+"""A binary relation over one type, seen as a graph: its vertices ranked by degree.
+
+A pattern that is found once in each order of its vertices need only be looked for in one, and
+the order of degrees is the best: a vertex then has few neighbours of higher rank, however many
+it has in all. So ranks stand for vertices, and tries are made of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gdatalog.storage.row_store import Known, RowStore, mixed_sum
+from gdatalog.storage.rows import DENSE, Columns, ascending, sort_rows, sorted_set
+from gdatalog.storage.table import Array
+
+SAMPLE = 64  # rows that tell most of the time whether a graph is symmetric
+
+
+class Ranking:
+    """The vertices of a graph in ascending order of degree, ties in the order of their keys."""
+
+    __slots__ = ("_least", "_ranks", "_vertices", "labels")
+
+    def __init__(self, left: Array, right: Array) -> None:
+        """`left` and `right` are the edges, each once, in one direction or the other."""
+        low, high = _range(left, right)
+        size = high - low + 1
+        self._least = low
+        self._vertices: Array | None = None
+        if size > DENSE * max(1, len(left)):
+            self._vertices = sorted_set(np.concatenate([left, right]))
+            size = len(self._vertices)
+        ends = self._places(left), self._places(right)
+        degrees = np.bincount(ends[0], minlength=size) + np.bincount(ends[1], minlength=size)
+        degrees[ends[0][ends[0] == ends[1]]] -= 1  # a loop makes one neighbour
+        present = np.flatnonzero(degrees)
+        bits = size.bit_length()
+        places = np.sort(degrees[present] << bits | present) & ((1 << bits) - 1)
+        self._ranks = np.empty(size, dtype=np.int32)
+        self._ranks[places] = np.arange(len(places), dtype=np.int32)
+        keys = places + low if self._vertices is None else self._vertices[places]
+        self.labels: Array = keys.astype(np.promote_types(left.dtype, right.dtype))
+
+    def _places(self, keys: Array) -> Array:
+        if self._vertices is not None:
+            return np.searchsorted(self._vertices, keys)
+        return keys.astype(np.int64) - self._least
+
+    def ranks(self, keys: Array) -> Array:
+        """The ranks of vertices."""
+        return self._ranks[self._places(keys)]
+
+    @property
+    def nbytes(self) -> int:
+        own = 0 if self._vertices is None else self._vertices.nbytes
+        return self.labels.nbytes + self._ranks.nbytes + own
+
+
+class Graph:
+    """What is known of a relation's rows as edges; each found out when it is first asked for."""
+
+    __slots__ = ("_loops", "_mirrored", "_ranking", "_skew", "_store", "_symmetric")
+
+    def __init__(self, store: RowStore) -> None:
+        """`store` has a relation's rows, which are sorted when the edges are first looked at."""
+        self._store = store
+        self._mirrored: bool | None = None
+        self._symmetric: bool | None = None
+        self._loops: bool | None = None
+        self._ranking: Ranking | None = None
+        self._skew: float | None = None
+
+    @property
+    def left(self) -> Array:
+        return self._store.sorted()[0]
+
+    @property
+    def right(self) -> Array:
+        return self._store.sorted()[1]
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether the columns look alike, as those of a symmetric relation do; no sort tells it
+        where they do not."""
+        if self._mirrored is None:
+            self._mirrored = self._alike()
+        return self._mirrored
+
+    def _alike(self) -> bool:
+        a, b = self._store.as_they_are()
+        if len(a) and (a.min(), a.max()) != (b.min(), b.max()):
+            return False
+        if self._store.known == Known.NOTHING:
+            a, b = self._store.sorted()  # a row that is there twice counts once
+        return bool(mixed_sum(a) == mixed_sum(b))
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether there is an edge (y, x) wherever there is one (x, y)."""
+        if self._symmetric is None:
+            self._symmetric = self.mirrored and self._seems_symmetric() and self._turned()
+        return self._symmetric
+
+    def _seems_symmetric(self) -> bool:
+        left, right = self.left, self.right
+        for at in range(0, len(left), max(1, len(left) // SAMPLE)):
+            start, end = np.searchsorted(left, right[at]), np.searchsorted(left, right[at], "right")
+            found = start + np.searchsorted(right[start:end], left[at])
+            if found == end or right[found] != left[at]:
+                return False
+        return True
+
+    def _turned(self) -> bool:
+        """Whether the edges from higher to lower keys, turned round, are those the other way."""
+        left, right = self.left, self.right
+        up, down = np.flatnonzero(left < right), np.flatnonzero(left > right)
+        if len(up) != len(down):
+            return False
+        low, high = _range(left, right)
+        bits = (high - low).bit_length()
+        if 2 * bits > 63:
+            turned = sort_rows((right[down], left[down]))
+            return bool((turned[0] == left[up]).all() and (turned[1] == right[up]).all())
+        there = (left[up].astype(np.int64) - low) << bits | (right[up].astype(np.int64) - low)
+        back = (right[down].astype(np.int64) - low) << bits | (left[down].astype(np.int64) - low)
+        back.sort()
+        return bool((back == there).all())
+
+    @property
+    def loops(self) -> bool:
+        """Whether a vertex is its own neighbour."""
+        if self._loops is None:
+            self._loops = bool((self.left == self.right).any())
+        return self._loops
+
+    @property
+    def skew(self) -> float:
+        """How many more pairs of higher neighbours there are in the order of keys than of degrees.
+
+        That is about how much longer it takes to look for cliques.
+        """
+        if self._skew is None:
+            low, high = self._edges()
+            a, b = self.ranking().ranks(low), self.ranking().ranks(high)
+            by_key, by_degree = np.bincount(a[a != b]), np.bincount(np.minimum(a, b)[a != b])
+            pairs = [float((out.astype(np.float64) ** 2).sum()) for out in (by_key, by_degree)]
+            self._skew = pairs[0] / pairs[1] if pairs[1] else 1.0
+        return self._skew
+
+    def ranking(self) -> Ranking:
+        if self._ranking is None:
+            self._ranking = Ranking(*self._edges())
+        return self._ranking
+
+    def _edges(self) -> Columns:
+        """Each edge once, from the lower key to the higher, whichever way it is there."""
+        left, right = self.left, self.right
+        if self.symmetric:
+            rows = np.flatnonzero(left <= right)
+            return left[rows], right[rows]
+        low, high = np.minimum(left, right), np.maximum(left, right)
+        if bool((left < right).all() or (left > right).all()):
+            return low, high  # no edge is there both ways
+        rows_once = sort_rows((low, high))
+        return rows_once[0], rows_once[1]
+
+    def _ranked_ends(self) -> Columns:
+        """The lower and the higher rank of each edge."""
+        ends = [self.ranking().ranks(keys) for keys in self._edges()]
+        return np.minimum(*ends), np.maximum(*ends)
+
+    def degrees(self, column: int, tests: Sequence[tuple[int, str, int]]) -> Array:
+        """In how many of the rows of `ranked` each rank stands in a column."""
+        low, high = self._ranked_ends()
+        count = len(self.ranking().labels)
+        found = np.zeros(count, dtype=np.int64)
+        loops = low == high
+        for ranks, same, sign in (
+            ((low, high)[column], False, -1),
+            ((high, low)[column], False, 1),
+            (low, True, 0),
+        ):
+            if all(_holds(sign if left < right else -sign, op) for left, op, right in tests):
+                found += np.bincount(ranks[loops == same], minlength=count)
+        return found
+
+    def ranked(self, tests: Sequence[tuple[int, str, int]]) -> Columns:
+        """Both ways of every edge, as ranks, sorted: the rows that pass comparisons of the two."""
+        low, high = self._ranked_ends()
+        loops = low == high
+        parts = []
+        for sources, targets, same, sign in (
+            (low, high, False, -1),
+            (high, low, False, 1),
+            (low, low, True, 0),
+        ):
+            if all(_holds(sign if left < right else -sign, op) for left, op, right in tests):
+                rows = np.flatnonzero(loops == same)
+                parts.append((sources[rows], targets[rows]))
+        if not parts:
+            return low[:0], high[:0]
+        bits = len(self.ranking().labels).bit_length()
+        packed = np.concatenate([a.astype(np.int64) << bits | b for a, b in parts])
+        if not ascending(packed):
+            packed.sort()
+        return (packed >> bits).astype(np.int32), (packed & ((1 << bits) - 1)).astype(np.int32)
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self._ranking is None else self._ranking.nbytes
+
+
+def _holds(sign: int, op: str) -> bool:
+    """Whether `a op b` where a - b has this sign."""
+    if op == "!=":
+        return sign != 0
+    if sign == 0:
+        return "=" in op
+    return ("<" in op) if sign < 0 else (">" in op)
+
+
+def _range(left: Array, right: Array) -> tuple[int, int]:
+    if len(left) == 0:
+        return 0, 0
+    return int(min(left.min(), right.min())), int(max(left.max(), right.max()))

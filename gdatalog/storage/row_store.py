@@ -1,0 +1,203 @@
+"""The rows of a relation as they came, made distinct and sorted only when somebody needs that.
+
+Rows come in blocks: from data (in any order, perhaps twice), or from the threads of an executor
+(distinct). Sorting millions of rows costs more than most queries on them, and many never need
+it: an export takes any order, and an index sorts the columns that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from threading import RLock
+
+import numpy as np
+
+from gdatalog.storage.rows import (
+    INT32_MAX,
+    INT32_MIN,
+    Columns,
+    Packing,
+    firsts,
+    in_sorted,
+    sort_rows,
+)
+from gdatalog.storage.sorting import sort_values
+from gdatalog.storage.table import Array
+from gdatalog.storage.threads import LONG, by_stretches, spread
+
+# Fewer rows than these are sorted at once: it costs nothing, and people see them in order.
+FEW = 1 << 14
+
+
+class Known(IntEnum):
+    """What is known of the rows; each says more than the one before."""
+
+    NOTHING = 0
+    DISTINCT = 1
+    SORTED = 2  # and distinct, in one block
+
+
+class RowStore:
+    """A set of rows of at least one column."""
+
+    __slots__ = ("_blocks", "_count", "_known", "_lock", "_plain")
+
+    def __init__(self, blocks: Sequence[Columns], count: int, known: Known) -> None:
+        self._blocks = list(blocks)
+        self._plain = known == Known.SORTED  # one block, in 32 bits where they do
+        self._count = count
+        self._known = known
+        self._lock = RLock()
+
+    def __getstate__(self) -> tuple[list[Columns], int, Known]:
+        with self._lock:
+            return self._blocks, self._count, self._known
+
+    def __setstate__(self, state: tuple[list[Columns], int, Known]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    @property
+    def known(self) -> Known:
+        return self._known
+
+    @property
+    def at_most(self) -> int:
+        """How many rows there are, if none of them is there twice."""
+        return self._count
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for block in self._blocks for column in block)
+
+    def as_they_are(self) -> Columns:
+        """The rows in any order; there may be duplicates."""
+        if not self._plain:
+            with self._lock:
+                self._blocks = [_joined(self._blocks)]
+                self._plain = True
+        return self._blocks[0]
+
+    def distinct(self) -> list[Columns]:
+        """The rows in any order, in blocks."""
+        if self._known < Known.DISTINCT:
+            with self._lock:
+                if self._known < Known.DISTINCT:
+                    self._make_distinct()
+        return self._blocks
+
+    def sorted(self) -> Columns:
+        """The rows, sorted."""
+        if self._known < Known.SORTED:
+            with self._lock:
+                if self._known < Known.SORTED:
+                    self._hold(sort_rows(self.as_they_are()), Known.SORTED)
+        return self._blocks[0]
+
+    def _hold(self, rows: Columns, known: Known) -> None:
+        # In this order: who reads without the lock sees what is known last.
+        self._blocks = [rows]
+        self._count = len(rows[0])
+        self._known = known
+
+    def _make_distinct(self) -> None:
+        rows = self.as_they_are()
+        if len(rows) == 1 or self._count < FEW:
+            self._hold(sort_rows(rows), Known.SORTED)
+        elif any(map(_all_different, rows)):
+            self._known = Known.DISTINCT
+        elif Packing.of(rows) is not None:
+            self._hold(sort_rows(rows), Known.SORTED)
+        else:
+            self._make_wide_distinct(rows)
+
+    def _make_wide_distinct(self, rows: Columns) -> None:
+        """By a number for each row, drawn from its values: rows of one number may be equal."""
+        numbers = _numbers(rows)
+        ordered = sort_values(numbers, int(numbers.min()), int(numbers.max()))
+        again = ordered[1:][~firsts(ordered)[1:]]
+        if len(again) == 0:
+            self._known = Known.DISTINCT
+        elif len(again) > len(ordered) // 16:
+            self._hold(sort_rows(rows), Known.SORTED)
+        else:
+            doubtful = in_sorted(numbers, again)
+            few = sort_rows([column[doubtful] for column in rows])
+            sure = ~doubtful
+            kept = tuple(
+                np.append(column[sure], more) for column, more in zip(rows, few, strict=True)
+            )
+            self._hold(kept, Known.DISTINCT)
+
+
+def _joined(blocks: Sequence[Columns]) -> Columns:
+    """All rows in one block, their columns in 32 bits where they fit."""
+    count = sum(len(block[0]) for block in blocks)
+    columns = range(len(blocks[0]))
+    return tuple(
+        spread(lambda at: joined_column([block[at] for block in blocks]), columns, count >= LONG)
+    )
+
+
+def joined_column(parts: Sequence[Array], dtype: np.dtype[np.generic] | None = None) -> Array:
+    """The parts of a column, one after the other; in 32 bits where they fit if not said."""
+    if dtype is None:
+        fits = all(
+            part.dtype == np.int32
+            or len(part) == 0
+            or (int(part.min()) >= INT32_MIN and int(part.max()) <= INT32_MAX)
+            for part in parts
+        )
+        dtype = np.dtype(np.int32 if fits else np.int64)
+    if len(parts) == 1 and parts[0].dtype == dtype:
+        return parts[0]
+    whole = np.empty(sum(map(len, parts)), dtype=dtype)
+    np.concatenate(parts, out=whole, casting="unsafe")
+    return whole
+
+
+def _all_different(column: Array) -> bool:
+    """Whether no value occurs twice; False too where that takes long to find out."""
+    count = len(column)
+    low, high = int(column.min()), int(column.max())
+    if not count <= high - low + 1 <= 4 * count:
+        return False
+    some = np.sort(column[:: max(1, count // 4096)])
+    if not firsts(some).all():
+        return False
+    marks = np.zeros(high - low + 1, dtype=np.bool_)
+    marks[column.astype(np.int64) - low] = True
+    return int(np.count_nonzero(marks)) == count
+
+
+def _numbers(rows: Columns) -> Array:
+    """A 64-bit number for each row; equal for equal rows, and hardly ever for others."""
+    numbers = np.empty(len(rows[0]), dtype=np.uint64)
+
+    def fill(part: slice) -> None:
+        mine: Array = np.zeros(part.stop - part.start, dtype=np.uint64)
+        for column in rows:
+            mine ^= column[part].astype(np.int64).view(np.uint64)
+            _mix(mine)
+        numbers[part] = mine
+
+    by_stretches(fill, len(numbers))
+    return numbers.view(np.int64)
+
+
+def _mix(numbers: Array) -> None:
+    numbers *= np.uint64(0x9E37_79B9_7F4A_7C15)
+    numbers ^= numbers >> np.uint64(32)
+
+
+def mixed_sum(column: Array) -> int:
+    """A number that two columns share if they hold the same values, each as often as the other."""
+    sums: list[int] = []
+
+    def add(part: slice) -> None:
+        mine = column[part].astype(np.int64).view(np.uint64)
+        _mix(mine)
+        sums.append(int(mine.sum()))
+
+    by_stretches(add, len(column))
+    return sum(sums) % (1 << 64)

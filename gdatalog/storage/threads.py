@@ -1,0 +1,51 @@
+"""Work on long arrays, spread over the cores: NumPy lets go of the interpreter's lock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+LONG = 1 << 18  # entries, from which on a second thread is worth its start
+_MOST = 8  # copying and packing wait for memory, which more threads make no faster
+_STRETCH = 1 << 15  # rows at a time: what is made of them on the way stays in the cache
+
+
+def cores() -> int:
+    """How many cores this process may use, as far as more of them help here."""
+    try:
+        available = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        available = os.cpu_count() or 1
+    return min(available, _MOST)
+
+
+def spread(work: Callable[[Item], Made], items: Iterable[Item], long: bool) -> list[Made]:
+    """`work` of each item, in the items' order; on several threads if it is `long`."""
+    todo = list(items)
+    workers = min(cores(), len(todo)) if long else 1
+    if workers < 2:
+        return [work(item) for item in todo]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(work, todo))
+
+
+def by_stretches(work: Callable[[slice], None], length: int) -> None:
+    """`work` of all rows, stretch by stretch; each thread has a part of its own."""
+
+    def part(rows: range) -> None:
+        for start in range(rows.start, rows.stop, _STRETCH):
+            work(slice(start, min(rows.stop, start + _STRETCH)))
+
+    if length < LONG:
+        part(range(length))
+    else:
+        workers = cores()
+        bounds = [length * at // workers for at in range(workers + 1)]
+        spread(part, [range(*pair) for pair in pairwise(bounds)], True)

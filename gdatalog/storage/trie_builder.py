@@ -1,0 +1,115 @@
+"""Tries made of rows: of sorted ones, or of any, by the cheapest way to sort the columns asked.
+
+The last level is made first. Where the nodes of a level begin among those of the next one are
+the next level's offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gdatalog.storage.rows import (
+    Columns,
+    Packing,
+    firsts,
+    order_rows,
+    row_firsts,
+    sorted_set,
+)
+from gdatalog.storage.sorting import sort_values
+from gdatalog.storage.table import Array
+from gdatalog.storage.threads import LONG, spread
+from gdatalog.storage.trie import Trie, TrieLevel
+
+# A column whose values are in a range this many times as long as it is counted, not sorted.
+DENSE = 2
+
+
+def build_trie(columns: Sequence[Array], depth: int, total: int, weighted: bool) -> Trie:
+    """The trie of the first `depth` of lexicographically sorted columns of `total` rows."""
+    if depth == 0:
+        return Trie((), total, None)
+    left: Columns = tuple(columns[:depth])
+    marks = row_firsts(left)
+    weights = None
+    if marks.all():
+        weights = np.ones(total, dtype=np.int64) if weighted else None
+    else:
+        starts = np.flatnonzero(marks)
+        left = tuple(column[starts] for column in left)
+        weights = np.diff(np.append(starts, total)) if weighted else None
+        total = total if weighted else len(starts)
+    levels: list[TrieLevel] = []
+    while len(left) > 1:
+        above, values = left[:-1], left[-1]
+        starts = np.flatnonzero(row_firsts(above))
+        levels.append(TrieLevel(values, np.append(starts, len(values))))
+        left = tuple(column[starts] for column in above)
+    levels.append(_root(left[0]))
+    return Trie(levels[::-1], total, weights)
+
+
+def trie_of_rows(columns: Sequence[Array], length: int, weighted: bool) -> Trie:
+    """The trie of rows in any order; if it is not weighted equal rows are the same row."""
+    if length < 2 or not columns:
+        return build_trie(columns, len(columns), length, weighted)
+    if len(columns) == 1:
+        return _of_column(columns[0], weighted)
+    packing = Packing.of(columns)
+    if packing is None:
+        order = order_rows(columns)
+        ordered = spread(lambda column: column[order], columns, length >= LONG)
+        return build_trie(ordered, len(columns), length, weighted)
+    packed = packing.pack(columns)
+    if weighted:
+        packed, weights = _runs(packed)
+        return _of_packed(packed, packing, columns, length, weights)
+    packed = sorted_set(packed)
+    return _of_packed(packed, packing, columns, len(packed), None)
+
+
+def _of_column(column: Array, weighted: bool) -> Trie:
+    if not weighted:
+        values = sorted_set(column)
+        return Trie([_root(values)], len(values), None)
+    low, high = int(column.min()), int(column.max())
+    if high - low < DENSE * len(column):
+        counts = np.bincount(column - low if low else column)
+        values = np.flatnonzero(counts)
+        weights = counts if len(values) == len(counts) else counts[values]
+        values = (values + low).astype(column.dtype)
+    else:
+        values, weights = _runs(column)
+    return Trie([_root(values)], len(column), weights)
+
+
+def _runs(values: Array) -> tuple[Array, Array]:
+    """The distinct values, ascending, and how often each occurs."""
+    ordered = sort_values(values, int(values.min()), int(values.max()))
+    starts = np.flatnonzero(firsts(ordered))
+    if len(starts) == len(ordered):
+        return ordered, np.ones(len(ordered), dtype=np.int64)
+    return ordered[starts], np.diff(np.append(starts, len(ordered)))
+
+
+def _of_packed(
+    packed: Array, packing: Packing, like: Sequence[Array], total: int, weights: Array | None
+) -> Trie:
+    """The trie of packed rows, sorted and distinct, with values of the types of `like`."""
+    levels: list[TrieLevel] = []
+    places = list(zip(packing.least, packing.bits, [column.dtype for column in like], strict=True))
+    for low, bits, dtype in reversed(places[1:]):
+        (values,) = Packing((low,), (bits,)).unpack(packed, [dtype])
+        above = packed >> bits
+        starts = np.flatnonzero(firsts(above))
+        levels.append(TrieLevel(values, np.append(starts, len(packed))))
+        packed = above[starts]
+    low, _, dtype = places[0]
+    levels.append(_root((packed + low).astype(dtype)))
+    return Trie(levels[::-1], total, weights)
+
+
+def _root(values: Array) -> TrieLevel:
+    return TrieLevel(values, np.array([0, len(values)]))
