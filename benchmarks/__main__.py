@@ -1,49 +1,85 @@
-"""Runs the benchmarks; prints a Markdown table and writes it to docs/benchmarks."""
+"""Runs the benchmarks; prints a Markdown report and writes it to docs/benchmarks."""
 
 from __future__ import annotations
 
 import json
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from benchmarks import loading, patterns, recursion, startup
-from benchmarks.measure import Row
-from benchmarks.tables import machine, markdown
+from benchmarks.machine import machine
+from benchmarks.records import Case, asks
+from benchmarks.remembered import Remembered
+from benchmarks.report import markdown
+from benchmarks.setting import Setting
 
-SUITES = {
-    "start": startup.run,
-    "patterns": patterns.run,
-    "loading": loading.run,
-    "recursion": recursion.run,
-}
+# In the order in which they run: when the time is over the rest is left out.
+SUITES = (
+    "cliques",
+    "listing",
+    "distinct",
+    "branches",
+    "foreign_keys",
+    "cores",
+    "first",
+    "curves",
+    "breakdown",
+    "startup",
+    "loading",
+    "recursion",
+)
 OUT = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
 
 
 def main() -> int:
-    parser = ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("suites", nargs="*", metavar="suite", help=f"{', '.join(SUITES)}; or all")
-    parser.add_argument("--out", type=Path, help=f"default: {OUT.name}, if all suites run")
-    options = parser.parse_args()
-    unknown = set(options.suites) - SUITES.keys()
-    if unknown:
-        parser.error(f"no suite {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
+    options = _options()
     facts = machine()
-    rows: list[Row] = []
-    for name in options.suites or SUITES:
-        for row in SUITES[name]():
-            ratio = "" if row.ratio is None else f"{row.ratio:.2f}x {row.peer}"
-            print(f"{row.what}: {row.seconds:.3f} s {ratio}", file=sys.stderr, flush=True)
-            rows.append(row)
-    report = markdown(rows, facts)
+    out: Path | None = options.out or (None if options.suites or options.small else OUT)
+    known = Remembered(OUT / "slow_peers.json", again=options.again)
+    cases: list[Case] = []
+    with TemporaryDirectory(prefix="gdatalog-benchmarks-") as folder:
+        setting = Setting(
+            Path(folder),
+            known,
+            full=options.full,
+            small=options.small,
+            minutes=options.minutes,
+            huge=options.huge,
+        )
+        for name in options.suites or SUITES:
+            cases += _suite(name)(setting)
+    report = markdown(cases, facts, setting.left_out, "")
     print(report)
-    out = options.out or (None if options.suites else OUT)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         (out / "README.md").write_text(report)
-        data = {"machine": facts, "rows": [row.to_dict() for row in rows]}
+        data = {"machine": facts, "cases": [case.to_dict() for case in cases]}
         (out / "results.json").write_text(json.dumps(data, indent=1) + "\n")
-    return 1 if any(row.met is False for row in rows) else 0
+    return 1 if any(ask.met is False for ask in asks(cases)) else 0
+
+
+def _suite(name: str) -> Callable[[Setting], Iterator[Case]]:
+    run: Callable[[Setting], Iterator[Case]] = import_module(f"benchmarks.{name}").run
+    return run
+
+
+def _options() -> Namespace:
+    parser = ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("suites", nargs="*", metavar="suite", help=f"{', '.join(SUITES)}; or all")
+    parser.add_argument("--out", type=Path, help=f"default: {OUT.name}, if all suites run")
+    parser.add_argument("--minutes", type=float, help="begin nothing that would take longer")
+    parser.add_argument("--full", action="store_true", help="slow sides and sizes too")
+    parser.add_argument("--huge", action="store_true", help="random graphs of 100M edges too")
+    parser.add_argument("--again", action="store_true", help="slow peers are not taken from memory")
+    parser.add_argument("--small", action="store_true", help="tiny data: to see that all runs")
+    options = parser.parse_args()
+    unknown = set(options.suites) - set(SUITES)
+    if unknown:
+        parser.error(f"no suite {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
+    return options
 
 
 if __name__ == "__main__":

@@ -1,4 +1,8 @@
-"""The graphs that benchmarks run on: real ones where the data folder is, else generated."""
+"""Graphs: real ones where the data folder has them, else made up; and three kinds of random ones.
+
+All are simple and undirected. As data they are one relation E(a, b) with each edge both ways, in
+random order: neither side gets them sorted.
+"""
 
 from __future__ import annotations
 
@@ -6,34 +10,45 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.columns import Array, Columns, distinct
 from tests import data
+
+Edges = tuple[Array, Array]
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Undirected edges once each, from the smaller id to the larger: id-oriented."""
+    """Each edge once, from the smaller id to the larger."""
 
     name: str
-    u: data.Array
-    v: data.Array
+    u: Array
+    v: Array
     real: bool = True
+
+    def columns(self) -> Columns:
+        """As a relation, both ways, shuffled."""
+        a, b = data.both_ways(self.u, self.v)
+        order = np.random.default_rng(len(a)).permutation(len(a))
+        return {"E": {"a": a[order].astype(np.int32), "b": b[order].astype(np.int32)}}
 
 
 # Vertices and edges of what stands in for a real graph where that is not there.
 _STANDS_IN = {
     "email-Enron": (36_692, 183_831),
     "ego-Twitter": (81_306, 1_342_296),
+    "cnr-2000": (325_557, 2_738_969),
+    "ogbl-ddi": (4_267, 1_334_889),
+    "ca-GrQc": (5_242, 14_484),
 }
 
 
-def oriented(name: str) -> Graph:
+def graph(name: str) -> Graph:
     """A graph by name, or a generated one of its size."""
     if data.FOLDER is not None and (data.FOLDER / data.graph_path(name)).exists():
         _, u, v = data.graph(name)
         return Graph(name, u, v)
     vertices, edges = _STANDS_IN[name]
-    u, v = skewed(vertices, edges, seed=1)
-    return Graph(f"a generated graph of {name}'s size", u, v, real=False)
+    return Graph(f"made up like {name}", *skewed(vertices, edges, seed=1), real=False)
 
 
 def closure(name: str) -> Graph:
@@ -44,12 +59,61 @@ def closure(name: str) -> Graph:
     return Graph("a generated graph of 4,000 vertices", u, v, real=False)
 
 
-def skewed(vertices: int, edges: int, seed: int) -> data.Columns:
-    """Random edges u < v, of which few vertices have many."""
+def wu(edges: int, clique: int, seed: int = 7) -> Graph:
+    """Edges at random over edges^((C-1)/(2C-4)) vertices, C the size of cliques looked for.
+
+    So Wu et al. (2014) made the graphs of their figures: the more edges, the fewer cliques of
+    that size for each edge are left by chance.
+    """
+    vertices = round(edges ** ((clique - 1) / (2 * clique - 4)))
+    name = f"{short(edges)} random edges over {short(vertices)} vertices"
+    return Graph(name, *uniform(vertices, edges, seed), real=False)
+
+
+def rmat(scale: int, edges: int, seed: int = 8) -> Graph:
+    """R-MAT over 2^scale vertices, with Graph500's probabilities 0.57, 0.19, 0.19, 0.05."""
+    random = np.random.default_rng(seed)
+    drawn = edges + edges // 2
+    u, v = np.zeros(drawn, dtype=np.int64), np.zeros(drawn, dtype=np.int64)
+    for _ in range(scale):
+        quadrant = np.searchsorted([0.57, 0.76, 0.95], random.random(drawn, dtype=np.float32))
+        u, v = u << 1 | quadrant >> 1, v << 1 | quadrant & 1
+    vertices = 1 << scale
+    renamed = random.permutation(vertices)
+    u, v = _simple(renamed[u], renamed[v], vertices, edges, random)
+    return Graph(f"R-MAT, scale {scale}, {short(len(u))} edges", u, v, real=False)
+
+
+def uniform(vertices: int, edges: int, seed: int) -> Edges:
+    """So many different edges, each pair as likely as any other."""
+    random = np.random.default_rng(seed)
+    twice = 2 * edges / (vertices * (vertices - 1) / 2)  # about what share is drawn in vain
+    assert twice < 0.5, "the graph would be too dense to draw so"
+    ends = random.integers(0, vertices, size=(2, round(edges * (1.01 + twice)) + 100))
+    return _simple(*ends, vertices, edges, random)
+
+
+def skewed(vertices: int, edges: int, seed: int) -> Edges:
+    """Random edges of which few vertices have many."""
     random = np.random.default_rng(seed)
     ends = (vertices * random.power(0.45, size=(2, 2 * edges))).astype(np.int64)
-    ends = vertices - 1 - random.permutation(vertices)[ends]
-    u, v = ends.min(axis=0), ends.max(axis=0)
-    packed = np.unique((u * vertices + v)[u < v])
-    packed = np.sort(random.choice(packed, min(edges, len(packed)), replace=False))
+    return _simple(*random.permutation(vertices)[vertices - 1 - ends], vertices, edges, random)
+
+
+def _simple(u: Array, v: Array, vertices: int, edges: int, random: np.random.Generator) -> Edges:
+    """At most so many different edges u < v of those drawn, in order."""
+    low, high = np.minimum(u, v), np.maximum(u, v)
+    packed = distinct((low * vertices + high)[low < high])
+    if len(packed) > edges:
+        keep = np.ones(len(packed), dtype=bool)
+        keep[random.choice(len(packed), len(packed) - edges, replace=False)] = False
+        packed = packed[keep]
     return packed // vertices, packed % vertices
+
+
+def short(number: int) -> str:
+    """As people say it: 10K, 1.5M."""
+    for unit, letter in ((1_000_000, "M"), (1_000, "K")):
+        if number >= unit:
+            return f"{number / unit:.3g}{letter}"
+    return str(number)

@@ -1,68 +1,96 @@
-"""Loading five million edges, its trie included, beside `np.unique` on the same pairs."""
+"""Loading five million edges, its trie included, beside sorting the same pairs with NumPy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-import gdatalog as gd
-from benchmarks.measure import Row, interleaved, once
-from tests.data import Array
+from benchmarks.columns import Columns, distinct
+from benchmarks.records import Case, faster
+from benchmarks.setting import Setting
 
 EDGES, VERTICES = 5_000_000, 1_000_000
-WITHIN = 3.0
 # Asks for the trie of E, by its first column, and for nothing that takes time itself.
 NEEDS_TRIE = "found() <- E(0, _)."
+_NOTE = "the peer gets the pairs packed and in memory, and makes no trie"
 
 
-def random_edges(seed: int) -> Array:
-    """Edges in random order, few of them twice."""
-    return np.random.default_rng(seed).integers(0, VERTICES, size=(EDGES, 2))
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """A new database with these edges: of a DataFrame, or of a Parquet file."""
 
+    parquet: str = ""
+    in_order: bool = False
+    threads: int = 1
+    name: str = "ours"
 
-def by_sorting(packed: Array) -> Array:
-    """What np.unique gives. NumPy 2.3 and later use a hash table, which is slower here."""
-    values = np.sort(packed)
-    unique: Array = values[np.append(True, values[1:] != values[:-1])]
-    return unique
+    def load(self, data: Columns) -> Any:
+        import pandas as pd
 
+        frame = pd.DataFrame(data["E"])
+        if self.in_order:
+            frame = frame.sort_values(["a", "b"], ignore_index=True)
+        if self.parquet:
+            frame.to_parquet(self.parquet)
+            return Path(self.parquet)
+        return frame
 
-def run() -> Iterator[Row]:
-    edges = random_edges(seed=3)
-    frame = pd.DataFrame(edges, columns=["src", "dst"])
-    packed = edges[:, 0] << 32 | edges[:, 1]
-    unique_seconds, unique = once(lambda: np.unique(packed))
-    assert np.array_equal(unique, by_sorting(packed))
+    def build(self, given: Any) -> Any:
+        return given
 
-    def load(data: object) -> None:
+    def answer(self, state: Any) -> int:
+        import gdatalog as gd
+
         with gd.connect() as db:
-            db["E"] = data
+            db["E"] = state
             db.query(NEEDS_TRIE)
-            assert len(db["E"]) == len(unique)
+            return len(db["E"])
 
-    def row(name: str, data: object) -> Row:
-        seconds, peer = interleaved([lambda: load(data), lambda: by_sorting(packed)], rounds=5)
-        return Row(
-            "loading",
-            f"5 million edges from {name}, trie included",
-            seconds,
-            "np.unique of the pairs, by np.sort",
-            peer,
-            wanted=f"at most {WITHIN:g}x the time",
-            met=seconds <= WITHIN * min(peer, unique_seconds),
-            trap="the peer gets the pairs packed and in memory, and makes no trie; np.unique "
-            f"itself took {unique_seconds:.2f} s with NumPy {np.__version__}",
-        )
+    def value(self, answer: Any) -> Any:
+        return answer
 
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "edges.parquet"
-        pq.write_table(pa.Table.from_pandas(frame), path)
-        yield row("Parquet", path)
-    yield row("a DataFrame", frame)
-    yield row("a DataFrame in order", frame.sort_values(["src", "dst"], ignore_index=True))
+
+@dataclass(frozen=True, slots=True)
+class Sorting:
+    """The different pairs by np.sort, which is quicker here than np.unique."""
+
+    threads: int = 1
+    name: str = "np.unique by np.sort"
+
+    def load(self, data: Columns) -> Any:
+        return data["E"]["a"].astype(np.int64) << 32 | data["E"]["b"]
+
+    def build(self, given: Any) -> Any:
+        return given
+
+    def answer(self, state: Any) -> int:
+        return len(distinct(state))
+
+    def value(self, answer: Any) -> Any:
+        return answer
+
+
+def run(setting: Setting) -> Iterator[Case]:
+    edges = EDGES // 100 if setting.small else EDGES
+
+    def columns() -> Columns:
+        a, b = np.random.default_rng(3).integers(0, VERTICES, size=(2, edges))
+        return {"E": {"a": a, "b": b}}
+
+    if not setting.has_time_for("loading", 40):
+        return
+    data = setting.stored("random pairs", columns)
+    parquet = str(setting.folder / "pairs.parquet")
+    for source, side in (
+        ("Parquet", Loading(parquet)),
+        ("a DataFrame", Loading()),
+        ("a DataFrame in order", Loading(in_order=True)),
+    ):
+        what = f"{edges // 1_000_000 or edges} million edges from {source}, trie included"
+        case = setting.race("loading", what, data, [side, Sorting()], notes=(_NOTE,))
+        case.asks = [faster(case, "ours", [Sorting().name], 0.33)]
+        yield case

@@ -3,65 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-import numpy as np
+from benchmarks.graphs import closure
+from benchmarks.peers import DuckDB
+from benchmarks.records import Case
+from benchmarks.setting import Setting
+from benchmarks.sides import Gdatalog
+from benchmarks.worker import Side
 
-import gdatalog as gd
-from benchmarks.graphs import Graph, closure
-from benchmarks.measure import Row, once
-from benchmarks.peers import duckdb_with
-
-TC = """
-    path(x, y) <- E(x, y).
-    path(x, z) <- path(x, y), E(y, z).
+CLOSURE = """
+    path(x, y) <- edge(x, y).
+    path(x, z) <- path(x, y), edge(y, z).
     n(count()) <- path(_, _)."""
-TC_SQL = """
+CLOSURE_SQL = """
     with recursive path(a, b) as (
-        select a, b from e
-        union select path.a, e.b from path join e on path.b = e.a)
+        select a, b from edge
+        union select path.a, edge.b from path join edge on path.b = edge.a)
     select count(*) from path"""
 
-SG = """
-    sg(x, y) <- E(p, x), E(p, y), x != y.
-    sg(x, y) <- E(a, x), sg(a, b), E(b, y).
+GENERATION = """
+    sg(x, y) <- edge(p, x), edge(p, y), x != y.
+    sg(x, y) <- edge(a, x), sg(a, b), edge(b, y).
     n(count()) <- sg(_, _)."""
-SG_SQL = """
+GENERATION_SQL = """
     with recursive sg(a, b) as (
-        select l.b, r.b from e l join e r on l.a = r.a where l.b <> r.b
-        union select l.b, r.b from sg join e l on sg.a = l.a join e r on sg.b = r.a)
+        select l.b, r.b from edge l join edge r on l.a = r.a where l.b <> r.b
+        union select l.b, r.b from sg join edge l on sg.a = l.a join edge r on sg.b = r.a)
     select count(*) from sg"""
 
-_TRAP = "one run each, loading left out; the answers are counted, not given"
 
-
-def run() -> Iterator[Row]:
-    facebook, luxembourg = closure("ego-Facebook"), closure("luxembourg_osm")
-    yield _row("closure", facebook, TC, TC_SQL)
-    if luxembourg.name != facebook.name:
-        yield _row("closure", luxembourg, TC, TC_SQL)
-        yield _row("same generation", luxembourg, SG, SG_SQL)
-        yield _row("same generation", closure("OL.cedge"), SG, SG_SQL)
-    yield _row("same generation", facebook, SG, None)
-
-
-def _row(what: str, graph: Graph, rules: str, sql: str | None) -> Row:
-    db = gd.connect()
-    db["E"] = np.stack([graph.u, graph.v], axis=1)
-    seconds, result = once(lambda: int(db.query(rules).fetchall()[0][0]))
-    peer_seconds: float | None = None
-    trap = _TRAP
-    if sql is None:
-        trap = "one run; DuckDB's recursive CTE did not end within a minute, and is left out"
-    else:
-        con: Any = duckdb_with(graph)
-        peer_seconds, row = once(lambda: con.execute(sql).fetchone())
-        assert row[0] == result, f"{what} of {graph.name}: {result}, DuckDB says {row[0]}"
-    return Row(
-        "recursion",
-        f"{what}, {graph.name} ({result:,})",
-        seconds,
-        "DuckDB" if sql else "",
-        peer_seconds,
-        trap=trap,
-    )
+def run(setting: Setting) -> Iterator[Case]:
+    cases = [
+        ("closure", "ego-Facebook", CLOSURE, CLOSURE_SQL),
+        ("closure", "luxembourg_osm", CLOSURE, CLOSURE_SQL),
+        ("same generation", "luxembourg_osm", GENERATION, GENERATION_SQL),
+        ("same generation", "OL.cedge", GENERATION, GENERATION_SQL),
+        ("same generation", "ego-Facebook", GENERATION, GENERATION_SQL),
+    ]
+    seen = set()
+    for what, name, rules, sql in cases[3:4] if setting.small else cases:
+        graph = closure(name)
+        if (what, graph.name) in seen or not setting.has_time_for(f"{what} of {name}", 60):
+            continue
+        seen.add((what, graph.name))
+        columns = {"edge": {"a": graph.u, "b": graph.v}}
+        data = setting.stored(f"{graph.name} directed", lambda columns=columns: columns)
+        sides: list[Side] = [Gdatalog(rules, strategy="auto"), DuckDB(sql)]
+        yield setting.race("recursion", f"{what}, {graph.name}", data, sides)

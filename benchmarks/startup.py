@@ -8,60 +8,60 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
-from benchmarks.measure import Row, once
-from gdatalog.parser import parse
+from benchmarks.measure import once
+from benchmarks.records import Case, Figure, at_most
+from benchmarks.setting import Setting
 
 ROOT = Path(__file__).resolve().parents[1]
 _CLI = "gdatalog.shell.cli"
-_TRAP = "files are in the system's cache; the very first start after a boot takes longer"
+_CACHED = "files are in the system's cache; the very first start after a boot takes longer"
 
 
-def run() -> Iterator[Row]:
-    python = _seconds(["-c", "pass"])
-    imported = _seconds(["-c", "import gdatalog"])
-    yield Row(
-        "start",
-        "import gdatalog",
-        imported,
-        "",
-        None,
-        wanted=f"at most 0.25 s more than Python itself ({python:.3f} s)",
-        met=imported - python <= 0.25,
-        trap="NumPy and the engine are imported with their first use: the next row pays for them",
-    )
+def run(setting: Setting) -> Iterator[Case]:
+    times = 1 if setting.small else 5
+    python = _seconds(["-c", "pass"], times)
+    imported = _seconds(["-c", "import gdatalog"], times)
+    yield _case("import gdatalog", imported, 0.25, beyond=python)
+    yield _command("gdatalog -c '?- 1 < 2.'", ["-c", "?- 1 < 2."], 0.6, times)
     program = ROOT / "queries" / "triangles.dl"
-    yield _command("gdatalog -c '?- 1 < 2.'", ["-c", "?- 1 < 2."], 0.6)
     if program.exists():
         arguments = [str(program), "-F", str(program.parent), "-D", "-"]
-        yield _command("gdatalog queries/triangles.dl", arguments, 1.0)
-    facts = "".join(f"edge({at}, {at * 7 % 1000}).\n" for at in range(100_000))
+        yield _command("gdatalog queries/triangles.dl", arguments, 1.0, times)
+    scale = 100 if setting.small else 1
+    facts = "".join(f"edge({at}, {at * 7 % 1000}).\n" for at in range(100_000 // scale))
     yield _parsing("parsing 100,000 facts", facts, 5.0)
     rules = "".join(
         f'r{at}(x, z+{at}) <- E{at}(x, y), E(y, z), !F(x, _), G(z, "a"), x < y < z.\n'
-        for at in range(10_000)
+        for at in range(10_000 // scale)
     )
     yield _parsing("parsing 10,000 rules", rules, 10.0)
 
 
-def _parsing(what: str, text: str, at_most: float) -> Row:
+def _parsing(what: str, text: str, limit: float) -> Case:
+    from gdatalog.parser import parse
+
     seconds, _ = once(lambda: parse(text))
-    wanted = f"under {at_most:g} s"
-    return Row(
-        "start", what, seconds, "", None, wanted=wanted, met=seconds < at_most, trap="one run"
+    return _case(what, seconds, limit)
+
+
+def _command(what: str, arguments: Sequence[str], limit: float, times: int) -> Case:
+    return _case(
+        what, _seconds(["-c", f"from {_CLI} import main; main()", *arguments], times), limit
     )
 
 
-def _command(what: str, arguments: Sequence[str], at_most: float) -> Row:
-    seconds = _seconds(["-c", f"from {_CLI} import main; main()", *arguments])
-    wanted = f"under {at_most:g} s"
-    return Row("start", what, seconds, "", None, wanted=wanted, met=seconds < at_most, trap=_TRAP)
+def _case(what: str, seconds: float, limit: float, beyond: float = 0.0) -> Case:
+    case = Case("start", what, [Figure("ours", seconds)], notes=(_CACHED,))
+    against = "Python itself" if beyond else "a clock"
+    case.asks = [at_most(what, against, seconds - beyond, limit)]
+    return case
 
 
-def _seconds(arguments: Sequence[str]) -> float:
+def _seconds(arguments: Sequence[str], times: int) -> float:
     command = [sys.executable, *arguments]
 
     def work() -> None:
         subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
 
     work()
-    return median(once(work)[0] for _ in range(5))
+    return median(once(work)[0] for _ in range(times))

@@ -9,6 +9,7 @@ from gdatalog.plan.nodes import (
     Assign,
     Branch,
     Compact,
+    Expr,
     Filter,
     Generate,
     Guard,
@@ -41,6 +42,25 @@ def reads(step: Step) -> frozenset[str]:
             return frozenset(step.reads)
         case _:
             return frozenset()
+
+
+def expressions(step: Step) -> tuple[Expr, ...]:
+    """The expressions that a step computes, its branches' not included."""
+    match step:
+        case Seek():
+            return (step.value,)
+        case Join():
+            return tuple(cut.bound for cut in step.cuts)
+        case Assign():
+            return (step.expr,)
+        case Generate():
+            return (*step.values, *(step.span or ()))
+        case Filter():
+            return (step.test,)
+        case Branch():
+            return step.reduction.targets if step.reduction is not None else ()
+        case _:
+            return ()
 
 
 def binds(step: Step) -> tuple[str, ...]:

@@ -81,6 +81,10 @@ class Paths:
         """The node whose children a participant is about."""
         return Node(self.tries[part.trie], self.terms[part.trie][: part.depth])
 
+    def child(self, part: Participant) -> Node:
+        """The node that a participant's value leads to."""
+        return Node(self.tries[part.trie], self.terms[part.trie][: part.depth + 1])
+
     def goes_on(self, part: Participant) -> bool:
         """Whether the trie is asked for more below what this participant binds."""
         return part.depth + 1 < len(self.tries[part.trie].columns)
@@ -148,6 +152,8 @@ def _levels_within(steps: Sequence[Step], paths: Paths, at: int, within: Node) -
         step = steps[place]
         if isinstance(step, Filter):
             continue
+        if isinstance(step, Seek) and _only_roots(step, names, paths):
+            continue
         if not isinstance(step, Join):
             break
         nodes = [paths.node(part) for part in step.participants]
@@ -162,6 +168,15 @@ def _levels_within(steps: Sequence[Step], paths: Paths, at: int, within: Node) -
         levels.append(place)
         names.add(step.variable)
     return levels
+
+
+def _only_roots(step: Seek, names: set[str], paths: Paths) -> bool:
+    """Whether a step only looks a level's value up at roots, as rows of bits do anyway."""
+    return (
+        isinstance(step.value, Slot)
+        and step.value.name in names
+        and all(paths.node(part).depth == 0 for part in step.participants)
+    )
 
 
 def _adjacency(node: Node, names: set[str], paths: Paths, part: Participant) -> bool:

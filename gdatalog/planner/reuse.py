@@ -29,11 +29,12 @@ def reuse_lists(
     for at, join in enumerate(joins):
         best: tuple[Join, list[object]] | None = None
         for earlier in joins[:at]:
-            parts = made_of.get(earlier.variable) or [
+            shared = (
                 part
                 for part in lists[earlier.variable]
                 if part is not None and part in lists[join.variable]
-            ]
+            )
+            parts = made_of.get(earlier.variable) or list(dict.fromkeys(shared))
             # A list that was made of another went through all that the other did.
             through = reads[earlier.variable][1] if earlier.variable in reads else []
             if (

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gdatalog.storage.row_store import Known, RowStore, mixed_sum
+from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import DENSE, Columns, ascending, sort_rows, sorted_set
 from gdatalog.storage.table import Array
 
@@ -85,16 +85,8 @@ class Graph:
         """Whether the columns look alike, as those of a symmetric relation do; no sort tells it
         where they do not."""
         if self._mirrored is None:
-            self._mirrored = self._alike()
+            self._mirrored = self._store.mirrored()
         return self._mirrored
-
-    def _alike(self) -> bool:
-        a, b = self._store.as_they_are()
-        if len(a) and (a.min(), a.max()) != (b.min(), b.max()):
-            return False
-        if self._store.known == Known.NOTHING:
-            a, b = self._store.sorted()  # a row that is there twice counts once
-        return bool(mixed_sum(a) == mixed_sum(b))
 
     @property
     def symmetric(self) -> bool:

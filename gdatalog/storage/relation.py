@@ -36,7 +36,7 @@ def _onwards(test: RowTest) -> RowTest:
 class Relation:
     """A set of rows as columns of keys."""
 
-    __slots__ = ("_store", "_tries", "columns", "statistics", "types")
+    __slots__ = ("__weakref__", "_store", "_tries", "columns", "statistics", "types")
 
     def __init__(
         self,

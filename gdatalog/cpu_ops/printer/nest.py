@@ -161,6 +161,7 @@ class Nest:
     def narrow(self, step: Step, known: Known) -> None:
         """A step that keeps the row at hand or goes on with the next."""
         from gdatalog.cpu_ops.printer.branches import print_branch
+        from gdatalog.cpu_ops.printer.recode import looked_up
 
         text = self.text
         match step:
@@ -172,7 +173,11 @@ class Nest:
                 if step.weighted:
                     known.weights.append(total)
             case Seek():
-                self.seek(step.value, self.key(step.value, known), step.participants, known)
+                parts = step.participants
+                if known.group is not None:
+                    parts = tuple(part for part in parts if looked_up(self, known.group, part))
+                if parts:
+                    self.seek(step.value, self.key(step.value, known), parts, known)
             case Assign():
                 name = self.bind(step.variable, self.key(step.expr, known), known)
                 self.seek(Slot(step.variable, step.type), name, step.participants, known)

@@ -58,6 +58,7 @@ class Group:
     high: str
     words: str
     rows: dict[int, str]
+    rowed: frozenset[Node]  # nodes that rows stand for
     positions: dict[str, str] = field(default_factory=dict)  # of the levels' variables
     sets: dict[frozenset[Constraint], Bits] = field(default_factory=dict)
 

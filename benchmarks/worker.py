@@ -1,0 +1,173 @@
+"""A process that does the work of one side: it can be timed, measured and stopped.
+
+Each side has a process of its own, so that its memory can be told from the others', and that
+what does not end can be killed. A worker waits while it is another one's turn.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any, Protocol
+
+from benchmarks import memory
+from benchmarks.columns import Columns, read_columns
+
+BUILDING = 300.0  # seconds that loading and indexing may take
+
+
+class Side(Protocol):
+    """One way of doing a piece of work. A value that can be sent to another process."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def threads(self) -> int: ...
+
+    def load(self, data: Columns) -> Any:
+        """Imports, and the data in the form that this side reads. Not timed."""
+
+    def build(self, given: Any) -> Any:
+        """From data in memory to what is asked again and again: tables, graphs, indexes."""
+
+    def answer(self, state: Any) -> Any:
+        """The work itself."""
+
+    def value(self, answer: Any) -> Any:
+        """What the answers of all sides are compared by. Not timed."""
+
+
+class Stopped(Exception):
+    """The work was not done within its time."""
+
+
+class Broken(Exception):
+    """The work could not be done: why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cold:
+    """From data in memory to the answer."""
+
+    building: float
+    answering: float
+    answer: Any
+    grown: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Bytes around one warm run: before it, and the most during it."""
+
+    resident: int
+    peak: int
+
+
+class Worker:
+    """The process, as who asks it sees it."""
+
+    def __init__(self, side: Side, folder: Path, cap: float) -> None:
+        self.side, self.cap = side, cap
+        self._connection, theirs = get_context("spawn").Pipe()
+        self._cache = TemporaryDirectory(prefix="gdatalog-code-", ignore_cleanup_errors=True)
+        self._process = get_context("spawn").Process(
+            target=_serve, args=(theirs, side, folder, self._cache.name), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        try:
+            self._expect(BUILDING)
+        except BaseException:
+            self.close()
+            raise
+
+    def cold(self) -> Cold:
+        """Builds everything anew, and answers."""
+        self._connection.send("cold")
+        building = self._expect(BUILDING)
+        return Cold(building, *self._expect(self.cap))
+
+    def warm(self) -> tuple[float, Any]:
+        """Seconds, and the answer."""
+        self._connection.send("warm")
+        seconds, answer = self._expect(self.cap)
+        return seconds, answer
+
+    def held(self) -> Held:
+        self._connection.send("held")
+        return Held(*self._expect(self.cap))
+
+    def _expect(self, seconds: float) -> Any:
+        if not self._connection.poll(seconds):
+            raise Stopped(f"not done in {seconds:g} s")
+        try:
+            kind, content = self._connection.recv()
+        except EOFError:
+            self._process.join()
+            raise Broken(f"its process ended ({self._process.exitcode})") from None
+        if kind == "trouble":
+            raise Broken(content)
+        return content
+
+    def close(self) -> None:
+        if self._process.is_alive():
+            self._process.kill()
+        self._process.join()
+        self._connection.close()
+        self._cache.cleanup()
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _serve(connection: Connection, side: Side, folder: Path, cache: str) -> None:
+    """What the process does."""
+    os.environ["GDATALOG_CACHE"] = cache  # empty: what is compiled is compiled here
+    os.environ["NUMBA_CACHE_DIR"] = cache
+    os.environ["OMP_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"] = str(side.threads)
+    state: Any = None
+    try:
+        given = side.load(read_columns(folder))
+        connection.send(("ready", None))
+        while True:
+            verb = connection.recv()
+            if verb == "cold":
+                state = None
+                memory.forget()
+                before = memory.resident()
+                started = perf_counter()
+                state = side.build(given)
+                built = perf_counter()
+                connection.send(("built", built - started))
+                answered_from = perf_counter()
+                answer = side.answer(state)
+                seconds = perf_counter() - answered_from
+                grown = memory.peak() - before
+                connection.send(("done", (seconds, side.value(answer), grown)))
+            elif verb == "warm":
+                started = perf_counter()
+                answer = side.answer(state)
+                seconds = perf_counter() - started
+                connection.send(("done", (seconds, side.value(answer))))
+            else:
+                answer = None
+                memory.forget()
+                before = memory.resident()
+                side.answer(state)
+                connection.send(("done", (before, memory.peak())))
+            answer = None
+    except (EOFError, KeyboardInterrupt):
+        return
+    except BaseException as error:
+        text = traceback.format_exception_only(error)[-1].strip()
+        connection.send(("trouble", text))
