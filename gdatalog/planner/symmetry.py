@@ -180,10 +180,7 @@ class _Chains:
             vertices = self.size.distinct(frozenset((0,)))
             return len(item.variables) == len(item.args) and all(
                 isinstance(arg, Slot)
-                and (
-                    arg.name not in self.names
-                    or 2 * size.distinct(frozenset((at,))) >= vertices
-                )
+                and (arg.name not in self.names or 2 * size.distinct(frozenset((at,))) >= vertices)
                 for at, arg in enumerate(item.args)
             )
         return isinstance(item, (AggregateItem, Equation))

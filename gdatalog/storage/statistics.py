@@ -118,7 +118,9 @@ class Lists:
 class Statistics:
     """What is known of a relation's rows."""
 
-    __slots__ = ("_distinct", "_kept", "_rises", "_store", "_tries", "_types", "assumed", "graph")
+    __slots__ = (
+        "_distinct", "_kept", "_rises", "_store", "_tries", "_types", "assumed", "graph"
+    )  # fmt: skip
 
     def __init__(
         self, store: RowStore, types: Sequence[TypeName], tries: Mapping[tuple[Any, ...], Trie]
@@ -200,19 +202,26 @@ class Statistics:
 
     # -------------------------------------------------------------------------------- degrees
 
-    def size(self, tests: tuple[RowTest, ...] = ()) -> int:
+    def size(self, tests: tuple[RowTest, ...] = (), ranked: bool = False) -> int:
         """How many rows pass some tests."""
-        return self.rows if not tests else int(np.count_nonzero(self._mask(tests)))
+        return round(self.degrees(0, tests, ranked).powers[1]) if tests or ranked else self.rows
 
-    def degrees(self, column: int, tests: tuple[RowTest, ...] = ()) -> Degrees:
-        """In how many rows that pass some tests each value of a column stands."""
-        found: Degrees | None = self._kept.get((column, tests))
+    def degrees(
+        self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False
+    ) -> Degrees:
+        """In how many rows that pass some tests each value of a column stands.
+
+        `ranked`: of both ways of every edge, where the tests compare ranks.
+        """
+        found: Degrees | None = self._kept.get((column, tests, ranked))
         if found is None:
-            key = self._keys[column]
-            if tests:
-                key = key[self._mask(tests)]
-            found = self._degrees(column, key)
-            self._kept[column, tests] = found
+            if ranked:
+                assert self.graph is not None
+                found = Degrees.of(self.graph.degrees(column, tests))
+            else:
+                key = self._keys[column]
+                found = self._degrees(column, key[self._mask(tests)] if tests else key)
+            self._kept[column, tests, ranked] = found
         return found
 
     def _degrees(self, column: int, key: Array) -> Degrees:
@@ -285,7 +294,9 @@ class Statistics:
             if not ranked
         )
 
-    def lists(self, column: int, tests: tuple[RowTest, ...] = ()) -> Lists | None:
+    def lists(
+        self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False
+    ) -> Lists | None:
         """The other column's values for each of one of two columns', where that needs no sort.
 
         A comparison of the two cuts the lists; that they differ leaves out so little that it is
@@ -293,6 +304,10 @@ class Statistics:
         """
         if len(self._types) != 2:
             return None
+        if ranked:
+            if column == 1:
+                tests = tuple((left, _TURNED.get(op, op), right) for left, op, right in tests)
+            return self._lists_of(((0, 1), tests, False, True))
         tests = tuple(test for test in tests if test[1] != "!=")
         whole = self._whole_lists(column)
         if whole is None or not tests:
@@ -305,13 +320,12 @@ class Statistics:
         return found
 
     def _whole_lists(self, column: int) -> Lists | None:
-        trie = self._tries.get(((column, 1 - column), (), False, False))
-        if trie is not None:
-            first, second = trie.levels
-            return Lists(first.values, second.offsets[:-1], second.offsets[1:], second.values)
+        found = self._lists_of(((column, 1 - column), (), False, False))
+        if found is not None:
+            return found
         if not self._sorted or (column == 1 and not self.balanced):
             return None
-        found: Lists | None = self._kept.get("lists")
+        found = self._kept.get("lists")
         if found is None:
             starts = np.flatnonzero(firsts(self._keys[0]))
             ends = np.append(starts[1:], self.rows)
@@ -319,8 +333,19 @@ class Statistics:
             self._kept["lists"] = found
         return found
 
+    def _lists_of(self, name: tuple[Any, ...]) -> Lists | None:
+        """The lists of a trie, if it is there; the same ones each time."""
+        found: Lists | None = self._kept.get(name)
+        trie = self._tries.get(name)
+        if found is None and trie is not None:
+            first, second = trie.levels
+            offsets = second.offsets
+            found = Lists(first.values, offsets[:-1], offsets[1:], second.values)
+            self._kept[name] = found
+        return found
+
     def set(self) -> Array | None:
-        """The values of a relation of one column."""
+        """The values of a relation of one column, where they are sorted."""
         return self._keys[0] if len(self._types) == 1 and self._sorted else None
 
 
