@@ -177,10 +177,11 @@ class _Chains:
         """Whether it does no harm to come to an item only when the values are back."""
         if isinstance(item, AtomItem):
             size = self.sizes(item.relation, item.version)
+            vertices = self.size.distinct(frozenset((0,)))
             return len(item.variables) == len(item.args) and all(
                 isinstance(arg, Slot)
-                and (arg.name not in self.names or 2 * distinct >= self.size.distinct[0])
-                for arg, distinct in zip(item.args, size.distinct, strict=True)
+                and (arg.name not in self.names or 2 * size.distinct(frozenset((at,))) >= vertices)
+                for at, arg in enumerate(item.args)
             )
         return isinstance(item, (AggregateItem, Equation))
 

@@ -68,7 +68,7 @@ class Nest:
         self.split = False  # whether the work has been cut into tasks
         self.tasks = False  # whether several workers can share it
         self.grain = 1  # how many bindings a task has at the least
-        self.marked: dict[Node, int] = {}  # lists with marks of their own
+        self.marked: dict[tuple[Node, str], int] = {}  # lists with marks of their own
         self.widths: dict[str, str] = {}  # the dtype of a variable's keys, where known
 
     # ------------------------------------------------------------------------------- words
