@@ -35,6 +35,7 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 MOMENTS = 8  # powers of degrees that are summed
 SAMPLE = 50_000
 SHORT = 200_000  # rows that are sorted rather than sampled
+MANY = 2_000_000  # rows whose values are counted, unless they are sorted anyway
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,14 +188,17 @@ class Statistics:
             return int(np.count_nonzero(marks))
         if len(keys) == 1:
             key = keys[0]
-            if self.rows <= SHORT or int(key.max()) - int(key.min()) < self.rows:
+            few = self.rows <= MANY or self._sorted
+            if self.rows <= SHORT or (few and int(key.max()) - int(key.min()) < self.rows):
                 return len(sorted_set(key))
         step = max(1, self.rows // SAMPLE)
         sample = np.sort(_mixed([key[::step] for key in keys]))
-        seen = np.flatnonzero(firsts(sample))
-        # If most of a spread-out sample are new values, so are most of the rest.
-        once = int(np.count_nonzero(np.diff(np.append(seen, len(sample))) == 1))
-        return int(len(seen) * (1 + once / len(sample) * (step - 1)))
+        counts = _runs(sample)
+        once, twice = (int(np.count_nonzero(counts == often)) for often in (1, 2))
+        # If most of a spread-out sample are new values, so are most of the rest; but where
+        # values meet again in it there are about so many in all (Chao's estimate).
+        most = len(counts) * (1 + once / len(sample) * (step - 1))
+        return int(min(most, len(counts) + once**2 / (2 * twice)) if twice else most)
 
     # -------------------------------------------------------------------------------- degrees
 
@@ -224,7 +228,8 @@ class Statistics:
         if len(key) == 0:
             return Degrees.of(key)
         low, high = int(key.min()), int(key.max())
-        if high - low <= 4 * len(key) + 1024:
+        few = len(key) <= MANY or self._sorted
+        if few and high - low <= 4 * len(key) + 1024:
             return Degrees.of(np.bincount(key if low == 0 else key.astype(np.int64) - low))
         if column == 0 and self._sorted:
             return Degrees.of(_runs(key))

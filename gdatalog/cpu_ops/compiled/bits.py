@@ -201,21 +201,27 @@ def fill_ones(dst: Array, d: int, n: int) -> None:
 
 @jit
 def above(dst: Array, d: int, k: int, words: int) -> None:
-    """Clears the bits up to k, and k."""
-    last = d + (k >> 6)
-    for w in range(d, last):
-        put(dst, w, _NONE)
-    # shifted twice, for there is no shift by 64
-    put(dst, last, at(dst, last) & ((_ALL << np.uint64(k & 63)) << _ONE))
+    """Clears the bits up to k, and k. There may be no such bit: k may be -1, or behind the row."""
+    if k < 0:
+        return
+    word = k >> 6
+    for w in range(words):
+        if w < word:
+            put(dst, d + w, _NONE)
+        elif w == word:
+            # shifted twice, for there is no shift by 64
+            put(dst, d + w, at(dst, d + w) & ((_ALL << np.uint64(k & 63)) << _ONE))
 
 
 @jit
 def below(dst: Array, d: int, k: int, words: int) -> None:
-    """Clears the bits from k on."""
-    first = d + (k >> 6)
-    put(dst, first, at(dst, first) & ~(_ALL << np.uint64(k & 63)))
-    for w in range(first + 1, d + words):
-        put(dst, w, _NONE)
+    """Clears the bits from k on. There may be no such bit."""
+    word = k >> 6
+    for w in range(words):
+        if w > word:
+            put(dst, d + w, _NONE)
+        elif w == word:
+            put(dst, d + w, at(dst, d + w) & ~(_ALL << np.uint64(k & 63)))
 
 
 @inlined

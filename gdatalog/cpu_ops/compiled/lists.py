@@ -302,3 +302,10 @@ def count_meet_marked(
     if bhi - blo > GALLOP_MARKED * (ahi - alo):
         return count_leapfrog(va, alo, ahi, vb, blo, bhi)
     return count_marked(vb, blo, bhi, marks, base)
+
+
+@jit
+def is_marked(marks: Array, base: int, key: int) -> bool:
+    """Whether a value is marked; what lies outside of the marks is not."""
+    k = key - base
+    return 0 <= k < len(marks) and at(marks, k) != 0

@@ -21,7 +21,7 @@ HOMES = {
     "elements": ("at", "put"),
     "lists": (
         "count_common", "count_leapfrog", "count_meet_marked", "count_merge", "find", "find_root",
-        "has", "intersect", "leapfrog", "lower", "mark", "meet_marked", "merge", "parent_of",
+        "has", "intersect", "is_marked", "leapfrog", "lower", "mark", "meet_marked", "merge", "parent_of",
         "seek", "unmark", "upper",
     ),
     "bits": (

@@ -68,7 +68,7 @@ class Nest:
         self.split = False  # whether the work has been cut into tasks
         self.tasks = False  # whether several workers can share it
         self.grain = 1  # how many bindings a task has at the least
-        self.marked: dict[Node, int] = {}  # lists with marks of their own
+        self.marked: dict[tuple[Node, str], int] = {}  # lists with marks of their own
         self.widths: dict[str, str] = {}  # the dtype of a variable's keys, where known
 
     # ------------------------------------------------------------------------------- words
@@ -76,7 +76,9 @@ class Nest:
     def call(self, function: str, *args: str) -> str:
         """A call of a function of cpu_ops/compiled."""
         self.imports.add(function)
-        return f"{function}({', '.join(args)})"
+        # Numba would compile the function once more for a literal.
+        numbers = (f"np.int64({arg})" if arg.isdecimal() else arg for arg in args)
+        return f"{function}({', '.join(numbers)})"
 
     def level(self, node: Node) -> Level:
         return Level(self.number[node.trie], node.depth)
