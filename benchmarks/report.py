@@ -94,7 +94,7 @@ def _warm(first: Figure, figure: Figure) -> str:
 
 
 def _times_ours(first: Figure, figure: Figure) -> str:
-    if figure is first or not figure.warm or not first.warm:
+    if figure is first or not figure.warm or not first.warm or not first.side.startswith("ours"):
         return ""
     return f"{figure.warm / first.warm:.3g}"
 
