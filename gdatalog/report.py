@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from gdatalog.cpu_ops.printer.expressions import printable
 from gdatalog.engine.fixpoint import plan_stratum
 from gdatalog.engine.run import RuleRun
 from gdatalog.engine.session import Session
 from gdatalog.executors.limits import format_bytes
 from gdatalog.parser import format_node
+from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.format import format_rule
 from gdatalog.plan.nodes import Join, RulePlan, Step
 from gdatalog.planner.checked import CheckedRule, Stratum
@@ -33,6 +35,8 @@ class PlannedStratum:
 
 class Explanation:
     """How a program will be evaluated: its strata, and a plan for each rule.
+
+    Beside each variable stands how many bindings are expected once it is bound.
 
     >>> import gdatalog as gd
     >>> db = gd.connect()
@@ -57,7 +61,8 @@ class Explanation:
             lines.append(f"stratum {number}: {names}{kind}")
             for rule in planned.rules:
                 lines.append("  " + rule_text(rule.rule))
-                lines += ["    " + line for line in format_rule(rule.plan).splitlines()]
+                lines += ["    " + line for line in _plan_lines(rule.plan)]
+                lines += [f"    run breadth-first: {reason}" for reason in _unprintable(rule.plan)]
         return "\n".join(lines) if lines else "nothing to evaluate: only stored relations are read"
 
     __repr__ = __str__
@@ -73,13 +78,26 @@ class Explanation:
                     "relations": list(planned.stratum.relations),
                     "recursive": planned.stratum.recursive,
                     "rules": [
-                        {"rule": rule_text(rule.rule), "plan": format_rule(rule.plan).splitlines()}
+                        {"rule": rule_text(rule.rule), "plan": _plan_lines(rule.plan)}
                         for rule in planned.rules
                     ],
                 }
                 for planned in self.strata
             ]
         }
+
+
+def _plan_lines(plan: RulePlan) -> list[str]:
+    return format_rule(plan, expected).splitlines()
+
+
+def expected(step: Step) -> str:
+    """How many bindings are expected after a step, in words; the first two digits matter."""
+    if not isinstance(step, Join):
+        return ""
+    many = float(f"{step.estimate:.2g}")
+    shown = f"{many:.2g}" if many < 10 or many >= 1e12 else f"{many:,.0f}"
+    return f"~{shown} binding" + ("" if many == 1 else "s")
 
 
 def explain(session: Session, names: Sequence[str]) -> Explanation:
@@ -113,10 +131,17 @@ class Profile:
                 f"{run.plan.relation}: {run.rows:,} rows in {run.seconds:.3f} s ({share:.0%})"
             )
 
-            def remark(step: Step, run: RuleRun = run) -> str:
+            several = len(run.plan.joins) > 1
+            unseen: set[int] = set()  # steps inside compiled loops
+            for number, choice in sorted(run.executors.items()):
+                lines.append(f"  alternative {number + 1}: {choice}" if several else f"  {choice}")
+                if not choice.breadth_first:
+                    unseen.update(map(id, all_steps(run.plan.joins[number].steps)))
+
+            def remark(step: Step, run: RuleRun = run, unseen: set[int] = unseen) -> str:
                 seen = run.seen.get(id(step))
                 if seen is None:
-                    return "not reached"
+                    return "" if id(step) in unseen else "not reached"
                 tried = f", {seen.tried:,} tried" if isinstance(step, Join) and seen.tried else ""
                 return f"{seen.rows_out:,} rows{tried}, {seen.seconds * 1000:.1f} ms"
 
@@ -138,11 +163,22 @@ class Profile:
                     "relation": run.plan.relation,
                     "rows": run.rows,
                     "seconds": run.seconds,
+                    "executors": [str(choice) for _, choice in sorted(run.executors.items())],
                     "plan": format_rule(run.plan).splitlines(),
                 }
                 for run in self.runs
             ],
         }
+
+
+def _unprintable(plan: RulePlan) -> list[str]:
+    """Why joins of a rule cannot run depth-first."""
+    found: dict[str, None] = {}
+    for join in plan.joins:
+        computed = [expr for step in all_steps(join.steps) for expr in expressions(step)]
+        reasons = map(printable, (*computed, *join.outputs))
+        found.update((reason, None) for reason in reasons if reason is not None)
+    return list(found)
 
 
 def rule_text(rule: CheckedRule) -> str:

@@ -112,7 +112,8 @@ class Result:
         """A pandas DataFrame: int64, float64, bool, str and datetime64[ns, UTC], always."""
         from gdatalog.storage.export import to_pandas
 
-        frame: pd.DataFrame = to_pandas(self.sorted().table() if sort else self.table())
+        table = self.sorted().table() if sort else self.table()
+        frame: pd.DataFrame = to_pandas(table, given=True)
         return frame
 
     to_pandas = df

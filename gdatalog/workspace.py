@@ -18,10 +18,11 @@ from gdatalog.engine.files import FilePolicy, Folders
 from gdatalog.engine.fixpoint import Round
 from gdatalog.engine.inputs import Read
 from gdatalog.engine.knobs import Knobs, Strategy, strategy_of
+from gdatalog.engine.prepared import Prepared
 from gdatalog.engine.run import RuleRun
 from gdatalog.engine.session import Kept, Session, Settings
 from gdatalog.errors import Caution, Interrupted, UsageError
-from gdatalog.parser import Program, format_node, parse_with_cautions
+from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Statement
 from gdatalog.planner.checked import Schema, Stratum
 from gdatalog.storage.relation import Relation
@@ -76,6 +77,7 @@ class Workspace:
         self.announce: Callable[[str], None] = _log
         self._remembered: Memory = {}
         self._read = Read()
+        self._prepared = Prepared()
 
     def close(self) -> None:
         self.closed = True
@@ -85,6 +87,7 @@ class Workspace:
         """Forget all rules, all data, and all that was made of them."""
         self.stored, self.texts, self._remembered = {}, {}, {}
         self._read = Read()
+        self._prepared = Prepared()
 
     def statements(self) -> list[Statement]:
         """The statements that stay."""
@@ -133,7 +136,7 @@ class Workspace:
         self.check_open()
         if not isinstance(text, str):
             raise UsageError(f"a program is a text, not of type {type(text).__name__}")
-        program, cautions = parse_with_cautions(text, name, bare=bare)
+        program, cautions = self._prepared.parse(text, name, bare)
         for caution in cautions:
             self.on_caution(caution)
         return program
@@ -241,6 +244,7 @@ class Workspace:
             settings,
             self._remembered if reports is None else {},
             self._read,
+            self._prepared,
             {**self.params, **(params or {})},
             lasting,
             whole,

@@ -97,7 +97,7 @@ def _helpers() -> None:
             del left[name]
 
 
-def load(name: str, source: str) -> Any:
+def load(name: str, source: str, *_: Any) -> Any:
     """The module of a printed text, as `code_cache.load` gives it, but not compiled."""
     _helpers()
     text = _elsewhere(source)

@@ -95,6 +95,9 @@ def files(cache):
 
 def test_another_process_reads_the_code(filled):
     assert run(filled) == READ
+    assert (
+        run(filled, LOAD.replace("# p(n)", "# another rule,\\n# with the same code: p(n)")) == READ
+    )
     (text,) = filled.rglob("*.py")
     assert text.read_text() == SOURCE
     assert text.name.startswith("sum_range_n_") and text.parent.name.startswith("code-")
@@ -117,6 +120,27 @@ def test_a_name_tells_what_it_is_and_changes_with_the_text():
     assert code_cache.versioned("sum range(n)", SOURCE) == NAME
     long = code_cache.versioned("3 " + "E(x,y), " * 100, SOURCE)
     assert long.isidentifier() and len(long) < 100
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        (
+            '"""p(x) <- e(x, 1)."""\nx = 1  # x',
+            '"""p(y) <- e(y, 22).\n\nMore.\n"""\nx = 1  # y',
+            True,
+        ),
+        ("# one\n\nx = 1", "\nx = 1 # other", True),
+        ("x = 1", "x = 2", False),
+        ("x = 'a  # b'", "x = 'a  # c'", False),
+        ("x = 'a', #b", "x = 'a', #c", True),
+        ('x = """\n# b\n"""', 'x = """\n# c\n"""', False),
+        ("x = 1\n    # b\n# c\ny = 2", "x = 1\n\ny = 2", True),
+        ("if x:\n    y = 1  # a\n    z = 2", "if x:\n    y = 1\nz = 2", False),
+    ],
+)
+def test_rules_that_differ_in_names_and_constants_share_code(one, other, alike):
+    assert (code_cache.versioned("p", one) == code_cache.versioned("p", other)) == alike
 
 
 def test_a_changed_helper_changes_the_name(tmp_path, monkeypatch):
@@ -168,6 +192,7 @@ def test_an_error_in_the_text_is_told(folder):
 def test_what_is_damaged_is_made_anew(filled, folder, suffix, harm):
     """Numba alone would fail on some of these, and run wrong code for others."""
     shutil.copytree(filled, folder.parent, dirs_exist_ok=True)
+    assert code_cache._found(folder, NAME)[0] == SOURCE
     for path in folder.parent.rglob(suffix):
         data = bytearray(path.read_bytes())
         if harm == "cut":
@@ -181,10 +206,7 @@ def test_what_is_damaged_is_made_anew(filled, folder, suffix, harm):
         elif harm == "no text":
             data[:] = b"\xff\x00" * 100
         path.unlink() if harm == "gone" else path.write_bytes(data)
-    before = code_cache._verified(folder, NAME)
-    assert bool(before) == (suffix == "*.py")
-    code_cache._write_text(folder / f"{NAME}.py", SOURCE)
-    assert (folder / f"{NAME}.py").read_text() == SOURCE
+    assert code_cache._found(folder, NAME) == (None, {})
 
 
 def test_after_damage_a_process_answers_and_mends(filled, tmp_path):

@@ -1,12 +1,14 @@
 """Generated modules: real files in the user's cache folder, which Numba keeps machine code beside.
 
-What is on disk is never trusted to be whole. A text that is not what it should be is written
-again. Beside it stands a list of sums of Numba's files, written when they were complete; where
-a sum is wrong the machine code is deleted, and made anew. Whatever the disk refuses, a query is
-answered: from a temporary folder, and if there is none, without keeping anything.
+What is on disk is never trusted to be whole. Beside a text stands a list of sums, of the text and
+of Numba's files, written when they were complete; where a sum is wrong all are made anew.
+Whatever the disk refuses, a query is answered: from a temporary folder, and if there is none,
+without keeping anything.
 
-A name is a text's for ever: it has a hash of the text and of the helpers that the text calls
-(Numba would not notice a changed helper). So two processes write the same files, in any order.
+A name is a code's for ever: it has a hash of the code, comments left out, and of the helpers that
+it calls (Numba would not notice a changed helper). So two processes may write the files of a name
+in any order. Comments are of the rule that came first; other rules, with other constants, have
+the same code.
 
 Above 300 lines for the sake of one place to look at: what is written, trusted and let go of.
 """
@@ -22,23 +24,29 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock, Thread
 from time import time
 from types import ModuleType
 
 MOST_BYTES, MOST_MODULES = 256 << 20, 2000
 DAY = 86_400.0  # seconds
+PATIENCE = 0.02  # between two looks at whether somebody wants to stop
 
 _HELPERS = Path(__file__).with_name("compiled")
+_DOCSTRING = re.compile(r'\A"""(?:[^"\\]|"(?!""))*"""\s*')
+# A # in a text of one line has its closing quote behind it.
+_COMMENT = re.compile(r"""^#.*\n|[ ]*#[^"'\n]*$""", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _FOLDERS = "code-*-numba-*"
 
 _modules: dict[str, ModuleType] = {}
-_lock = RLock()
+_making: dict[str, _Making] = {}
+_lock, _one_at_a_time = RLock(), Lock()
 
 
 @dataclass(slots=True)
@@ -65,10 +73,18 @@ def versioned(shape: str, source: str) -> str:
 
     >>> versioned("count E(x,y), E(y,z)", "...")[:18]
     'count_e_x_y_e_y_z_'
+    >>> versioned("p", "#1\\nx = 1  # 1") == versioned("p", "#2\\nx = 1  # 2")
+    True
     """
     told = re.sub(r"[^a-z0-9]+", "_", shape.lower()).strip("_")[:60].rstrip("_")
-    digest = hashlib.sha256(_helpers() + source.encode()).hexdigest()[:20]
+    digest = hashlib.sha256(_helpers() + _code(source).encode()).hexdigest()[:20]
     return f"{told}_{digest}" if told[:1].isalpha() else f"p_{told}_{digest}"
+
+
+def _code(source: str) -> str:
+    """A text without its docstring and comments, which are of one rule only."""
+    code = _DOCSTRING.sub("", source)
+    return code if '"""' in code or "'''" in code else _COMMENT.sub("", code)
 
 
 @cache
@@ -80,17 +96,51 @@ def _helpers() -> bytes:
     return digest.digest()
 
 
-def load(name: str, source: str) -> ModuleType:
-    """The module of a generated text; its functions are compiled, or their code is read."""
+def load(name: str, source: str, poll: Callable[[], None] = lambda: None) -> ModuleType:
+    """The module of a generated text; its functions are compiled, or their code is read.
+
+    The name is what `versioned` gives: what is kept under it is taken for the text's. While it
+    is made `poll` is called, and may raise to end the waiting.
+    """
     found = _modules.get(name)
     if found is not None:
         return found
     if _NAME.fullmatch(name) is None:
         raise ValueError(f"not a module's name: {name!r}")
     with _lock:
-        if name not in _modules:
-            _modules[name] = _made(name, source)
-        return _modules[name]
+        if name in _modules:
+            return _modules[name]
+        making = _making.get(name)
+        if making is None:
+            making = _Making(name, source)
+            making.start()
+            _making[name] = making
+    while making.is_alive():
+        making.join(PATIENCE)
+        poll()
+    if making.error is not None:
+        raise making.error
+    return _modules[name]
+
+
+class _Making(Thread):
+    """Makes one module. Numba does not bear being interrupted, so it has a thread of its own,
+    which ends what it began: the next to ask has the code."""
+
+    def __init__(self, name: str, source: str) -> None:
+        super().__init__(name=f"compiling {name}")
+        self.module = name
+        self.source = source
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            with _one_at_a_time:
+                _modules[self.module] = _made(self.module, self.source)
+        except BaseException as error:
+            self.error = error
+        with _lock:
+            del _making[self.module]
 
 
 def compiled(name: str) -> bool:
@@ -117,18 +167,17 @@ def _made(name: str, source: str) -> ModuleType:
 
 def _kept(where: Path, name: str, source: str) -> ModuleType:
     path = where / f"{name}.py"
-    _write_text(path, source)
-    before = _verified(where, name)
+    text, before = _found(where, name)
+    if text is None:
+        text, before = source, _anew(where, name, source)
     try:
-        module = _executed(name, source, str(path))
+        module = _executed(name, text, str(path))
     except Exception as problem:
         if isinstance(problem, OSError) and not isinstance(problem, FileNotFoundError):
             raise  # the disk is full, or the like
         # Code that is whole, but not what this Numba reads; or another process cleared the
         # folder at this moment. If it is the text that is wrong, it fails again.
-        _delete(_machine_code(where, name))
-        _write_text(path, source)
-        before = {}
+        before = _anew(where, name, source)
         module = _executed(name, source, str(path))
     sums = where / f"{name}.sums"
     if _stamps(where, name) != before:
@@ -154,15 +203,6 @@ def _executed(name: str, source: str, path: str) -> ModuleType:
 
 
 # ------------------------------------------------------------------------------------- files
-
-
-def _write_text(path: Path, source: str) -> None:
-    """The file, unless it is there with exactly this text."""
-    wanted = source.encode()
-    with contextlib.suppress(OSError):
-        if path.read_bytes() == wanted:
-            return
-    _write(path, wanted)
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -202,18 +242,24 @@ def _stamps(where: Path, name: str) -> dict[Path, tuple[int, int]]:
 
 def _sums(where: Path, name: str) -> str:
     lines = []
-    for path in _machine_code(where, name):
+    for path in [where / f"{name}.py", *_machine_code(where, name)]:
         with contextlib.suppress(FileNotFoundError):
             lines.append(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n")
     return "".join(lines)
 
 
-def _verified(where: Path, name: str) -> dict[Path, tuple[int, int]]:
-    """The machine code that is whole, by its stamps; what is not is deleted."""
+def _found(where: Path, name: str) -> tuple[str | None, dict[Path, tuple[int, int]]]:
+    """A module's text, and the stamps of its machine code, if all of it is there and whole."""
     with contextlib.suppress(OSError, ValueError):  # there is none, or it is garbled
         if (where / f"{name}.sums").read_text() == _sums(where, name):
-            return _stamps(where, name)
+            return (where / f"{name}.py").read_text(encoding="utf-8"), _stamps(where, name)
+    return None, {}
+
+
+def _anew(where: Path, name: str, source: str) -> dict[Path, tuple[int, int]]:
+    """Begins a module: its text, and no machine code."""
     _delete(_machine_code(where, name))
+    _write(where / f"{name}.py", source.encode())
     return {}
 
 
@@ -258,10 +304,20 @@ def _root() -> Path:
 
 def _versions() -> str:
     """A folder's name, of all whose change makes what is in it useless."""
+    ours = sys.modules["gdatalog"].__version__
+    return f"code-{ours}-{sys.implementation.cache_tag}-numba-{_numba_version()}"
+
+
+def _numba_version() -> str:
+    """Without importing Numba, nor `importlib.metadata` where a look at a folder will do."""
+    spec = find_spec("numba")
+    if spec is not None and spec.origin is not None:
+        found = list(Path(spec.origin).parents[1].glob("numba-*.dist-info"))
+        if len(found) == 1:
+            return found[0].stem.removeprefix("numba-")
     from importlib.metadata import version
 
-    ours = sys.modules["gdatalog"].__version__
-    return f"code-{ours}-{sys.implementation.cache_tag}-numba-{version('numba')}"
+    return version("numba")
 
 
 def _own(path: Path) -> Path:

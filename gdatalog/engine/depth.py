@@ -99,7 +99,7 @@ class Nest:
         if not self.compiled:
             limits.announce(f"compiling {told}")
         try:
-            function = code_cache.load(self.name, self.printed.source).run
+            function = code_cache.load(self.name, self.printed.source, limits.poll).run
         finally:
             limits.announce("")
         return run_nest(

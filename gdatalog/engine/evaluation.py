@@ -18,6 +18,7 @@ from gdatalog.engine.derived import Rows
 from gdatalog.engine.fixpoint import Round, StratumRun, Surroundings
 from gdatalog.engine.inputs import same
 from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.prepared import CheckedText
 from gdatalog.engine.run import RuleRun
 from gdatalog.errors import Caution, MemoryLimitError
 from gdatalog.executors.limits import Limits
@@ -48,7 +49,7 @@ Memory = dict[tuple[str, ...], Remembered]
 class Evaluation:
     """One program over stored relations; relations are evaluated when they are asked for."""
 
-    checked: Checked
+    text: CheckedText
     stored: Mapping[str, Relation]
     symbols: SymbolTable
     limits: Limits
@@ -68,15 +69,15 @@ class Evaluation:
     def __post_init__(self) -> None:
         self.scope = Scope(self.symbols, self.params)
         # All texts of the program are in the table before anything asks for their ranks.
-        for stratum in self.checked.strata:
-            for node in _nodes(stratum):
-                for part in walk(node):
-                    if isinstance(part, Const) and part.type == "symbol":
-                        self.symbols.intern(str(part.value))
+        self.text.intern(self.symbols)
         for value in self.params.values():
             if isinstance(value, str):
                 self.symbols.intern(value)
         self._home = {name: s for s in self.checked.strata for name in s.relations}
+
+    @property
+    def checked(self) -> Checked:
+        return self.text.checked
 
     @property
     def cautions(self) -> list[Caution]:
@@ -234,6 +235,7 @@ class Evaluation:
             self.reports,
             self.force_chunk,
             self.knobs,
+            self.text.plans,
         )
 
     def _run(self, stratum: Stratum, limit: int | None) -> Mapping[str, Relation]:

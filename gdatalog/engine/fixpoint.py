@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import chunk_rows
 from gdatalog.engine.derived import Derived, Rows, in_order, relation_of
-from gdatalog.engine.growing import Best, Growing
+from gdatalog.engine.growing import Best, Growing, optimum_columns
 from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.narrowing import TrieOf, narrowed
+from gdatalog.engine.prepared import Plans
 from gdatalog.engine.run import RuleRun, run_rule, union_rows
 from gdatalog.errors import Caution, EvaluationError, MemoryLimitError, Note
 from gdatalog.executors.limits import Limits
-from gdatalog.parser.syntax import Atom, Call, HeadAggregate
+from gdatalog.parser.syntax import Atom, Call
 from gdatalog.plan.nodes import RulePlan, TrieRef, Version
 from gdatalog.planner.checked import CheckedRule, Schema, Stratum
 from gdatalog.planner.rules import plan_rule
@@ -61,20 +63,7 @@ class Surroundings:
     reports: list[RuleRun] | None = None
     force_chunk: int | None = None
     knobs: Knobs = Knobs()
-
-
-def optimum_columns(rules: Sequence[CheckedRule]) -> dict[int, str]:
-    """The columns of a relation of which only the best value per group is kept."""
-    kinds: dict[int, str] = {}
-    for rule in rules:
-        for at, arg in enumerate(rule.head.args):
-            inside = [part for part in walk(arg) if isinstance(part, HeadAggregate)]
-            if not inside:
-                continue
-            if not isinstance(arg, HeadAggregate) or arg.kind not in ("min", "max"):
-                return {}
-            kinds[at] = arg.kind
-    return kinds
+    plans: Plans = field(default_factory=Plans)
 
 
 class StratumRun:
@@ -226,17 +215,24 @@ class StratumRun:
         """What a rule gives in the first round, or in the later ones."""
         around = self.around
         recursive = self.stratum.relations if self.stratum.recursive else ()
-        return plan_rule(
-            rule, around.schemas, around.param_types, self._sizes, recursive, first=first
-        )
 
-    def _sizes(self, name: str, version: Version) -> Size:
+        def make(relation: Callable[[str], Relation]) -> RulePlan:
+            def sizes(name: str, version: Version) -> Size:
+                return self._sizes(name, version, relation)
+
+            return plan_rule(
+                rule, around.schemas, around.param_types, sizes, recursive, first=first
+            )
+
+        return around.plans.plan(rule, first, around.relation, make)
+
+    def _sizes(self, name: str, version: Version, relation_of: Callable[[str], Relation]) -> Size:
         arity = self.around.schemas[name].arity
         if version == "delta":
             return Assumed(DELTA, DELTA, arity)
         if name in self.tables:
             return Assumed(UNKNOWN, UNKNOWN // 10, arity)
-        return self.around.relation(name).statistics
+        return relation_of(name).statistics
 
     def _run(
         self, plan: RulePlan, limit: int | None, lasting: dict[int, MarkedRows] | None = None
@@ -252,12 +248,16 @@ class StratumRun:
                 report = RuleRun(plan)
                 around.reports.append(report)
         texts = len(around.scope.symbols)
-        found = run_rule(
-            plan, self._trie, around.scope, limits, limit, report, lasting, around.knobs
-        )
+        trie_of: TrieOf = self._trie
+        if not self.stratum.recursive and len(plan.joins) == 1:
+            trie_of = narrowed(plan.joins[0], self._trie, self._finished, around.scope)
+        found = run_rule(plan, trie_of, around.scope, limits, limit, report, lasting, around.knobs)
         self.made += len(around.scope.symbols) - texts
         limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
         return found
+
+    def _finished(self, ref: TrieRef) -> Relation | None:
+        return None if ref.relation in self.tables else self.around.relation(ref.relation)
 
     def _trie(self, ref: TrieRef) -> Trie:
         if ref.version == "delta":

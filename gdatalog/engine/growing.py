@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.parser.syntax import HeadAggregate
+from gdatalog.planner.checked import CheckedRule
+from gdatalog.planner.walk import walk
 from gdatalog.storage.keys import narrow
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import (
@@ -122,6 +125,20 @@ class Growing:
                 keys = self._unpack(self._runs[0])
             self._full = Relation(self.columns, self.types, tuple(map(narrow, keys)), self.length)
         return self._full
+
+
+def optimum_columns(rules: Sequence[CheckedRule]) -> dict[int, str]:
+    """The columns of a relation of which only the best value per group is kept."""
+    kinds: dict[int, str] = {}
+    for rule in rules:
+        for at, arg in enumerate(rule.head.args):
+            inside = [part for part in walk(arg) if isinstance(part, HeadAggregate)]
+            if not inside:
+                continue
+            if not isinstance(arg, HeadAggregate) or arg.kind not in ("min", "max"):
+                return {}
+            kinds[at] = arg.kind
+    return kinds
 
 
 class Best:

@@ -18,12 +18,12 @@ from gdatalog.engine.files import FilePolicy, Folders, find_include, read_progra
 from gdatalog.engine.fixpoint import Round
 from gdatalog.engine.inputs import Inputs, Read, input_sources
 from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.prepared import CheckedText, Prepared
 from gdatalog.engine.run import RuleRun
 from gdatalog.errors import Caution, DataError, UsageError
 from gdatalog.executors.limits import Limits
 from gdatalog.parser import Program, expand_includes
-from gdatalog.parser.syntax import Decl, Directive, Query, Rule, Statement
-from gdatalog.planner.check import check
+from gdatalog.parser.syntax import Decl, Directive, Include, Query, Rule, Statement
 from gdatalog.planner.checked import Checked, CheckedQuery, Schema, Stratum
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
@@ -94,21 +94,25 @@ class Session:
     settings: Settings
     remembered: Memory
     read: Read
+    prepared: Prepared
     params: Mapping[str, Any] = field(default_factory=dict)
     lasting: bool = False  # whether the text's rules stay: then what they give is remembered
     whole: bool = True
     parts: Parts = field(init=False)
+    text: CheckedText = field(init=False)
     checked: Checked = field(init=False)
     evaluation: Evaluation = field(init=False)
 
     def __post_init__(self) -> None:
         settings = self.settings
-        self.program = program = expand_includes(
-            self.program,
-            lambda path, span: read_program(
-                find_include(path, span, settings.folders), settings.policy, settings.warn, span
-            ),
-        )
+        if any(isinstance(statement, Include) for statement in self.program.statements):
+            self.program = expand_includes(
+                self.program,
+                lambda path, span: read_program(
+                    find_include(path, span, settings.folders), settings.policy, settings.warn, span
+                ),
+            )
+        program = self.program
         self.parts = Parts.of(program)
         views = [s for kept in self.views for s in kept.statements]
         everything = Program((*views, *program.statements))
@@ -134,7 +138,9 @@ class Session:
         given = {name: parameter(name, value) for name, value in self.params.items()}
         self.params = {name: value for name, (_, value) in given.items()}
         types = {name: kind for name, (kind, _) in given.items()}
-        self.checked = check(everything, known, types, whole=self.whole)
+        texts = (*self.views, *([program] if program.statements else []))
+        self.text = self.prepared.check(texts, everything, known, types, self.whole)
+        self.checked = self.text.checked
         stored = Inputs(
             self.stored, sources, self.checked.schemas, self.symbols, settings.policy, self.read
         )
@@ -151,7 +157,7 @@ class Session:
             return self.lasting or own.isdisjoint(names)
 
         return Evaluation(
-            self.checked,
+            self.text,
             stored,
             self.symbols,
             limits,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdatalog.plan.effects import binds, participants, reads
+from gdatalog.plan.nest import Paths
 from gdatalog.plan.nodes import (
     Branch,
     Compact,
@@ -73,7 +74,7 @@ def _check_steps(
             _demand(bool(step.participants), f"{step} has no participants")
             _demand(all(cut.op in ("<", "<=", ">", ">=") for cut in step.cuts), "not a cut")
             if step.reuse is not None:
-                _check_reuse(step, levels)
+                _check_reuse(join, step, levels)
             levels[step.variable] = step
         if isinstance(step, Branch):
             _demand((step.reduction is not None) == (step.mode == "aggregate"), f"{step.mode}?")
@@ -86,15 +87,17 @@ def _check_steps(
     return bound
 
 
-def _check_reuse(step: Join, levels: dict[str, Join]) -> None:
+def _check_reuse(join: JoinPlan, step: Join, levels: dict[str, Join]) -> None:
     assert step.reuse is not None
     _demand(step.reuse.variable in levels, "a list is reused that no level above has made")
     earlier = levels[step.reuse.variable]
+    _demand(all(at < len(step.participants) for at in step.reuse.covers), "covers whom?")
+    paths = Paths.of(join)
     _demand(
-        len(step.reuse.covers) <= len(earlier.participants),
+        len({paths.node(step.participants[at]) for at in step.reuse.covers})
+        <= len(earlier.participants),
         "more participants are covered than the list was made of",
     )
-    _demand(all(at < len(step.participants) for at in step.reuse.covers), "covers whom?")
 
 
 def _demand(holds: bool, message: str) -> None:

@@ -9,13 +9,16 @@ from gdatalog.plan.nodes import (
     Assign,
     Branch,
     Compact,
+    Expr,
     Filter,
     Generate,
     Guard,
     Join,
+    JoinPlan,
     Participant,
     Restore,
     Seek,
+    Slot,
     Step,
     slots,
 )
@@ -41,6 +44,25 @@ def reads(step: Step) -> frozenset[str]:
             return frozenset(step.reads)
         case _:
             return frozenset()
+
+
+def expressions(step: Step) -> tuple[Expr, ...]:
+    """The expressions that a step computes, its branches' not included."""
+    match step:
+        case Seek():
+            return (step.value,)
+        case Join():
+            return tuple(cut.bound for cut in step.cuts)
+        case Assign():
+            return (step.expr,)
+        case Generate():
+            return (*step.values, *(step.span or ()))
+        case Filter():
+            return (step.test,)
+        case Branch():
+            return step.reduction.targets if step.reduction is not None else ()
+        case _:
+            return ()
 
 
 def binds(step: Step) -> tuple[str, ...]:
@@ -123,3 +145,20 @@ def without(steps: tuple[Step, ...], variable: str) -> tuple[Step, ...]:
         elif isinstance(step, (Seek, Assign, Generate)):
             kept.append(replace(step, participants=parts))
     return tuple(kept)
+
+
+def one_row_each(join: JoinPlan) -> bool:
+    """Whether different bindings give different rows: all that the loops bind can be read off
+    the outputs."""
+    told = {output.name for output in join.outputs if isinstance(output, Slot)}
+    for step in join.steps:
+        if isinstance(step, Restore) and told.issuperset(step.variables):
+            told.update(step.ranks)
+    loops = (step for step in join.steps if isinstance(step, (Join, Generate)))
+    exports = (
+        name
+        for step in join.steps
+        if isinstance(step, Branch) and step.reduction is not None
+        for name, _ in step.reduction.exports
+    )
+    return told.issuperset((*(step.variable for step in loops), *exports))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gdatalog.plan.effects import all_steps
+from gdatalog.plan.effects import all_steps, participants
 from gdatalog.plan.nodes import (
     Apply,
     Assign,
@@ -81,6 +81,10 @@ class Paths:
         """The node whose children a participant is about."""
         return Node(self.tries[part.trie], self.terms[part.trie][: part.depth])
 
+    def child(self, part: Participant) -> Node:
+        """The node that a participant's value leads to."""
+        return Node(self.tries[part.trie], self.terms[part.trie][: part.depth + 1])
+
     def goes_on(self, part: Participant) -> bool:
         """Whether the trie is asked for more below what this participant binds."""
         return part.depth + 1 < len(self.tries[part.trie].columns)
@@ -136,9 +140,20 @@ def recoding(steps: Sequence[Step], paths: Paths, at: int) -> Recoding | None:
         if within.depth == 0 or not within.last or within.trie.weighted:
             continue
         levels = _levels_within(steps, paths, at, within)
-        if len(levels) >= 3 and (best is None or len(levels) > len(best.levels)):
+        if _rows_meet(steps, paths, levels, within) and (best is None or len(levels) > len(best.levels)):
             best = Recoding(within, tuple(levels))
     return best
+
+
+def _rows_meet(
+    steps: Sequence[Step], paths: Paths, levels: Sequence[int], within: Node
+) -> bool:
+    """Whether at some level several rows are met: else making them does not pay."""
+    return any(
+        len({paths.node(part) for part in participants(steps[at])} - {within}) > 1
+        and len([p for p in participants(steps[at]) if paths.node(p).terms]) > 2
+        for at in levels
+    )
 
 
 def _levels_within(steps: Sequence[Step], paths: Paths, at: int, within: Node) -> list[int]:
@@ -147,6 +162,8 @@ def _levels_within(steps: Sequence[Step], paths: Paths, at: int, within: Node) -
     for place in range(at, len(steps)):
         step = steps[place]
         if isinstance(step, Filter):
+            continue
+        if isinstance(step, Seek) and _only_roots(step, names, paths):
             continue
         if not isinstance(step, Join):
             break
@@ -162,6 +179,15 @@ def _levels_within(steps: Sequence[Step], paths: Paths, at: int, within: Node) -
         levels.append(place)
         names.add(step.variable)
     return levels
+
+
+def _only_roots(step: Seek, names: set[str], paths: Paths) -> bool:
+    """Whether a step only looks a level's value up at roots, as rows of bits do anyway."""
+    return (
+        isinstance(step.value, Slot)
+        and step.value.name in names
+        and all(paths.node(part).depth == 0 for part in step.participants)
+    )
 
 
 def _adjacency(node: Node, names: set[str], paths: Paths, part: Participant) -> bool:

@@ -52,7 +52,10 @@ def literals_of(
             test = item.test
             if test.function in (">", ">="):
                 test = Apply(FLIPPED[test.function], test.args[::-1], test.type)
-            unordered = test.function == "!=" and all(isinstance(a, Slot) for a in test.args)
+            if test.function == "!=" and all(isinstance(arg, Slot) for arg in test.args):
+                ends = tuple(arg.name for arg in test.args if isinstance(arg, Slot))
+                found.append(Literal("!=", ends, unordered=True))
+                continue
             item = TestItem(test)
         elif isinstance(item, AtomItem):
             slots = [arg for arg in item.args if isinstance(arg, Slot)]

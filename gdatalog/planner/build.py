@@ -49,7 +49,7 @@ from gdatalog.planner.items import (
     variables_of,
     variables_of_exprs,
 )
-from gdatalog.planner.order import Order, Search
+from gdatalog.planner.order import Order, best_order
 from gdatalog.planner.pattern import PatternMaker
 from gdatalog.planner.reuse import reuse_lists
 from gdatalog.planner.sizes import Statistics
@@ -143,7 +143,8 @@ class _Conjunction:
             maker.atom(atom, self.plan.sizes(atom.item.relation, atom.item.version))
         for item in self.waiting:
             maker.item(item)
-        order = Search(maker.finish(self.comparisons, self.bag, self.compacts)).order(self.rows)
+        pattern = maker.finish(self.comparisons, self.bag, self.compacts)
+        order = best_order(pattern, self.rows)
         self.plan.cost += order.work
         return order
 
@@ -435,6 +436,9 @@ class _Conjunction:
         for other_name, op in self.comparisons.bounds(name, self.bound):
             if other_name not in told:
                 found.append((None, Cut(op, Slot(other_name, self._kind(other_name)))))
+        found += [
+            (None, Cut(*limit)) for limit in self.comparisons.implied_limits(name, self.bound)
+        ]
         return found
 
     def _kind(self, name: str) -> TypeName:

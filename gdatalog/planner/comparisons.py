@@ -1,15 +1,15 @@
-"""What a conjunction's comparisons imply: `x < y, y <= z` gives `x < z`."""
+"""What a conjunction's comparisons imply: `x < y, y <= z` gives `x < z`, `x < y, y < 9` `x < 9`."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from gdatalog.plan.nodes import Apply, Slot
+from gdatalog.plan.nodes import Apply, Constant, Parameter, Slot
 from gdatalog.planner.items import AtomItem, Item, TestItem, item_may_fail, variables_of
 from gdatalog.planner.sizes import Statistics
 
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
-Comparison = tuple[str, str, str]  # variable, operator, variable
+Limit = tuple[str, Constant | Parameter]  # operator, what a variable is compared with
 
 
 class Comparisons:
@@ -23,12 +23,14 @@ class Comparisons:
         # (a, b): a <= b, and whether a < b
         below: dict[tuple[str, str], bool] = dict.fromkeys(rising, True)
         self.unequal: set[frozenset[str]] = set()
+        self.limits: dict[str, list[Limit]] = {}
         for item in items:
             test = item.test if isinstance(item, TestItem) else None
             if not isinstance(test, Apply) or len(test.args) != 2:
                 continue
             a, b = test.args
             if not (isinstance(a, Slot) and isinstance(b, Slot)):
+                self._limit(test)
                 continue
             if test.function == "!=":
                 self.unequal.add(frozenset((a.name, b.name)))
@@ -49,7 +51,9 @@ class Comparisons:
         # of a variable that no atom binds, where there is such a thing.
         sure = under.keys() & over.keys()
         if any(map(item_may_fail, items)):
-            sure &= variables_of(item for item in items if isinstance(item, AtomItem))
+            held = variables_of(item for item in items if isinstance(item, AtomItem))
+            sure &= held
+            self.limits = {name: told for name, told in self.limits.items() if name in held}
         for middle in sorted(sure):
             for low in sorted(under[middle]):
                 for high in sorted(over[middle]):
@@ -86,6 +90,33 @@ class Comparisons:
                     found.append((other, op if self.below[pair] else op + "="))
         return found
 
+    def _limit(self, test: Apply) -> None:
+        """Notes what one variable is compared with, where that is a value that is known."""
+        a, b = test.args
+        op = test.function
+        if isinstance(b, Slot):
+            a, b, op = b, a, FLIPPED.get(op, op)
+        if op not in ("<", "<=", ">", ">=") or not isinstance(b, (Constant, Parameter)):
+            return
+        if isinstance(a, Slot) and a.type != "symbol":
+            self.limits.setdefault(a.name, []).append((op, b))
+
+    def implied_limits(self, name: str, bound: Collection[str]) -> list[Limit]:
+        """The known values that bound a variable by way of variables that are not bound yet."""
+        found: list[Limit] = []
+        none: set[str] = set()
+        for ends, ops in ((self._over, ("<", "<=")), (self._under, (">", ">="))):
+            beyond = ends.get(name, none) - {name}
+            if any(other in bound for other in beyond):
+                continue  # which is as near, or nearer
+            for other in sorted(beyond):
+                pair = (name, other) if ops[0] == "<" else (other, name)
+                for op, value in self.limits.get(other, ()):
+                    if op in ops:
+                        found.append((ops[0] if self.below[pair] else op, value))
+        own = self.limits.get(name, [])
+        return [limit for limit in dict.fromkeys(found) if not _told(limit, own, found)]
+
     def between(self, left: str, right: str) -> list[str]:
         """The operators known to hold between two variables, without what the others say."""
         below = next((op for op in ("<", "<=") if self.implies(left, op, right)), None)
@@ -94,6 +125,22 @@ class Comparisons:
         if "<" not in found and ">" not in found and self.implies(left, "!=", right):
             found.append("!=")
         return found
+
+
+def _told(limit: Limit, own: Sequence[Limit], found: Sequence[Limit]) -> bool:
+    """Whether another limit says as much: one of the variable's own, or a nearer one."""
+    op, value = limit
+    if not isinstance(value, Constant):
+        return limit in own
+    for other, near in (*own, *found):
+        if not isinstance(near, Constant) or other[0] != op[0] or (other, near) == limit:
+            continue
+        if near.value == value.value:
+            if other == op[0] or (other, near) in own:
+                return True
+        elif (near.value < value.value) == (op[0] == "<"):  # type: ignore[operator]
+            return True
+    return limit in own
 
 
 def rising(items: Iterable[Item], sizes: Statistics) -> Iterator[tuple[str, str]]:

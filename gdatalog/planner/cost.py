@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gdatalog.planner.pattern import Pattern, PatternAtom, bits
+from gdatalog.planner.sampling import Sampler
 
 # A pattern's comparisons are counted exactly up to so many variables.
 COMPARED = 10
@@ -33,8 +34,10 @@ class Level:
 class Estimates:
     """The estimates of one pattern, each made once."""
 
-    def __init__(self, pattern: Pattern) -> None:
+    def __init__(self, pattern: Pattern, sampler: Sampler | None = None) -> None:
+        """With a sampler, walks are believed rather than formulas, where there are any."""
         self.pattern = pattern
+        self.sampler = sampler
         self._rows: dict[int, float] = {}
         self._levels: dict[tuple[int, int], Level] = {}
         self._paths: dict[tuple[int, int], float] = {}
@@ -65,15 +68,25 @@ class Estimates:
         """How many bindings these variables have, by the atoms among them."""
         found = self._rows.get(bound)
         if found is None:
-            found = self._formula(bound)
-            # No more than are tried when the last of them is bound, whichever that is.
-            outer = self.pattern.outer
-            for at in bits(bound & ~outer):
-                rest = bound & ~(1 << at)
-                if rest and self.joined(at, rest):
-                    found = min(found, self.tried(at, rest))
+            found = self._sampled(bound)
+            if found is None:
+                found = self._formula(bound)
+                # No more than are tried when the last of them is bound, whichever that is.
+                for at in bits(bound & ~self.pattern.outer):
+                    rest = bound & ~(1 << at)
+                    twins = self.pattern.behind[at] & bound
+                    if rest and not twins and self.joined(at, rest):
+                        found = min(found, self.tried(at, rest))
             self._rows[bound] = found
         return found
+
+    def _sampled(self, bound: int) -> float | None:
+        sample = self.sampler.sample(bound) if self.sampler and bound else None
+        if sample is None:
+            return None
+        if not sample.count:  # rarer than can be seen
+            return min(self._formula(bound), sample.weight / 2)
+        return sample.rows * self._passed(bound)
 
     def _formula(self, bound: int) -> float:
         total = 1.0
@@ -82,16 +95,23 @@ class Estimates:
                 total *= self._paths_of(atom, atom.mask & bound)
         for at in bits(bound):
             total *= self._share(at, bound)
-            total *= self.pattern.ranges.get(at, 1.0)
-        for whole, passes in self.pattern.tests:
-            if whole & ~bound == 0:
-                total *= passes
         for whole, domain in self._equal:
             if whole & ~bound == 0:
                 total /= domain
         if self._compared & bound:
             total *= self._ordered(bound)
-        return total
+        return total * self._passed(bound)
+
+    def _passed(self, bound: int) -> float:
+        """How much of the rows tests let through that nothing is known of."""
+        passed = 1.0
+        for at, passes in self.pattern.ranges.items():
+            if bound >> at & 1:
+                passed *= passes
+        for whole, passes in self.pattern.tests:
+            if whole & ~bound == 0:
+                passed *= passes
+        return passed
 
     def _paths_of(self, atom: PatternAtom, bound: int) -> float:
         """How many distinct rows an atom has in its bound columns, for each constant."""
@@ -104,13 +124,13 @@ class Estimates:
             )
             if len(columns) == 1:
                 (column,) = columns
-                found = size.degrees(column, atom.tests).powers[0]
+                found = size.degrees(column, atom.tests, atom.ranked).powers[0]
             else:
                 found = float(size.distinct(columns))
-                if atom.tests:
-                    found *= size.size(atom.tests) / max(1, size.rows)
+                if atom.tests or atom.ranked:
+                    found *= size.size(atom.tests, atom.ranked) / max(1, size.rows)
             for column in atom.fixed:
-                found /= max(1.0, size.degrees(column, atom.tests).powers[0])
+                found /= max(1.0, size.degrees(column, atom.tests, atom.ranked).powers[0])
             self._paths[key] = found
         return found
 
@@ -118,8 +138,8 @@ class Estimates:
         """The atoms that hold a variable, those together that hold it in the same column."""
         groups: dict[object, list[PatternAtom]] = {}
         for atom in self._holding[at]:
-            turned = atom.size.balanced and not atom.tests
-            groups.setdefault((atom.source, turned or atom.columns[at]), []).append(atom)
+            column = 0 if atom.turned else atom.columns[at]
+            groups.setdefault((atom.source, column), []).append(atom)
         return list(groups.values())
 
     def _share(self, at: int, bound: int) -> float:
@@ -132,9 +152,9 @@ class Estimates:
         found = self._shares.get(key)
         if found is not None:
             return found
-        found, most = 1.0, TINY
+        found, most = 1.0, self._values(groups, at)
         for group in groups:
-            powers = group[0].size.degrees(group[0].columns[at], group[0].tests).powers
+            powers = group[0].degrees(at).powers
             values = max(powers[0], TINY)
             rows = max(powers[1], TINY)
             many = 0
@@ -145,12 +165,20 @@ class Estimates:
                 else:
                     found /= values
             found *= powers[min(many, len(powers) - 1)]
-            most = max(most, values)
+            if group[0].size.assumed and most < values:
+                # What is not there yet is made of values that are.
+                found *= (values / most) ** (many - 1)
         found /= most ** (len(groups) - 1)
         if given is not None:
             found *= min(1.0, given.values / most)
         self._shares[key] = found
         return found
+
+    def _values(self, groups: list[list[PatternAtom]], at: int) -> float:
+        """Of how many values a variable takes some: those of what is there, if any of it is."""
+        sizes = [(group[0].size.assumed, group[0].degrees(at)) for group in groups]
+        known = [degrees.powers[0] for assumed, degrees in sizes if not assumed]
+        return max(TINY, *(known or [degrees.powers[0] for _, degrees in sizes]))
 
     def near(self, at: int) -> int:
         """The variables that share an atom with one, and it."""
@@ -160,11 +188,16 @@ class Estimates:
         return found
 
     def _domain(self, whole: int) -> float:
-        """How many values the side of an equation can have, as far as atoms tell."""
+        """How many values the side of an equation can have, as far as atoms tell.
+
+        A variable that no atom holds takes whatever value there is.
+        """
         most = 1.0
+        if not all(self._holding[at] for at in bits(whole)):
+            return most
         for at in bits(whole):
             for atom in self._holding[at]:
-                most = max(most, atom.size.degrees(atom.columns[at], atom.tests).powers[0])
+                most = max(most, atom.degrees(at).powers[0])
         return most
 
     def _ordered(self, bound: int) -> float:
@@ -224,21 +257,35 @@ class Estimates:
             least = min([given.values, *(self._roots(atom, at) for atom in atoms)])
             return Level(least, len(atoms), not atoms)
         if not near:
-            return Level(self._formula(bit), 0, True)
+            return Level(self.rows(bit), 0, True)
         cut = self._cut(at, bound)
-        ranges = self.pattern.ranges.get(at, 1.0)
-        length = min(
-            self._fan(atom, at, bound) * min(1.0, cut / (0.5 if self._sees(atom, at, bound) else 1))
-            for atom in near
-        )
+        length = self._walked(at, bound, cut)
+        walked = length is not None
+        if length is None:
+            length = min(self._fan(a, at, bound) * self._left(cut, a, at, bound) for a in near)
         others = len(atoms) - 1
-        common, covered = self._common(at, bound, cut)
-        if covered and common < length:
+        common, covered = self._common(at, bound, cut, length if walked else None)
+        if covered and common <= length:
             length, others = common, len(atoms) - covered
-        return Level(length * ranges, others, others == 0)
+        return Level(length * self.pattern.ranges.get(at, 1.0), others, others == 0)
+
+    def _walked(self, at: int, bound: int, cut: float) -> float | None:
+        """The length of the shortest list, as walks have seen it."""
+        tried = self.sampler.tried(at, bound) if self.sampler else None
+        if tried is None or self.sampler is None:
+            return None
+        sample = self.sampler.sample(bound)
+        assert sample is not None
+        lefts = [self._left(cut, a, at, bound) for a in self._holding[at] if a.mask & bound]
+        return tried / sample.rows * min(lefts)
+
+    def _left(self, cut: float, atom: PatternAtom, at: int, bound: int) -> float:
+        """How much a cut leaves of an atom's list, whose rows may be within it already."""
+        sees = any(at in pair and bound >> (pair[0] + pair[1] - at) & 1 for pair in atom.ascending)
+        return min(1.0, cut / 0.5) if sees else cut
 
     def _roots(self, atom: PatternAtom, at: int) -> float:
-        return atom.size.degrees(atom.columns[at], atom.tests).powers[0]
+        return atom.degrees(at).powers[0]
 
     def _fan(self, atom: PatternAtom, at: int, bound: int) -> float:
         """How long an atom's list of a variable's values is, for a binding of those before."""
@@ -247,7 +294,7 @@ class Estimates:
         if known and known & (known - 1) == 0 and not atom.fixed:
             # What a binding sees: values of many rows are in many bindings.
             (from_,) = bits(known)
-            degrees = atom.size.degrees(atom.columns[from_], atom.tests)
+            degrees = atom.degrees(from_)
             powers = degrees.powers
             many = min(self._uses(atom, from_, bound), len(powers) - 2)
             mean = max(TINY, powers[1] / max(TINY, powers[0]))
@@ -257,12 +304,12 @@ class Estimates:
 
     def _uses(self, atom: PatternAtom, at: int, bound: int) -> int:
         """How many atoms like this one widen a variable's bindings already."""
-        column, turned = atom.columns[at], atom.size.balanced and not atom.tests
+        column = atom.columns[at]
         return sum(
             1
             for other in self._holding[at]
             if other.source == atom.source
-            and (turned or other.columns[at] == column)
+            and (atom.turned or other.columns[at] == column)
             and (other.fixed or other.mask & bound & ~(1 << at))
         )
 
@@ -279,32 +326,50 @@ class Estimates:
         after = self._linear(bound | 1 << at, self._under, self._orders[0])
         return after / before / (bound.bit_count() + 1) if before else 0.0
 
-    def _sees(self, atom: PatternAtom, at: int, bound: int) -> bool:
-        """Whether an atom's own rows are within a cut of a variable already."""
-        return any(at in pair and bound >> (pair[0] + pair[1] - at) & 1 for pair in atom.ascending)
-
-    def _common(self, at: int, bound: int, cut: float) -> tuple[float, int]:
+    def _common(self, at: int, bound: int, cut: float, walked: float | None) -> tuple[float, int]:
         """The list of an earlier variable that this one's refines: its length, what it covers."""
         for group in self._groups[at]:
-            if len(group) < 2:
-                continue
-            mine = self._parents(group, at, bound)
+            mine = self._parents(group, at, bound) if len(group) > 1 else 0
             if mine.bit_count() < 2:
                 continue
             best = 0
             for earlier in bits(bound):
                 for other in self._groups[earlier]:
                     first, second = group[0], other[0]
-                    if first.source == second.source and (
-                        first.columns[at] == second.columns[earlier]
-                        or (first.size.balanced and not first.tests)
+                    if first.source != second.source or not (
+                        first.turned or first.columns[at] == second.columns[earlier]
                     ):
-                        shared = mine & self._parents(other, earlier, bound)
-                        if shared.bit_count() > max(1, best.bit_count()):
-                            best = shared
-            if best:
+                        continue
+                    shared = mine & self._parents(other, earlier, bound)
+                    if shared.bit_count() > max(1, best.bit_count()) and self._linked(
+                        shared, bound & ~(1 << earlier)
+                    ):
+                        best = shared
+            if not best:
+                continue
+            if walked is None:
                 return self._intersection(group[0], at, best, bound, cut), best.bit_count()
+            # Between the shortest list and what is left of it when all have been asked.
+            rows, after = self.rows(bound), self.rows(bound | 1 << at)
+            share = (best.bit_count() - 1) / max(1, len(self._holding[at]) - 1)
+            if rows and walked:
+                walked *= min(1.0, after / rows / walked) ** share
+            return walked, best.bit_count()
         return 0.0, 0
+
+    def _linked(self, some: int, among: int) -> bool:
+        """Whether variables can have been bound one from the other, among these alone."""
+        reached = some & -some
+        while True:
+            more = reached
+            for atom in self.pattern.atoms:
+                if atom.mask & reached:
+                    more |= atom.mask & among
+            if some & ~more == 0:
+                return True
+            if more == reached:
+                return False
+            reached = more
 
     def _parents(self, group: list[PatternAtom], at: int, bound: int) -> int:
         """The bound variables that alone lead to a variable, by atoms of a kind."""
@@ -318,8 +383,7 @@ class Estimates:
     def _intersection(
         self, atom: PatternAtom, at: int, parents: int, bound: int, cut: float
     ) -> float:
-        column = atom.columns[at]
-        powers = atom.size.degrees(column, atom.tests).powers
+        powers = atom.degrees(at).powers
         rows = max(TINY, powers[1])
         count = parents.bit_count()
         length = powers[min(count, len(powers) - 1)] / rows**count
@@ -328,7 +392,7 @@ class Estimates:
                 a for a in self._holding[parent] if a.mask >> at & 1 or a.source == atom.source
             ]
             like = next(a for a in holding if a.source == atom.source)
-            own = like.size.degrees(like.columns[parent], like.tests).powers
+            own = like.degrees(parent).powers
             many = min(self._uses(like, parent, bound), len(own) - 2)
             length *= own[many + 1] / max(TINY, own[many])
         return length * (min(1.0, cut / 0.5) if atom.ascending else cut)

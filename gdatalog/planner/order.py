@@ -14,8 +14,10 @@ from math import inf
 
 from gdatalog.planner.cost import TINY, Estimates
 from gdatalog.planner.pattern import Pattern, bits
+from gdatalog.planner.sampling import Sampler
 
 EXACT = 8
+WALK = 2000  # values tried, for each set of variables, that make walks worth their while
 # What things cost, in values tried.
 ROW, PROBE, EMIT, UNORDERED, COMPACT = 0.3, 0.1, 0.3, 0.1, 0.5
 SORT, FREE = 3.0, 1000  # of an index that is not there: for each row, but for so many
@@ -50,9 +52,9 @@ class Turn:
 class Search:
     """The search for one conjunction's order."""
 
-    def __init__(self, pattern: Pattern) -> None:
+    def __init__(self, pattern: Pattern, sampler: Sampler | None = None) -> None:
         self.pattern = pattern
-        self.estimates = Estimates(pattern)
+        self.estimates = Estimates(pattern, sampler)
         self._found: dict[tuple[int, int, bool], tuple[float, int]] = {}
         self._indexes: dict[tuple[int, int], float] = {}
 
@@ -73,13 +75,19 @@ class Search:
         """What may be bound next: what something known leads to, if there is such a thing."""
         pattern, estimates = self.pattern, self.estimates
         free = rest & ~pattern.computed
-        found = [at for at in bits(free) if estimates.joined(at, path)]
+        found = [
+            at for at in bits(free) if not pattern.before[at] & free and estimates.joined(at, path)
+        ]
         if found or not free:
             return found
         if rest & pattern.computed:
             return []  # what is computed last may connect what is left
         sourced = {given.variable for given in pattern.given if given.sources & ~path == 0}
-        return [at for at in bits(free) if estimates.holding(at) or at in sourced]
+        return [
+            at
+            for at in bits(free)
+            if not pattern.before[at] & free and (estimates.holding(at) or at in sourced)
+        ]
 
     # ------------------------------------------------------------------------------- the search
 
@@ -93,7 +101,7 @@ class Search:
                 candidates = [min(candidates, key=lambda at: self._near(at, path))][:1]
             best = inf, -1
             for at in candidates:
-                cost = self._cost(at, path, rest, exists)
+                cost = self._cost(at, path, rest, exists, best[0])
                 if best[1] < 0 or cost < best[0] * (1 - 1e-9):
                     best = cost, at
             if not candidates:
@@ -114,7 +122,8 @@ class Search:
         path = self.pattern.closed(path | rest & self.pattern.computed, rest)
         return path, rest & ~path
 
-    def _cost(self, at: int, path: int, rest: int, exists: bool) -> float:
+    def _cost(self, at: int, path: int, rest: int, exists: bool, enough: float) -> float:
+        """What it costs to bind a variable next; it need not be known where it is `enough`."""
         estimates = self.estimates
         turn = self._turn(at, path, rest, exists)
         level = estimates.level(at, path)
@@ -122,6 +131,8 @@ class Search:
         cost += self._index(at, path)
         for reads, part, rows in turn.parts:
             cost += self._below(reads, part, rows, not self.pattern.bag)
+        if cost > enough:
+            return cost
         return cost + self._below(turn.path, turn.rest, turn.rows, exists)
 
     def _below(self, path: int, rest: int, rows: float, exists: bool) -> float:
@@ -179,7 +190,9 @@ class Search:
         pattern = self.pattern
         asked = pattern.live & turn.path
         if asked and not turn.rest:
-            turn.extra += EMIT * turn.rows
+            # Rows of one group that come one after the other are one.
+            grouped = pattern.bag and not pattern.live >> at & 1
+            turn.extra += EMIT * (self.estimates.rows(path) if grouped else turn.rows)
         if pattern.live >> at & 1 and not pattern.bag:
             missing = [output for output in pattern.outputs if not path >> output & 1]
             if missing and missing[0] != at:
@@ -235,3 +248,18 @@ class Search:
             self._describe(reads, part, not self.pattern.bag, share * scale, order)
         share = turn.rows / max(TINY, self.estimates.rows(turn.path))
         self._describe(turn.path, turn.rest, exists, share * scale, order)
+
+
+def best_order(pattern: Pattern, rows: float) -> Order:
+    """The best order by formulas; by walks, if that is much work and walks are possible."""
+    search = Search(pattern)
+    variables = (pattern.everything & ~pattern.outer).bit_count()
+    sampler = Sampler(pattern) if 2 < variables <= EXACT else None
+    if sampler is None or not sampler.usable:
+        return search.order(rows)
+    # So many rows of the data take long enough that formulas need not be asked.
+    if max(atom.size.rows for atom in pattern.atoms) < WALK << variables:
+        order = search.order(rows)
+        if order.work < WALK << variables:
+            return order
+    return Search(pattern, sampler).order(rows)

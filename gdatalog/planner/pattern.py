@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
 from gdatalog.plan.nodes import Apply, Expr, Slot, slots
 from gdatalog.planner.atoms import AtomState
-from gdatalog.planner.comparisons import Comparisons
+from gdatalog.planner.comparisons import FLIPPED, Comparisons
 from gdatalog.planner.items import (
     AggregateItem,
     Equation,
     GenerateItem,
     Item,
     NotItem,
+    RestoreItem,
     TestItem,
     item_may_fail,
 )
-from gdatalog.planner.sizes import ColumnTest, Size
+from gdatalog.planner.sizes import ColumnTest, Degrees, Lists, Size
 
 # How much of the rows a test lets through, by its operator, where nothing else is known.
 PASSES = {"=": 0.1, "<": 0.4, "<=": 0.4, ">": 0.4, ">=": 0.4, "!=": 0.95}
@@ -45,7 +47,17 @@ class PatternAtom:
     fixed: frozenset[int]
     tests: tuple[ColumnTest, ...]
     mask: int
+    turned: bool  # whether its two columns are alike
+    ranked: bool
     ascending: tuple[tuple[int, int], ...]  # pairs of variables that ascend in every row of it
+
+    def degrees(self, at: int) -> Degrees:
+        """In how many of its rows each value of a variable stands."""
+        return self.size.degrees(self.columns[at], self.tests, self.ranked)
+
+    def lists(self, at: int) -> Lists | None:
+        """The other variable's values for each of one's, where they are at hand."""
+        return self.size.lists(self.columns[at], self.tests, self.ranked)
 
 
 @dataclass(slots=True, eq=False)
@@ -72,16 +84,59 @@ class Pattern:
     tests: list[tuple[int, float]] = field(default_factory=list)  # what they read, how many pass
     filters: list[int] = field(default_factory=list)  # what is tested once these are bound
     ranges: dict[int, float] = field(default_factory=dict)  # by variable: cuts by constants
-    below: list[tuple[int, int]] = field(default_factory=list)  # variables that ascend
+    below: dict[tuple[int, int], bool] = field(default_factory=dict)  # a <= b, whether a < b
+    unequal: set[frozenset[int]] = field(default_factory=set)
     outer: int = 0
     live: int = 0
     outputs: tuple[int, ...] = ()  # the variables asked for, in the order of the answer
     bag: bool = False
     compacts: bool = False
+    before: list[int] = field(default_factory=list)  # of each variable, its twins before it
+    behind: list[int] = field(default_factory=list)
 
     @property
     def everything(self) -> int:
         return (1 << len(self.names)) - 1
+
+    def find_twins(self) -> None:
+        """Finds variables that can stand for each other: whatever is said of one is of both.
+
+        Only the first of them need be tried next, and only the last can have been last.
+        """
+        opaque = self.outer | self.live | self.computed | self.risky
+        for whole in (*self.equal, *(whole for whole, _ in self.tests)):
+            opaque |= whole
+        for given in self.given:
+            opaque |= 1 << given.variable | given.sources
+        free = [at for at in range(len(self.names)) if not opaque >> at & 1]
+        self.before, self.behind = [0] * len(self.names), [0] * len(self.names)
+        for at in free:
+            for other in free[: free.index(at)]:
+                both = 1 << at | 1 << other
+                swapped = self._said(both, {at: other, other: at})
+                if self.ranges.get(at) == self.ranges.get(other) and swapped == self._said(
+                    both, {}
+                ):
+                    self.before[at] |= 1 << other
+                    self.behind[other] |= 1 << at
+
+    def _said(self, some: int, renamed: Mapping[int, int]) -> Counter[object]:
+        """All literals that hold one of some variables, these under other names."""
+        said: Counter[object] = Counter()
+        for atom in self.atoms:
+            if atom.mask & some:
+                places = [
+                    (0 if atom.turned and len(atom.columns) == 2 else column, renamed.get(at, at))
+                    for at, column in atom.columns.items()
+                ]
+                said[atom.source, atom.fixed, frozenset(places)] += 1
+        for (low, high), strict in self.below.items():
+            if (1 << low | 1 << high) & some:
+                said[renamed.get(low, low), renamed.get(high, high), strict] += 1
+        for whole in self.filters:
+            if whole & some:
+                said[sum(1 << renamed.get(at, at) for at in bits(whole))] += 1
+        return said
 
     def components(self, among: int) -> list[int]:
         """The parts of some unbound variables that no literal connects."""
@@ -144,11 +199,17 @@ class PatternMaker:
         """The pattern, once all atoms and other items are in it."""
         place = self.place
         self.pattern.bag, self.pattern.compacts = bag, compacts
-        self.pattern.below = [
-            (place[low], place[high])
-            for low, high in comparisons.below
+        self.pattern.below = {
+            (place[low], place[high]): strict
+            for (low, high), strict in comparisons.below.items()
             if low in place and high in place and low != high
-        ]
+        }
+        self.pattern.unequal = {
+            frozenset(place[name] for name in pair)
+            for pair in comparisons.unequal
+            if len(pair) == 2 and pair <= place.keys()
+        }
+        self.pattern.find_twins()
         return self.pattern
 
     def atom(self, atom: AtomState, size: Size) -> None:
@@ -160,7 +221,7 @@ class PatternMaker:
                 fixed.add(at)
             elif arg.name in atom.columns or self.mask((arg.name,)) & self.pattern.outer:
                 columns.setdefault(self.place[arg.name], at)
-        tests = tuple((test.left, test.op, test.right) for test in atom.tests)
+        tests = tuple((t.left, t.op, t.right) for t in atom.tests)
         variables = {column: variable for variable, column in columns.items()}
         pairs = [*atom.rises]
         pairs += [(left, right) for left, op, right in tests if op in ("<", "<=")]
@@ -170,10 +231,20 @@ class PatternMaker:
             for low, high in pairs
             if low in variables and high in variables
         )
+        turned = item.ranked or size.balanced
+        if turned and any(op in (">", ">=") for _, op, _ in tests):
+            # The same rows read the other way round: one name for both.
+            columns = {variable: 1 - column for variable, column in columns.items()}
+            fixed = {1 - column for column in fixed}
+            tests = tuple((left, FLIPPED[op], right) for left, op, right in tests)
+        turned = turned and all(op in ("=", "!=") for _, op, _ in tests)
+        source = (item.relation, item.version, tests, item.ranked)
         mask = sum(1 << variable for variable in columns)
-        source = (item.relation, item.version, tests)
-        found = PatternAtom(source, size, columns, frozenset(fixed), tests, mask, ascending)
-        self.pattern.atoms.append(found)
+        self.pattern.atoms.append(
+            PatternAtom(
+                source, size, columns, frozenset(fixed), tests, mask, turned, item.ranked, ascending
+            )
+        )
         self.pattern.links.append(mask)
 
     def item(self, item: Item) -> None:
@@ -199,6 +270,9 @@ class PatternMaker:
                 values = item.size()
                 values = RANGE if values == inf else float(values)
                 pattern.given.append(Given(self.place[slot.name], self.mask(item.sources), values))
+            case RestoreItem():
+                ranks = self.mask(item.ranks)
+                pattern.equations += [(self.place[value.name], ranks) for value in item.values]
             case AggregateItem():
                 computed = (item.slot, *item.exports)
                 pattern.computed |= self.mask([slot.name for slot in computed])
@@ -209,6 +283,9 @@ class PatternMaker:
             pattern.tests.append((whole, OTHERWISE))
             pattern.filters.append(whole)
             return
+        if test.function == "!=" and all(isinstance(arg, Slot) for arg in test.args):
+            pattern.filters.append(whole)
+            return  # one of the comparisons
         ordered = [arg for arg in test.args if isinstance(arg, Slot) and arg.type != "symbol"]
         if test.function in ("=", "!=") or not ordered:
             pattern.filters.append(whole)

@@ -29,13 +29,17 @@ def reuse_lists(
     for at, join in enumerate(joins):
         best: tuple[Join, list[object]] | None = None
         for earlier in joins[:at]:
-            parts = made_of.get(earlier.variable) or [
+            shared = (
                 part
                 for part in lists[earlier.variable]
                 if part is not None and part in lists[join.variable]
-            ]
+            )
+            parts = made_of.get(earlier.variable) or list(dict.fromkeys(shared))
+            # A list that was made of another went through all that the other did.
+            through = reads[earlier.variable][1] if earlier.variable in reads else []
             if (
                 len(parts) >= 2
+                and all(part in parts for part in through)
                 and all(part in lists[join.variable] for part in parts)
                 and all(_implied(cut, join, comparisons) for cut in earlier.cuts)
                 and (best is None or len(parts) >= len(best[1]))

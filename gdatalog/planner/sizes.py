@@ -30,7 +30,10 @@ class Lists(Protocol):
     def values(self) -> Any: ...
 
     @property
-    def offsets(self) -> Any: ...
+    def starts(self) -> Any: ...
+
+    @property
+    def ends(self) -> Any: ...
 
     @property
     def children(self) -> Any: ...
@@ -58,6 +61,10 @@ class Size(Protocol):
     def rows(self) -> int: ...
 
     @property
+    def assumed(self) -> bool:
+        """Whether the relation is not there yet, and all this is a guess."""
+
+    @property
     def rises(self) -> frozenset[tuple[int, int]]:
         """Pairs of columns of which the first is less than the second in every row."""
 
@@ -76,23 +83,27 @@ class Size(Protocol):
     def balanced(self) -> bool:
         """Whether it seems to be a symmetric binary relation."""
 
-    def size(self, tests: tuple[ColumnTest, ...] = ()) -> int:
+    def size(self, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
         """How many rows pass some tests."""
 
     def distinct(self, columns: frozenset[int]) -> int:
         """How many combinations of values some columns have."""
 
-    def degrees(self, column: int, tests: tuple[ColumnTest, ...] = ()) -> Degrees:
+    def degrees(
+        self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
+    ) -> Degrees:
         """In how many rows each value of a column stands."""
 
     def indexed(self, known: frozenset[int], column: int) -> bool:
         """Whether an index is there in which a column comes next after these."""
 
-    def lists(self, column: int) -> Lists | None:
+    def lists(
+        self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
+    ) -> Lists | None:
         """The lists of the other column by this one, where they are at hand."""
 
-    def values_of(self, column: int) -> Any:
-        """The distinct values of a column, where they are at hand."""
+    def set(self) -> Any:
+        """The values of a relation of one column, ascending; None for others."""
 
 
 Statistics = Callable[[str, Version], Size]
@@ -113,29 +124,32 @@ class Assumed:
     arity: int
     rises: frozenset[tuple[int, int]] = field(default=frozenset())
     balanced: bool = False
+    assumed: bool = True
     graph: Shape | None = None
     symmetric: bool = False
     loopless: bool = False
 
-    def size(self, tests: tuple[ColumnTest, ...] = ()) -> int:
-        return max(1, self.rows // 2 ** len(tests))
+    def size(self, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
+        return max(1, self.rows >> len(tests))
 
     def distinct(self, columns: frozenset[int]) -> int:
         if len(columns) == self.arity:
             return self.rows
-        return min(self.rows, int(self.values ** len(columns)))
+        return min(self.rows, self.values if len(columns) == 1 else self.values * self.values)
 
-    def degrees(self, column: int, tests: tuple[ColumnTest, ...] = ()) -> AssumedDegrees:
+    def degrees(
+        self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
+    ) -> AssumedDegrees:
         rows, values = self.size(tests), self.distinct(frozenset((column,)))
         mean = max(1.0, rows / values)
-        powers = (float(values), *(values * mean**k for k in range(1, MOMENTS + 1)))
+        powers = tuple(values * mean**k for k in range(MOMENTS + 1))
         return AssumedDegrees(int(mean), powers)
 
     def indexed(self, known: frozenset[int], column: int) -> bool:
         return True
 
-    def lists(self, column: int) -> None:
+    def lists(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> None:
         return None
 
-    def values_of(self, column: int) -> None:
+    def set(self) -> None:
         return None

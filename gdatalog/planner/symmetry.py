@@ -82,7 +82,12 @@ def without_implied(items: Sequence[Item], sizes: Statistics) -> tuple[Item, ...
 def in_degree_order(
     items: Sequence[Item], outer: Names, live: Names, bag: bool, sizes: Statistics
 ) -> tuple[Item, ...]:
-    """The items, with chains over a graph put in the order of degrees where that is sound."""
+    """The items, with chains over a graph put in the order of degrees where that is sound.
+
+    Of one graph at most: ranks of one mean nothing to another.
+    """
+    if any(isinstance(i, RestoreItem) or (isinstance(i, AtomItem) and i.ranked) for i in items):
+        return tuple(items)
     tried: set[str] = set()
     for item in items:
         if isinstance(item, AtomItem) and item.relation not in tried:
@@ -106,7 +111,6 @@ class _Chains:
             for item in items
             if isinstance(item, AtomItem)
             and item.relation == relation
-            and not item.ranked
             and edge_of(item) is not None
             and item.variables.isdisjoint(outer)
         ]
@@ -127,7 +131,10 @@ class _Chains:
             return None
         chains = chains_of(order)
         needed = (live | variables_of(self.late)) & frozenset(self.names)
-        if chains is None or not self._worth(chains, live, needed, bag):
+        if chains is None or not self._promising(chains, needed, bag) or not rankable(self.size):
+            return None
+        assert self.size.graph is not None
+        if self.size.graph.skew < (LISTED_SKEW if needed else COUNTED_SKEW):
             return None
         unequal = [item for item in self.tests if operator(item) == "!="]
         rest: list[Item] = [*self.atoms, *unequal]
@@ -156,29 +163,25 @@ class _Chains:
         values = tuple(Slot(name, types[name]) for name in names)
         return RestoreItem(self.relation, tuple(map(rank, names)), values)
 
-    def _worth(
-        self, chains: Sequence[Sequence[str]], live: Names, needed: Names, bag: bool
-    ) -> bool:
-        """Whether it is likely to be quicker."""
+    def _promising(self, chains: Sequence[Sequence[str]], needed: Names, bag: bool) -> bool:
+        """Whether it may well be quicker, if degrees differ much."""
         near = {frozenset(edge_of(atom) or ()) for atom in self.atoms}
-        if not any(has_triangle(chain, near) for chain in chains) or not rankable(self.size):
+        if not any(has_triangle(chain, near) for chain in chains):
             return False
         for chain in chains:
             if not bag and not needed.isdisjoint(chain) and not needed.issuperset(chain):
                 return False  # a witness is enough for the rest of the chain
-        if not all(map(self._can_wait, self.late)):
-            return False
-        assert self.size.graph is not None
-        return self.size.graph.skew >= (LISTED_SKEW if needed else COUNTED_SKEW)
+        return all(map(self._can_wait, self.late))
 
     def _can_wait(self, item: Item) -> bool:
         """Whether it does no harm to come to an item only when the values are back."""
         if isinstance(item, AtomItem):
             size = self.sizes(item.relation, item.version)
+            vertices = self.size.distinct(frozenset((0,)))
             return len(item.variables) == len(item.args) and all(
                 isinstance(arg, Slot)
-                and (arg.name not in self.names or 2 * distinct >= self.size.distinct[0])
-                for arg, distinct in zip(item.args, size.distinct, strict=True)
+                and (arg.name not in self.names or 2 * size.distinct(frozenset((at,))) >= vertices)
+                for at, arg in enumerate(item.args)
             )
         return isinstance(item, (AggregateItem, Equation))
 
@@ -259,11 +262,14 @@ def _by_degree(items: Sequence[Item], sizes: Statistics) -> tuple[tuple[Item, ..
 def _degrees_help(
     pairs: Sequence[Pair], near: Collection[Names], atoms: Sequence[AtomItem], size: Size
 ) -> bool:
+    """Whether the order of degrees is better than that of values."""
     if "symbol" in types_of(atoms).values():
         return True  # values have no order that cuts a list
     below = Comparisons([comparison("<", a, b) for a, b in pairs]).below
     told = {frozenset(pair) for pair in below}
+    names = sorted({name for pair in pairs for name in pair})
     assert size.graph is not None
-    return has_triangle(
-        sorted({name for pair in pairs for name in pair}), {pair for pair in near if pair in told}
-    ) and (size.graph.skew >= COUNTED_SKEW)
+    return (
+        has_triangle(names, {pair for pair in near if pair in told})
+        and size.graph.skew >= COUNTED_SKEW
+    )

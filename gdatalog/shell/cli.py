@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
 from typing import Any, NoReturn
@@ -189,4 +190,9 @@ def main() -> NoReturn:
     ):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors=errors)
-    sys.exit(run())
+    code = run()
+    if code == INTERRUPTED:
+        with suppress(OSError):
+            sys.stdout.flush()
+        os._exit(code)  # without waiting for a compilation that goes on behind
+    sys.exit(code)

@@ -1,4 +1,4 @@
-"""The arrays that tables hold: 64-bit integers and floats, nanoseconds, encoded texts.
+"""The arrays that tables hold: integers, floats, nanoseconds, encoded texts.
 
 Each comes from an array of a kindred type, or an error says which of its values does not fit.
 """
@@ -27,7 +27,9 @@ def integers(values: Array, place: Place) -> Array:
         if big.any():
             row = int(big.argmax())
             raise place.too_big(row, values[row])
-    return np.ascontiguousarray(values.astype(np.int64, copy=False))
+    # 32 bits are enough for what came in 32 bits: most of loading is copying.
+    dtype = np.int32 if np.can_cast(values.dtype, np.int32) else np.int64
+    return np.ascontiguousarray(values.astype(dtype, copy=False))
 
 
 def floats(values: Array, place: Place) -> Array:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.storage.table import Array, Column, Table, Texts
+from gdatalog.storage.table import DTYPES, Array, Column, Table, Texts
 from gdatalog.values import TypeName
 
 
@@ -45,7 +45,7 @@ def _arrow_column(kind: TypeName, column: Column) -> Any:
         return _taken(texts, column.codes)
     if kind == "timestamp":
         return pa.array(column).cast(pa.timestamp("ns", tz="UTC"))
-    return pa.array(column)
+    return pa.array(column.astype(DTYPES[kind], copy=False))
 
 
 def _taken(texts: Any, codes: Array) -> Any:
@@ -65,14 +65,17 @@ def _offsets(texts: Any) -> Array:
     return offsets[texts.offset : texts.offset + len(texts) + 1]
 
 
-def to_pandas(table: Table) -> Any:
-    """A DataFrame of int64, float64, bool, `str` and datetime64[ns, UTC]."""
+def to_pandas(table: Table, *, given: bool = False) -> Any:
+    """A DataFrame of int64, float64, bool, `str` and datetime64[ns, UTC].
+
+    `given`: nobody else has the table, so that its arrays can be the frame's.
+    """
     import pandas as pd
 
     if not table.columns:
         return pd.DataFrame(index=pd.RangeIndex(table.length))
     series = [
-        _pandas_column(kind, column)
+        _pandas_column(kind, column, not given)
         for kind, column in zip(table.types, table.columns, strict=True)
     ]
     frame = pd.DataFrame(dict(enumerate(series)), copy=False)
@@ -80,7 +83,7 @@ def to_pandas(table: Table) -> Any:
     return frame
 
 
-def _pandas_column(kind: TypeName, column: Column) -> Any:
+def _pandas_column(kind: TypeName, column: Column, copy: bool) -> Any:
     """A Series that owns its values: what its user writes into it stays there."""
     import pandas as pd
     import pyarrow as pa
@@ -89,8 +92,8 @@ def _pandas_column(kind: TypeName, column: Column) -> Any:
         dtype = _str_dtype()
         return _arrow_column(kind, column).to_pandas(types_mapper={pa.string(): dtype}.get)
     if kind == "timestamp":
-        return pd.Series(column.view("datetime64[ns]"), copy=True).dt.tz_localize("UTC")
-    return pd.Series(column, copy=True)
+        return pd.Series(column.view("datetime64[ns]"), copy=copy).dt.tz_localize("UTC")
+    return pd.Series(column.astype(DTYPES[kind], copy=copy), copy=False)
 
 
 def _str_dtype() -> Any:

@@ -94,6 +94,18 @@ class RowStore:
                     self._hold(sort_rows(self.as_they_are()), Known.SORTED)
         return self._blocks[0]
 
+    def mirrored(self) -> bool:
+        """Whether two columns may be each other's mirror image; found out without sorting, unless
+        it has to be known first which rows are the same."""
+        left, right = self.as_they_are()
+        if len(left) == 0:
+            return True
+        if (left.min(), left.max()) != (right.min(), right.max()):
+            return False
+        self.distinct()
+        left, right = self.as_they_are()
+        return _mixed_sum(left) == _mixed_sum(right)
+
     def _hold(self, rows: Columns, known: Known) -> None:
         # In this order: who reads without the lock sees what is known last.
         self._blocks = [rows]
@@ -190,7 +202,7 @@ def _mix(numbers: Array) -> None:
     numbers ^= numbers >> np.uint64(32)
 
 
-def mixed_sum(column: Array) -> int:
+def _mixed_sum(column: Array) -> int:
     """A number that two columns share if they hold the same values, each as often as the other."""
     sums: list[int] = []
 

@@ -31,9 +31,11 @@ COMPARE = {
     ">=": np.greater_equal,
 }
 
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 MOMENTS = 8  # powers of degrees that are summed
 SAMPLE = 50_000
 SHORT = 200_000  # rows that are sorted rather than sampled
+MANY = 2_000_000  # rows whose values are counted, unless they are sorted anyway
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +98,36 @@ class Lists:
     """A binary relation as a list for each value of one column: what walks go along."""
 
     values: Array  # of the first column, ascending
-    offsets: Array
+    starts: Array  # of their lists among the children
+    ends: Array
     children: Array
+
+    def cut(self, op: str) -> Lists:
+        """Only the children that a value is `op` to."""
+        lengths = self.ends - self.starts
+        parents = np.repeat(self.values, lengths)
+        keep = np.append(0, np.cumsum(COMPARE[op](parents, self.children)))
+        # Lists ascend: what is kept is at one of their ends.
+        first = np.append(0, np.cumsum(lengths))
+        kept = keep[first[1:]] - keep[first[:-1]]
+        if op in ("<", "<="):
+            return Lists(self.values, self.ends - kept, self.ends, self.children)
+        return Lists(self.values, self.starts, self.starts + kept, self.children)
 
 
 class Statistics:
     """What is known of a relation's rows."""
 
-    __slots__ = ("_distinct", "_kept", "_rises", "_store", "_tries", "_types", "graph")
+    __slots__ = (
+        "_distinct", "_kept", "_rises", "_store", "_tries", "_types", "assumed", "graph"
+    )  # fmt: skip
 
     def __init__(
         self, store: RowStore, types: Sequence[TypeName], tries: Mapping[tuple[Any, ...], Trie]
     ) -> None:
         """`tries` are those that the relation has by now, by order, tests, whether weighted, and
         whether ranked."""
+        self.assumed = False
         self._store = store
         self._types = tuple(types)
         self._tries = tries
@@ -170,37 +188,48 @@ class Statistics:
             return int(np.count_nonzero(marks))
         if len(keys) == 1:
             key = keys[0]
-            if self.rows <= SHORT or int(key.max()) - int(key.min()) < self.rows:
+            few = self.rows <= MANY or self._sorted
+            if self.rows <= SHORT or (few and int(key.max()) - int(key.min()) < self.rows):
                 return len(sorted_set(key))
         step = max(1, self.rows // SAMPLE)
         sample = np.sort(_mixed([key[::step] for key in keys]))
-        seen = np.flatnonzero(firsts(sample))
-        # If most of a spread-out sample are new values, so are most of the rest.
-        once = int(np.count_nonzero(np.diff(np.append(seen, len(sample))) == 1))
-        return int(len(seen) * (1 + once / len(sample) * (step - 1)))
+        counts = _runs(sample)
+        once, twice = (int(np.count_nonzero(counts == often)) for often in (1, 2))
+        # If most of a spread-out sample are new values, so are most of the rest; but where
+        # values meet again in it there are about so many in all (Chao's estimate).
+        most = len(counts) * (1 + once / len(sample) * (step - 1))
+        return int(min(most, len(counts) + once**2 / (2 * twice)) if twice else most)
 
     # -------------------------------------------------------------------------------- degrees
 
-    def size(self, tests: tuple[RowTest, ...] = ()) -> int:
+    def size(self, tests: tuple[RowTest, ...] = (), ranked: bool = False) -> int:
         """How many rows pass some tests."""
-        return self.rows if not tests else int(np.count_nonzero(self._mask(tests)))
+        return round(self.degrees(0, tests, ranked).powers[1]) if tests or ranked else self.rows
 
-    def degrees(self, column: int, tests: tuple[RowTest, ...] = ()) -> Degrees:
-        """In how many rows that pass some tests each value of a column stands."""
-        found: Degrees | None = self._kept.get((column, tests))
+    def degrees(
+        self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False
+    ) -> Degrees:
+        """In how many rows that pass some tests each value of a column stands.
+
+        `ranked`: of both ways of every edge, where the tests compare ranks.
+        """
+        found: Degrees | None = self._kept.get((column, tests, ranked))
         if found is None:
-            key = self._keys[column]
-            if tests:
-                key = key[self._mask(tests)]
-            found = self._degrees(column, key)
-            self._kept[column, tests] = found
+            if ranked:
+                assert self.graph is not None
+                found = Degrees.of(self.graph.degrees(column, tests))
+            else:
+                key = self._keys[column]
+                found = self._degrees(column, key[self._mask(tests)] if tests else key)
+            self._kept[column, tests, ranked] = found
         return found
 
     def _degrees(self, column: int, key: Array) -> Degrees:
         if len(key) == 0:
             return Degrees.of(key)
         low, high = int(key.min()), int(key.max())
-        if high - low <= 4 * len(key) + 1024:
+        few = len(key) <= MANY or self._sorted
+        if few and high - low <= 4 * len(key) + 1024:
             return Degrees.of(np.bincount(key if low == 0 else key.astype(np.int64) - low))
         if column == 0 and self._sorted:
             return Degrees.of(_runs(key))
@@ -265,30 +294,59 @@ class Statistics:
             if not ranked
         )
 
-    def lists(self, column: int) -> Lists | None:
-        """The other column's values for each of one of two columns', where that needs no sort."""
+    def lists(
+        self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False
+    ) -> Lists | None:
+        """The other column's values for each of one of two columns', where that needs no sort.
+
+        A comparison of the two cuts the lists; that they differ leaves out so little that it is
+        not looked at.
+        """
         if len(self._types) != 2:
             return None
-        trie = self._tries.get(((column, 1 - column), (), False, False))
-        if trie is not None:
-            first, second = trie.levels
-            return Lists(first.values, second.offsets, second.values)
+        if ranked:
+            if column == 1:
+                tests = tuple((left, _TURNED.get(op, op), right) for left, op, right in tests)
+            return self._lists_of(((0, 1), tests, False, True))
+        tests = tuple(test for test in tests if test[1] != "!=")
+        whole = self._whole_lists(column)
+        if whole is None or not tests:
+            return whole
+        found: Lists | None = self._kept.get((column, tests, "lists"))
+        if found is None and len(tests) == 1 and tests[0][1] != "=":
+            left, op, _ = tests[0]
+            found = whole.cut(op if left == column else _TURNED[op])
+            self._kept[column, tests, "lists"] = found
+        return found
+
+    def _whole_lists(self, column: int) -> Lists | None:
+        found = self._lists_of(((column, 1 - column), (), False, False))
+        if found is not None:
+            return found
         if not self._sorted or (column == 1 and not self.balanced):
             return None
-        found: Lists | None = self._kept.get("lists")
+        found = self._kept.get("lists")
         if found is None:
             starts = np.flatnonzero(firsts(self._keys[0]))
-            values = self._keys[0][starts]
-            found = Lists(values, np.append(starts, self.rows), self._keys[1])
+            ends = np.append(starts[1:], self.rows)
+            found = Lists(self._keys[0][starts], starts, ends, self._keys[1])
             self._kept["lists"] = found
         return found
 
-    def values_of(self, column: int) -> Array | None:
-        """The distinct values of a column, ascending, where they are at hand."""
-        if len(self._types) == 1:
-            return self._keys[0] if self._sorted else None
-        found = self.lists(column)
-        return None if found is None else found.values
+    def _lists_of(self, name: tuple[Any, ...]) -> Lists | None:
+        """The lists of a trie, if it is there; the same ones each time."""
+        found: Lists | None = self._kept.get(name)
+        trie = self._tries.get(name)
+        if found is None and trie is not None:
+            first, second = trie.levels
+            offsets = second.offsets
+            found = Lists(first.values, offsets[:-1], offsets[1:], second.values)
+            self._kept[name] = found
+        return found
+
+    def set(self) -> Array | None:
+        """The values of a relation of one column, where they are sorted."""
+        return self._keys[0] if len(self._types) == 1 and self._sorted else None
 
 
 def _runs(key: Array) -> Array:

@@ -1,8 +1,9 @@
 """A table: typed columns as people know them, on their way in from data or out to an answer.
 
 Readers and data frames make tables, relations are made of them; results become tables, and
-writers write those. A column is a NumPy array: int64 for int, float64 for float, bool for
-bool, int64 nanoseconds since 1970 (UTC) for timestamp; a symbol column is a `Texts`.
+writers write those. A column is a NumPy array: int64 for int (int32 too, on its way in), float64
+for float, bool for bool, int64 nanoseconds since 1970 (UTC) for timestamp; a symbol column is a
+`Texts`.
 """
 
 from __future__ import annotations

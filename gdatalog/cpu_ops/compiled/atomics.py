@@ -88,13 +88,20 @@ def compare_swap(_: Any, array: Any, i: Any, expected: Any, new: Any) -> Any:
 def take(control: Array, threads: int, total: int, grain: int) -> tuple[int, int]:
     """The next interval of `total` units of work: [start, stop), empty when none is left.
 
-    Intervals shrink, so that the threads end at about the same time: each is an eighth of what
-    would be a thread's even share of the rest, but at least `grain`.
+    Intervals shrink to `grain`, so that the threads end at about the same time. None is more than
+    eight times that: where the first units are the work of many, as in graphs whose hubs have
+    the least ids, a thread's even share of all units would be far more than its share of the work.
     """
     start = load(control, 0)
     while start < total:
-        left = total - start
-        stop = start + min(left, max(grain, left // (8 * threads)))
+        size = (total - start) // (8 * threads)
+        if size > 8 * grain:
+            size = 8 * grain
+        if size < grain:
+            size = grain
+        stop = start + size
+        if stop > total:
+            stop = total
         seen = compare_swap(control, 0, start, stop)
         if seen == start:
             return start, stop
@@ -105,4 +112,4 @@ def take(control: Array, threads: int, total: int, grain: int) -> tuple[int, int
 @inlined
 def stopped(control: Array) -> bool:
     """Whether somebody asked for an end."""
-    return bool(load(control, 1) != 0)
+    return load(control, 1) != 0  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ from numba.core import types
 
 from gdatalog.cpu_ops.compiled.elements import at, put
 from gdatalog.cpu_ops.compiled.jit import inlined, intrinsic, jit
-from gdatalog.cpu_ops.compiled.lists import GALLOP_MARKED, find_indexed, lower, seek, upper
+from gdatalog.cpu_ops.compiled.lists import GALLOP_MARKED, find, find_indexed, lower, seek, upper
 from gdatalog.storage.table import Array
 
 _ONE = np.uint64(1)
@@ -46,18 +46,6 @@ def trailing_zeros(_: Any, word: Any) -> Any:
         return builder.cttz(args[0], context.get_constant(types.boolean, False))
 
     return types.int64(word), write
-
-
-@inlined
-def bit(k: int) -> Any:
-    """The word in which only bit k, modulo 64, is set."""
-    return _ONE << np.uint64(k & 63)
-
-
-@inlined
-def from_bit(k: int) -> Any:
-    """The word in which the bits from k, modulo 64, on are set."""
-    return _ALL << np.uint64(k & 63)
 
 
 # ---------------------------------------------------------------------------------- recoding
@@ -103,110 +91,56 @@ def recode_rows(
     """
     n = hi - lo
     words = (n + 63) >> 6
-    end = base + len(places)
-    _find_parents(list_values, lo, n, root_values, root_low, root_index, rows, words)
+    # First of all, where the values are in the trie's root (or -1), into the first words of their
+    # rows: what is found decides where to read next, so many of these are best under way at once.
     for j in range(n):
-        value = at(list_values, lo + j)
-        parent = np.int64(at(rows, j * words))
-        start, stop = 0, 0
-        if parent >= 0:
-            start, stop = at(child_offsets, parent), at(child_offsets, parent + 1)
-        # What is cut off is rarely there: a look at the list's ends spares most of the searches.
-        if side > 0 and start < stop and at(child_values, start) <= value:
-            start = upper(child_values, start, stop, value)
-        if side < 0 and start < stop and at(child_values, stop - 1) >= value:
-            stop = lower(child_values, start, stop, value)
-        if stop - start > GALLOP_MARKED * n:
-            _seek_row(list_values, lo, n, child_values, start, stop, rows, j * words)
+        value = np.int64(at(list_values, lo + j))
+        if len(root_index) > 0:
+            parent = find_indexed(root_low, root_index, value)
+        else:
+            parent = find(root_values, 0, len(root_values), value)
+        put(rows, j * words, np.uint64(parent))
+    for j in range(n):
+        row = j * words
+        parent = int(at(rows, row))
+        c, stop = 0, 0
+        alone = (side > 0 and j == n - 1) or (side < 0 and j == 0)
+        if parent >= 0 and not alone:
+            c, stop = at(child_offsets, parent), at(child_offsets, parent + 1)
+            value = np.int64(at(list_values, lo + j))
+            first = value + 1 if side > 0 else base
+            last = value - 1 if side < 0 else base + (len(places) - 1)
+            # A look at the ends spares most of the searches: little is cut off, as a rule.
+            if c < stop and at(child_values, c) < first:
+                c = lower(child_values, c, stop, first)
+            if c < stop and at(child_values, stop - 1) > last:
+                stop = upper(child_values, c, stop, last)
+        word = _NONE
+        if stop - c > GALLOP_MARKED * n:
+            for k in range(n):
+                value = np.int64(at(list_values, lo + k))
+                c = seek(child_values, c, stop, value)
+                if c < stop and at(child_values, c) == value:
+                    word |= _ONE << np.uint64(k & 63)
+                if k & 63 == 63 or k == n - 1:
+                    put(rows, row + (k >> 6), word)
+                    word = _NONE
             continue
-        if start < stop and at(child_values, start) < base:
-            start = lower(child_values, start, stop, base)
-        if start < stop and at(child_values, stop - 1) >= end:
-            stop = lower(child_values, start, stop, end)
-        _read_row(list_values, lo, words, places, base, child_values, start, stop, rows, j * words)
-
-
-@inlined
-def _find_parents(
-    values: Array,
-    lo: int,
-    n: int,
-    root_values: Array,
-    root_low: int,
-    root_index: Array,
-    rows: Array,
-    words: int,
-) -> None:
-    """Leaves in the first word of each row where in the trie's root its value is, or -1.
-
-    In loops of their own, for what is found there decides where the next loop reads.
-    """
-    if len(root_index) > 0:
-        for j in range(n):
-            parent = find_indexed(root_low, root_index, at(values, lo + j))
-            put(rows, j * words, np.uint64(parent))
-    else:
-        found = 0
-        for j in range(n):
-            value = at(values, lo + j)
-            found = seek(root_values, found, len(root_values), value)
-            there = found < len(root_values) and at(root_values, found) == value
-            put(rows, j * words, np.uint64(found) if there else _ALL)
-
-
-@inlined
-def _read_row(
-    list_values: Array,
-    lo: int,
-    words: int,
-    places: Array,
-    base: int,
-    children: Array,
-    c: int,
-    stop: int,
-    rows: Array,
-    row: int,
-) -> None:
-    """A row from a list of children read from end to end. No branch asks who is in the list."""
-    for w in range(words - 1):
-        bound = at(list_values, lo + 64 * w + 63)
+        # Read from end to end, a word at a time; no branch asks who is in the list.
+        for w in range(words - 1):
+            bound = at(list_values, lo + 64 * w + 63)
+            word = _NONE
+            while c < stop and at(child_values, c) <= bound:
+                noted = np.uint64(at(places, at(child_values, c) - base))
+                word |= (noted >> _SIX) << (noted & _LOW)
+                c += 1
+            put(rows, row + w, word)
         word = _NONE
         while c < stop:
-            child = at(children, c)
-            if child > bound:
-                break
-            noted = np.uint64(at(places, child - base))
+            noted = np.uint64(at(places, at(child_values, c) - base))
             word |= (noted >> _SIX) << (noted & _LOW)
             c += 1
-        put(rows, row + w, word)
-    word = _NONE
-    for rest in range(c, stop):
-        noted = np.uint64(at(places, at(children, rest) - base))
-        word |= (noted >> _SIX) << (noted & _LOW)
-    put(rows, row + words - 1, word)
-
-
-@jit
-def _seek_row(
-    list_values: Array,
-    lo: int,
-    n: int,
-    children: Array,
-    c: int,
-    stop: int,
-    rows: Array,
-    row: int,
-) -> None:
-    """A row from a list of children that is far longer than the list: each value is sought."""
-    word = _NONE
-    for k in range(n):
-        value = at(list_values, lo + k)
-        c = seek(children, c, stop, value)
-        if c < stop and at(children, c) == value:
-            word |= bit(k)
-        if k & 63 == 63 or k == n - 1:
-            put(rows, row + (k >> 6), word)
-            word = _NONE
+        put(rows, row + words - 1, word)
 
 
 # -------------------------------------------------------------------------------------- rows
@@ -262,37 +196,42 @@ def fill_ones(dst: Array, d: int, n: int) -> None:
     for w in range(n >> 6):
         put(dst, d + w, _ALL)
     if n & 63:
-        put(dst, d + (n >> 6), bit(n) - _ONE)
+        put(dst, d + (n >> 6), (_ONE << np.uint64(n & 63)) - _ONE)
 
 
 @jit
 def above(dst: Array, d: int, k: int, words: int) -> None:
-    """Clears the bits up to k, and k."""
+    """Clears the bits up to k, and k. There may be no such bit: k may be -1, or behind the row."""
+    if k < 0:
+        return
     word = k >> 6
-    for w in range(min(word, words)):
-        put(dst, d + w, _NONE)
-    if word < words:
-        put(dst, d + word, at(dst, d + word) & (from_bit(k) << _ONE))
+    for w in range(words):
+        if w < word:
+            put(dst, d + w, _NONE)
+        elif w == word:
+            # shifted twice, for there is no shift by 64
+            put(dst, d + w, at(dst, d + w) & ((_ALL << np.uint64(k & 63)) << _ONE))
 
 
 @jit
 def below(dst: Array, d: int, k: int, words: int) -> None:
-    """Clears the bits from k on."""
+    """Clears the bits from k on. There may be no such bit."""
     word = k >> 6
-    if word < words:
-        put(dst, d + word, at(dst, d + word) & ~from_bit(k))
-    for w in range(word + 1, words):
-        put(dst, d + w, _NONE)
+    for w in range(words):
+        if w > word:
+            put(dst, d + w, _NONE)
+        elif w == word:
+            put(dst, d + w, at(dst, d + w) & ~(_ALL << np.uint64(k & 63)))
 
 
 @inlined
 def clear_bit(dst: Array, d: int, k: int) -> None:
     """Clears bit k."""
     w = d + (k >> 6)
-    put(dst, w, at(dst, w) & ~bit(k))
+    put(dst, w, at(dst, w) & ~(_ONE << np.uint64(k & 63)))
 
 
-@inlined
+@jit
 def has_bit(a: Array, i: int, k: int) -> bool:
     """Whether bit k of a row is set."""
-    return (at(a, i + (k >> 6)) & bit(k)) != np.uint64(0)
+    return (at(a, i + (k >> 6)) & (_ONE << np.uint64(k & 63))) != np.uint64(0)

@@ -48,7 +48,7 @@ def at(_: Any, array: Any, i: Any) -> Any:
 @intrinsic
 def put(_: Any, array: Any, i: Any, value: Any) -> Any:
     """array[i] = value, where 0 <= i < len(array)."""
-    if not is_vector(array) or not isinstance(i, types.Integer):
+    if not is_vector(array) or not array.mutable or not isinstance(i, types.Integer):
         return None
 
     def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:

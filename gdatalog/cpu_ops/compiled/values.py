@@ -183,6 +183,8 @@ def length_of(start: int, stop: int, step: int) -> int:
     """How many values a range has; without signs, for the distance of two ints may not fit."""
     if step == 0 or (start >= stop if step > 0 else start <= stop):
         return 0
-    distance = np.uint64(stop) - np.uint64(start) if step > 0 else np.uint64(start) - np.uint64(stop)
+    distance = (
+        np.uint64(stop) - np.uint64(start) if step > 0 else np.uint64(start) - np.uint64(stop)
+    )
     stride = np.uint64(step) if step > 0 else np.uint64(-step)
     return int(min((distance - np.uint64(1)) // stride, np.uint64(LONGEST - 1))) + 1

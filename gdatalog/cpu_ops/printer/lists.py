@@ -103,12 +103,32 @@ def _clipped(nest: Nest, walk: Walk, known: Known) -> Walk:
 def trimmed(nest: Nest, node: Node, cuts: Sequence[Cut], implied: set[int], known: Known) -> Range:
     """A node's list within the cuts."""
     left = [cut for at, cut in enumerate(cuts) if at not in implied]
-    return cut_range(nest, nest.values(node), nest.range_of(node, known), left, known)
+    return cut_range(nest, nest.values(node), nest.range_of(node, known), left, known, node)
 
 
-def cut_range(nest: Nest, array: str, whole: Range, cuts: Sequence[Cut], known: Known) -> Range:
+def cut_range(
+    nest: Nest,
+    array: str,
+    whole: Range,
+    cuts: Sequence[Cut],
+    known: Known,
+    node: Node | None = None,
+) -> Range:
+    """The part of a sorted range that is within the cuts."""
     low, high = whole
     for cut in cuts:
+        turn = known.turns.get(cut.bound.name) if isinstance(cut.bound, Slot) else None
+        if turn is not None and (turn.array, turn.node) == (array, node):
+            # The bound is where the loop over this very list is.
+            if cut.op in STARTS:
+                name = nest.text.name("l")
+                nest.text.line(f"{name} = max({low}, {turn.at}{' + 1' if cut.op == '>' else ''})")
+                low = name
+            else:
+                name = nest.text.name("h")
+                nest.text.line(f"{name} = min({high}, {turn.at}{' + 1' if cut.op == '<=' else ''})")
+                high = name
+            continue
         bound = nest.key(cut.bound, known)
         if cut.op in STARTS:
             name = nest.text.name("l")
@@ -194,10 +214,11 @@ def room(nest: Nest, met: Met) -> str:
     return nest.arguments.scratch(nest.text.name("buffer"), "buffer", levels)
 
 
-def marks_of(nest: Nest, node: Node) -> tuple[str, str]:
-    """The marks of a list, an array of its own, and the value that they start from."""
+def marks_of(nest: Nest, node: Node, buffer: str = "") -> tuple[str, str]:
+    """The marks of a list, an array of its own, and the value that they start from; or those of a
+    buffer, which holds values of the list."""
     level = nest.level(node)
-    number = nest.marked.setdefault(node, len(nest.marked))
+    number = nest.marked.setdefault((node, buffer), len(nest.marked))
     name = nest.arguments.scratch(f"marks{number}", "marks", (level,))
     return name, nest.arguments.scalar("base", level)
 

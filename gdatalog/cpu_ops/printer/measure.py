@@ -125,7 +125,11 @@ def _leave_out(
     tests = [f"{name} != {known.names[earlier.name]}" for earlier in before]
     in_lists = bool(met.lists) and met.nodes <= known.members.get(other.name, frozenset())
     if step.cuts or known.clip is not None or not in_lists:
-        tests += [nest.call("has", array, *ends, name) for array, ends in places]
+        buffer = known.buffers.get(met.nodes)
+        if buffer is not None and buffer.marks is not None and not step.cuts:
+            tests.append(nest.call("is_marked", *buffer.marks, name))
+        else:
+            tests += [nest.call("has", array, *ends, name) for array, ends in places]
     if not tests:
         text.line(f"{count} -= 1")
         return

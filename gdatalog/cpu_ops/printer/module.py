@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from gdatalog.cpu_ops.printer.arguments import Argument, Level
 from gdatalog.cpu_ops.printer.expressions import Expressions
-from gdatalog.cpu_ops.printer.leaves import Leaf
+from gdatalog.cpu_ops.printer.leaves import Groups, Leaf
 from gdatalog.cpu_ops.printer.nest import Nest
 from gdatalog.cpu_ops.printer.scope import Known
+from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_join
-from gdatalog.plan.nodes import JoinPlan
+from gdatalog.plan.nodes import Generate, Join, JoinPlan
 from gdatalog.storage.trie import Trie
 
 # Where the functions are that a printed text may call: cpu_ops/compiled.
@@ -20,7 +21,7 @@ HOMES = {
     "elements": ("at", "put"),
     "lists": (
         "count_common", "count_leapfrog", "count_meet_marked", "count_merge", "find", "find_root",
-        "has", "intersect", "leapfrog", "lower", "mark", "meet_marked", "merge", "parent_of",
+        "has", "intersect", "is_marked", "leapfrog", "lower", "mark", "meet_marked", "merge", "parent_of",
         "seek", "unmark", "upper",
     ),
     "bits": (
@@ -58,9 +59,8 @@ def print_plan(join: JoinPlan, tries: Sequence[Trie], leaf: Leaf, intersect: str
     outputs.sort(key=lambda argument: int(argument.name[3:]))
     arguments = [a for a in nest.arguments.found.values() if a.kind != "output"] + outputs
     source = _module(nest, arguments)
-    shape = ", ".join(f"{ref.relation}" for ref in join.tries)
     return Printed(
-        shape,
+        _shape(join, leaf),
         source,
         tuple(arguments),
         tuple(nest.arguments.scalars),
@@ -70,6 +70,13 @@ def print_plan(join: JoinPlan, tries: Sequence[Trie], leaf: Leaf, intersect: str
         nest.tasks,
         nest.grain,
     )
+
+
+def _shape(join: JoinPlan, leaf: Leaf) -> str:
+    """A few words on a plan, without the names of one rule: the code may be another's too."""
+    levels = sum(isinstance(step, (Join, Generate)) for step in all_steps(join.steps))
+    what = "aggregate" if isinstance(leaf, Groups) else "rows"
+    return f"{what} of {levels} levels of {len(join.tries)} atoms"
 
 
 def _module(nest: Nest, arguments: Sequence[Argument]) -> str:

@@ -68,7 +68,7 @@ class Nest:
         self.split = False  # whether the work has been cut into tasks
         self.tasks = False  # whether several workers can share it
         self.grain = 1  # how many bindings a task has at the least
-        self.marked: dict[Node, int] = {}  # lists with marks of their own
+        self.marked: dict[tuple[Node, str], int] = {}  # lists with marks of their own
         self.widths: dict[str, str] = {}  # the dtype of a variable's keys, where known
 
     # ------------------------------------------------------------------------------- words
@@ -76,7 +76,9 @@ class Nest:
     def call(self, function: str, *args: str) -> str:
         """A call of a function of cpu_ops/compiled."""
         self.imports.add(function)
-        return f"{function}({', '.join(args)})"
+        # Numba would compile the function once more for a literal.
+        numbers = (f"np.int64({arg})" if arg.isdecimal() else arg for arg in args)
+        return f"{function}({', '.join(numbers)})"
 
     def level(self, node: Node) -> Level:
         return Level(self.number[node.trie], node.depth)
@@ -161,6 +163,7 @@ class Nest:
     def narrow(self, step: Step, known: Known) -> None:
         """A step that keeps the row at hand or goes on with the next."""
         from gdatalog.cpu_ops.printer.branches import print_branch
+        from gdatalog.cpu_ops.printer.recode import looked_up
 
         text = self.text
         match step:
@@ -172,7 +175,11 @@ class Nest:
                 if step.weighted:
                     known.weights.append(total)
             case Seek():
-                self.seek(step.value, self.key(step.value, known), step.participants, known)
+                parts = step.participants
+                if known.group is not None:
+                    parts = tuple(part for part in parts if looked_up(self, known.group, part))
+                if parts:
+                    self.seek(step.value, self.key(step.value, known), parts, known)
             case Assign():
                 name = self.bind(step.variable, self.key(step.expr, known), known)
                 self.seek(Slot(step.variable, step.type), name, step.participants, known)

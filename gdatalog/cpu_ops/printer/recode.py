@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from gdatalog.cpu_ops.printer.lists import cut_range
 from gdatalog.cpu_ops.printer.scope import Bits, Constraint, Group, Known
+from gdatalog.plan.effects import all_steps, participants
 from gdatalog.plan.nest import Node, Recoding, measurable, unequal
-from gdatalog.plan.nodes import Generate, Join, Slot, Step
+from gdatalog.plan.nodes import Cut, Generate, Join, Participant, Slot, Step
 
 if TYPE_CHECKING:
     from gdatalog.cpu_ops.printer.leaves import Leaf
@@ -59,7 +60,7 @@ def print_recoded(
         text.line(nest.call("unplace", values, low, high, places, base))
         inner = known.inner()
         clip, inner.clip = known.clip, None
-        inner.group = Group(group, values, low, high, words, rows)
+        inner.group = Group(group, values, low, high, words, rows, _rowed(nest, steps, group))
         turn, position = text.name("i"), text.name("j")
         with text.block(f"for {turn} in range({start}, {stop})"):
             if clip is not None and leaf.marks_tasks():
@@ -79,8 +80,8 @@ def print_bits(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: L
     """A level of a group but the first: the bits of a set, or how many there are."""
     text, step, group = nest.text, steps[at], known.group
     assert isinstance(step, Join) and group is not None
-    wanted = _constraints(nest, step)
-    roots = [p for p in step.participants if _looked_up(nest, steps, group.recoding, p)]
+    wanted = _constraints(nest, step, group)
+    roots = [p for p in step.participants if looked_up(nest, group, p)]
     if leaf.counts and measurable(steps, at) and not roots:
         leaf.count(nest, known, _measure(nest, steps, at, wanted, known))
         return
@@ -115,7 +116,7 @@ def _bind(
     nest.widths[step.variable] = nest.arguments.width((level,))
     group.positions[step.variable] = position
     for part in step.participants:
-        if _looked_up(nest, steps, group.recoding, part):
+        if looked_up(nest, group, part):
             nest.seek(Slot(step.variable, step.type), name, (part,), known)
     if at == group.recoding.levels[-1]:
         known.group = None
@@ -138,36 +139,38 @@ def _adjacencies(nest: Nest, steps: Sequence[Step], group: Recoding) -> list[Nod
     return list(found.values())
 
 
-def _looked_up(nest: Nest, steps: Sequence[Step], group: Recoding, part: object) -> bool:
-    """Whether a participant must be sought at the root: its rows do not see to it."""
-    node = nest.paths.node(part)  # type: ignore[arg-type]
+def looked_up(nest: Nest, group: Group, part: Participant) -> bool:
+    """Whether a participant must be sought at the root: no row of the group sees to it."""
+    node = nest.paths.node(part)
     if node.terms:
         return False
-    if nest.paths.goes_on(part):  # type: ignore[arg-type]
-        terms = nest.paths.terms[part.trie]  # type: ignore[attr-defined]
-        child = node.child(terms[0])
-        inside = {at for at in group.levels if _meets(nest, steps[at], child)}
-        outside = {at for at, s in enumerate(steps) if at not in group.levels and _meets(nest, s, child)}
-        return not inside or bool(outside)
-    return True
+    return not nest.paths.goes_on(part) or nest.paths.child(part) not in group.rowed
 
 
-def _meets(nest: Nest, step: Step, node: Node) -> bool:
-    return any(nest.paths.node(part) == node for part in getattr(step, "participants", ()))
+def _rowed(nest: Nest, steps: Sequence[Step], group: Recoding) -> frozenset[Node]:
+    """The nodes whose lists only levels of the group meet, as rows."""
+    inside, outside = set(), set()
+    for at, step in enumerate(steps):
+        nodes = {nest.paths.node(part) for part in participants(step)}
+        (inside if at in group.levels else outside).update(nodes)
+    for step in all_steps(tuple(steps)):
+        if step not in steps:
+            outside.update(nest.paths.node(part) for part in participants(step))
+    return frozenset(inside - outside)
 
 
-def _cuts(nest: Nest, step: Join) -> list:  # type: ignore[type-arg]
+def _cuts(nest: Nest, step: Join) -> list[Cut]:
     """The cuts that no participant is within anyway."""
     implied = {at for _, at in step.implied}
     return [cut for at, cut in enumerate(step.cuts) if at not in implied]
 
 
-def _constraints(nest: Nest, step: Join) -> frozenset[Constraint]:
+def _constraints(nest: Nest, step: Join, group: Group) -> frozenset[Constraint]:
     """Which rows and cuts a level's bits must pass."""
     found: set[Constraint] = set()
     for part in step.participants:
         node = nest.paths.node(part)
-        if node.depth == 1 and isinstance(node.terms[0], Slot):
+        if node != group.recoding.within and node.depth == 1 and isinstance(node.terms[0], Slot):
             trie = nest.number[node.trie]
             name = node.terms[0].name
             found.add(Constraint("row", trie, name))

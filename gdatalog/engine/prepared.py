@@ -1,0 +1,154 @@
+"""What has been worked out of texts, kept for when they are asked again.
+
+A text that was parsed, checked and planned before reaches its executor without any of that, if
+nothing has changed that it was made of: the statements, the rules that the database keeps, the
+schemas of its data and the types of the parameters for the checks; the very relations whose
+statistics the planner looked at for a plan.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+from weakref import ref
+
+from gdatalog.errors import Caution
+from gdatalog.parser import Program, parse_with_cautions
+from gdatalog.parser.syntax import Const
+from gdatalog.plan.nodes import RulePlan
+from gdatalog.planner.check import check
+from gdatalog.planner.checked import Checked, CheckedRule, Schema
+from gdatalog.planner.walk import walk
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.values import TypeName
+
+MOST = 256  # texts, and as many checked programs
+LONGEST = 20_000  # characters of a text: longer ones hold data, and are hardly asked twice
+
+Value = TypeVar("Value")
+RelationOf = Callable[[str], Relation]
+
+
+class Recent(Generic[Value]):
+    """Values by key, as many as were used last."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self.most = most
+        self._found: OrderedDict[Hashable, Value] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def get(self, key: Hashable) -> Value | None:
+        found = self._found.get(key)
+        if found is not None:
+            self._found.move_to_end(key)
+        return found
+
+    def put(self, key: Hashable, value: Value) -> None:
+        self._found[key] = value
+        while len(self._found) > self.most:
+            self._found.popitem(last=False)
+
+    def clear(self) -> None:
+        self._found.clear()
+
+
+class Plans:
+    """The plans of a checked program's rules, as long as their relations are the same."""
+
+    def __init__(self) -> None:
+        # A rule is known by its identity: who holds this holds the rules.
+        self._found: dict[tuple[int, bool], tuple[tuple[tuple[str, ref[Relation]], ...], RulePlan]]
+        self._found = {}
+
+    def plan(
+        self,
+        rule: CheckedRule,
+        first: bool,
+        relation: RelationOf,
+        make: Callable[[RelationOf], RulePlan],
+    ) -> RulePlan:
+        """The plan of a rule in the first round or a later one; `make` asks for relations."""
+        made_of, plan = self._found.get((id(rule), first), ((), None))
+        if plan is not None and all(held() is relation(name) for name, held in made_of):
+            return plan
+        looked_at: dict[str, Relation] = {}
+
+        def look(name: str) -> Relation:
+            looked_at[name] = relation(name)
+            return looked_at[name]
+
+        plan = make(look)
+        held = tuple((name, ref(found)) for name, found in looked_at.items())
+        self._found[id(rule), first] = held, plan
+        return plan
+
+
+@dataclass(slots=True)
+class CheckedText:
+    """A checked program, and what else is known of it."""
+
+    checked: Checked
+    texts: Sequence[object] = ()  # what its key names by identity, so that they live on
+    plans: Plans = field(default_factory=Plans)
+    _interned: SymbolTable | None = None
+
+    def intern(self, symbols: SymbolTable) -> None:
+        """Puts all symbols of the program into the table, for good."""
+        if self._interned is symbols:
+            return
+        for stratum in self.checked.strata:
+            for rule in stratum.rules:
+                for node in (*rule.head.args, *([rule.body] if rule.body else [])):
+                    for part in walk(node):
+                        if isinstance(part, Const) and part.type == "symbol":
+                            symbols.intern(str(part.value))
+        self._interned = symbols
+
+
+@dataclass(slots=True)
+class Prepared:
+    """What a database knows of texts that were asked lately."""
+
+    texts: Recent[tuple[Program, tuple[Caution, ...]]] = field(default_factory=Recent)
+    programs: Recent[CheckedText] = field(default_factory=Recent)
+
+    def clear(self) -> None:
+        self.texts.clear()
+        self.programs.clear()
+
+    def parse(self, text: str, name: str, bare: bool) -> tuple[Program, tuple[Caution, ...]]:
+        """A text's program, and what is worth a warning."""
+        if len(text) > LONGEST:
+            return parse_with_cautions(text, name, bare=bare)
+        found = self.texts.get((text, name, bare))
+        if found is None:
+            found = parse_with_cautions(text, name, bare=bare)
+            self.texts.put((text, name, bare), found)
+        return found
+
+    def check(
+        self,
+        texts: Sequence[object],
+        program: Program,
+        known: Mapping[str, Schema],
+        types: Mapping[str, TypeName],
+        whole: bool,
+    ) -> CheckedText:
+        """`program` checked: it is made of `texts`, which are known by their identity."""
+        key = (
+            tuple(map(id, texts)),
+            tuple(known.items()),
+            tuple(sorted(types.items())),
+            whole,
+        )
+        found = self.programs.get(key)
+        if found is None:
+            checked = check(program, known, types, whole=whole)
+            found = CheckedText(checked, tuple(texts))
+            self.programs.put(key, found)
+        return found

@@ -1,0 +1,119 @@
+"""Atomic operations, and the counter that threads share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import njit
+
+from gdatalog.cpu_ops.compiled import atomics
+from gdatalog.cpu_ops.compiled.jit import jit
+
+Array = np.ndarray[Any, Any]
+
+
+@jit
+def one_of_each(array: Array) -> tuple[int, int, int, int]:
+    atomics.store(array, 1, 7)
+    old = atomics.add(array, 1, 5)
+    failed = atomics.compare_swap(array, 1, 7, 99)
+    swapped = atomics.compare_swap(array, 1, 12, -3)
+    return old, failed, swapped, atomics.load(array, 1)
+
+
+def test_operations() -> None:
+    array = np.array([100, 0, 200], dtype=np.int64)
+    assert one_of_each(array) == (7, 12, 12, -3)
+    assert array.tolist() == [100, -3, 200]
+
+
+def test_only_on_contiguous_arrays_of_int64() -> None:
+    from numba.core.errors import TypingError
+
+    load = njit(lambda array: atomics.load(array, 0))
+    for array in (np.zeros(4, dtype=np.int32), np.zeros(4, dtype=np.int64)[::2]):
+        with pytest.raises(TypingError):
+            load(array)
+
+
+def together(function: Any, arguments: list[tuple[Any, ...]]) -> None:
+    threads = [threading.Thread(target=function, args=each) for each in arguments]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@jit
+def add_often(array: Array, times: int) -> None:
+    for _ in range(times):
+        atomics.add(array, 0, 1)
+
+
+def test_no_addition_is_lost() -> None:
+    array = np.zeros(1, dtype=np.int64)
+    together(add_often, [(array, 200_000)] * 4)
+    assert array[0] == 800_000
+
+
+@jit
+def work(control: Array, threads: int, grain: int, done: Array) -> None:
+    while True:
+        start, stop = atomics.take(control, threads, len(done), grain)
+        if start >= stop:
+            return
+        for unit in range(start, stop):
+            done[unit] += 1
+
+
+@pytest.mark.parametrize(("total", "grain"), [(0, 1), (1, 1), (7, 100), (300_000, 1), (9_999, 64)])
+def test_every_unit_is_taken_once(total: int, grain: int) -> None:
+    done = np.zeros(total, dtype=np.int64)
+    together(work, [(np.zeros(2, dtype=np.int64), 4, grain, done)] * 1)
+    assert (done == 1).all()
+    control = np.zeros(2, dtype=np.int64)
+    together(work, [(control, 4, grain, done)] * 4)
+    assert (done == 2).all()
+    assert control[0] == total
+
+
+def test_intervals_shrink_down_to_the_grain() -> None:
+    control = np.zeros(2, dtype=np.int64)
+    sizes = []
+    while True:
+        start, stop = atomics.take(control, 2, 10_000, 10)
+        if start >= stop:
+            break
+        assert start == sum(sizes)
+        sizes.append(stop - start)
+    assert sum(sizes) == 10_000
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == 80  # no more than eight grains
+    assert set(sizes[-10:-1]) == {10}
+
+
+@jit
+def spin(control: Array) -> int:
+    turns = 0
+    while not atomics.stopped(control):
+        turns += 1
+        atomics.store(control, 2, 1)
+    return turns
+
+
+def test_the_flag_is_seen_in_a_hot_loop() -> None:
+    control = np.zeros(3, dtype=np.int64)
+    control[1] = 1
+    assert spin(control) == 0  # compiled
+    control[1:] = 0
+    thread = threading.Thread(target=spin, args=(control,), daemon=True)
+    thread.start()
+    while control[2] == 0:
+        time.sleep(0.001)
+    control[1] = 1
+    thread.join(20)
+    assert not thread.is_alive()

@@ -1,0 +1,269 @@
+"""Compiled rules as a user meets them: what is told, stopping them, processes side by side.
+
+Each process has a cache of its test's, so that what is compiled and what is read is known.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gdatalog as gd
+from gdatalog.cpu_ops import code_cache
+from gdatalog.engine import depth
+from gdatalog.engine.knobs import STRATEGIES
+
+HERE = Path(__file__).resolve().parent.parent
+
+# Answered at once, and not in a minute: both depth-first.
+QUICK = "t(count()) <- E(x, y), E(y, z), E(x, z)."
+LONG = "n(count()) <- V(a), V(b), V(c), V(d), V(e), V(f), (a * b + c * d + e * f) % 1003 = 7."
+DATA = " ".join(f"V({x}). E({x % 9}, {x // 9})." for x in range(81))
+
+
+def environment(cache: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(HERE), "GDATALOG_CACHE": str(cache), "TERM": "dumb"}
+
+
+def start(cache: Path, *args: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "gdatalog", *args],
+        env=environment(cache), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def db() -> gd.Database:
+    db = gd.connect()
+    db["V"] = [(i,) for i in range(90)]
+    db["E"] = np.unique(np.random.default_rng(5).integers(0, 60, (600, 2)), axis=0)
+    return db
+
+
+# --------------------------------------------------------------------------- the same answers
+
+RULES = [
+    QUICK,
+    "p(x, y, z) <- E(x, y), E(y, z), E(x, z), x < y < z.",
+    "p(x, n) <- V(x), x < 70, n = count : { E(x, y), E(y, _) }.",
+    "p(x) <- E(x, y), !E(y, x), (x + y) % 3 = 1.",
+    "p(s) <- E(x, _), s = cat(to_string(x), \"!\").",
+    "p(x, sum(y), max(z)) <- E(x, y), E(y, z).",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", RULES)
+def test_all_ways_to_run_give_the_same(db: gd.Database, text: str) -> None:
+    answers = [db.query(text, strategy=strategy).sorted().fetchall() for strategy in STRATEGIES]
+    for threads in (1, 2, 5):
+        db._workspace.threads = threads
+        answers.append(db.query(text, strategy="lftj").sorted().fetchall())
+    assert answers[0] and all(answer == answers[0] for answer in answers)
+
+
+def test_a_profile_tells_which_executor_ran(db: gd.Database) -> None:
+    deep = db.profile(QUICK, strategy="lftj")
+    assert "\n  depth-first: asked for\n" in str(deep) and "not reached" not in str(deep)
+    assert deep.to_dict()["rules"][0]["executors"] == ["depth-first: asked for"]
+    broad = db.profile(QUICK, strategy="levelwise")
+    assert "\n  breadth-first: asked for\n" in str(broad) and " tried, " in str(broad)
+    assert deep.result.fetchall() == broad.result.fetchall()
+    two = "p(x) <- E(x, 3) ; E(3, x), s = to_string(x), s != \"4\"."  # fmt: skip
+    told = str(db.profile(two, strategy="lftj"))
+    assert "alternative 1: depth-first: asked for" in told
+    assert "alternative 2: breadth-first: to_string() makes new strings" in told
+
+
+def test_an_explanation_tells_what_cannot_be_compiled(db: gd.Database) -> None:
+    told = str(db.explain("p(s) <- E(x, _), s = cat(to_string(x), \"!\")."))  # fmt: skip
+    assert told.endswith("\n    run breadth-first: to_string() makes new strings") or told.endswith(
+        "\n    run breadth-first: cat() makes new strings"
+    )
+    assert "run breadth-first" not in str(db.explain(QUICK))
+
+
+# ---------------------------------------------------------------------------------- stopping
+
+
+def test_interrupting_loops_that_are_compiled(
+    db: gd.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = depth.run_nest
+
+    def run_nest(*args: Any) -> Any:
+        threading.Timer(0.2, db.interrupt).start()
+        return begun(*args)
+
+    monkeypatch.setattr(depth, "run_nest", run_nest)
+    with pytest.raises(gd.Interrupted):
+        db.query(LONG, strategy="lftj")
+    assert threading.active_count() == 1
+    monkeypatch.undo()
+    assert len(db.query("p(x) <- V(x), x < 3.", strategy="lftj")) == 3
+
+
+def test_interrupting_a_compilation(db: gd.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on behind, for the next who asks."""
+    begun, ready = threading.Event(), threading.Event()
+    made = code_cache._made
+
+    def slowly(name: str, source: str) -> Any:
+        begun.set()
+        assert ready.wait(60)
+        return made(name, source)
+
+    def interrupt() -> None:
+        begun.wait(60)
+        db.interrupt()
+
+    monkeypatch.setattr(code_cache, "_made", slowly)
+    monkeypatch.setattr(code_cache, "_modules", {})
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(gd.Interrupted):
+        db.query(QUICK, strategy="lftj")
+    expected = db.query(QUICK, strategy="levelwise").fetchall()
+    (behind,) = code_cache._making.values()
+    ready.set()
+    assert db.query(QUICK, strategy="lftj").fetchall() == expected
+    behind.join(60)
+    assert not code_cache._making and len(code_cache._modules) == 1
+
+
+def test_a_compilation_that_fails_is_told_and_tried_again(
+    db: gd.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(name: str, source: str) -> Any:
+        raise RuntimeError("no compiler")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(code_cache, "_made", fails)
+        patched.setattr(code_cache, "_modules", {})
+        with pytest.raises(RuntimeError, match="no compiler"):
+            db.query(QUICK, strategy="lftj")
+    assert not code_cache._making
+    assert db.query(QUICK, strategy="lftj").fetchall()
+
+
+def test_control_c_ends_the_command_line(tmp_path: Path) -> None:
+    process = start(tmp_path, "--strategy", "lftj", "-c", f"{DATA} {LONG} ?- n(x).")
+    until = time.monotonic() + 60
+    while not list(tmp_path.rglob("aggregate_*.sums")) and time.monotonic() < until:
+        time.sleep(0.05)  # it compiles
+    time.sleep(0.2)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    assert (process.returncode, out, err) == (130, "", "interrupted\n")
+
+
+# --------------------------------------------------------------------------- what is told
+
+
+class Terminal:
+    """A process on a pseudo-terminal of its own."""
+
+    def __init__(self, cache: Path, *args: str) -> None:
+        self.end, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gdatalog", *args], stdin=theirs, stdout=theirs,
+            stderr=theirs, env=environment(cache), start_new_session=True,
+            preexec_fn=_own_terminal,
+        )  # fmt: skip
+        os.close(theirs)
+        self.seen = ""
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self.end)
+
+    def read_to(self, text: str) -> str:
+        until = time.monotonic() + 60
+        while text not in self.seen:
+            ready, _, _ = select.select([self.end], [], [], max(0, until - time.monotonic()))
+            assert ready, f"{text!r} did not appear; there was {self.seen!r}"
+            self.seen += os.read(self.end, 65536).decode()
+        before, _, self.seen = self.seen.partition(text)
+        return before
+
+    def type(self, text: str) -> None:
+        os.write(self.end, text.encode())
+
+
+def _own_terminal() -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def test_a_conversation_with_compilations(tmp_path: Path) -> None:
+    with Terminal(tmp_path) as at:
+        at.read_to("gdatalog> ")
+        at.type(".set strategy lftj\n")
+        at.read_to("strategy: lftj")
+        at.type(f"{DATA}\n")
+        at.read_to("E: 81 facts added")
+        at.type(f"{QUICK}\n")
+        assert "compiling t" in at.read_to("t: 1 tuple")
+        at.type(f"{QUICK.replace('t(count', 'u(count')}\n")
+        assert "compiling" not in at.read_to("u: 1 tuple")  # it is the same code
+        at.type(f"{LONG}\n")
+        at.read_to("\x1b[2Kn: ")  # compiled and running, for two seconds in all
+        at.type("\x03")
+        at.read_to("interrupted; the database is as it was")
+        at.type("?- t(x).\n")
+        assert re.search(r"│ +729 │", at.read_to("1 row"))
+        at.type(".quit\n")
+        assert at.process.wait(10) == 0
+
+
+def test_into_a_pipe_nothing_is_told_and_two_processes_may_compile_at_once(tmp_path: Path) -> None:
+    text = "E(1, 2). E(2, 3). t(x) <- E(x, 2). ?- t(x)."
+    both = [start(tmp_path, "--strategy", "lftj", "-c", text) for _ in range(2)]
+    ended = [(*process.communicate(timeout=120), process.returncode) for process in both]
+    assert ended == [("x\n1\n", "", 0)] * 2
+
+
+# --------------------------------------------------------------------------------- choosing
+
+
+def test_small_work_does_not_import_numba() -> None:
+    program = (
+        "import sys, gdatalog as gd\n"
+        "db = gd.connect(); db['E'] = [(1, 2), (2, 3), (1, 3)]\n"
+        f"print(db.query('{QUICK}').fetchall(), 'numba' in sys.modules)\n"
+        "db.run('path(x, z) <- E(x, z) ; path(x, y), E(y, z).')\n"
+        "print(len(db['path']), 'numba' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment(Path(".")), capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("[(1,)] False\n3 False\n", "")
+
+
+def test_who_asks_for_breadth_first_compiles_nothing(
+    db: gd.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*args: Any) -> Any:
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr(depth.code_cache, "load", refused)
+    db.query(QUICK, strategy="levelwise")
+    with pytest.raises(AssertionError, match="compiled"):
+        db.query(QUICK, strategy="lftj")
