@@ -38,7 +38,9 @@ OUT = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
 
 def main() -> int:
     options = _options()
-    out: Path | None = options.out or (None if options.suites or options.small else OUT)
+    out: Path | None = options.out or (
+        None if options.suites or options.small or options.only else OUT
+    )
     if options.redraw:
         seen = json.loads((OUT / "results.json").read_text())
         cases = [Case.from_dict(case) for case in seen["cases"]]
@@ -62,6 +64,7 @@ def _run(options: Namespace) -> tuple[list[Case], list[str]]:
             full=options.full,
             small=options.small,
             minutes=options.minutes,
+            only=options.only,
             huge=options.huge,
         )
         for name in options.suites or SUITES:
@@ -92,6 +95,7 @@ def _options() -> Namespace:
     parser = ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("suites", nargs="*", metavar="suite", help=f"{', '.join(SUITES)}; or all")
     parser.add_argument("--out", type=Path, help=f"default: {OUT.name}, if all suites run")
+    parser.add_argument("--only", default="", help="works whose names have this in them")
     parser.add_argument("--minutes", type=float, help="begin nothing that would take longer")
     parser.add_argument("--full", action="store_true", help="slow sides and sizes too")
     parser.add_argument("--huge", action="store_true", help="random graphs of 100M edges too")

@@ -27,7 +27,7 @@ PAIRS_SQL = """
 
 
 def run(setting: Setting) -> Iterator[Case]:
-    if not setting.has_time_for("branches", 40):
+    if not setting.wants("branches", 40):
         return
     graph = setting.graph("email-Enron")
 

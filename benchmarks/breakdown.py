@@ -108,7 +108,7 @@ def run(setting: Setting) -> Iterator[Case]:
         for size in (3, 4):
             graph = graph_of(size)
             what = f"{clique(size).name}, {graph.name}"
-            if setting.has_time_for(f"where the time goes: {what}", 40):
+            if setting.wants(f"where the time goes: {what}", 40):
                 yield from _breadth_first(setting, what, graph, size)
                 yield _depth_first(setting, what, graph, size)
 

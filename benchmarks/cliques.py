@@ -23,7 +23,7 @@ def run(setting: Setting) -> Iterator[Case]:
             what = f"{clique(size).name}, {setting.graph(name).name}"
             peer = DuckDB(clique(size).sql())
             inferred = stopped and not setting.full
-            if not setting.has_time_for(what, 30 if inferred else 30 + setting.wait(what, peer)):
+            if not setting.wants(what, 30 if inferred else 30 + setting.wait(what, peer)):
                 continue
             case = _case(setting, name, size, inferred)
             figure = case.figure("DuckDB")

@@ -22,7 +22,7 @@ def run(setting: Setting) -> Iterator[Case]:
             ask = Ask(what, ONE, f"{wanted:g}x", "one core is all there is", None)
             yield Case("cores", what, [], [ask])
             continue
-        if not setting.has_time_for(what, 20):
+        if not setting.wants(what, 20):
             continue
         rule = pattern.rule()
         sides = [Gdatalog(rule, threads=2, label=TWO), Gdatalog(rule, threads=1, label=ONE)]

@@ -30,12 +30,12 @@ def run(setting: Setting) -> Iterator[Case]:
         for edges in sizes:
             for size in (3, 4):
                 what = f"{clique(size).name} in {short(edges)} random edges"
-                if setting.has_time_for(what, 10 + edges / 100_000):
+                if setting.wants(what, 10 + edges / 100_000):
                     yield _case(setting, edges, size, too_large)
     for size in (3, 4):
         graph = rmat(10 if setting.small else 16, 4_000 if setting.small else 1_000_000)
         what = f"{clique(size).name}, {graph.name}"
-        if setting.has_time_for(what, 60):
+        if setting.wants(what, 60):
             data = setting.graph_data(graph)
             yield setting.race("R-MAT", what, data, _sides(size), timed_compiling=False)
 

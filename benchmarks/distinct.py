@@ -19,7 +19,7 @@ def run(setting: Setting) -> Iterator[Case]:
     for pattern in (P1, P3, HOUSE, Q10):
         orbit, what = pattern.automorphisms, f"{pattern.name}, {graph.name}"
         peer = DuckDB(pattern.sql(f"{orbit} * count(*)"))
-        if not setting.has_time_for(what, 20 + setting.wait(what, peer)):
+        if not setting.wants(what, 20 + setting.wait(what, peer)):
             continue
         sides: list[Side] = [Gdatalog(pattern.distinct_rule()), peer]
         if pattern is P1:

@@ -61,7 +61,7 @@ def run(setting: Setting) -> Iterator[Case]:
     facts = 60_000 if setting.small else FACTS
     columns: Columns = {}
     for work in (JOIN, CHAIN, STAR, WHOLE_STAR):
-        if not setting.has_time_for(work.what, 45):
+        if not setting.wants(work.what, 45):
             continue
         columns = columns or retail(facts)
         named = {name: columns[name] for name in work.relations.split()}

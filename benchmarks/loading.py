@@ -82,7 +82,7 @@ def run(setting: Setting) -> Iterator[Case]:
         a, b = np.random.default_rng(3).integers(0, VERTICES, size=(2, edges))
         return {"E": {"a": a, "b": b}}
 
-    if not setting.has_time_for("loading", 40):
+    if not setting.wants("loading", 40):
         return
     data = setting.stored("random pairs", columns)
     parquet = str(setting.folder / "pairs.parquet")

@@ -27,6 +27,7 @@ class Setting:
     full: bool = False
     small: bool = False
     minutes: float | None = None
+    only: str = ""  # part of the name of what is run
     huge: bool = False  # random graphs up to 100 million edges
     left_out: list[str] = field(default_factory=list)
     _began: float = field(default_factory=perf_counter)
@@ -87,8 +88,10 @@ class Setting:
         """The most seconds that a slow peer may take: none where it is remembered."""
         return self.cap if self.known.of(what, side) is None else 0.0
 
-    def has_time_for(self, what: str, seconds: float) -> bool:
-        """Whether so many more seconds are left; what is left out is told at the end."""
+    def wants(self, what: str, seconds: float) -> bool:
+        """Whether to run this: there is time for so many seconds more, and it was asked for."""
+        if self.only not in what:
+            return False
         if self.minutes is None:
             return True
         if perf_counter() - self._began + seconds <= 60 * self.minutes:

@@ -42,13 +42,16 @@ def embeddings(pattern: patterns.Pattern, graph: Graph) -> int:
 
 @pytest.fixture(scope="module")
 def small() -> Graph:
-    return Graph("small", *uniform(9, 14, seed=4))
+    random = np.random.default_rng(4)
+    u, v = np.triu_indices(8, 1)
+    kept = random.random(len(u)) < 0.85
+    return Graph("small", u[kept], v[kept])
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
 def test_rules_and_sql_of_a_pattern_count_the_same(pattern: patterns.Pattern, small: Graph) -> None:
     maps = embeddings(pattern, small)
-    assert maps % pattern.automorphisms == 0
+    assert maps > 0 and maps % pattern.automorphisms == 0
     columns = small.columns()
     ours = Gdatalog(pattern.distinct_rule(), strategy="levelwise")
     assert ours.answer(ours.build(ours.load(columns))) == maps
