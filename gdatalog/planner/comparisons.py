@@ -127,14 +127,6 @@ class Comparisons:
         return found
 
 
-def rising(items: Iterable[Item], sizes: Statistics) -> Iterator[tuple[str, str]]:
-    """Pairs of variables that ascend because an atom's relation holds no other rows."""
-    for item in items:
-        if isinstance(item, AtomItem) and not item.ranked:
-            for low, high in sizes(item.relation, item.version).rises:
-                a, b = item.args[low], item.args[high]
-                if isinstance(a, Slot) and isinstance(b, Slot):
-                    yield a.name, b.name
 def _told(limit: Limit, own: Sequence[Limit], found: Sequence[Limit]) -> bool:
     """Whether another limit says as much: one of the variable's own, or a nearer one."""
     op, value = limit
@@ -149,3 +141,13 @@ def _told(limit: Limit, own: Sequence[Limit], found: Sequence[Limit]) -> bool:
         elif (near.value < value.value) == (op[0] == "<"):  # type: ignore[operator]
             return True
     return limit in own
+
+
+def rising(items: Iterable[Item], sizes: Statistics) -> Iterator[tuple[str, str]]:
+    """Pairs of variables that ascend because an atom's relation holds no other rows."""
+    for item in items:
+        if isinstance(item, AtomItem) and not item.ranked:
+            for low, high in sizes(item.relation, item.version).rises:
+                a, b = item.args[low], item.args[high]
+                if isinstance(a, Slot) and isinstance(b, Slot):
+                    yield a.name, b.name

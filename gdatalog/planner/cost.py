@@ -124,13 +124,13 @@ class Estimates:
             )
             if len(columns) == 1:
                 (column,) = columns
-                found = size.degrees(column, atom.tests).powers[0]
+                found = size.degrees(column, atom.tests, atom.ranked).powers[0]
             else:
                 found = float(size.distinct(columns))
-                if atom.tests:
-                    found *= size.size(atom.tests) / max(1, size.rows)
+                if atom.tests or atom.ranked:
+                    found *= size.size(atom.tests, atom.ranked) / max(1, size.rows)
             for column in atom.fixed:
-                found /= max(1.0, size.degrees(column, atom.tests).powers[0])
+                found /= max(1.0, size.degrees(column, atom.tests, atom.ranked).powers[0])
             self._paths[key] = found
         return found
 
@@ -154,7 +154,7 @@ class Estimates:
             return found
         found, most = 1.0, self._values(groups, at)
         for group in groups:
-            powers = group[0].size.degrees(group[0].columns[at], group[0].tests).powers
+            powers = group[0].degrees(at).powers
             values = max(powers[0], TINY)
             rows = max(powers[1], TINY)
             many = 0
@@ -176,10 +176,7 @@ class Estimates:
 
     def _values(self, groups: list[list[PatternAtom]], at: int) -> float:
         """Of how many values a variable takes some: those of what is there, if any of it is."""
-        sizes = [
-            (group[0].size.assumed, group[0].size.degrees(group[0].columns[at], group[0].tests))
-            for group in groups
-        ]
+        sizes = [(group[0].size.assumed, group[0].degrees(at)) for group in groups]
         known = [degrees.powers[0] for assumed, degrees in sizes if not assumed]
         return max(TINY, *(known or [degrees.powers[0] for _, degrees in sizes]))
 
@@ -200,7 +197,7 @@ class Estimates:
             return most
         for at in bits(whole):
             for atom in self._holding[at]:
-                most = max(most, atom.size.degrees(atom.columns[at], atom.tests).powers[0])
+                most = max(most, atom.degrees(at).powers[0])
         return most
 
     def _ordered(self, bound: int) -> float:
@@ -288,7 +285,7 @@ class Estimates:
         return min(1.0, cut / 0.5) if sees else cut
 
     def _roots(self, atom: PatternAtom, at: int) -> float:
-        return atom.size.degrees(atom.columns[at], atom.tests).powers[0]
+        return atom.degrees(at).powers[0]
 
     def _fan(self, atom: PatternAtom, at: int, bound: int) -> float:
         """How long an atom's list of a variable's values is, for a binding of those before."""
@@ -297,7 +294,7 @@ class Estimates:
         if known and known & (known - 1) == 0 and not atom.fixed:
             # What a binding sees: values of many rows are in many bindings.
             (from_,) = bits(known)
-            degrees = atom.size.degrees(atom.columns[from_], atom.tests)
+            degrees = atom.degrees(from_)
             powers = degrees.powers
             many = min(self._uses(atom, from_, bound), len(powers) - 2)
             mean = max(TINY, powers[1] / max(TINY, powers[0]))
@@ -386,8 +383,7 @@ class Estimates:
     def _intersection(
         self, atom: PatternAtom, at: int, parents: int, bound: int, cut: float
     ) -> float:
-        column = atom.columns[at]
-        powers = atom.size.degrees(column, atom.tests).powers
+        powers = atom.degrees(at).powers
         rows = max(TINY, powers[1])
         count = parents.bit_count()
         length = powers[min(count, len(powers) - 1)] / rows**count
@@ -396,7 +392,7 @@ class Estimates:
                 a for a in self._holding[parent] if a.mask >> at & 1 or a.source == atom.source
             ]
             like = next(a for a in holding if a.source == atom.source)
-            own = like.size.degrees(like.columns[parent], like.tests).powers
+            own = like.degrees(parent).powers
             many = min(self._uses(like, parent, bound), len(own) - 2)
             length *= own[many + 1] / max(TINY, own[many])
         return length * (min(1.0, cut / 0.5) if atom.ascending else cut)

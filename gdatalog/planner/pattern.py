@@ -9,17 +9,18 @@ from math import inf
 
 from gdatalog.plan.nodes import Apply, Expr, Slot, slots
 from gdatalog.planner.atoms import AtomState
-from gdatalog.planner.comparisons import Comparisons
+from gdatalog.planner.comparisons import FLIPPED, Comparisons
 from gdatalog.planner.items import (
     AggregateItem,
     Equation,
     GenerateItem,
     Item,
     NotItem,
+    RestoreItem,
     TestItem,
     item_may_fail,
 )
-from gdatalog.planner.sizes import ColumnTest, Size
+from gdatalog.planner.sizes import ColumnTest, Degrees, Lists, Size
 
 # How much of the rows a test lets through, by its operator, where nothing else is known.
 PASSES = {"=": 0.1, "<": 0.4, "<=": 0.4, ">": 0.4, ">=": 0.4, "!=": 0.95}
@@ -47,7 +48,16 @@ class PatternAtom:
     tests: tuple[ColumnTest, ...]
     mask: int
     turned: bool  # whether its two columns are alike
+    ranked: bool
     ascending: tuple[tuple[int, int], ...]  # pairs of variables that ascend in every row of it
+
+    def degrees(self, at: int) -> Degrees:
+        """In how many of its rows each value of a variable stands."""
+        return self.size.degrees(self.columns[at], self.tests, self.ranked)
+
+    def lists(self, at: int) -> Lists | None:
+        """The other variable's values for each of one's, where they are at hand."""
+        return self.size.lists(self.columns[at], self.tests, self.ranked)
 
 
 @dataclass(slots=True, eq=False)
@@ -211,7 +221,7 @@ class PatternMaker:
                 fixed.add(at)
             elif arg.name in atom.columns or self.mask((arg.name,)) & self.pattern.outer:
                 columns.setdefault(self.place[arg.name], at)
-        tests = tuple((test.left, test.op, test.right) for test in atom.tests)
+        tests = tuple((t.left, t.op, t.right) for t in atom.tests)
         variables = {column: variable for variable, column in columns.items()}
         pairs = [*atom.rises]
         pairs += [(left, right) for left, op, right in tests if op in ("<", "<=")]
@@ -221,11 +231,20 @@ class PatternMaker:
             for low, high in pairs
             if low in variables and high in variables
         )
+        turned = item.ranked or size.balanced
+        if turned and any(op in (">", ">=") for _, op, _ in tests):
+            # The same rows read the other way round: one name for both.
+            columns = {variable: 1 - column for variable, column in columns.items()}
+            fixed = {1 - column for column in fixed}
+            tests = tuple((left, FLIPPED[op], right) for left, op, right in tests)
+        turned = turned and all(op in ("=", "!=") for _, op, _ in tests)
+        source = (item.relation, item.version, tests, item.ranked)
         mask = sum(1 << variable for variable in columns)
-        source = (item.relation, item.version, tests)
-        turned = size.balanced and all(op in ("=", "!=") for _, op, _ in tests)
-        found = PatternAtom(source, size, columns, frozenset(fixed), tests, mask, turned, ascending)
-        self.pattern.atoms.append(found)
+        self.pattern.atoms.append(
+            PatternAtom(
+                source, size, columns, frozenset(fixed), tests, mask, turned, item.ranked, ascending
+            )
+        )
         self.pattern.links.append(mask)
 
     def item(self, item: Item) -> None:
@@ -251,6 +270,9 @@ class PatternMaker:
                 values = item.size()
                 values = RANGE if values == inf else float(values)
                 pattern.given.append(Given(self.place[slot.name], self.mask(item.sources), values))
+            case RestoreItem():
+                ranks = self.mask(item.ranks)
+                pattern.equations += [(self.place[value.name], ranks) for value in item.values]
             case AggregateItem():
                 computed = (item.slot, *item.exports)
                 pattern.computed |= self.mask([slot.name for slot in computed])

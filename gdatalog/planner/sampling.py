@@ -46,6 +46,7 @@ class Sampler:
 
     def __init__(self, pattern: Pattern) -> None:
         self.pattern = pattern
+        self.held = 0  # the variables that atoms hold
         self._lists: dict[tuple[int, int], Lists] = {}
         self._sets: dict[int, Array] = {}
         self._places: dict[tuple[int, int, int], Array] = {}
@@ -58,28 +59,35 @@ class Sampler:
         self.usable = self._prepare()
 
     def _prepare(self) -> bool:
-        """Finds the lists to walk along; False if some are not at hand."""
+        """Finds the lists to walk along; False if too many are not at hand."""
         pattern = self.pattern
-        if pattern.given or pattern.equations or pattern.computed:
+        held = 0
+        for atom in pattern.atoms:
+            held |= atom.mask
+        computed = sum(1 << at for at in {target for target, _ in pattern.equations})
+        if pattern.given or pattern.computed or computed & held:
             return False
+        self.held = held
         for atom in pattern.atoms:
             if atom.fixed or not 1 <= len(atom.columns) <= 2 or not atom.size.rows:
                 return False
-            for variable, column in atom.columns.items():
-                key = id(atom), variable
-                found = atom.size.lists(column, atom.tests)
-                if found is None:
-                    if len(atom.columns) == 2 or atom.size.set() is None:
-                        return False
-                    self._sets[id(atom)] = atom.size.set()
-                else:
-                    self._lists[key] = found
+            lists = {at: atom.lists(at) for at in atom.columns}
+            there = {(id(atom), at): some for at, some in lists.items() if some is not None}
+            self._lists.update(there)
+            if len(there) == len(lists) or (there and atom.ranked):
+                continue
+            if len(atom.columns) == 2 or atom.size.set() is None:
+                return False
+            self._sets[id(atom)] = atom.size.set()
         return True
 
     # --------------------------------------------------------------------------------- samples
 
     def sample(self, bound: int) -> Sample | None:
         """A sample of the bindings of connected variables."""
+        bound &= self.held
+        if not bound:
+            return None
         if bound not in self._samples:
             if bound & (bound - 1) == 0:
                 (at,) = bits(bound)
@@ -88,13 +96,13 @@ class Sampler:
                 self._samples[bound] = self._last(bound)
         return self._samples[bound]
 
-    def _first(self, at: int) -> Sample:
+    def _first(self, at: int) -> Sample | None:
         """Values of one variable that all its atoms have."""
-        values: Array = None
-        for atom in self._holding[at]:
-            mine = self._values(atom, at)
-            if values is None or len(mine) < len(values):
-                values = mine
+        every = [self._values(atom, at) for atom in self._holding[at]]
+        known = [values for values in every if values is not None]
+        if len(known) < len(every):
+            return None
+        values = min(known, key=len)
         taken, weight = _even(len(values))
         column = values[taken]
         keep = np.ones(len(column), dtype=np.bool_)
@@ -131,16 +139,25 @@ class Sampler:
                 keep &= self._among(atom, at, values)
         left = np.flatnonzero(keep)
         for atom in near:
-            known = atom.mask & rest
             if len(left):
-                (parent,) = bits(known)
-                mine = self._lists[id(atom), parent]
-                parents = self._placed(mine, parent, rest, sample)[rows[left]]
-                left = left[_within(mine, parents, values[left])]
+                left = left[self._met(atom, at, rest, sample, rows[left], values[left])]
         rows, values = rows[left], values[left]
         columns = {other: column[rows] for other, column in sample.columns.items()}
         columns[at] = values
         return Sample(sample.weight * weight, columns, len(values))
+
+    def _met(
+        self, atom: PatternAtom, at: int, rest: int, sample: Sample, rows: Array, values: Array
+    ) -> Array:
+        """Which values an atom holds beside what is bound of it, by either of its columns."""
+        (parent,) = bits(atom.mask & rest)
+        lists = self._lists.get((id(atom), parent))
+        if lists is not None:
+            return _within(lists, self._placed(lists, parent, rest, sample)[rows], values)
+        lists = self._lists[id(atom), at]
+        places = np.minimum(np.searchsorted(lists.values, values), len(lists.values) - 1)
+        found = _within(lists, places, sample.columns[parent][rows])
+        return found & (lists.values[places] == values)
 
     def _holds(self, at: int, rest: int, sample: Sample, rows: Array, values: Array) -> Array:
         """Which values pass the comparisons with what is bound."""
@@ -164,15 +181,21 @@ class Sampler:
         lists = self.lengths(at, path)
         if lists is None:
             return None
-        sample = self._samples[path]
+        sample = self.sample(path)
         assert sample is not None
         return float(lists.lengths.sum()) * sample.weight
 
     def lengths(self, at: int, path: int) -> Lengths | None:
         """The shortest lists, where something bound leads to the variable."""
+        path &= self.held
         key = at, path
         if key not in self._lengths:
-            near = [atom for atom in self._holding[at] if atom.mask & path]
+            near = [
+                atom
+                for atom in self._holding[at]
+                if atom.mask & path
+                and any((id(atom), one) in self._lists for one in bits(atom.mask & path))
+            ]
             sample = self.sample(path) if near else None
             found = self._shortest(near, path, sample) if sample and sample.count else None
             self._lengths[key] = found
@@ -202,13 +225,15 @@ class Sampler:
 
     # ------------------------------------------------------------------------------ look-ups
 
-    def _values(self, atom: PatternAtom, at: int) -> Array:
+    def _values(self, atom: PatternAtom, at: int) -> Array | None:
         found = self._lists.get((id(atom), at))
-        return self._sets[id(atom)] if found is None else found.values
+        return self._sets.get(id(atom)) if found is None else found.values
 
     def _among(self, atom: PatternAtom, at: int, values: Array) -> Array:
         """Which values an atom has at all."""
         mine = self._values(atom, at)
+        if mine is None:
+            return np.ones(len(values), dtype=np.bool_)
         places = np.minimum(np.searchsorted(mine, values), len(mine) - 1)
         found = mine[places] == values
         lists = self._lists.get((id(atom), at))

@@ -83,19 +83,23 @@ class Size(Protocol):
     def balanced(self) -> bool:
         """Whether it seems to be a symmetric binary relation."""
 
-    def size(self, tests: tuple[ColumnTest, ...] = ()) -> int:
+    def size(self, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
         """How many rows pass some tests."""
 
     def distinct(self, columns: frozenset[int]) -> int:
         """How many combinations of values some columns have."""
 
-    def degrees(self, column: int, tests: tuple[ColumnTest, ...] = ()) -> Degrees:
+    def degrees(
+        self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
+    ) -> Degrees:
         """In how many rows each value of a column stands."""
 
     def indexed(self, known: frozenset[int], column: int) -> bool:
         """Whether an index is there in which a column comes next after these."""
 
-    def lists(self, column: int, tests: tuple[ColumnTest, ...] = ()) -> Lists | None:
+    def lists(
+        self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
+    ) -> Lists | None:
         """The lists of the other column by this one, where they are at hand."""
 
     def set(self) -> Any:
@@ -120,12 +124,12 @@ class Assumed:
     arity: int
     rises: frozenset[tuple[int, int]] = field(default=frozenset())
     balanced: bool = False
+    assumed: bool = True
     graph: Shape | None = None
     symmetric: bool = False
     loopless: bool = False
-    assumed: bool = True
 
-    def size(self, tests: tuple[ColumnTest, ...] = ()) -> int:
+    def size(self, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
         return max(1, self.rows >> len(tests))
 
     def distinct(self, columns: frozenset[int]) -> int:
@@ -133,7 +137,9 @@ class Assumed:
             return self.rows
         return min(self.rows, self.values if len(columns) == 1 else self.values * self.values)
 
-    def degrees(self, column: int, tests: tuple[ColumnTest, ...] = ()) -> AssumedDegrees:
+    def degrees(
+        self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
+    ) -> AssumedDegrees:
         rows, values = self.size(tests), self.distinct(frozenset((column,)))
         mean = max(1.0, rows / values)
         powers = tuple(values * mean**k for k in range(MOMENTS + 1))
@@ -142,7 +148,7 @@ class Assumed:
     def indexed(self, known: frozenset[int], column: int) -> bool:
         return True
 
-    def lists(self, column: int, tests: tuple[ColumnTest, ...] = ()) -> None:
+    def lists(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> None:
         return None
 
     def set(self) -> None:

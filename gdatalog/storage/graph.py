@@ -124,7 +124,8 @@ class Graph:
     def loops(self) -> bool:
         """Whether a vertex is its own neighbour."""
         if self._loops is None:
-            self._loops = bool((self.left == self.right).any())
+            left, right = self._store.as_they_are()
+            self._loops = bool((left == right).any())
         return self._loops
 
     @property
@@ -158,10 +159,29 @@ class Graph:
         rows_once = sort_rows((low, high))
         return rows_once[0], rows_once[1]
 
+    def _ranked_ends(self) -> Columns:
+        """The lower and the higher rank of each edge."""
+        ends = [self.ranking().ranks(keys) for keys in self._edges()]
+        return np.minimum(*ends), np.maximum(*ends)
+
+    def degrees(self, column: int, tests: Sequence[tuple[int, str, int]]) -> Array:
+        """In how many of the rows of `ranked` each rank stands in a column."""
+        low, high = self._ranked_ends()
+        count = len(self.ranking().labels)
+        found = np.zeros(count, dtype=np.int64)
+        loops = low == high
+        for ranks, same, sign in (
+            ((low, high)[column], False, -1),
+            ((high, low)[column], False, 1),
+            (low, True, 0),
+        ):
+            if all(_holds(sign if left < right else -sign, op) for left, op, right in tests):
+                found += np.bincount(ranks[loops == same], minlength=count)
+        return found
+
     def ranked(self, tests: Sequence[tuple[int, str, int]]) -> Columns:
         """Both ways of every edge, as ranks, sorted: the rows that pass comparisons of the two."""
-        ends = [self.ranking().ranks(keys) for keys in self._edges()]
-        low, high = np.minimum(*ends), np.maximum(*ends)
+        low, high = self._ranked_ends()
         loops = low == high
         parts = []
         for sources, targets, same, sign in (

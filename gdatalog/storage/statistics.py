@@ -35,6 +35,7 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 MOMENTS = 8  # powers of degrees that are summed
 SAMPLE = 50_000
 SHORT = 200_000  # rows that are sorted rather than sampled
+MANY = 2_000_000  # rows of which all values are counted: of more, only if they are sorted anyway
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,9 @@ class Lists:
 class Statistics:
     """What is known of a relation's rows."""
 
-    __slots__ = ("_distinct", "_kept", "_rises", "_store", "_tries", "_types", "assumed", "graph")
+    __slots__ = (
+        "_distinct", "_kept", "_rises", "_store", "_tries", "_types", "assumed", "graph"
+    )  # fmt: skip
 
     def __init__(
         self, store: RowStore, types: Sequence[TypeName], tries: Mapping[tuple[Any, ...], Trie]
@@ -147,6 +150,16 @@ class Statistics:
     @property
     def _sorted(self) -> bool:
         return self._store.known == Known.SORTED
+
+    @property
+    def _sampled(self) -> bool:
+        """Whether no column is looked at as a whole."""
+        return self.rows > MANY and not self._sorted
+
+    @property
+    def _wanted(self) -> int:
+        """How many rows make a sample."""
+        return SAMPLE // 3 if self._sampled else SAMPLE
 
     @property
     def symmetric(self) -> bool:
@@ -185,43 +198,55 @@ class Statistics:
             return int(np.count_nonzero(marks))
         if len(keys) == 1:
             key = keys[0]
-            if self.rows <= SHORT or int(key.max()) - int(key.min()) < self.rows:
+            if self.rows <= SHORT or (
+                not self._sampled and int(key.max()) - int(key.min()) < self.rows
+            ):
                 return len(sorted_set(key))
-        step = max(1, self.rows // SAMPLE)
+        step = max(1, self.rows // self._wanted)
         sample = np.sort(_mixed([key[::step] for key in keys]))
-        seen = np.flatnonzero(firsts(sample))
-        # If most of a spread-out sample are new values, so are most of the rest.
-        once = int(np.count_nonzero(np.diff(np.append(seen, len(sample))) == 1))
-        return int(len(seen) * (1 + once / len(sample) * (step - 1)))
+        counts = _runs(sample)
+        once, twice = (int(np.count_nonzero(counts == often)) for often in (1, 2))
+        # If most of a spread-out sample are new values, so are most of the rest; but where
+        # values meet again in it there are about so many in all (Chao's estimate).
+        most = len(counts) * (1 + once / len(sample) * (step - 1))
+        return int(min(most, len(counts) + once**2 / (2 * twice)) if twice else most)
 
     # -------------------------------------------------------------------------------- degrees
 
-    def size(self, tests: tuple[RowTest, ...] = ()) -> int:
+    def size(self, tests: tuple[RowTest, ...] = (), ranked: bool = False) -> int:
         """How many rows pass some tests."""
-        return self.rows if not tests else int(np.count_nonzero(self._mask(tests)))
+        return round(self.degrees(0, tests, ranked).powers[1]) if tests or ranked else self.rows
 
-    def degrees(self, column: int, tests: tuple[RowTest, ...] = ()) -> Degrees:
-        """In how many rows that pass some tests each value of a column stands."""
-        found: Degrees | None = self._kept.get((column, tests))
+    def degrees(
+        self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False
+    ) -> Degrees:
+        """In how many rows that pass some tests each value of a column stands.
+
+        `ranked`: of both ways of every edge, where the tests compare ranks.
+        """
+        found: Degrees | None = self._kept.get((column, tests, ranked))
         if found is None:
-            key = self._keys[column]
-            if tests:
-                key = key[self._mask(tests)]
-            found = self._degrees(column, key)
-            self._kept[column, tests] = found
+            if ranked:
+                assert self.graph is not None
+                found = Degrees.of(self.graph.degrees(column, tests))
+            else:
+                key = self._keys[column]
+                found = self._degrees(column, key[self._mask(tests)] if tests else key)
+            self._kept[column, tests, ranked] = found
         return found
 
     def _degrees(self, column: int, key: Array) -> Degrees:
         if len(key) == 0:
             return Degrees.of(key)
-        low, high = int(key.min()), int(key.max())
-        if high - low <= 4 * len(key) + 1024:
-            return Degrees.of(np.bincount(key if low == 0 else key.astype(np.int64) - low))
+        if not self._sampled:
+            low, high = int(key.min()), int(key.max())
+            if high - low <= 4 * len(key) + 1024:
+                return Degrees.of(np.bincount(key if low == 0 else key.astype(np.int64) - low))
         if column == 0 and self._sorted:
             return Degrees.of(_runs(key))
         if len(key) <= SHORT:
             return Degrees.of(_runs(np.sort(key)))
-        step = len(key) // SAMPLE
+        step = len(key) // self._wanted
         values = min(self.distinct(frozenset((column,))), len(key))
         return Degrees.of_sample(_runs(np.sort(key[::step])), step, len(key), values)
 
@@ -280,7 +305,9 @@ class Statistics:
             if not ranked
         )
 
-    def lists(self, column: int, tests: tuple[RowTest, ...] = ()) -> Lists | None:
+    def lists(
+        self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False
+    ) -> Lists | None:
         """The other column's values for each of one of two columns', where that needs no sort.
 
         A comparison of the two cuts the lists; that they differ leaves out so little that it is
@@ -288,6 +315,10 @@ class Statistics:
         """
         if len(self._types) != 2:
             return None
+        if ranked:
+            if column == 1:
+                tests = tuple((left, _TURNED.get(op, op), right) for left, op, right in tests)
+            return self._lists_of(((0, 1), tests, False, True))
         tests = tuple(test for test in tests if test[1] != "!=")
         whole = self._whole_lists(column)
         if whole is None or not tests:
@@ -300,13 +331,12 @@ class Statistics:
         return found
 
     def _whole_lists(self, column: int) -> Lists | None:
-        trie = self._tries.get(((column, 1 - column), (), False, False))
-        if trie is not None:
-            first, second = trie.levels
-            return Lists(first.values, second.offsets[:-1], second.offsets[1:], second.values)
+        found = self._lists_of(((column, 1 - column), (), False, False))
+        if found is not None:
+            return found
         if not self._sorted or (column == 1 and not self.balanced):
             return None
-        found: Lists | None = self._kept.get("lists")
+        found = self._kept.get("lists")
         if found is None:
             starts = np.flatnonzero(firsts(self._keys[0]))
             ends = np.append(starts[1:], self.rows)
@@ -314,8 +344,19 @@ class Statistics:
             self._kept["lists"] = found
         return found
 
+    def _lists_of(self, name: tuple[Any, ...]) -> Lists | None:
+        """The lists of a trie, if it is there; the same ones each time."""
+        found: Lists | None = self._kept.get(name)
+        trie = self._tries.get(name)
+        if found is None and trie is not None:
+            first, second = trie.levels
+            offsets = second.offsets
+            found = Lists(first.values, offsets[:-1], offsets[1:], second.values)
+            self._kept[name] = found
+        return found
+
     def set(self) -> Array | None:
-        """The values of a relation of one column."""
+        """The values of a relation of one column, where they are sorted."""
         return self._keys[0] if len(self._types) == 1 and self._sorted else None
 
 

@@ -25,21 +25,28 @@ OPTIONS: dict[str, Any] = {
     "boundscheck": False,
     "_nrt": False,
 }
+_NO_WRAPPERS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def jit(function: F) -> F:
-    """The function, compiled.
-
-    It says that it need not be inlined, for else it would take that from the first caller that
-    must be: whoever compiles a function hands its own options on.
-    """
+    """The function, compiled, to be called from Python."""
     compiled: F = numba.njit(**OPTIONS, forceinline=False)(function)
+    return compiled
+
+
+def part(function: F) -> F:
+    """The function, compiled, for other compiled functions to call.
+
+    Python must not call it (it would crash): what that takes is a fifth of a compilation. That
+    it need not be inlined has to be said, for else a function takes that from its first caller.
+    """
+    compiled: F = numba.njit(**OPTIONS, **_NO_WRAPPERS, forceinline=False)(function)
     return compiled
 
 
 def inlined(function: F) -> F:
     """The same, always made part of its callers: for what is a few instructions long."""
-    compiled: F = numba.njit(**OPTIONS, forceinline=True)(function)
+    compiled: F = numba.njit(**OPTIONS, **_NO_WRAPPERS, forceinline=True)(function)
     return compiled
 
 
