@@ -38,10 +38,16 @@ def scatter(values: Array, low: np.uint64, shift: np.uint64, places: Array, out:
 
 @part
 def sort_buckets(
-    values: Array, room: Array, starts: Array, first: int, last: int, low: np.uint64, bits: int
+    values: Array,
+    room: Array,
+    starts: Array,
+    first: int,
+    last: int,
+    low: np.uint64,
+    bits: int,
+    counts: Array,
 ) -> None:
     """Sorts the buckets `first` to `last`, whose values differ in the lower `bits` bits only."""
-    counts = np.empty(1 << WIDEST, np.int64)
     for bucket in range(first, last):
         lo, hi = starts[bucket], starts[bucket + 1]
         if hi - lo < FEW:
