@@ -234,4 +234,4 @@ def clear_bit(dst: Array, d: int, k: int) -> None:
 @part
 def has_bit(a: Array, i: int, k: int) -> bool:
     """Whether bit k of a row is set."""
-    return (at(a, i + (k >> 6)) & (_ONE << np.uint64(k & 63))) != np.uint64(0)
+    return bool((at(a, i + (k >> 6)) & (_ONE << np.uint64(k & 63))) != np.uint64(0))
