@@ -304,7 +304,7 @@ def count_meet_marked(
     return count_marked(vb, blo, bhi, marks, base)
 
 
-@jit
+@part
 def is_marked(marks: Array, base: int, key: int) -> bool:
     """Whether a value is marked; what lies outside of the marks is not."""
     k = key - base
