@@ -8,7 +8,9 @@ same whichever way it was reached, and never above what the largest degrees allo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 from gdatalog.planner.pattern import Pattern, PatternAtom, bits
 from gdatalog.planner.sampling import Sampler
@@ -16,6 +18,8 @@ from gdatalog.planner.sampling import Sampler
 # A pattern's comparisons are counted exactly up to so many variables.
 COMPARED = 10
 TINY = 1e-9
+Made = frozenset[tuple[int, int]]  # lists: their kind, and the variables that led to them
+NONE: Made = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +44,32 @@ class Estimates:
         self.sampler = sampler
         self._rows: dict[int, float] = {}
         self._levels: dict[tuple[int, int], Level] = {}
+        self._refined: dict[tuple[int, int, int, int], Level] = {}
         self._paths: dict[tuple[int, int], float] = {}
         self._shares: dict[tuple[int, int], float] = {}
         self._holding = [
             [atom for atom in pattern.atoms if atom.mask >> at & 1]
             for at in range(len(pattern.names))
         ]
-        self._groups = [self._grouped(at) for at in range(len(pattern.names))]
+        names = range(len(pattern.names))
+        self._groups = [self._grouped(at, lambda atom: (atom.kind, atom.mirrored)) for at in names]
+        numbers: dict[object, int] = {}
+        self._alike = [
+            [
+                (
+                    numbers.setdefault((group[0].source, self._column(group[0], at)), len(numbers)),
+                    group,
+                )
+                for group in self._grouped(at, lambda atom: (atom.source, atom.turned))
+                if len(group) > 1
+            ]
+            for at in names
+        ]
+        self._made: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self._near = [0] * len(pattern.names)
+        for atom in pattern.atoms:
+            for at in atom.columns:
+                self._near[at] |= atom.mask
         self._given = {given.variable: given for given in pattern.given}
         self._under: list[int] = [0] * len(pattern.names)
         compared = 0
@@ -56,7 +79,7 @@ class Estimates:
         self._compared = compared
         own = [0] * len(pattern.names)
         for atom in pattern.atoms:
-            for low, high in atom.ascending:
+            for low, high in () if atom.mirrored else atom.ascending:
                 own[high] |= 1 << low
         self._within = own
         self._orders: tuple[dict[int, int], dict[int, int]] = ({0: 1}, {0: 1})
@@ -71,6 +94,9 @@ class Estimates:
             found = self._sampled(bound)
             if found is None:
                 found = self._formula(bound)
+                if bound.bit_count() == 1:
+                    (at,) = bits(bound)
+                    found = min(found, *(self._roots(atom, at) for atom in self._holding[at]), inf)
                 # No more than are tried when the last of them is bound, whichever that is.
                 for at in bits(bound & ~self.pattern.outer):
                     rest = bound & ~(1 << at)
@@ -122,25 +148,37 @@ class Estimates:
             columns = atom.fixed.union(
                 column for variable, column in atom.columns.items() if bound >> variable & 1
             )
-            if len(columns) == 1:
-                (column,) = columns
-                found = size.degrees(column, atom.tests, atom.ranked).powers[0]
+            if atom.mirrored:
+                powers = size.degrees(0, (), atom.ranked).powers
+                found = powers[len(columns) - 1] / max(1.0, powers[0]) ** len(atom.fixed)
             else:
                 found = float(size.distinct(columns))
-                if atom.tests or atom.ranked:
-                    found *= size.size(atom.tests, atom.ranked) / max(1, size.rows)
-            for column in atom.fixed:
-                found /= max(1.0, size.degrees(column, atom.tests, atom.ranked).powers[0])
+                if len(columns) == 1:
+                    (only,) = columns
+                    found = size.degrees(only, atom.tests).powers[0]
+                elif atom.tests:
+                    found *= size.size(atom.tests) / max(1, size.rows)
+                for column in atom.fixed:
+                    found /= max(1.0, size.degrees(column, atom.tests).powers[0])
             self._paths[key] = found
         return found
 
-    def _grouped(self, at: int) -> list[list[PatternAtom]]:
-        """The atoms that hold a variable, those together that hold it in the same column."""
+    def _grouped(
+        self, at: int, told: Callable[[PatternAtom], tuple[object, bool]]
+    ) -> list[list[PatternAtom]]:
+        """The atoms that hold a variable, those together that hold it in the same column.
+
+        `told` is what makes two atoms the same, and whether the column does not matter.
+        """
         groups: dict[object, list[PatternAtom]] = {}
         for atom in self._holding[at]:
-            column = 0 if atom.turned else atom.columns[at]
-            groups.setdefault((atom.source, column), []).append(atom)
+            source, either = told(atom)
+            groups.setdefault((source, 0 if either else atom.columns[at]), []).append(atom)
         return list(groups.values())
+
+    @staticmethod
+    def _column(atom: PatternAtom, at: int) -> int:
+        return 0 if atom.turned else atom.columns[at]
 
     def _share(self, at: int, bound: int) -> float:
         """By how much the atoms' meeting in a variable changes the product of their rows."""
@@ -154,7 +192,7 @@ class Estimates:
             return found
         found, most = 1.0, self._values(groups, at)
         for group in groups:
-            powers = group[0].degrees(at).powers
+            powers = group[0].spread(at).powers
             values = max(powers[0], TINY)
             rows = max(powers[1], TINY)
             many = 0
@@ -176,16 +214,13 @@ class Estimates:
 
     def _values(self, groups: list[list[PatternAtom]], at: int) -> float:
         """Of how many values a variable takes some: those of what is there, if any of it is."""
-        sizes = [(group[0].size.assumed, group[0].degrees(at)) for group in groups]
+        sizes = [(group[0].size.assumed, group[0].spread(at)) for group in groups]
         known = [degrees.powers[0] for assumed, degrees in sizes if not assumed]
         return max(TINY, *(known or [degrees.powers[0] for _, degrees in sizes]))
 
     def near(self, at: int) -> int:
         """The variables that share an atom with one, and it."""
-        found = 0
-        for atom in self._holding[at]:
-            found |= atom.mask
-        return found
+        return self._near[at]
 
     def _domain(self, whole: int) -> float:
         """How many values the side of an equation can have, as far as atoms tell.
@@ -197,7 +232,7 @@ class Estimates:
             return most
         for at in bits(whole):
             for atom in self._holding[at]:
-                most = max(most, atom.degrees(at).powers[0])
+                most = max(most, atom.spread(at).powers[0])
         return most
 
     def _ordered(self, bound: int) -> float:
@@ -239,16 +274,29 @@ class Estimates:
         """How many values are tried for a variable, over all bindings of those before."""
         return self.rows(bound) * self.level(at, bound).tried
 
-    def level(self, at: int, bound: int) -> Level:
-        """Binding a variable, for each binding of those before."""
-        key = (at, bound)
-        found = self._levels.get(key)
+    def level(self, at: int, bound: int, made: Made = NONE) -> Level:
+        """Binding a variable, for each binding of those before, where some lists were made."""
+        plain = self._levels.get((at, bound))
+        if plain is None:
+            plain = self._levels[at, bound] = self._plain(at, bound)
+        useful = [
+            (group, parents & known)
+            for group, parents in made
+            for own, known in self.made(at, bound)
+            if own == group and (parents & known).bit_count() > 1
+        ]
+        if not useful:
+            return plain
+        group, parents = max(useful, key=lambda found: found[1].bit_count())
+        found = self._refined.get((at, bound, group, parents))
         if found is None:
-            found = self._level(at, bound)
-            self._levels[key] = found
+            length = self._common(at, bound, group, parents, plain.tried)
+            others = plain.others + 1 - parents.bit_count()
+            found = Level(length, others, others == 0) if length <= plain.tried else plain
+            self._refined[at, bound, group, parents] = found
         return found
 
-    def _level(self, at: int, bound: int) -> Level:
+    def _plain(self, at: int, bound: int) -> Level:
         bit = 1 << at
         atoms = self._holding[at]
         near = [atom for atom in atoms if atom.fixed or atom.mask & bound & ~bit]
@@ -260,14 +308,23 @@ class Estimates:
             return Level(self.rows(bit), 0, True)
         cut = self._cut(at, bound)
         length = self._walked(at, bound, cut)
-        walked = length is not None
         if length is None:
             length = min(self._fan(a, at, bound) * self._left(cut, a, at, bound) for a in near)
         others = len(atoms) - 1
-        common, covered = self._common(at, bound, cut, length if walked else None)
-        if covered and common <= length:
-            length, others = common, len(atoms) - covered
         return Level(length * self.pattern.ranges.get(at, 1.0), others, others == 0)
+
+    def made(self, at: int, bound: int) -> list[tuple[int, int]]:
+        """What lists of a variable's values are made of: the kind, and what leads to each."""
+        key = at, bound & self.near(at)
+        found = self._made.get(key)
+        if found is None:
+            found = []
+            for number, group in self._alike[at]:
+                parents = self._parents(group, at, bound)
+                if parents.bit_count() > 1:
+                    found.append((number, parents))
+            self._made[key] = found
+        return found
 
     def _walked(self, at: int, bound: int, cut: float) -> float | None:
         """The length of the shortest list, as walks have seen it."""
@@ -290,17 +347,19 @@ class Estimates:
     def _fan(self, atom: PatternAtom, at: int, bound: int) -> float:
         """How long an atom's list of a variable's values is, for a binding of those before."""
         known = atom.mask & bound
-        fan = self._paths_of(atom, known | 1 << at) / max(TINY, self._paths_of(atom, known))
-        if known and known & (known - 1) == 0 and not atom.fixed:
-            # What a binding sees: values of many rows are in many bindings.
-            (from_,) = bits(known)
-            degrees = atom.degrees(from_)
-            powers = degrees.powers
-            many = min(self._uses(atom, from_, bound), len(powers) - 2)
+        if known & (known - 1) or atom.fixed or not known:
+            known_paths = max(TINY, self._paths_of(atom, known))
+            return min(self._paths_of(atom, known | 1 << at) / known_paths, self._roots(atom, at))
+        # What a binding sees: values of many rows are in many bindings.
+        (parent,) = bits(known)
+        degrees = atom.degrees(parent)
+        powers = degrees.powers
+        many = min(self._uses(atom, parent, bound), len(powers) - 2)
+        fan = powers[many + 1] / max(TINY, powers[many])
+        if len(atom.columns) + len(atom.fixed) > 2:
             mean = max(TINY, powers[1] / max(TINY, powers[0]))
-            fan *= powers[many + 1] / max(TINY, powers[many]) / mean
-            fan = min(fan, float(degrees.most))
-        return min(fan, self._roots(atom, at))
+            fan *= self._paths_of(atom, known | 1 << at) / max(TINY, powers[0]) / mean
+        return min(fan, float(degrees.most), self._roots(atom, at))
 
     def _uses(self, atom: PatternAtom, at: int, bound: int) -> int:
         """How many atoms like this one widen a variable's bindings already."""
@@ -326,50 +385,19 @@ class Estimates:
         after = self._linear(bound | 1 << at, self._under, self._orders[0])
         return after / before / (bound.bit_count() + 1) if before else 0.0
 
-    def _common(self, at: int, bound: int, cut: float, walked: float | None) -> tuple[float, int]:
-        """The list of an earlier variable that this one's refines: its length, what it covers."""
-        for group in self._groups[at]:
-            mine = self._parents(group, at, bound) if len(group) > 1 else 0
-            if mine.bit_count() < 2:
-                continue
-            best = 0
-            for earlier in bits(bound):
-                for other in self._groups[earlier]:
-                    first, second = group[0], other[0]
-                    if first.source != second.source or not (
-                        first.turned or first.columns[at] == second.columns[earlier]
-                    ):
-                        continue
-                    shared = mine & self._parents(other, earlier, bound)
-                    if shared.bit_count() > max(1, best.bit_count()) and self._linked(
-                        shared, bound & ~(1 << earlier)
-                    ):
-                        best = shared
-            if not best:
-                continue
-            if walked is None:
-                return self._intersection(group[0], at, best, bound, cut), best.bit_count()
+    def _common(self, at: int, bound: int, number: int, parents: int, plain: float) -> float:
+        """How long a list is that all of some bound variables lead to."""
+        if self.sampler and self.sampler.tried(at, bound) is not None:
             # Between the shortest list and what is left of it when all have been asked.
             rows, after = self.rows(bound), self.rows(bound | 1 << at)
-            share = (best.bit_count() - 1) / max(1, len(self._holding[at]) - 1)
-            if rows and walked:
-                walked *= min(1.0, after / rows / walked) ** share
-            return walked, best.bit_count()
-        return 0.0, 0
-
-    def _linked(self, some: int, among: int) -> bool:
-        """Whether variables can have been bound one from the other, among these alone."""
-        reached = some & -some
-        while True:
-            more = reached
-            for atom in self.pattern.atoms:
-                if atom.mask & reached:
-                    more |= atom.mask & among
-            if some & ~more == 0:
-                return True
-            if more == reached:
-                return False
-            reached = more
+            if not rows or not plain:
+                return plain
+            share = (parents.bit_count() - 1) / max(1, len(self._holding[at]) - 1)
+            return float(plain * min(1.0, after / rows / plain) ** share)
+        group = next(group for own, group in self._alike[at] if own == number)
+        after = self._formula(bound | 1 << at) / max(TINY, self._formula(bound))
+        length = self._intersection(group[0], at, parents, bound, self._cut(at, bound))
+        return max(after, length * self.pattern.ranges.get(at, 1.0))
 
     def _parents(self, group: list[PatternAtom], at: int, bound: int) -> int:
         """The bound variables that alone lead to a variable, by atoms of a kind."""

@@ -42,14 +42,29 @@ class PatternAtom:
     """An atom: which column each variable has, and which columns hold a constant."""
 
     source: tuple[object, ...]  # equal where two atoms read the same rows
+    kind: tuple[object, ...]  # the same, but for comparisons of a mirrored one
     size: Size
     columns: dict[int, int]  # by variable
     fixed: frozenset[int]
     tests: tuple[ColumnTest, ...]
     mask: int
-    turned: bool  # whether its two columns are alike
+    mirrored: bool  # whether each row stands the other way round too, but for comparisons
     ranked: bool
     ascending: tuple[tuple[int, int], ...]  # pairs of variables that ascend in every row of it
+
+    @property
+    def turned(self) -> bool:
+        """Whether its two columns are alike."""
+        return self.mirrored and self.source == self.kind
+
+    def spread(self, at: int) -> Degrees:
+        """As `degrees`, but the comparisons of a mirrored relation are left to others.
+
+        In how many orders of all variables they hold says more than what each lets through.
+        """
+        if not self.mirrored:
+            return self.degrees(at)
+        return self.size.degrees(0, (), self.ranked)
 
     def degrees(self, at: int) -> Degrees:
         """In how many of its rows each value of a variable stands."""
@@ -133,7 +148,7 @@ class Pattern:
         for (low, high), strict in self.below.items():
             if (1 << low | 1 << high) & some:
                 said[renamed.get(low, low), renamed.get(high, high), strict] += 1
-        for whole in self.filters:
+        for whole in (*self.filters, *(sum(1 << at for at in pair) for pair in self.unequal)):
             if whole & some:
                 said[sum(1 << renamed.get(at, at) for at in bits(whole))] += 1
         return said
@@ -231,21 +246,29 @@ class PatternMaker:
             for low, high in pairs
             if low in variables and high in variables
         )
-        turned = item.ranked or size.balanced
-        if turned and any(op in (">", ">=") for _, op, _ in tests):
+        mirrored = item.ranked or size.balanced
+        if mirrored and any(op in (">", ">=") for _, op, _ in tests):
             # The same rows read the other way round: one name for both.
             columns = {variable: 1 - column for variable, column in columns.items()}
             fixed = {1 - column for column in fixed}
             tests = tuple((left, FLIPPED[op], right) for left, op, right in tests)
-        turned = turned and all(op in ("=", "!=") for _, op, _ in tests)
-        source = (item.relation, item.version, tests, item.ranked)
-        mask = sum(1 << variable for variable in columns)
-        self.pattern.atoms.append(
-            PatternAtom(
-                source, size, columns, frozenset(fixed), tests, mask, turned, item.ranked, ascending
-            )
+        # That the ends of an edge differ is hardly a test.
+        ordered = tuple(test for test in tests if test[1] != "!=" or not mirrored)
+        kept = () if mirrored else tests
+        found = PatternAtom(
+            (item.relation, item.version, item.ranked, ordered),
+            (item.relation, item.version, item.ranked, kept),
+            size,
+            columns,
+            frozenset(fixed),
+            tests,
+            sum(1 << variable for variable in columns),
+            mirrored,
+            item.ranked,
+            ascending,
         )
-        self.pattern.links.append(mask)
+        self.pattern.atoms.append(found)
+        self.pattern.links.append(found.mask)
 
     def item(self, item: Item) -> None:
         """What an item that is no atom means for the search."""
@@ -284,7 +307,6 @@ class PatternMaker:
             pattern.filters.append(whole)
             return
         if test.function == "!=" and all(isinstance(arg, Slot) for arg in test.args):
-            pattern.filters.append(whole)
             return  # one of the comparisons
         ordered = [arg for arg in test.args if isinstance(arg, Slot) and arg.type != "symbol"]
         if test.function in ("=", "!=") or not ordered:

@@ -273,21 +273,22 @@ class Statistics:
 
     # --------------------------------------------------------------------------------- indexes
 
-    def indexed(self, known: frozenset[int], column: int) -> bool:
-        """Whether there is an order of columns in which `column` comes next after these.
+    def sorting(self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False) -> int:
+        """How many rows have to be sorted for an index that begins with a column.
 
-        The relation's own order is there anyway, and with it the other one of a symmetric one.
+        None if one is there, or the rows' own order will do; it does for both columns of a
+        symmetric relation.
         """
-        own = known == frozenset(range(len(known))) and column == len(known)
-        if (own and self._sorted) or self.balanced:
-            return True
-        return any(
-            len(order) > len(known)
-            and order[len(known)] == column
-            and frozenset(order[: len(known)]) == known
-            for order, _, _, ranked in self._tries
-            if not ranked
-        )
+        if ranked or self.balanced:
+            if column == 1:
+                tests = tuple((left, _TURNED.get(op, op), right) for left, op, right in tests)
+            column = 0
+        if column == 0 and self._sorted and not ranked:
+            return 0
+        for order, told, _, by_rank in self._tries:
+            if order[:1] == (column,) and told == tests and by_rank == ranked:
+                return 0
+        return self.rows
 
     def lists(
         self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False
