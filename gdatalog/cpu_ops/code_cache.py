@@ -108,6 +108,8 @@ def load(name: str, source: str, poll: Callable[[], None] = lambda: None) -> Mod
     if _NAME.fullmatch(name) is None:
         raise ValueError(f"not a module's name: {name!r}")
     with _lock:
+        if name in _modules:
+            return _modules[name]
         making = _making.get(name)
         if making is None:
             making = _Making(name, source)

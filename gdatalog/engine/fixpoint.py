@@ -15,6 +15,7 @@ from gdatalog.engine.budget import chunk_rows
 from gdatalog.engine.derived import Derived, Rows, in_order, relation_of
 from gdatalog.engine.growing import Best, Growing, optimum_columns
 from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.narrowing import TrieOf, narrowed
 from gdatalog.engine.prepared import Plans
 from gdatalog.engine.run import RuleRun, run_rule, union_rows
 from gdatalog.errors import Caution, EvaluationError, MemoryLimitError, Note
@@ -247,12 +248,16 @@ class StratumRun:
                 report = RuleRun(plan)
                 around.reports.append(report)
         texts = len(around.scope.symbols)
-        found = run_rule(
-            plan, self._trie, around.scope, limits, limit, report, lasting, around.knobs
-        )
+        trie_of: TrieOf = self._trie
+        if not self.stratum.recursive and len(plan.joins) == 1:
+            trie_of = narrowed(plan.joins[0], self._trie, self._finished, around.scope)
+        found = run_rule(plan, trie_of, around.scope, limits, limit, report, lasting, around.knobs)
         self.made += len(around.scope.symbols) - texts
         limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
         return found
+
+    def _finished(self, ref: TrieRef) -> Relation | None:
+        return None if ref.relation in self.tables else self.around.relation(ref.relation)
 
     def _trie(self, ref: TrieRef) -> Trie:
         if ref.version == "delta":

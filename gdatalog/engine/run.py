@@ -13,6 +13,7 @@ from gdatalog import cpu_ops as ops
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.choose import Choice, Impatient, choose, impatience
 from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows, give_bag
+from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.knobs import Knobs
 from gdatalog.executors.failure import describe_failure
 from gdatalog.executors.frontier import WEIGHT, Frontier
@@ -22,7 +23,7 @@ from gdatalog.executors.lftj import GiveUp
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.sinks import Bag, RowSet, Sink
-from gdatalog.plan.effects import may_fail
+from gdatalog.plan.effects import may_fail, one_row_each
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
 from gdatalog.storage.marked import MarkedRows
 from gdatalog.storage.rows import Columns, sort_rows
@@ -56,7 +57,7 @@ class Run:
     report: RuleRun | None = None
     lasting: dict[int, MarkedRows] | None = None  # what the rounds of a fixpoint remember
 
-    def rows(self, limit: int | None) -> tuple[Columns, int]:
+    def rows(self, limit: int | None) -> Derived:
         plan = self.plan
         if any(may_fail(join.steps) for join in plan.joins):
             limit = None  # a failure that comes after the last wanted row is one as well
@@ -65,9 +66,25 @@ class Run:
         if not plan.head and limit is None and not any(may_fail(j.steps) for j in plan.joins):
             limit = 1  # a proposition: one witness is enough
         sink = RowSet(plan.head, ops, self.scope, self.limits, limit)
+        if len(plan.joins) == 1 and plan.head and limit is None and one_row_each(plan.joins[0]):
+            return self._distinct(sink)
         for number in range(len(plan.joins)):
             self._into_set(number, sink)
         return sink.finish()
+
+    def _distinct(self, sink: RowSet) -> Derived:
+        """The rows of a join that gives none of them twice: they need not be compared."""
+        (join,) = self.plan.joins
+        nest = self._nest(0, form_of_rows(join))
+        found: Derived | None = None
+
+        def depth_first() -> None:
+            nonlocal found
+            blocks = nest.run(self.scope, self.limits, self.plan.relation)
+            found = Blocks(blocks, sum(len(block[0]) for block in blocks))
+
+        self._run(0, nest, self._into(sink, join), depth_first)
+        return sink.finish() if found is None else found
 
     # ------------------------------------------------------------------------------- choosing
 
@@ -127,14 +144,6 @@ class Run:
         sink.outputs = join.outputs
         nest = self._nest(number, form_of_rows(join))
 
-        def breadth_first(patience: float | None) -> None:
-            into = sink
-            if patience is not None:  # what is begun may be thrown away
-                into = RowSet(join.outputs, ops, self.scope, self.limits, sink.limit)
-            self._levelwise(join, into, patience)
-            if into is not sink:
-                sink.take(into)
-
         def depth_first() -> None:
             blocks = nest.run(self.scope, self.limits, self.plan.relation, sink.limit)
             sink.add_blocks(blocks)
@@ -142,7 +151,20 @@ class Run:
                 # Those that came first were not all different: all of them, then.
                 sink.add_blocks(nest.run(self.scope, self.limits, self.plan.relation))
 
-        self._run(number, nest, breadth_first, depth_first)
+        self._run(number, nest, self._into(sink, join), depth_first)
+
+    def _into(self, sink: RowSet, join: JoinPlan) -> Callable[[float | None], None]:
+        """Runs a join breadth-first, into a set that has its rows only if it comes to the end."""
+
+        def breadth_first(patience: float | None) -> None:
+            if patience is None:
+                self._levelwise(join, sink, None)
+                return
+            fresh = RowSet(join.outputs, ops, self.scope, self.limits, sink.limit)
+            self._levelwise(join, fresh, patience)
+            sink.take(fresh)
+
+        return breadth_first
 
     def _into_bag(self, number: int, gathering: Gathering) -> Gathering:
         """A join's bindings into aggregates, which may be others than those given."""
@@ -204,21 +226,21 @@ def run_rule(
     report: RuleRun | None = None,
     lasting: dict[int, MarkedRows] | None = None,
     knobs: Knobs = AUTO,
-) -> tuple[Columns, int]:
-    """The rows that a rule gives, sorted and distinct, and how many they are.
+) -> Derived:
+    """The distinct rows that a rule gives.
 
     `lasting` is what the rounds of a fixpoint remember of rows that have been followed.
     """
     started = perf_counter()
-    rows, count = Run(plan, trie_of, scope, limits, knobs, report, lasting).rows(limit)
+    found = Run(plan, trie_of, scope, limits, knobs, report, lasting).rows(limit)
     for what in ("answers", "aggregates", "blocks"):
         limits.charge(what, 0)
     if not lasting:
         limits.charge("rows followed", 0)
     if report is not None:
-        report.rows += count
+        report.rows += found.count if isinstance(found, Blocks) else found[1]
         report.seconds += perf_counter() - started
-    return rows, count
+    return found
 
 
 def _heads(plan: RulePlan, frontier: Frontier, scope: Scope) -> tuple[Columns, int]:

@@ -14,9 +14,11 @@ from gdatalog.plan.nodes import (
     Generate,
     Guard,
     Join,
+    JoinPlan,
     Participant,
     Restore,
     Seek,
+    Slot,
     Step,
     slots,
 )
@@ -143,3 +145,20 @@ def without(steps: tuple[Step, ...], variable: str) -> tuple[Step, ...]:
         elif isinstance(step, (Seek, Assign, Generate)):
             kept.append(replace(step, participants=parts))
     return tuple(kept)
+
+
+def one_row_each(join: JoinPlan) -> bool:
+    """Whether different bindings give different rows: all that the loops bind can be read off
+    the outputs."""
+    told = {output.name for output in join.outputs if isinstance(output, Slot)}
+    for step in join.steps:
+        if isinstance(step, Restore) and told.issuperset(step.variables):
+            told.update(step.ranks)
+    loops = (step for step in join.steps if isinstance(step, (Join, Generate)))
+    exports = (
+        name
+        for step in join.steps
+        if isinstance(step, Branch) and step.reduction is not None
+        for name, _ in step.reduction.exports
+    )
+    return told.issuperset((*(step.variable for step in loops), *exports))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gdatalog.plan.effects import all_steps
+from gdatalog.plan.effects import all_steps, participants
 from gdatalog.plan.nodes import (
     Apply,
     Assign,
@@ -140,9 +140,20 @@ def recoding(steps: Sequence[Step], paths: Paths, at: int) -> Recoding | None:
         if within.depth == 0 or not within.last or within.trie.weighted:
             continue
         levels = _levels_within(steps, paths, at, within)
-        if len(levels) >= 3 and (best is None or len(levels) > len(best.levels)):
+        if _rows_meet(steps, paths, levels, within) and (
+            best is None or len(levels) > len(best.levels)
+        ):
             best = Recoding(within, tuple(levels))
     return best
+
+
+def _rows_meet(steps: Sequence[Step], paths: Paths, levels: Sequence[int], within: Node) -> bool:
+    """Whether at some level several rows are met: else making them does not pay."""
+    return any(
+        len({paths.node(part) for part in participants(steps[at])} - {within}) > 1
+        and len([p for p in participants(steps[at]) if paths.node(p).terms]) > 2
+        for at in levels
+    )
 
 
 def _levels_within(steps: Sequence[Step], paths: Paths, at: int, within: Node) -> list[int]:

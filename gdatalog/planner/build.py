@@ -58,13 +58,20 @@ from gdatalog.values import TypeName
 
 Names = frozenset[str]
 
+# What it costs to put a row's values back, in values tried: its place among the others is lost.
+RESTORED = 50.0
+
 
 class PlanBuilder:
     """The tries of one join plan, which its conjunction and all its branches share."""
 
-    def __init__(self, sizes: Statistics, outputs: Sequence[str] = ()) -> None:
-        """`outputs` are the variables asked for, in the order of the answer."""
+    def __init__(
+        self, sizes: Statistics, outputs: Sequence[str] = (), restores: bool = True
+    ) -> None:
+        """`outputs` are the variables asked for, in the order of the answer. `restores`: values
+        may be found as ranks, and put back."""
         self.sizes = sizes
+        self.restores = restores
         self.outputs = tuple(outputs)
         self.atoms: list[AtomState] = []
         self.fresh = 0
@@ -72,20 +79,20 @@ class PlanBuilder:
 
     def whole(self, items: Sequence[Item], live: Names, bag: bool) -> tuple[Step, ...]:
         """The steps of the plan's own conjunction."""
-        items = self._rewritten(items, frozenset(), live, bag)
+        items = self._rewritten(items, frozenset(), live, bag, self.restores)
         return _Conjunction(self, items, frozenset(), live, bag, compacts=not bag).build()
 
     def steps(
         self, items: Sequence[Item], outer: Names, live: Names, bag: bool, rows: float
     ) -> tuple[Step, ...]:
         """The steps of a conjunction inside, to which so many rows come."""
-        items = self._rewritten(items, outer, live, bag)
+        items = self._rewritten(items, outer, live, bag, restores=False)
         return _Conjunction(self, items, outer, live, bag, rows).build()
 
     def _rewritten(
-        self, items: Sequence[Item], outer: Names, live: Names, bag: bool
+        self, items: Sequence[Item], outer: Names, live: Names, bag: bool, restores: bool
     ) -> Sequence[Item]:
-        items = in_degree_order(items, outer, live, bag, self.sizes)
+        items = in_degree_order(items, outer, live, bag, self.sizes, restores)
         return without_implied(items, self.sizes)
 
     def tries(self) -> tuple[TrieRef, ...]:
@@ -320,6 +327,7 @@ class _Conjunction:
         )
         names = tuple(value.name for value in item.values)
         self._done(item, Restore(trie, item.ranks, names, item.values[0].type))
+        self.plan.cost += RESTORED * self.rows
         for value in item.values:
             participants = self._participants(value.name)
             if participants:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from gdatalog.plan.nodes import Expr, JoinPlan, RulePlan, Slot
+from gdatalog.plan.nodes import Expr, JoinPlan, Restore, RulePlan, Slot
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.checked import CheckedRule, Schema
 from gdatalog.planner.compact import compact_rows
@@ -119,6 +119,11 @@ def _plan_join(
     asked = [output.name for output in outputs if isinstance(output, Slot)]
     builder = PlanBuilder(sizes, asked)
     steps = builder.whole(items, live, bag)
+    if any(isinstance(step, Restore) for step in steps):
+        other = PlanBuilder(sizes, asked, restores=False)
+        others = other.whole(items, live, bag)
+        if other.cost <= builder.cost:
+            builder, steps = other, others
     tries = builder.tries()
     if not bag:
         steps = compact_rows(steps, tries, live, recursive)

@@ -53,9 +53,8 @@ from gdatalog.planner.items import (
 from gdatalog.planner.sizes import Size, Statistics
 
 # How many times as many pairs of higher neighbours there must be by keys as by degrees for the
-# order of degrees to be worth an index of its own; and more if values have to be put back.
-COUNTED_SKEW = 1.2
-LISTED_SKEW = 2.0
+# order of degrees to be worth an index of its own.
+SKEW = 1.2
 
 
 def without_implied(items: Sequence[Item], sizes: Statistics) -> tuple[Item, ...]:
@@ -80,11 +79,17 @@ def without_implied(items: Sequence[Item], sizes: Statistics) -> tuple[Item, ...
 
 
 def in_degree_order(
-    items: Sequence[Item], outer: Names, live: Names, bag: bool, sizes: Statistics
+    items: Sequence[Item],
+    outer: Names,
+    live: Names,
+    bag: bool,
+    sizes: Statistics,
+    restores: bool,
 ) -> tuple[Item, ...]:
     """The items, with chains over a graph put in the order of degrees where that is sound.
 
-    Of one graph at most: ranks of one mean nothing to another.
+    Of one graph at most: ranks of one mean nothing to another. Whether it is quicker where values
+    have to be put back is for others to say; without `restores` nothing of that kind is done.
     """
     if any(isinstance(i, RestoreItem) or (isinstance(i, AtomItem) and i.ranked) for i in items):
         return tuple(items)
@@ -92,7 +97,7 @@ def in_degree_order(
     for item in items:
         if isinstance(item, AtomItem) and item.relation not in tried:
             tried.add(item.relation)
-            found = _Chains(items, item.relation, outer, sizes).ranked(live, bag)
+            found = _Chains(items, item.relation, outer, sizes).ranked(live, bag, restores)
             if found is not None:
                 return found
     return tuple(items)
@@ -124,17 +129,19 @@ class _Chains:
         self.late = [item for item in items if item not in self.atoms and item not in self.tests]
         self.size = sizes(relation, "full")
 
-    def ranked(self, live: Names, bag: bool) -> tuple[Item, ...] | None:
+    def ranked(self, live: Names, bag: bool, restores: bool) -> tuple[Item, ...] | None:
         """The items, with ranks in place of this graph's vertices; None if that will not do."""
         order = strict_order([*self.atoms, *self.tests], self.sizes)
         if not order:
             return None
         chains = chains_of(order)
         needed = (live | variables_of(self.late)) & frozenset(self.names)
-        if chains is None or not self._promising(chains, needed, bag) or not rankable(self.size):
+        if chains is None or (needed and not restores):
+            return None
+        if not self._promising(chains, needed, bag) or not rankable(self.size):
             return None
         assert self.size.graph is not None
-        if self.size.graph.skew < (LISTED_SKEW if needed else COUNTED_SKEW):
+        if self.size.graph.skew < SKEW:
             return None
         unequal = [item for item in self.tests if operator(item) == "!="]
         rest: list[Item] = [*self.atoms, *unequal]
@@ -271,5 +278,5 @@ def _degrees_help(
     assert size.graph is not None
     return (
         has_triangle(names, {pair for pair in near if pair in told})
-        and size.graph.skew >= COUNTED_SKEW
+        and size.graph.skew >= SKEW
     )

@@ -124,7 +124,8 @@ class Graph:
     def loops(self) -> bool:
         """Whether a vertex is its own neighbour."""
         if self._loops is None:
-            self._loops = bool((self.left == self.right).any())
+            left, right = self._store.as_they_are()
+            self._loops = bool((left == right).any())
         return self._loops
 
     @property

@@ -32,11 +32,10 @@ def _onwards(test: RowTest) -> RowTest:
     return test if left <= right else (right, _FLIPPED[op], left)
 
 
-
 class Relation:
     """A set of rows as columns of keys."""
 
-    __slots__ = ("__weakref__", "_store", "_tries", "columns", "statistics", "types")
+    __slots__ = ("__weakref__", "_store", "_tries", "columns", "narrowed", "statistics", "types")
 
     def __init__(
         self,
@@ -53,6 +52,8 @@ class Relation:
         self.types = types
         self._store = store
         self._tries: dict[tuple[Any, ...], Trie] = {}
+        # The orders of columns that parts of this relation were indexed by in its place.
+        self.narrowed: set[tuple[int, ...]] = set()
         self.statistics = Statistics(store, types, self._tries)
 
     def __len__(self) -> int:
@@ -157,6 +158,12 @@ class Relation:
         """A column's keys, in the order that all columns are in; a row may be there twice."""
         return self._store.as_they_are()[at]
 
+    def part(self, rows: Array) -> Relation:
+        """The relation of some of the rows that `column` gives."""
+        keys = tuple(key[rows] for key in self._store.as_they_are())
+        distinct = self._store.known >= Known.DISTINCT
+        return Relation.of_blocks(self.columns, self.types, [keys], len(rows), distinct)
+
     @property
     def nbytes(self) -> int:
         return self._store.nbytes
@@ -202,6 +209,12 @@ class Relation:
             self._tries[name] = trie
         return trie
 
+    def indexed(
+        self, order: tuple[int, ...], tests: tuple[RowTest, ...] = (), weighted: bool = False
+    ) -> bool:
+        """Whether this trie has been made."""
+        return (order, tuple(_onwards(test) for test in tests), weighted, False) in self._tries
+
     def _build_ranked(
         self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool
     ) -> Trie:
@@ -216,8 +229,8 @@ class Relation:
         width = len(self.types)
         if not width:
             return Trie((), self.length, None)
-        if order == tuple(range(width)) and not tests:
-            store.sorted()
+        if order == (0, 1)[:width] and width <= 2 and not tests:
+            store.sorted()  # the last column of the rows is the trie's
         elif not order or (weighted and len(order) < width):
             store.distinct()  # rows that differ only in dropped columns are counted
         in_order = self.sorted and order == tuple(range(len(order)))

@@ -35,6 +35,7 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 MOMENTS = 8  # powers of degrees that are summed
 SAMPLE = 50_000
 SHORT = 200_000  # rows that are sorted rather than sampled
+MANY = 2_000_000  # rows of which all values are counted: of more, only if they are sorted anyway
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,16 @@ class Statistics:
         return self._store.known == Known.SORTED
 
     @property
+    def _sampled(self) -> bool:
+        """Whether no column is looked at as a whole."""
+        return self.rows > MANY and not self._sorted
+
+    @property
+    def _wanted(self) -> int:
+        """How many rows make a sample."""
+        return SAMPLE // 3 if self._sampled else SAMPLE
+
+    @property
     def symmetric(self) -> bool:
         """Whether a binary relation holds (y, x) wherever it holds (x, y)."""
         return self.graph is not None and self.graph.symmetric
@@ -187,14 +198,18 @@ class Statistics:
             return int(np.count_nonzero(marks))
         if len(keys) == 1:
             key = keys[0]
-            if self.rows <= SHORT or int(key.max()) - int(key.min()) < self.rows:
+            if self.rows <= SHORT or (
+                not self._sampled and int(key.max()) - int(key.min()) < self.rows
+            ):
                 return len(sorted_set(key))
-        step = max(1, self.rows // SAMPLE)
+        step = max(1, self.rows // self._wanted)
         sample = np.sort(_mixed([key[::step] for key in keys]))
-        seen = np.flatnonzero(firsts(sample))
-        # If most of a spread-out sample are new values, so are most of the rest.
-        once = int(np.count_nonzero(np.diff(np.append(seen, len(sample))) == 1))
-        return int(len(seen) * (1 + once / len(sample) * (step - 1)))
+        counts = _runs(sample)
+        once, twice = (int(np.count_nonzero(counts == often)) for often in (1, 2))
+        # If most of a spread-out sample are new values, so are most of the rest; but where
+        # values meet again in it there are about so many in all (Chao's estimate).
+        most = len(counts) * (1 + once / len(sample) * (step - 1))
+        return int(min(most, len(counts) + once**2 / (2 * twice)) if twice else most)
 
     # -------------------------------------------------------------------------------- degrees
 
@@ -223,14 +238,15 @@ class Statistics:
     def _degrees(self, column: int, key: Array) -> Degrees:
         if len(key) == 0:
             return Degrees.of(key)
-        low, high = int(key.min()), int(key.max())
-        if high - low <= 4 * len(key) + 1024:
-            return Degrees.of(np.bincount(key if low == 0 else key.astype(np.int64) - low))
+        if not self._sampled:
+            low, high = int(key.min()), int(key.max())
+            if high - low <= 4 * len(key) + 1024:
+                return Degrees.of(np.bincount(key if low == 0 else key.astype(np.int64) - low))
         if column == 0 and self._sorted:
             return Degrees.of(_runs(key))
         if len(key) <= SHORT:
             return Degrees.of(_runs(np.sort(key)))
-        step = len(key) // SAMPLE
+        step = len(key) // self._wanted
         values = min(self.distinct(frozenset((column,))), len(key))
         return Degrees.of_sample(_runs(np.sort(key[::step])), step, len(key), values)
 

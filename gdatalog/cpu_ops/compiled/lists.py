@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cpu_ops.compiled.elements import at, put
-from gdatalog.cpu_ops.compiled.jit import inlined, jit
+from gdatalog.cpu_ops.compiled.jit import inlined, part
 from gdatalog.storage.table import Array
 
 # From how many times the length on, a list is sought in instead of read. Short lists are read:
@@ -116,7 +116,7 @@ def parent_of(offsets: Array, position: int) -> int:
 # at each step for what it loads: on real graphs that wins a fifth at most, and loses up to 5x.
 
 
-@jit
+@part
 def merge(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: Array) -> int:
     """Writes the common values, ascending; gives how many. Reads both lists."""
     n = 0
@@ -144,7 +144,7 @@ def merge(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: Arr
             a, b = at(va, alo), at(vb, blo)
 
 
-@jit
+@part
 def count_merge(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int) -> int:
     """How many values are common. Reads both lists."""
     n = 0
@@ -171,7 +171,7 @@ def count_merge(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int) ->
             a, b = at(va, alo), at(vb, blo)
 
 
-@jit
+@part
 def leapfrog(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: Array) -> int:
     """Writes the common values, ascending; gives how many. Each list seeks in the other."""
     n = 0
@@ -191,7 +191,7 @@ def leapfrog(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: 
     return n
 
 
-@jit
+@part
 def count_leapfrog(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int) -> int:
     """How many values are common. Each list seeks in the other."""
     n = 0
@@ -210,7 +210,7 @@ def count_leapfrog(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int)
     return n
 
 
-@jit
+@part
 def intersect(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: Array) -> int:
     """Writes the common values, ascending; gives how many."""
     a, b = ahi - alo, bhi - blo
@@ -219,7 +219,7 @@ def intersect(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out:
     return merge(va, alo, ahi, vb, blo, bhi, out)
 
 
-@jit
+@part
 def count_common(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int) -> int:
     """How many values are common."""
     a, b = ahi - alo, bhi - blo
@@ -231,21 +231,21 @@ def count_common(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int) -
 # ------------------------------------------------------------------------------------- marks
 
 
-@jit
+@part
 def mark(values: Array, lo: int, hi: int, marks: Array, base: int) -> None:
     """Marks a list's values, in bytes that stand for base, base + 1, ..."""
     for k in range(lo, hi):
         put(marks, at(values, k) - base, 1)
 
 
-@jit
+@part
 def unmark(values: Array, lo: int, hi: int, marks: Array, base: int) -> None:
     """Takes the marks away."""
     for k in range(lo, hi):
         put(marks, at(values, k) - base, 0)
 
 
-@jit
+@part
 def keep_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int, out: Array) -> int:
     """Writes the values that are marked, ascending; gives how many."""
     if blo < bhi and at(vb, blo) < base:
@@ -262,7 +262,7 @@ def keep_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int, out: Arr
     return n
 
 
-@jit
+@part
 def count_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int) -> int:
     """How many values are marked."""
     if blo < bhi and at(vb, blo) < base:
@@ -276,7 +276,7 @@ def count_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int) -> int:
     return n
 
 
-@jit
+@part
 def meet_marked(
     va: Array,
     alo: int,
@@ -294,7 +294,7 @@ def meet_marked(
     return keep_marked(vb, blo, bhi, marks, base, out)
 
 
-@jit
+@part
 def count_meet_marked(
     va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, marks: Array, base: int
 ) -> int:
@@ -302,3 +302,10 @@ def count_meet_marked(
     if bhi - blo > GALLOP_MARKED * (ahi - alo):
         return count_leapfrog(va, alo, ahi, vb, blo, bhi)
     return count_marked(vb, blo, bhi, marks, base)
+
+
+@jit
+def is_marked(marks: Array, base: int, key: int) -> bool:
+    """Whether a value is marked; what lies outside of the marks is not."""
+    k = key - base
+    return 0 <= k < len(marks) and at(marks, k) != 0

@@ -10,14 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from gdatalog.cpu_ops.compiled.elements import at, put
-from gdatalog.cpu_ops.compiled.jit import inlined, jit
+from gdatalog.cpu_ops.compiled.jit import inlined, part
 from gdatalog.storage.table import Array
 
 WIDEST = 10  # bits of a digit: more buckets at once would miss the cache
 FEW = 48  # values that are inserted one by one
 
 
-@jit
+@part
 def tally(values: Array, low: np.uint64, shift: np.uint64, counts: Array) -> None:
     """How many values have each top digit."""
     for i in range(len(values)):
@@ -25,7 +25,7 @@ def tally(values: Array, low: np.uint64, shift: np.uint64, counts: Array) -> Non
         put(counts, digit, at(counts, digit) + 1)
 
 
-@jit
+@part
 def scatter(values: Array, low: np.uint64, shift: np.uint64, places: Array, out: Array) -> None:
     """Each value to the next place of its top digit."""
     for i in range(len(values)):
@@ -36,7 +36,7 @@ def scatter(values: Array, low: np.uint64, shift: np.uint64, places: Array, out:
         put(out, place, value)
 
 
-@jit
+@part
 def sort_buckets(
     values: Array, room: Array, starts: Array, first: int, last: int, low: np.uint64, bits: int
 ) -> None:

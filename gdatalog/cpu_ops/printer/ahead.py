@@ -7,12 +7,13 @@ that the loop's lists will meet in every turn is marked, if there are turns enou
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gdatalog.cpu_ops.printer.lists import Met, Walk, fill, marks_of
 from gdatalog.cpu_ops.printer.scope import Known
 from gdatalog.plan.effects import all_steps
-from gdatalog.plan.nest import Node, recoding
+from gdatalog.plan.nest import Node, measurable, recoding
 from gdatalog.plan.nodes import Join, Step
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ WORTH = 16
 
 def look_ahead(
     nest: Nest, steps: Sequence[Step], at: int, known: Known, walk: Walk
-) -> list[Node]:
+) -> list[Node | frozenset[Node]]:
     """Prepares the loop of the level at `at`; gives the lists that it has marked."""
     own = steps[at]
     assert isinstance(own, Join)
@@ -34,7 +35,7 @@ def look_ahead(
             for node in Met.of(nest, inside).lists:
                 if known.has(node):
                     nest.range_of(node, known)
-    marked: list[Node] = []
+    marked: list[Node | frozenset[Node]] = []
     recoded: set[int] = set()
     for place in range(at + 1, len(steps)):
         later = steps[place]
@@ -52,6 +53,13 @@ def look_ahead(
         if len(here) == len(met.lists):
             if not met.nodes <= mine and met.nodes not in known.buffers:
                 fill(nest, met, (), known, "")
+                if (
+                    measurable(steps, place)
+                    and place + 1 < len(steps)
+                    and not later.cuts
+                    and all(map(nest.marks_fit, met.lists))
+                ):
+                    marked.append(_mark_buffer(nest, met, known))
         elif len(here) == 1 and here[0] not in known.marks and _markable(nest, here[0]):
             marked.append(here[0])
             _mark(nest, here[0], known, walk)
@@ -78,12 +86,24 @@ def _mark(nest: Nest, node: Node, known: Known, walk: Walk) -> None:
     known.marks[node] = flag
 
 
-def close_marks(nest: Nest, marked: Sequence[Node], known: Known) -> None:
+def _mark_buffer(nest: Nest, met: Met, known: Known) -> frozenset[Node]:
+    """Marks an intersection that single values will be looked up in."""
+    buffer = known.buffers[met.nodes]
+    marks = marks_of(nest, min(met.lists, key=repr), buffer.array)
+    nest.text.line(nest.call("mark", buffer.array, "0", buffer.length, *marks))
+    known.buffers[met.nodes] = replace(buffer, marks=marks)
+    return met.nodes
+
+
+def close_marks(nest: Nest, marked: Sequence[Node | frozenset[Node]], known: Known) -> None:
     """Takes the marks away again, behind the loop."""
     for node in marked:
+        if isinstance(node, frozenset):
+            buffer = known.buffers[node]
+            assert buffer.marks is not None
+            nest.text.line(nest.call("unmark", buffer.array, "0", buffer.length, *buffer.marks))
+            continue
         low, high = nest.range_of(node, known)
         with nest.text.block(f"if {known.marks[node]}"):
-            nest.text.line(
-                nest.call("unmark", nest.values(node), low, high, *marks_of(nest, node))
-            )
+            nest.text.line(nest.call("unmark", nest.values(node), low, high, *marks_of(nest, node)))
         del known.marks[node]

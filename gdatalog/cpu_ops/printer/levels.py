@@ -13,7 +13,7 @@ from gdatalog.cpu_ops.printer.ahead import close_marks, look_ahead
 from gdatalog.cpu_ops.printer.lists import Met, Walk, walk_of
 from gdatalog.cpu_ops.printer.measure import measurable_here, measure
 from gdatalog.cpu_ops.printer.recode import print_bits, print_recoded
-from gdatalog.cpu_ops.printer.scope import Clip, Known
+from gdatalog.cpu_ops.printer.scope import Clip, Known, Turn
 from gdatalog.plan.nest import Node, recoding
 from gdatalog.plan.nodes import Generate, Join, Slot, Step
 
@@ -147,6 +147,7 @@ def _loop(
         nodes = [walk.node] if walk.node is not None else list(met.lists)
         nest.widths[step.variable] = nest.arguments.width(tuple(map(nest.level, nodes)))
         inner.members[step.variable] = met.nodes
+        inner.turns[step.variable] = Turn(walk.array, walk.node, turn)
         among = {} if walk.node is None else {walk.node: turn}
         for node, cursor in cursors.items():
             _, high = nest.range_of(node, known)
@@ -177,7 +178,8 @@ def print_generate(
             inner = known.inner()
             with text.block(f"if {nest.call('stopped', 'control')}"):
                 text.line("return 2")
-            name = nest.bind(step.variable, nest.call("plus", start, nest.call("times", stride, turn)), inner)
+            value = nest.call("plus", start, nest.call("times", stride, turn))
+            name = nest.bind(step.variable, value, inner)
             nest.seek(Slot(step.variable, step.type), name, step.participants, inner)
             nest.run(steps, at + 1, inner, leaf)
     else:
@@ -190,8 +192,7 @@ def print_generate(
             again = text.name("again")
             text.line(f"{again} = False")
             with text.block(f"for {again}i in range({turn})"):
-                with text.block(f"if {values}[{again}i] == {name}"):
-                    text.line(f"{again} = True")
+                text.line(f"{again} = {again} or {values}[{again}i] == {name}")
             with text.block(f"if {again}"):
                 text.line("continue")
             nest.seek(Slot(step.variable, step.type), name, step.participants, inner)

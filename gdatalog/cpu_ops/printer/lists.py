@@ -57,9 +57,7 @@ class Walk:
     node: Node | None = None
 
 
-def walk_of(
-    nest: Nest, step: Join, met: Met, known: Known, below: Collection[Node] = ()
-) -> Walk:
+def walk_of(nest: Nest, step: Join, met: Met, known: Known, below: Collection[Node] = ()) -> Walk:
     """Where the values that all lists of a level have can be walked.
 
     `below` are the nodes that the next level meets: the walk had better lead to one of them.
@@ -77,10 +75,9 @@ def walk_of(
         low, high = trimmed(nest, node, step.cuts, implied, known)
         clip = known.clip
         if clip is not None and clip.node == node:
-            l, h = nest.text.name("l"), nest.text.name("h")
-            nest.text.line(f"{l} = max({low}, {clip.low})")
-            nest.text.line(f"{h} = min({high}, {clip.high})")
-            low, high = l, h
+            own, low, high = (low, high), nest.text.name("l"), nest.text.name("h")
+            nest.text.line(f"{low} = max({own[0]}, {clip.low})")
+            nest.text.line(f"{high} = min({own[1]}, {clip.high})")
         return Walk(nest.values(node), low, high, node)
     walk = intersection(nest, step, met, known)
     return walk if known.clip is None else _clipped(nest, walk, known)
@@ -103,12 +100,32 @@ def _clipped(nest: Nest, walk: Walk, known: Known) -> Walk:
 def trimmed(nest: Nest, node: Node, cuts: Sequence[Cut], implied: set[int], known: Known) -> Range:
     """A node's list within the cuts."""
     left = [cut for at, cut in enumerate(cuts) if at not in implied]
-    return cut_range(nest, nest.values(node), nest.range_of(node, known), left, known)
+    return cut_range(nest, nest.values(node), nest.range_of(node, known), left, known, node)
 
 
-def cut_range(nest: Nest, array: str, whole: Range, cuts: Sequence[Cut], known: Known) -> Range:
+def cut_range(
+    nest: Nest,
+    array: str,
+    whole: Range,
+    cuts: Sequence[Cut],
+    known: Known,
+    node: Node | None = None,
+) -> Range:
+    """The part of a sorted range that is within the cuts."""
     low, high = whole
     for cut in cuts:
+        turn = known.turns.get(cut.bound.name) if isinstance(cut.bound, Slot) else None
+        if turn is not None and (turn.array, turn.node) == (array, node):
+            # The bound is where the loop over this very list is.
+            if cut.op in STARTS:
+                name = nest.text.name("l")
+                nest.text.line(f"{name} = max({low}, {turn.at}{' + 1' if cut.op == '>' else ''})")
+                low = name
+            else:
+                name = nest.text.name("h")
+                nest.text.line(f"{name} = min({high}, {turn.at}{' + 1' if cut.op == '<=' else ''})")
+                high = name
+            continue
         bound = nest.key(cut.bound, known)
         if cut.op in STARTS:
             name = nest.text.name("l")
@@ -136,9 +153,7 @@ def start_of(
         return None
     nodes, buffer = max(usable, key=lambda found: len(found[0]))
     within = set().union(*(met.lists[node] for node in nodes))
-    left = [
-        cut for at, cut in enumerate(step.cuts) if cut not in buffer.cuts and at not in within
-    ]
+    left = [cut for at, cut in enumerate(step.cuts) if cut not in buffer.cuts and at not in within]
     return nodes, buffer, cut_range(nest, buffer.array, ("0", buffer.length), left, known)
 
 
@@ -177,7 +192,8 @@ def fill(nest: Nest, met: Met, cuts: tuple[Cut, ...], known: Known, variable: st
         plain = f"{length} = {nest.call(meeting(nest), *args, into)}"
         if array != into and first in known.marks:
             with text.block(f"if {known.marks[first]}"):
-                text.line(f"{length} = {nest.call('meet_marked', *args, *marks_of(nest, first), into)}")
+                meet = nest.call("meet_marked", *args, *marks_of(nest, first), into)
+                text.line(f"{length} = {meet}")
             with text.block("else"):
                 text.line(plain)
         else:
@@ -194,10 +210,11 @@ def room(nest: Nest, met: Met) -> str:
     return nest.arguments.scratch(nest.text.name("buffer"), "buffer", levels)
 
 
-def marks_of(nest: Nest, node: Node) -> tuple[str, str]:
-    """The marks of a list, an array of its own, and the value that they start from."""
+def marks_of(nest: Nest, node: Node, buffer: str = "") -> tuple[str, str]:
+    """The marks of a list, an array of its own, and the value that they start from; or those of a
+    buffer, which holds values of the list."""
     level = nest.level(node)
-    number = nest.marked.setdefault(node, len(nest.marked))
+    number = nest.marked.setdefault((node, buffer), len(nest.marked))
     name = nest.arguments.scratch(f"marks{number}", "marks", (level,))
     return name, nest.arguments.scalar("base", level)
 

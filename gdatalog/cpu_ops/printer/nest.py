@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from gdatalog.cpu_ops.printer.arguments import Arguments, Level
@@ -68,7 +69,7 @@ class Nest:
         self.split = False  # whether the work has been cut into tasks
         self.tasks = False  # whether several workers can share it
         self.grain = 1  # how many bindings a task has at the least
-        self.marked: dict[Node, int] = {}  # lists with marks of their own
+        self.marked: dict[tuple[Node, str], int] = {}  # lists with marks of their own
         self.widths: dict[str, str] = {}  # the dtype of a variable's keys, where known
 
     # ------------------------------------------------------------------------------- words
@@ -76,7 +77,9 @@ class Nest:
     def call(self, function: str, *args: str) -> str:
         """A call of a function of cpu_ops/compiled."""
         self.imports.add(function)
-        return f"{function}({', '.join(args)})"
+        # Numba would compile the function once more for a literal.
+        numbers = (f"np.int64({arg})" if arg.isdecimal() else arg for arg in args)
+        return f"{function}({', '.join(numbers)})"
 
     def level(self, node: Node) -> Level:
         return Level(self.number[node.trie], node.depth)
@@ -206,7 +209,7 @@ class Nest:
         for rank, variable in zip(step.ranks, step.variables, strict=True):
             names.append(self.bind(variable, f"{labels}[{known.names[rank]}]", known))
         for end in range(len(names) - 1, 0, -1):
-            for a, b in zip(names[:end], names[1 : end + 1], strict=True):
+            for a, b in pairwise(names[: end + 1]):
                 self.text.line(f"{a}, {b} = min({a}, {b}), max({a}, {b})")
 
     # ------------------------------------------------------------------------------- seeks

@@ -18,6 +18,16 @@ class Buffer:
     length: str
     cuts: tuple[Cut, ...]
     variable: str  # whose level made it
+    marks: tuple[str, str] | None = None  # with the value that they start from, if it is marked
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Where the loop of a variable is: in an array, in the list of a node or in a buffer."""
+
+    array: str
+    node: Node | None
+    at: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +89,7 @@ class Known:
     buffers: dict[frozenset[Node], Buffer] = field(default_factory=dict)
     marks: dict[Node, str] = field(default_factory=dict)  # the flag whether it has been marked
     members: dict[str, frozenset[Node]] = field(default_factory=dict)  # lists a variable is in
+    turns: dict[str, Turn] = field(default_factory=dict)
     weights: list[str] = field(default_factory=list)
     clip: Clip | None = None
     group: Group | None = None
@@ -93,6 +104,7 @@ class Known:
             dict(self.buffers),
             dict(self.marks),
             dict(self.members),
+            dict(self.turns),
             list(self.weights),
             self.clip,
             self.group.inner() if self.group else None,

@@ -1,0 +1,203 @@
+"""Before long relations are indexed for a join: only the rows that its constants leave.
+
+A first query with constants need not wait for an index of everything. The rows that hold a
+constant leave some values for the other variables of their atom; those leave some rows of the
+next relation, and so on (semi-joins): passes over columns, which take a small part of the time
+of a sort. Indexes are then made of what is left. Where the same index is asked for a second
+time it is made of all rows, and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.plan.effects import may_fail, participants
+from gdatalog.plan.nodes import (
+    Assign,
+    Branch,
+    Constant,
+    Generate,
+    Join,
+    JoinPlan,
+    Parameter,
+    Seek,
+    Slot,
+    Step,
+    TrieRef,
+)
+from gdatalog.storage.keys import encode_value
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import in_sorted, sorted_set
+from gdatalog.storage.selection import rows_among, rows_with
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
+
+TrieOf = Callable[[TrieRef], Trie]
+
+LONG = 100_000  # rows of a relation whose index one may wait for
+SAMPLE = 512  # rows that tell which part of a relation some values leave
+WORTH = 0.5  # the part that is left, at the most, where a pass is worth its time
+
+Term = str | int  # a variable, or the key of a constant
+
+
+@dataclass(slots=True)
+class _Atom:
+    """An atom of the join, and which of its rows are left so far."""
+
+    ref: TrieRef
+    relation: Relation
+    terms: Sequence[Term]  # of each level of its trie
+    rows: Array | None = None  # None: all
+    used: set[tuple[str, int]] = field(default_factory=set)  # variables, how many values they had
+
+    def __len__(self) -> int:
+        return self.relation.at_most if self.rows is None else len(self.rows)
+
+    def column(self, level: int) -> Array:
+        column = self.relation.column(self.ref.columns[level])
+        return column if self.rows is None else column[self.rows]
+
+    def keep(self, kept: Array) -> None:
+        self.rows = kept if self.rows is None else self.rows[kept]
+
+    @property
+    def variables(self) -> Iterator[tuple[int, str]]:
+        return ((at, term) for at, term in enumerate(self.terms) if isinstance(term, str))
+
+
+def narrowed(
+    join: JoinPlan,
+    trie_of: TrieOf,
+    relation_of: Callable[[TrieRef], Relation | None],
+    scope: Scope,
+) -> TrieOf:
+    """`trie_of`, but for tries of long relations that are not there yet: those of the rows that
+    can matter to this join. `relation_of` knows the relations that do not change meanwhile.
+    """
+    if may_fail(join.steps):
+        return trie_of  # what fails is told of by running a part of the join
+    atoms = _atoms(join, relation_of, scope)
+    waiting = [atom for atom in atoms if _is_waited_for(atom)]
+    if not waiting or not any(isinstance(term, int) for atom in atoms for term in atom.terms):
+        return trie_of
+    _reduce(atoms)
+    found: dict[TrieRef, Trie] = {}
+    for atom in waiting:
+        whole = atom.relation
+        if atom.rows is not None and len(atom.rows) <= WORTH * whole.at_most:
+            part = whole.part(atom.rows)
+            found[atom.ref] = part.trie(atom.ref.columns, _tests(atom.ref), atom.ref.weighted)
+            whole.narrowed.add(atom.ref.columns)
+    return lambda ref: found[ref] if ref in found else trie_of(ref)
+
+
+def _is_waited_for(atom: _Atom) -> bool:
+    relation, ref = atom.relation, atom.ref
+    return (
+        relation.at_most >= LONG
+        and ref.columns not in relation.narrowed
+        and not relation.indexed(ref.columns, _tests(ref), ref.weighted)
+    )
+
+
+def _tests(ref: TrieRef) -> tuple[tuple[int, str, int], ...]:
+    return tuple((test.left, test.op, test.right) for test in ref.tests)
+
+
+def _atoms(
+    join: JoinPlan, relation_of: Callable[[TrieRef], Relation | None], scope: Scope
+) -> list[_Atom]:
+    """The atoms whose rows every binding of the join needs, each by its own trie."""
+    terms: list[list[tuple[int, Term | None]]] = [[] for _ in join.tries]
+    for step, needed in _flat(join.steps):
+        reused = isinstance(step, Join) and step.reuse is not None
+        for part in participants(step):
+            term = _term(step, scope) if needed and not reused else None
+            terms[part.trie].append((part.depth, term))
+    atoms = []
+    for ref, levels in zip(join.tries, terms, strict=True):
+        inner = [term for _, term in sorted(levels, key=lambda level: level[0])]
+        known = [term for term in inner if term is not None]
+        alone = len(levels) == len(known) == len(ref.columns) > 0
+        relation = relation_of(ref) if alone and ref.version == "full" and not ref.ranked else None
+        if relation is not None:
+            atoms.append(_Atom(ref, relation, known))
+    return atoms
+
+
+def _flat(steps: Sequence[Step], needed: bool = True) -> Iterator[tuple[Step, bool]]:
+    """All steps, those within branches too; whether a binding needs what each looks up."""
+    for step in steps:
+        yield step, needed
+        if isinstance(step, Branch):
+            all_of_it = step.mode in ("exists", "count") and len(step.alternatives) == 1
+            for inner in step.alternatives:
+                yield from _flat(inner, needed and all_of_it)
+
+
+def _term(step: Step, scope: Scope) -> Term | None:
+    match step:
+        case Join() | Assign() | Generate():
+            return step.variable
+        case Seek(value=Slot() as slot):
+            return slot.name
+        case Seek(value=Constant() as constant):
+            return encode_value(constant.value, constant.type, scope.symbols)
+        case Seek(value=Parameter() as parameter):
+            return encode_value(scope.params[parameter.name], parameter.type, scope.symbols)
+        case _:
+            return None
+
+
+def _reduce(atoms: Sequence[_Atom]) -> None:
+    """Leaves out rows that hold another value than a constant or what other atoms leave."""
+    allowed: dict[str, Array] = {}
+    for atom in atoms:
+        keys = [(at, term) for at, term in enumerate(atom.terms) if isinstance(term, int)]
+        for at, key in keys:
+            atom.keep(rows_with(atom.column(at), key))
+        if keys:
+            _allow(atom, allowed)
+    while True:
+        choice = min(
+            (
+                (_share(atom, at, allowed[name]), number, at, name)
+                for number, atom in enumerate(atoms)
+                for at, name in atom.variables
+                if name in allowed and (name, len(allowed[name])) not in atom.used
+            ),
+            default=(1.0, 0, 0, ""),
+        )
+        share, number, at, name = choice
+        if share > WORTH:
+            return
+        atom = atoms[number]
+        atom.used.add((name, len(allowed[name])))
+        atom.keep(rows_among(atom.column(at), allowed[name]))
+        _allow(atom, allowed)
+
+
+def _allow(atom: _Atom, allowed: dict[str, Array]) -> None:
+    """The values that an atom's rows leave for its variables, where that are fewer now."""
+    for at, name in atom.variables:
+        known = allowed.get(name)
+        if known is None or len(atom) < len(known):
+            allowed[name] = sorted_set(atom.column(at))
+            atom.used.add((name, len(allowed[name])))
+
+
+def _share(atom: _Atom, at: int, values: Array) -> float:
+    """Which part of an atom's rows some values leave, by a sample."""
+    if len(atom) == 0:
+        return 1.0
+    sample = atom.relation.column(atom.ref.columns[at])
+    if atom.rows is None:
+        sample = sample[:: max(1, len(atom) // SAMPLE)]
+    else:
+        sample = sample[atom.rows[:: max(1, len(atom) // SAMPLE)]]
+    return float(np.count_nonzero(in_sorted(sample, values))) / len(sample)
