@@ -1,23 +1,18 @@
 """How many bindings a set of variables is expected to have, and how many values are tried for one.
 
-An atom's rows are spread over its columns' values as the relation's degrees tell: where k atoms
-share a variable, the sum of the k-th powers of its degrees stands for how often they meet (a few
-hubs meet most). Atoms are independent otherwise. What is estimated for a set of variables is the
-same whichever way it was reached, and never above what the largest degrees allow.
+What is estimated for a set of variables is the same whichever way it was reached: by walks where
+they can be made, else by a formula, but never more than are tried for the last of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
+from gdatalog.planner.formula import TINY, Formula
 from gdatalog.planner.pattern import Pattern, PatternAtom, bits
 from gdatalog.planner.sampling import Sampler
 
-# A pattern's comparisons are counted exactly up to so many variables.
-COMPARED = 10
-TINY = 1e-9
 Made = frozenset[tuple[int, int]]  # lists: their kind, and the variables that led to them
 NONE: Made = frozenset()
 
@@ -42,48 +37,24 @@ class Estimates:
         """With a sampler, walks are believed rather than formulas, where there are any."""
         self.pattern = pattern
         self.sampler = sampler
+        self.formula = Formula(pattern)
+        self._holding = self.formula.holding
         self._rows: dict[int, float] = {}
         self._levels: dict[tuple[int, int], Level] = {}
         self._refined: dict[tuple[int, int, int, int], Level] = {}
-        self._paths: dict[tuple[int, int], float] = {}
-        self._shares: dict[tuple[int, int], float] = {}
-        self._holding = [
-            [atom for atom in pattern.atoms if atom.mask >> at & 1]
-            for at in range(len(pattern.names))
-        ]
-        names = range(len(pattern.names))
-        self._groups = [self._grouped(at, lambda atom: (atom.kind, atom.mirrored)) for at in names]
-        numbers: dict[object, int] = {}
-        self._alike = [
-            [
-                (
-                    numbers.setdefault((group[0].source, self._column(group[0], at)), len(numbers)),
-                    group,
-                )
-                for group in self._grouped(at, lambda atom: (atom.source, atom.turned))
-                if len(group) > 1
-            ]
-            for at in names
-        ]
         self._made: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        self._near = [0] * len(pattern.names)
-        for atom in pattern.atoms:
-            for at in atom.columns:
-                self._near[at] |= atom.mask
-        self._given = {given.variable: given for given in pattern.given}
-        self._under: list[int] = [0] * len(pattern.names)
-        compared = 0
-        for low, high in pattern.below:
-            self._under[high] |= 1 << low
-            compared |= 1 << low | 1 << high
-        self._compared = compared
-        own = [0] * len(pattern.names)
-        for atom in pattern.atoms:
-            for low, high in () if atom.mirrored else atom.ascending:
-                own[high] |= 1 << low
-        self._within = own
-        self._orders: tuple[dict[int, int], dict[int, int]] = ({0: 1}, {0: 1})
-        self._equal = [(whole, self._domain(whole)) for whole in pattern.equal]
+        self._kinds: dict[object, int] = {}
+        self._alike = [self._numbered(at) for at in range(len(pattern.names))]
+
+    def _numbered(self, at: int) -> list[tuple[int, list[PatternAtom]]]:
+        """The atoms whose lists of a variable may be met with each other once for several."""
+        found = []
+        for group in self.formula.grouped(at, lambda atom: (atom.source, atom.turned)):
+            first = group[0]
+            kind = first.source, 0 if first.turned else first.columns[at]
+            if len(group) > 1:
+                found.append((self._kinds.setdefault(kind, len(self._kinds)), group))
+        return found
 
     # ------------------------------------------------------------------- of a set of variables
 
@@ -93,10 +64,14 @@ class Estimates:
         if found is None:
             found = self._sampled(bound)
             if found is None:
-                found = self._formula(bound)
+                found = self.formula.rows(bound)
                 if bound.bit_count() == 1:
                     (at,) = bits(bound)
-                    found = min(found, *(self._roots(atom, at) for atom in self._holding[at]), inf)
+                    found = min(
+                        found,
+                        *(self.formula.roots(atom, at) for atom in self._holding[at]),
+                        inf,
+                    )
                 # No more than are tried when the last of them is bound, whichever that is.
                 for at in bits(bound & ~self.pattern.outer):
                     rest = bound & ~(1 << at)
@@ -111,160 +86,10 @@ class Estimates:
         if sample is None:
             return None
         if not sample.count:  # rarer than can be seen
-            return min(self._formula(bound), sample.weight / 2)
-        return sample.rows * self._passed(bound)
-
-    def _formula(self, bound: int) -> float:
-        total = 1.0
-        for atom in self.pattern.atoms:
-            if atom.mask & bound or atom.fixed:
-                total *= self._paths_of(atom, atom.mask & bound)
-        for at in bits(bound):
-            total *= self._share(at, bound)
-        for whole, domain in self._equal:
-            if whole & ~bound == 0:
-                total /= domain
-        if self._compared & bound:
-            total *= self._ordered(bound)
-        return total * self._passed(bound)
-
-    def _passed(self, bound: int) -> float:
-        """How much of the rows tests let through that nothing is known of."""
-        passed = 1.0
-        for at, passes in self.pattern.ranges.items():
-            if bound >> at & 1:
-                passed *= passes
-        for whole, passes in self.pattern.tests:
-            if whole & ~bound == 0:
-                passed *= passes
-        return passed
-
-    def _paths_of(self, atom: PatternAtom, bound: int) -> float:
-        """How many distinct rows an atom has in its bound columns, for each constant."""
-        key = (id(atom), bound)
-        found = self._paths.get(key)
-        if found is None:
-            size = atom.size
-            columns = atom.fixed.union(
-                column for variable, column in atom.columns.items() if bound >> variable & 1
-            )
-            if atom.mirrored:
-                powers = size.degrees(0, (), atom.ranked).powers
-                found = powers[len(columns) - 1] / max(1.0, powers[0]) ** len(atom.fixed)
-            else:
-                found = float(size.distinct(columns))
-                if len(columns) == 1:
-                    (only,) = columns
-                    found = size.degrees(only, atom.tests).powers[0]
-                elif atom.tests:
-                    found *= size.size(atom.tests) / max(1, size.rows)
-                for column in atom.fixed:
-                    found /= max(1.0, size.degrees(column, atom.tests).powers[0])
-            self._paths[key] = found
-        return found
-
-    def _grouped(
-        self, at: int, told: Callable[[PatternAtom], tuple[object, bool]]
-    ) -> list[list[PatternAtom]]:
-        """The atoms that hold a variable, those together that hold it in the same column.
-
-        `told` is what makes two atoms the same, and whether the column does not matter.
-        """
-        groups: dict[object, list[PatternAtom]] = {}
-        for atom in self._holding[at]:
-            source, either = told(atom)
-            groups.setdefault((source, 0 if either else atom.columns[at]), []).append(atom)
-        return list(groups.values())
-
-    @staticmethod
-    def _column(atom: PatternAtom, at: int) -> int:
-        return 0 if atom.turned else atom.columns[at]
-
-    def _share(self, at: int, bound: int) -> float:
-        """By how much the atoms' meeting in a variable changes the product of their rows."""
-        groups = self._groups[at]
-        given = self._given.get(at)
-        if not groups:
-            return 1.0 if given is None else given.values
-        key = (at, bound & self.near(at))
-        found = self._shares.get(key)
-        if found is not None:
-            return found
-        found, most = 1.0, self._values(groups, at)
-        for group in groups:
-            powers = group[0].spread(at).powers
-            values = max(powers[0], TINY)
-            rows = max(powers[1], TINY)
-            many = 0
-            for atom in group:
-                if atom.fixed or atom.mask & bound & ~(1 << at):
-                    many += 1
-                    found /= rows
-                else:
-                    found /= values
-            found *= powers[min(many, len(powers) - 1)]
-            if group[0].size.assumed and most < values:
-                # What is not there yet is made of values that are.
-                found *= (values / most) ** (many - 1)
-        found /= most ** (len(groups) - 1)
-        if given is not None:
-            found *= min(1.0, given.values / most)
-        self._shares[key] = found
-        return found
-
-    def _values(self, groups: list[list[PatternAtom]], at: int) -> float:
-        """Of how many values a variable takes some: those of what is there, if any of it is."""
-        sizes = [(group[0].size.assumed, group[0].spread(at)) for group in groups]
-        known = [degrees.powers[0] for assumed, degrees in sizes if not assumed]
-        return max(TINY, *(known or [degrees.powers[0] for _, degrees in sizes]))
-
-    def near(self, at: int) -> int:
-        """The variables that share an atom with one, and it."""
-        return self._near[at]
-
-    def _domain(self, whole: int) -> float:
-        """How many values the side of an equation can have, as far as atoms tell.
-
-        A variable that no atom holds takes whatever value there is.
-        """
-        most = 1.0
-        if not all(self._holding[at] for at in bits(whole)):
-            return most
-        for at in bits(whole):
-            for atom in self._holding[at]:
-                most = max(most, atom.spread(at).powers[0])
-        return most
-
-    def _ordered(self, bound: int) -> float:
-        """How much the comparisons let through that no atom's own rows see to."""
-        among = bound & self._compared
-        if self._compared.bit_count() > COMPARED:
-            pairs = sum(
-                (self._under[at] & ~self._within[at] & among).bit_count() for at in bits(among)
-            )
-            return float(0.5 ** min(pairs, among.bit_count()))
-        every = self._linear(among, self._under, self._orders[0])
-        own = self._linear(among, self._within, self._orders[1])
-        return every / own if own else 0.0
-
-    def _linear(self, among: int, under: list[int], known: dict[int, int]) -> int:
-        """In how many orders of these variables all comparisons hold."""
-        found = known.get(among)
-        if found is None:
-            covered = 0
-            for at in bits(among):
-                covered |= under[at] & among
-            found = sum(
-                self._linear(among & ~(1 << at), under, known) for at in bits(among & ~covered)
-            )
-            known[among] = found
-        return found
+            return min(self.formula.rows(bound), sample.weight / 2)
+        return sample.rows * self.formula.passed(bound)
 
     # ------------------------------------------------------------------- of one variable more
-
-    def holding(self, at: int) -> list[PatternAtom]:
-        """The atoms that hold a variable."""
-        return self._holding[at]
 
     def joined(self, at: int, bound: int) -> bool:
         """Whether an atom holds a variable beside something known."""
@@ -300,22 +125,24 @@ class Estimates:
         bit = 1 << at
         atoms = self._holding[at]
         near = [atom for atom in atoms if atom.fixed or atom.mask & bound & ~bit]
-        given = self._given.get(at)
+        given = self.formula.given.get(at)
         if given is not None and given.sources & ~bound == 0 and not near:
-            least = min([given.values, *(self._roots(atom, at) for atom in atoms)])
+            least = min([given.values, *(self.formula.roots(atom, at) for atom in atoms)])
             return Level(least, len(atoms), not atoms)
         if not near:
             return Level(self.rows(bit), 0, True)
-        cut = self._cut(at, bound)
+        cut = self.formula.orderings.cut(at, bound)
         length = self._walked(at, bound, cut)
         if length is None:
-            length = min(self._fan(a, at, bound) * self._left(cut, a, at, bound) for a in near)
+            length = min(
+                self.formula.fan(a, at, bound) * self._left(cut, a, at, bound) for a in near
+            )
         others = len(atoms) - 1
         return Level(length * self.pattern.ranges.get(at, 1.0), others, others == 0)
 
     def made(self, at: int, bound: int) -> list[tuple[int, int]]:
         """What lists of a variable's values are made of: the kind, and what leads to each."""
-        key = at, bound & self.near(at)
+        key = at, bound & self.formula.near[at]
         found = self._made.get(key)
         if found is None:
             found = []
@@ -341,50 +168,6 @@ class Estimates:
         sees = any(at in pair and bound >> (pair[0] + pair[1] - at) & 1 for pair in atom.ascending)
         return min(1.0, cut / 0.5) if sees else cut
 
-    def _roots(self, atom: PatternAtom, at: int) -> float:
-        return atom.degrees(at).powers[0]
-
-    def _fan(self, atom: PatternAtom, at: int, bound: int) -> float:
-        """How long an atom's list of a variable's values is, for a binding of those before."""
-        known = atom.mask & bound
-        if known & (known - 1) or atom.fixed or not known:
-            known_paths = max(TINY, self._paths_of(atom, known))
-            return min(self._paths_of(atom, known | 1 << at) / known_paths, self._roots(atom, at))
-        # What a binding sees: values of many rows are in many bindings.
-        (parent,) = bits(known)
-        degrees = atom.degrees(parent)
-        powers = degrees.powers
-        many = min(self._uses(atom, parent, bound), len(powers) - 2)
-        fan = powers[many + 1] / max(TINY, powers[many])
-        if len(atom.columns) + len(atom.fixed) > 2:
-            mean = max(TINY, powers[1] / max(TINY, powers[0]))
-            fan *= self._paths_of(atom, known | 1 << at) / max(TINY, powers[0]) / mean
-        return min(fan, float(degrees.most), self._roots(atom, at))
-
-    def _uses(self, atom: PatternAtom, at: int, bound: int) -> int:
-        """How many atoms like this one widen a variable's bindings already."""
-        column = atom.columns[at]
-        return sum(
-            1
-            for other in self._holding[at]
-            if other.source == atom.source
-            and (atom.turned or other.columns[at] == column)
-            and (other.fixed or other.mask & bound & ~(1 << at))
-        )
-
-    def _cut(self, at: int, bound: int) -> float:
-        """How much of a list comparisons with what is bound leave."""
-        if not self._compared >> at & 1:
-            return 1.0
-        bound &= self._compared
-        if not bound:
-            return 1.0
-        if self._compared.bit_count() > COMPARED:
-            return 0.5 if self._under[at] & bound else 1.0
-        before = self._linear(bound, self._under, self._orders[0])
-        after = self._linear(bound | 1 << at, self._under, self._orders[0])
-        return after / before / (bound.bit_count() + 1) if before else 0.0
-
     def _common(self, at: int, bound: int, number: int, parents: int, plain: float) -> float:
         """How long a list is that all of some bound variables lead to."""
         if self.sampler and self.sampler.tried(at, bound) is not None:
@@ -395,8 +178,10 @@ class Estimates:
             share = (parents.bit_count() - 1) / max(1, len(self._holding[at]) - 1)
             return float(plain * min(1.0, after / rows / plain) ** share)
         group = next(group for own, group in self._alike[at] if own == number)
-        after = self._formula(bound | 1 << at) / max(TINY, self._formula(bound))
-        length = self._intersection(group[0], at, parents, bound, self._cut(at, bound))
+        after = self.formula.rows(bound | 1 << at) / max(TINY, self.formula.rows(bound))
+        length = self.formula.intersection(
+            group[0], at, parents, bound, self.formula.orderings.cut(at, bound)
+        )
         return max(after, length * self.pattern.ranges.get(at, 1.0))
 
     def _parents(self, group: list[PatternAtom], at: int, bound: int) -> int:
@@ -407,20 +192,3 @@ class Estimates:
             if known and known & (known - 1) == 0 and not atom.fixed and len(atom.columns) == 2:
                 found |= known
         return found
-
-    def _intersection(
-        self, atom: PatternAtom, at: int, parents: int, bound: int, cut: float
-    ) -> float:
-        powers = atom.degrees(at).powers
-        rows = max(TINY, powers[1])
-        count = parents.bit_count()
-        length = powers[min(count, len(powers) - 1)] / rows**count
-        for parent in bits(parents):
-            holding = [
-                a for a in self._holding[parent] if a.mask >> at & 1 or a.source == atom.source
-            ]
-            like = next(a for a in holding if a.source == atom.source)
-            own = like.degrees(parent).powers
-            many = min(self._uses(like, parent, bound), len(own) - 2)
-            length *= own[many + 1] / max(TINY, own[many])
-        return length * (min(1.0, cut / 0.5) if atom.ascending else cut)

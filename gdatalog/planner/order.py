@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from gdatalog.planner.cost import NONE, TINY, Estimates, Made
+from gdatalog.planner.cost import NONE, Estimates, Made
+from gdatalog.planner.formula import TINY
 from gdatalog.planner.pattern import Pattern, bits
 from gdatalog.planner.sampling import Sampler
 
@@ -89,7 +90,7 @@ class Search:
         if place.rest & pattern.computed:
             return []  # what is computed last may connect what is left
         sourced = {given.variable for given in pattern.given if not given.sources & ~place.path}
-        return [at for at in first if estimates.holding(at) or at in sourced]
+        return [at for at in first if estimates.formula.holding[at] or at in sourced]
 
     # ------------------------------------------------------------------------------- the search
 
@@ -237,11 +238,11 @@ class Search:
 
     def _index(self, at: int, path: int) -> float:
         """What sorting takes for atoms whose first column is bound now, without an index yet."""
-        key = (at, path & self.estimates.near(at))
+        key = (at, path & self.estimates.formula.near[at])
         found = self._indexes.get(key)
         if found is None:
             sorts: dict[object, int] = {}
-            for atom in self.estimates.holding(at):
+            for atom in self.estimates.formula.holding[at]:
                 if not atom.fixed and not atom.mask & path:
                     column = atom.columns[at]
                     rows = atom.size.sorting(column, atom.tests, atom.ranked)
