@@ -86,11 +86,17 @@ class Search:
         first = [at for at in bits(free) if not pattern.before[at] & free]
         found = [at for at in first if estimates.joined(at, place.path)]
         if found or not free:
-            return found
+            return self._lowest(found, free)
         if place.rest & pattern.computed:
             return []  # what is computed last may connect what is left
         sourced = {given.variable for given in pattern.given if not given.sources & ~place.path}
-        return [at for at in first if estimates.formula.holding[at] or at in sourced]
+        found = [at for at in first if estimates.formula.holding[at] or at in sourced]
+        return self._lowest(found, free)
+
+    def _lowest(self, candidates: list[int], free: int) -> list[int]:
+        """Without those that have a neighbour of lower rank yet to come, if others are left."""
+        lower = self.pattern.lower
+        return [at for at in candidates if not lower[at] & free] or candidates
 
     # ------------------------------------------------------------------------------- the search
 

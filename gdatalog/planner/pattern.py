@@ -88,6 +88,7 @@ class Pattern:
     compacts: bool = False
     before: list[int] = field(default_factory=list)  # of each variable, its twins before it
     behind: list[int] = field(default_factory=list)
+    lower: list[int] = field(default_factory=list)  # of each rank, its neighbours of lower rank
 
     @property
     def everything(self) -> int:
@@ -114,6 +115,20 @@ class Pattern:
                 ):
                     self.before[at] |= 1 << other
                     self.behind[other] |= 1 << at
+
+    def find_lower(self) -> None:
+        """Finds the ranks that are neighbours in ascending order.
+
+        A vertex has few neighbours of higher degree, whatever its own; so lists are short if the
+        lower of two is bound first.
+        """
+        self.lower = [0] * len(self.names)
+        for atom in self.atoms:
+            if atom.ranked and len(atom.columns) == 2:
+                a, b = atom.columns
+                for low, high in ((a, b), (b, a)):
+                    if self.below.get((low, high)):
+                        self.lower[high] |= 1 << low
 
     def _said(self, some: int, renamed: Mapping[int, int]) -> Counter[object]:
         """All literals that hold one of some variables, these under other names."""

@@ -62,6 +62,7 @@ class PatternMaker:
             if len(pair) == 2 and pair <= place.keys()
         }
         self.pattern.find_twins()
+        self.pattern.find_lower()
         return self.pattern
 
     def atom(self, atom: AtomState, size: Size) -> None:
