@@ -58,8 +58,8 @@ from gdatalog.values import TypeName
 
 Names = frozenset[str]
 
-# What it costs to put a row's values back, in values tried: its place among the others is lost.
-RESTORED = 50.0
+# What it costs to put a row's values back, in values tried.
+RESTORED = 10.0
 
 
 class PlanBuilder:
