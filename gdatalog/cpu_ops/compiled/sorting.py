@@ -79,7 +79,8 @@ def _by_digits(
     source, target = values, room
     for step in range(passes):
         shift = np.uint64(step * width)
-        counts[: 1 << width] = 0
+        for d in range(1 << width):
+            put(counts, d, 0)
         for i in range(lo, hi):
             digit = ((np.uint64(at(source, i)) - low) >> shift) & mask
             put(counts, digit, at(counts, digit) + 1)
@@ -96,4 +97,5 @@ def _by_digits(
             put(target, place, value)
         source, target = target, source
     if passes % 2 == 1:
-        values[lo:hi] = room[lo:hi]
+        for i in range(lo, hi):
+            put(values, i, at(room, i))
