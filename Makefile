@@ -4,7 +4,7 @@
 #     make demo     runs queries/triangles.dl and shows the answer
 #     make test     the tests, some minutes
 #     make check    style, types, all tests (the slow ones too) and their coverage
-#     make bench    the benchmarks
+#     make bench    the benchmarks, in at most 20 minutes; make bench-full runs the rest too
 #     make clean    removes what the others made
 #
 # With another Python: make test PYTHON=python3.12. With more processes: make test JOBS=8.
@@ -19,7 +19,7 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 COVERED := parser planner plan engine storage
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check bench bench-full bench-again clean
 
 help:
 	@sed -n 's/^#     make/make/p' Makefile
@@ -40,8 +40,15 @@ check: $(VENV)/dev
 	GDATALOG_PROGRAMS=3000 GDATALOG_FUZZ=20000 $(PYTEST) -m '(slow or drawn) and not gpu'
 	$(BIN)/coverage report --skip-covered --fail-under=92
 
-bench: $(VENV)/dev
-	$(BIN)/python -m benchmarks
+# Slow peers are run once on a kind of machine, and remembered; bench-again does not remember.
+bench: $(VENV)/bench
+	$(BIN)/python -m benchmarks --minutes 19
+
+bench-full: $(VENV)/bench
+	$(BIN)/python -m benchmarks --full
+
+bench-again: $(VENV)/bench
+	$(BIN)/python -m benchmarks --full --again
 
 clean:
 	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis
@@ -58,6 +65,11 @@ $(VENV)/dev: pyproject.toml | $(VENV)/made
 	@echo "installing gdatalog and its tools into $(VENV)"
 	@$(PIP) install --editable '.[dev]'
 	@touch $(VENV)/base $@
+
+$(VENV)/bench: pyproject.toml | $(VENV)/made
+	@echo "installing gdatalog, its tools and its peers into $(VENV)"
+	@$(PIP) install --editable '.[dev,bench]'
+	@touch $(VENV)/base $(VENV)/dev $@
 
 $(VENV)/made:
 	@command -v $(PYTHON) >/dev/null || { \

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks import resident
 from benchmarks.machine import machine
+from benchmarks.pictures import draw
 from benchmarks.records import Case, asks
 from benchmarks.remembered import Remembered
-from benchmarks.report import markdown
+from benchmarks.report import Facts, markdown
 from benchmarks.setting import Setting
 
 # In the order in which they run: when the time is over the rest is left out.
@@ -36,8 +38,23 @@ OUT = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
 
 def main() -> int:
     options = _options()
+    out: Path | None = options.out or (
+        None if options.suites or options.small or options.only else OUT
+    )
+    if options.redraw:
+        seen = json.loads((OUT / "results.json").read_text())
+        cases = [Case.from_dict(case) for case in seen["cases"]]
+        _write(cases, seen["machine"], seen["left out"], out or OUT)
+        return 0
     facts = machine()
-    out: Path | None = options.out or (None if options.suites or options.small else OUT)
+    cases, left_out = _run(options)
+    report = _write(cases, facts, left_out, out) if out else markdown(cases, facts, left_out, [])
+    print(report)
+    wrong = [figure for case in cases for figure in case.figures if "WRONG" in figure.trouble]
+    return 1 if wrong or any(ask.met is False for ask in asks(cases)) else 0
+
+
+def _run(options: Namespace) -> tuple[list[Case], list[str]]:
     known = Remembered(OUT / "slow_peers.json", again=options.again)
     cases: list[Case] = []
     with TemporaryDirectory(prefix="gdatalog-benchmarks-") as folder:
@@ -47,18 +64,26 @@ def main() -> int:
             full=options.full,
             small=options.small,
             minutes=options.minutes,
+            only=options.only,
             huge=options.huge,
         )
         for name in options.suites or SUITES:
             cases += _suite(name)(setting)
-    report = markdown(cases, facts, setting.left_out, "")
-    print(report)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "README.md").write_text(report)
-        data = {"machine": facts, "cases": [case.to_dict() for case in cases]}
-        (out / "results.json").write_text(json.dumps(data, indent=1) + "\n")
-    return 1 if any(ask.met is False for ask in asks(cases)) else 0
+    return [*cases, *resident.run(cases)], setting.left_out
+
+
+def _write(cases: list[Case], facts: Facts, left_out: Sequence[str], out: Path) -> str:
+    """The report, the pictures and the figures themselves, into a folder."""
+    out.mkdir(parents=True, exist_ok=True)
+    report = markdown(cases, facts, left_out, draw(cases, out))
+    (out / "README.md").write_text(report)
+    data = {
+        "machine": facts,
+        "left out": list(left_out),
+        "cases": [case.to_dict() for case in cases],
+    }
+    (out / "results.json").write_text(json.dumps(data, indent=1) + "\n")
+    return report
 
 
 def _suite(name: str) -> Callable[[Setting], Iterator[Case]]:
@@ -70,11 +95,13 @@ def _options() -> Namespace:
     parser = ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("suites", nargs="*", metavar="suite", help=f"{', '.join(SUITES)}; or all")
     parser.add_argument("--out", type=Path, help=f"default: {OUT.name}, if all suites run")
+    parser.add_argument("--only", default="", help="works whose names have this in them")
     parser.add_argument("--minutes", type=float, help="begin nothing that would take longer")
     parser.add_argument("--full", action="store_true", help="slow sides and sizes too")
     parser.add_argument("--huge", action="store_true", help="random graphs of 100M edges too")
     parser.add_argument("--again", action="store_true", help="slow peers are not taken from memory")
     parser.add_argument("--small", action="store_true", help="tiny data: to see that all runs")
+    parser.add_argument("--redraw", action="store_true", help="from the figures that are there")
     options = parser.parse_args()
     unknown = set(options.suites) - set(SUITES)
     if unknown:

@@ -22,12 +22,12 @@ def run(setting: Setting) -> Iterator[Case]:
             ask = Ask(what, ONE, f"{wanted:g}x", "one core is all there is", None)
             yield Case("cores", what, [], [ask])
             continue
-        if not setting.has_time_for(what, 20):
+        if not setting.wants(what, 20):
             continue
         rule = pattern.rule()
         sides = [Gdatalog(rule, threads=2, label=TWO), Gdatalog(rule, threads=1, label=ONE)]
         data = setting.graph_data(graph)
         expected = KNOWN.get((graph.name, pattern.name))
-        case = setting.race("cores", what, data, sides, expected)
+        case = setting.race("cores", what, data, sides, expected, timed_compiling=False)
         case.asks = [faster(case, TWO, [ONE], wanted)]
         yield case

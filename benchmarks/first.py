@@ -27,6 +27,9 @@ print(db.query({RULE!r}, strategy={{strategy!r}}).fetchall())
 
 
 def run(setting: Setting) -> Iterator[Case]:
+    what = "a rule of four variables, in a new process"
+    if not setting.wants(what, 20):
+        return
     times = 1 if setting.small else 3
     start, compiled, kept = [], [], []
     answers = set()
@@ -42,7 +45,7 @@ def run(setting: Setting) -> Iterator[Case]:
     startup, first, again = median(start), median(compiled), median(kept)
     case = Case(
         "first answers",
-        "a rule of four variables, in a new process",
+        what,
         [
             Figure("start-up, the data loaded", startup, runs=times),
             Figure("the first answer ever, start-up too", first, runs=times),

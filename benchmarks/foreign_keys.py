@@ -24,34 +24,33 @@ class Work:
 
 JOIN = Work(
     "a foreign-key join",
-    "item ord",
-    "n(count()) <- item(o, _), ord(o, _).",
-    "select count(*) from item, ord where item.ord = ord.ord",
+    "item orders",
+    "n(count()) <- item(o, _), orders(o, _).",
+    "select count(*) from item, orders where item.ord = orders.ord",
 )
 CHAIN = Work(
     "a chain of 4, two constants",
-    "item ord cust nation",
-    "n(count()) <- item(o, _), ord(o, c), cust(c, n, 3), nation(n, 2).",
-    """select count(*) from item, ord, cust, nation
-       where item.ord = ord.ord and ord.cust = cust.cust and cust.nation = nation.nation
-         and segment = 3 and region = 2""",
+    "item orders customer nation",
+    "n(count()) <- item(o, _), orders(o, c), customer(c, n, 3), nation(n, 2).",
+    """select count(*) from item, orders, customer, nation
+       where item.ord = orders.ord and orders.cust = customer.cust
+         and customer.nation = nation.nation and segment = 3 and region = 2""",
 )
+_STAR_SQL = """
+    select count(*) from sale, part, supplier, calendar, store
+    where sale.part = part.part and sale.supp = supplier.supp and sale.day = calendar.day
+      and sale.store = store.store"""
 STAR = Work(
     "a star of 5, a constant each",
-    "sale part supp day store",
-    "n(count()) <- sale(p, s, d, t), part(p, 3), supp(s, 7), day(d, 5), store(t, 4).",
-    """select count(*) from sale, part, supp, day, store
-       where sale.part = part.part and sale.supp = supp.supp and sale.day = day.day
-         and sale.store = store.store
-         and brand = 3 and nation = 7 and month = 5 and city = 4""",
+    "sale part supplier calendar store",
+    "n(count()) <- sale(p, s, d, t), part(p, 3), supplier(s, 7), calendar(d, 5), store(t, 4).",
+    f"{_STAR_SQL} and brand = 3 and nation = 7 and month = 5 and city = 4",
 )
 WHOLE_STAR = Work(
     "a star of 5, no constants",
-    "sale part supp day store",
-    "n(count()) <- sale(p, s, d, t), part(p, _), supp(s, _), day(d, _), store(t, _).",
-    """select count(*) from sale, part, supp, day, store
-       where sale.part = part.part and sale.supp = supp.supp and sale.day = day.day
-         and sale.store = store.store""",
+    "sale part supplier calendar store",
+    "n(count()) <- sale(p, s, d, t), part(p, _), supplier(s, _), calendar(d, _), store(t, _).",
+    _STAR_SQL,
     asked=False,
 )
 OURS = "ours"
@@ -62,7 +61,7 @@ def run(setting: Setting) -> Iterator[Case]:
     facts = 60_000 if setting.small else FACTS
     columns: Columns = {}
     for work in (JOIN, CHAIN, STAR, WHOLE_STAR):
-        if not setting.has_time_for(work.what, 45):
+        if not setting.wants(work.what, 45):
             continue
         columns = columns or retail(facts)
         named = {name: columns[name] for name in work.relations.split()}

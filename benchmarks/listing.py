@@ -20,7 +20,7 @@ def run(setting: Setting) -> Iterator[Case]:
         IGraph("listed"),
         ours.breadth_first(),
     ]
-    if not setting.has_time_for("listing", 60):
+    if not setting.wants("listing", 60):
         return
     what = f"triangles listed, {graph.name}"
     case = setting.race("listing", what, setting.graph_data(graph), sides)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.columns import Columns, distinct
+from benchmarks.graphs import short
 from benchmarks.records import Case, faster
 from benchmarks.setting import Setting
 
@@ -81,7 +82,7 @@ def run(setting: Setting) -> Iterator[Case]:
         a, b = np.random.default_rng(3).integers(0, VERTICES, size=(2, edges))
         return {"E": {"a": a, "b": b}}
 
-    if not setting.has_time_for("loading", 40):
+    if not setting.wants("loading", 40):
         return
     data = setting.stored("random pairs", columns)
     parquet = str(setting.folder / "pairs.parquet")
@@ -90,7 +91,7 @@ def run(setting: Setting) -> Iterator[Case]:
         ("a DataFrame", Loading()),
         ("a DataFrame in order", Loading(in_order=True)),
     ):
-        what = f"{edges // 1_000_000 or edges} million edges from {source}, trie included"
+        what = f"{short(edges)} edges from {source}, trie included"
         case = setting.race("loading", what, data, [side, Sorting()], notes=(_NOTE,))
         case.asks = [faster(case, "ours", [Sorting().name], 0.33)]
         yield case

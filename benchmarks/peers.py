@@ -64,8 +64,9 @@ class DuckDB:
         return con
 
     def answer(self, state: Any) -> Any:
-        cursor = state.execute(self.sql)
-        return cursor.to_arrow_table() if self.arrow else int(cursor.fetchone()[0])
+        if self.arrow:
+            return state.sql(self.sql).to_arrow_table()
+        return int(state.execute(self.sql).fetchone()[0])
 
     def value(self, answer: Any) -> Any:
         return digest([column.to_numpy() for column in answer.columns]) if self.arrow else answer
@@ -195,6 +196,16 @@ class Kuzu:
 
     def value(self, answer: Any) -> Any:
         return answer
+
+
+def package_of(side: object) -> str | None:
+    """Which package a side is of; None: ours, or NumPy's."""
+    name = type(side).__name__.lower()
+    return name if name in PACKAGES else None
+
+
+def is_peer(side: object) -> bool:
+    return package_of(side) is not None
 
 
 def installed() -> dict[str, str]:

@@ -27,8 +27,9 @@ class Figure:
     remembered: bool = False  # seen in an earlier run on such a machine
 
     @property
-    def finished(self) -> bool:
-        return not self.trouble
+    def usable(self) -> bool:
+        """It may be compared: it finished with the right answer, or was stopped at the cap."""
+        return self.stopped or not self.trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,19 @@ class Case:
     figures: list[Figure]
     asks: list[Ask] = field(default_factory=list)
     notes: tuple[str, ...] = ()
+    edges: int = 0  # of a graph that stands in a picture
 
     def figure(self, side: str) -> Figure | None:
         return next((figure for figure in self.figures if figure.side == side), None)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    @staticmethod
+    def from_dict(data: dict[str, Any]) -> Case:
+        figures = [Figure(**figure) for figure in data["figures"]]
+        asks = [Ask(**ask) for ask in data["asks"]]
+        return Case(**{**data, "figures": figures, "asks": asks, "notes": tuple(data["notes"])})
 
 
 def faster(
@@ -70,7 +78,7 @@ def faster(
     rivals = [
         figure
         for figure in map(case.figure, names)
-        if figure is not None and getattr(figure, clock) is not None
+        if figure is not None and figure.usable and getattr(figure, clock) is not None
     ]
     if own is None or getattr(own, clock) is None or not rivals:
         return Ask(case.what, ", ".join(names), wanted, "not measured", None)

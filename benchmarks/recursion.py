@@ -43,7 +43,7 @@ def run(setting: Setting) -> Iterator[Case]:
     seen = set()
     for what, name, rules, sql in cases[3:4] if setting.small else cases:
         graph = closure(name)
-        if (what, graph.name) in seen or not setting.has_time_for(f"{what} of {name}", 60):
+        if (what, graph.name) in seen or not setting.wants(f"{what} of {name}", 60):
             continue
         seen.add((what, graph.name))
         columns = {"edge": {"a": graph.u, "b": graph.v}}

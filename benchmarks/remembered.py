@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import same_machine
-from benchmarks.peers import installed
+from benchmarks.peers import installed, package_of
 from benchmarks.records import Figure
 from benchmarks.worker import Side
 
@@ -47,8 +47,7 @@ class Remembered:
 
     def _version(self, side: Side) -> str:
         """Only peers are remembered: ours changes."""
-        package = type(side).__name__.lower()
-        return self._versions.get(package, "")
+        return self._versions.get(package_of(side) or "", "")
 
     def _key_of(self, what: str, side: Side) -> tuple[str, str, str, str]:
         return self._machine, what, side.name, self._version(side)

@@ -7,12 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from benchmarks.records import CAP, Case, Figure, asks, seconds
 
 Facts = Mapping[str, str | int | float]
+Pictures = Sequence[tuple[str, str]]  # files, and what they show
 _COLUMNS = ("side", "warm s", "x ours", "cold s", "compiling s", "peak MB", "over idle MB")
 
 
-def markdown(cases: Sequence[Case], facts: Facts, left_out: Sequence[str], pictures: str) -> str:
+def markdown(
+    cases: Sequence[Case], facts: Facts, left_out: Sequence[str], pictures: Pictures
+) -> str:
     """The whole report."""
-    parts = [_head(facts), _asked(cases), pictures, *_suites(cases), _notes(cases, left_out)]
+    shown = [f"![{what}]({name})\n" for name, what in pictures]
+    parts = [_head(facts), _asked(cases), *shown, *_suites(cases), _notes(cases, left_out)]
     return "\n".join(part.rstrip() + "\n" for part in parts if part)
 
 
@@ -50,7 +54,7 @@ def _asked(cases: Sequence[Case]) -> str:
 
 def _suites(cases: Sequence[Case]) -> Iterator[str]:
     for suite in dict.fromkeys(case.suite for case in cases):
-        yield f"## {suite.capitalize()}\n"
+        yield f"## {suite[0].upper()}{suite[1:]}\n"
         yield "\n".join(_table([case for case in cases if case.suite == suite]))
 
 
@@ -90,7 +94,7 @@ def _warm(first: Figure, figure: Figure) -> str:
 
 
 def _times_ours(first: Figure, figure: Figure) -> str:
-    if figure is first or not figure.warm or not first.warm:
+    if figure is first or not figure.warm or not first.warm or not first.side.startswith("ours"):
         return ""
     return f"{figure.warm / first.warm:.3g}"
 
@@ -100,9 +104,7 @@ def _cold(first: Figure, figure: Figure) -> str:
 
 
 def _compiling(first: Figure, figure: Figure) -> str:
-    # The first call of others is slow for other reasons.
-    compiled = figure.side.startswith(("ours", "Numba"))
-    return seconds(figure.compiling) if compiled and figure.compiling is not None else ""
+    return seconds(figure.compiling)
 
 
 def _peak(first: Figure, figure: Figure) -> str:

@@ -1,12 +1,12 @@
 """A shop's data: two fact tables, and what their foreign keys lead to.
 
-    item(ord, part)                6,000,000 rows      ord(ord, cust)                1,500,000
-    sale(part, supp, day, store)   6,000,000           cust(cust, nation, segment)     150,000
-                                                       part(part, brand)               200,000
-                                                       supp(supp, nation)               10,000
-                                                       day(day, month)                   2,500
-                                                       store(store, city)                  500
-                                                       nation(nation, region)               25
+    item(ord, part)                6,000,000 rows   orders(ord, cust)                 1,500,000
+    sale(part, supp, day, store)   6,000,000        customer(cust, nation, segment)     150,000
+                                                    nation(nation, region)                   25
+                                                    part(part, brand)                   200,000
+                                                    supplier(supp, nation)               10,000
+                                                    calendar(day, month)                  2,500
+                                                    store(store, city)                      500
 
 Every foreign key is found, once. The rows of all tables are in random order, and all different.
 """
@@ -48,11 +48,11 @@ def retail(facts: int = FACTS, seed: int = 5) -> Columns:
     columns: Columns = {
         "item": fact("ord", "part"),
         "sale": fact("part", "supp", "day", "store"),
-        "ord": dimension("ord", orders, cust=customers),
-        "cust": dimension("cust", customers, nation=nations, segment=5),
+        "orders": dimension("ord", orders, cust=customers),
+        "customer": dimension("cust", customers, nation=nations, segment=5),
         "part": dimension("part", parts, brand=25),
-        "supp": dimension("supp", suppliers, nation=nations),
-        "day": dimension("day", days, month=12),
+        "supplier": dimension("supp", suppliers, nation=nations),
+        "calendar": dimension("day", days, month=12),
         "store": dimension("store", stores, city=20),
         "nation": {"nation": np.arange(nations), "region": np.arange(nations) % 5},
     }

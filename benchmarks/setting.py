@@ -9,7 +9,7 @@ from time import perf_counter
 
 from benchmarks.columns import Columns, write_columns
 from benchmarks.graphs import Graph, graph
-from benchmarks.peers import PACKAGES, installed
+from benchmarks.peers import installed, package_of
 from benchmarks.race import Race
 from benchmarks.records import CAP, Case
 from benchmarks.remembered import Remembered
@@ -27,6 +27,7 @@ class Setting:
     full: bool = False
     small: bool = False
     minutes: float | None = None
+    only: str = ""  # part of the name of what is run
     huge: bool = False  # random graphs up to 100 million edges
     left_out: list[str] = field(default_factory=list)
     _began: float = field(default_factory=perf_counter)
@@ -64,28 +65,36 @@ class Setting:
         sides: Sequence[Side],
         expected: object = None,
         notes: tuple[str, ...] = (),
+        timed_compiling: bool = True,
     ) -> Case:
-        """Runs the sides whose packages are installed."""
+        """Runs the sides whose packages are installed.
+
+        `timed_compiling`: each of our rules is compiled anew, to see how long that takes.
+        """
         there = installed()
-        able = [side for side in sides if _package(side) is None or _package(side) in there]
+        able = [side for side in sides if package_of(side) is None or package_of(side) in there]
         known = Remembered(None) if self.small else self.known
-        case = Race(suite, what, data, known, self.cap).run(able, expected)
+        code = self.folder / "code"
+        code.mkdir(mode=0o700, exist_ok=True)
+        race = Race(Case(suite, what, []), data, known, self.cap, code)
+        case = race.run(able, expected, timed_compiling)
         missing = [side.name for side in sides if side not in able]
         if missing:
             notes = (*notes, f"not installed: {', '.join(missing)}")
         case.notes = notes
         return case
 
-    def has_time_for(self, what: str, seconds: float) -> bool:
-        """Whether so many more seconds are left; what is left out is told at the end."""
+    def wait(self, what: str, side: Side) -> float:
+        """The most seconds that a slow peer may take: none where it is remembered."""
+        return self.cap if self.known.of(what, side) is None else 0.0
+
+    def wants(self, what: str, seconds: float) -> bool:
+        """Whether to run this: there is time for so many seconds more, and it was asked for."""
+        if self.only not in what:
+            return False
         if self.minutes is None:
             return True
         if perf_counter() - self._began + seconds <= 60 * self.minutes:
             return True
         self.left_out.append(what)
         return False
-
-
-def _package(side: Side) -> str | None:
-    name = type(side).__name__.lower()
-    return name if name in PACKAGES else None

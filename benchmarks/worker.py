@@ -61,6 +61,9 @@ class Cold:
     answer: Any
     grown: int
 
+    def seconds(self) -> float:
+        return self.building + self.answering
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -73,12 +76,13 @@ class Held:
 class Worker:
     """The process, as who asks it sees it."""
 
-    def __init__(self, side: Side, folder: Path, cap: float) -> None:
-        self.side, self.cap = side, cap
+    def __init__(self, side: Side, folder: Path, cap: float, cache: Path | None = None) -> None:
+        """`cache`: where compiled code is kept; without it in a folder of its own, empty."""
+        self.side, self.cap, self.compiles = side, cap, cache is None
         self._connection, theirs = get_context("spawn").Pipe()
-        self._cache = TemporaryDirectory(prefix="gdatalog-code-", ignore_cleanup_errors=True)
+        self._own = TemporaryDirectory(prefix="gdatalog-code-", ignore_cleanup_errors=True)
         self._process = get_context("spawn").Process(
-            target=_serve, args=(theirs, side, folder, self._cache.name), daemon=True
+            target=_serve, args=(theirs, side, folder, str(cache or self._own.name)), daemon=True
         )
         self._process.start()
         theirs.close()
@@ -121,7 +125,7 @@ class Worker:
             self._process.kill()
         self._process.join()
         self._connection.close()
-        self._cache.cleanup()
+        self._own.cleanup()
 
     def __enter__(self) -> Worker:
         return self
@@ -132,7 +136,7 @@ class Worker:
 
 def _serve(connection: Connection, side: Side, folder: Path, cache: str) -> None:
     """What the process does."""
-    os.environ["GDATALOG_CACHE"] = cache  # empty: what is compiled is compiled here
+    os.environ["GDATALOG_CACHE"] = cache
     os.environ["NUMBA_CACHE_DIR"] = cache
     os.environ["OMP_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"] = str(side.threads)
     state: Any = None

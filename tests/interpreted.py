@@ -78,7 +78,7 @@ def _helpers() -> None:
     package.__path__ = []
     sys.modules[HERE] = package
     jit = types.ModuleType(f"{HERE}.jit")
-    jit.jit = jit.inlined = lambda function: function  # type: ignore[attr-defined]
+    jit.jit = jit.part = jit.inlined = lambda function: function  # type: ignore[attr-defined]
     jit.intrinsic = lambda function: INTRINSICS.get(function.__name__)  # type: ignore[attr-defined]
     sys.modules[jit.__name__] = jit
     left = {path.stem: path for path in FOLDER.glob("*.py") if path.stem not in ("jit", "__init__")}

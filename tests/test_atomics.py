@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from entries import Entries
 from numba import njit
 
 from gdatalog.cpu_ops.compiled import atomics
 from gdatalog.cpu_ops.compiled.jit import jit
 
 Array = np.ndarray[Any, Any]
+
+take = Entries(atomics).take
 
 
 @jit
@@ -85,7 +88,7 @@ def test_intervals_shrink_down_to_the_grain() -> None:
     control = np.zeros(2, dtype=np.int64)
     sizes = []
     while True:
-        start, stop = atomics.take(control, 2, 10_000, 10)
+        start, stop = take(control, 2, 10_000, 10)
         if start >= stop:
             break
         assert start == sum(sizes)

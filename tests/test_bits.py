@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from entries import Entries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdatalog.cpu_ops.compiled import bits
+from gdatalog.cpu_ops.compiled import bits as parts
 from gdatalog.cpu_ops.compiled.jit import jit
 
+bits = Entries(parts)
 Array = np.ndarray[Any, Any]
 Sets = dict[int, list[int]]
 
@@ -33,7 +35,7 @@ def members(rows: Array, start: int, words: int) -> set[int]:
 
 @jit
 def of_word(word: Any) -> tuple[int, int]:
-    return bits.popcount(word), bits.trailing_zeros(word)
+    return parts.popcount(word), parts.trailing_zeros(word)
 
 
 @settings(deadline=None)

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from entries import Entries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdatalog.cpu_ops.compiled import lists
+from gdatalog.cpu_ops.compiled import lists as parts
 
+lists = Entries(parts)
 Array = np.ndarray[Any, Any]
 Types = tuple[type[Any], type[Any]]
 

@@ -42,7 +42,9 @@ class Form:
     weighted: bool = False
 
     def leaf(self) -> Leaf:
-        return Groups(self.keys, self.gathers) if self.gathers else Rows(self.outputs, self.weighted)
+        return (
+            Groups(self.keys, self.gathers) if self.gathers else Rows(self.outputs, self.weighted)
+        )
 
 
 def form_of_rows(join: JoinPlan) -> Form:
@@ -107,9 +109,7 @@ class Nest:
         )
 
 
-def _print(
-    join: JoinPlan, form: Form, tries: Sequence[Trie], intersect: str
-) -> Printed | str:
+def _print(join: JoinPlan, form: Form, tries: Sequence[Trie], intersect: str) -> Printed | str:
     """The text for a join over tries of these sizes, or why there is none."""
     first = {id(trie): at for at, trie in reversed(list(enumerate(tries)))}
     layout = tuple(
@@ -146,7 +146,9 @@ def give_bag(nest: Nest, gathering: Gathering, blocks: Sequence[Block]) -> None:
             parts = [_times(part, orbit) for part in block[width:]] if orbit > 1 else block[width:]
             gathering.add_partials(block[:width], parts)
             continue
-        columns = {slot.name: column for slot, column in zip(nest.form.outputs, block, strict=False)}
+        columns = {
+            slot.name: column for slot, column in zip(nest.form.outputs, block, strict=False)
+        }
         gathering.add(
             tuple(columns[key.name] for key in keys),
             len(block[-1]),

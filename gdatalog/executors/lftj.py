@@ -90,7 +90,9 @@ def run_nest(
     given = _given(printed, distinct, scope)
     control = np.zeros(16, dtype=np.int64)
     count = threads if printed.parallel else 1
-    workers = [_worker(function, printed, distinct, given, control, count, wanted) for _ in range(count)]
+    workers = [
+        _worker(function, printed, distinct, given, control, count, wanted) for _ in range(count)
+    ]
     pool = [Thread(target=worker.run, daemon=True) for worker in workers]
     for thread in pool:
         thread.start()

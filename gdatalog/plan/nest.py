@@ -140,14 +140,14 @@ def recoding(steps: Sequence[Step], paths: Paths, at: int) -> Recoding | None:
         if within.depth == 0 or not within.last or within.trie.weighted:
             continue
         levels = _levels_within(steps, paths, at, within)
-        if _rows_meet(steps, paths, levels, within) and (best is None or len(levels) > len(best.levels)):
+        if _rows_meet(steps, paths, levels, within) and (
+            best is None or len(levels) > len(best.levels)
+        ):
             best = Recoding(within, tuple(levels))
     return best
 
 
-def _rows_meet(
-    steps: Sequence[Step], paths: Paths, levels: Sequence[int], within: Node
-) -> bool:
+def _rows_meet(steps: Sequence[Step], paths: Paths, levels: Sequence[int], within: Node) -> bool:
     """Whether at some level several rows are met: else making them does not pay."""
     return any(
         len({paths.node(part) for part in participants(steps[at])} - {within}) > 1

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gdatalog.cpu_ops.code_cache import Size
+    from gdatalog.engine.knobs import Strategy
 
 NEEDED = ("numpy", "numba", "pandas", "pyarrow", "lark", "click")
 OPTIONAL = ("cupy-cuda12x", "cupy-cuda13x", "polars", "scipy", "networkx")
+
+COMPILED = "p(x, y) <- e(x, y), e(y, x), x < y."
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,8 @@ def doctor(*, clear_cache: bool = False) -> Diagnosis:
             _code_cache(clear_cache),
             _gpu(),
             Finding("device", "cpu (this version of gdatalog does not use a GPU)"),
-            _query(),
+            _query("a query", "p(x, y) <- e(x, y), x < y.", "levelwise"),
+            *(() if clear_cache else (_query("a compiled one", COMPILED, "lftj"),)),
         )
     )
 
@@ -172,17 +176,17 @@ def _gpu() -> Finding:
     return Finding("GPU", "; ".join(cards) or "none")
 
 
-def _query() -> Finding:
+def _query(name: str, text: str, strategy: Strategy) -> Finding:
     """Whether all of it works together."""
     from gdatalog.database import query
 
     started = perf_counter()
     try:
-        rows = query("p(x, y) <- e(x, y), x < y.", {"e": [(1, 2), (2, 1)]}).fetchall()
+        rows = query(text, {"e": [(1, 2), (2, 1)]}, strategy=strategy).fetchall()
     except Exception as problem:
         what = " ".join(f"{type(problem).__name__}: {problem}".split())
-        return Finding("a query", f"fails: {what}", "reinstall gdatalog, and report this")
+        return Finding(name, f"fails: {what}", "reinstall gdatalog, and report this")
     if rows != [(1, 2)]:
-        return Finding("a query", f"gives {rows}, not [(1, 2)]", "report this, please")
+        return Finding(name, f"gives {rows}, not [(1, 2)]", "report this, please")
     seconds = perf_counter() - started
-    return Finding("a query", "answered" if seconds < 5 else f"answered in {seconds:.1f} s")
+    return Finding(name, "answered" if seconds < 5 else f"answered in {seconds:.1f} s")

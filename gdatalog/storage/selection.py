@@ -33,8 +33,9 @@ def rows_among(column: Array, values: Array) -> Array:
         marks[values.astype(np.int64) - (low - 1)] = True
 
         def look_up(part: slice) -> None:
-            places = np.clip(column[part], low - 1, high + 1, dtype=np.int64) - (low - 1)
-            found[part] = marks[places]
+            places = column[part].astype(np.intp)
+            places -= low - 1
+            marks.take(places, mode="clip", out=found[part])
 
         by_stretches(look_up, len(column))
         return np.flatnonzero(found)

@@ -14,7 +14,7 @@ from typing import Any
 from numba.core import types
 
 from gdatalog.cpu_ops.compiled.elements import is_vector, pointer
-from gdatalog.cpu_ops.compiled.jit import inlined, intrinsic, jit
+from gdatalog.cpu_ops.compiled.jit import inlined, intrinsic, part
 from gdatalog.storage.table import Array
 
 _RELAXED = "monotonic"  # LLVM's word: each operation is whole, nothing else is ordered by it
@@ -84,7 +84,7 @@ def compare_swap(_: Any, array: Any, i: Any, expected: Any, new: Any) -> Any:
     return types.int64(array, i, expected, new), write
 
 
-@jit
+@part
 def take(control: Array, threads: int, total: int, grain: int) -> tuple[int, int]:
     """The next interval of `total` units of work: [start, stop), empty when none is left.
 

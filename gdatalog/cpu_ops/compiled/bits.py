@@ -13,7 +13,7 @@ import numpy as np
 from numba.core import types
 
 from gdatalog.cpu_ops.compiled.elements import at, put
-from gdatalog.cpu_ops.compiled.jit import inlined, intrinsic, jit
+from gdatalog.cpu_ops.compiled.jit import inlined, intrinsic, part
 from gdatalog.cpu_ops.compiled.lists import GALLOP_MARKED, find, find_indexed, lower, seek, upper
 from gdatalog.storage.table import Array
 
@@ -51,7 +51,7 @@ def trailing_zeros(_: Any, word: Any) -> Any:
 # ---------------------------------------------------------------------------------- recoding
 
 
-@jit
+@part
 def place(values: Array, lo: int, hi: int, places: Array, base: int) -> None:
     """Notes where in the list each value stands, for `recode_rows`.
 
@@ -62,14 +62,14 @@ def place(values: Array, lo: int, hi: int, places: Array, base: int) -> None:
         put(places, at(values, k) - base, 64 | ((k - lo) & 63))
 
 
-@jit
+@part
 def unplace(values: Array, lo: int, hi: int, places: Array, base: int) -> None:
     """Takes the notes away."""
     for k in range(lo, hi):
         put(places, at(values, k) - base, 0)
 
 
-@jit
+@part
 def recode_rows(
     list_values: Array,
     lo: int,
@@ -161,7 +161,7 @@ def and_rows(dst: Array, d: int, a: Array, i: int, b: Array, j: int, words: int)
             put(dst, d + w, at(a, i + w) & at(b, j + w))
 
 
-@jit
+@part
 def copy_row(dst: Array, d: int, a: Array, i: int, words: int) -> None:
     """A row becomes another."""
     for w in range(words):
@@ -181,7 +181,7 @@ def count_and(a: Array, i: int, b: Array, j: int, words: int) -> int:
     return n
 
 
-@jit
+@part
 def count_row(a: Array, i: int, words: int) -> int:
     """How many bits of a row are set."""
     n = 0
@@ -190,7 +190,7 @@ def count_row(a: Array, i: int, words: int) -> int:
     return n
 
 
-@jit
+@part
 def fill_ones(dst: Array, d: int, n: int) -> None:
     """Sets the n bits of a row."""
     for w in range(n >> 6):
@@ -199,7 +199,7 @@ def fill_ones(dst: Array, d: int, n: int) -> None:
         put(dst, d + (n >> 6), (_ONE << np.uint64(n & 63)) - _ONE)
 
 
-@jit
+@part
 def above(dst: Array, d: int, k: int, words: int) -> None:
     """Clears the bits up to k, and k. There may be no such bit: k may be -1, or behind the row."""
     if k < 0:
@@ -213,7 +213,7 @@ def above(dst: Array, d: int, k: int, words: int) -> None:
             put(dst, d + w, at(dst, d + w) & ((_ALL << np.uint64(k & 63)) << _ONE))
 
 
-@jit
+@part
 def below(dst: Array, d: int, k: int, words: int) -> None:
     """Clears the bits from k on. There may be no such bit."""
     word = k >> 6
@@ -231,7 +231,7 @@ def clear_bit(dst: Array, d: int, k: int) -> None:
     put(dst, w, at(dst, w) & ~(_ONE << np.uint64(k & 63)))
 
 
-@jit
+@part
 def has_bit(a: Array, i: int, k: int) -> bool:
     """Whether bit k of a row is set."""
-    return (at(a, i + (k >> 6)) & (_ONE << np.uint64(k & 63))) != np.uint64(0)
+    return bool((at(a, i + (k >> 6)) & (_ONE << np.uint64(k & 63))) != np.uint64(0))

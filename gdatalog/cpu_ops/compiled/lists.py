@@ -5,7 +5,8 @@ are compared may differ in width. Where two lists meet, `out` may be the array o
 if that list starts at 0: what is written never overtakes what is read.
 
 Each function costs some 30 ms to compile, for each combination of types that it is called with.
-So there are no small helpers here, and keys are widened to 64 bits on their way.
+So there are no small helpers here, and keys are widened to 64 bits on their way. Above 300 lines,
+for all ways in which two lists meet stand side by side.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cpu_ops.compiled.elements import at, put
-from gdatalog.cpu_ops.compiled.jit import inlined, jit
+from gdatalog.cpu_ops.compiled.jit import inlined, part
 from gdatalog.storage.table import Array
 
 # From how many times the length on, a list is sought in instead of read. Short lists are read:
@@ -116,7 +117,7 @@ def parent_of(offsets: Array, position: int) -> int:
 # at each step for what it loads: on real graphs that wins a fifth at most, and loses up to 5x.
 
 
-@jit
+@part
 def merge(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: Array) -> int:
     """Writes the common values, ascending; gives how many. Reads both lists."""
     n = 0
@@ -144,7 +145,7 @@ def merge(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: Arr
             a, b = at(va, alo), at(vb, blo)
 
 
-@jit
+@part
 def count_merge(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int) -> int:
     """How many values are common. Reads both lists."""
     n = 0
@@ -171,7 +172,7 @@ def count_merge(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int) ->
             a, b = at(va, alo), at(vb, blo)
 
 
-@jit
+@part
 def leapfrog(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: Array) -> int:
     """Writes the common values, ascending; gives how many. Each list seeks in the other."""
     n = 0
@@ -191,7 +192,7 @@ def leapfrog(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: 
     return n
 
 
-@jit
+@part
 def count_leapfrog(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int) -> int:
     """How many values are common. Each list seeks in the other."""
     n = 0
@@ -210,7 +211,7 @@ def count_leapfrog(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int)
     return n
 
 
-@jit
+@part
 def intersect(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out: Array) -> int:
     """Writes the common values, ascending; gives how many."""
     a, b = ahi - alo, bhi - blo
@@ -219,7 +220,7 @@ def intersect(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, out:
     return merge(va, alo, ahi, vb, blo, bhi, out)
 
 
-@jit
+@part
 def count_common(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int) -> int:
     """How many values are common."""
     a, b = ahi - alo, bhi - blo
@@ -231,21 +232,21 @@ def count_common(va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int) -
 # ------------------------------------------------------------------------------------- marks
 
 
-@jit
+@part
 def mark(values: Array, lo: int, hi: int, marks: Array, base: int) -> None:
     """Marks a list's values, in bytes that stand for base, base + 1, ..."""
     for k in range(lo, hi):
         put(marks, at(values, k) - base, 1)
 
 
-@jit
+@part
 def unmark(values: Array, lo: int, hi: int, marks: Array, base: int) -> None:
     """Takes the marks away."""
     for k in range(lo, hi):
         put(marks, at(values, k) - base, 0)
 
 
-@jit
+@part
 def keep_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int, out: Array) -> int:
     """Writes the values that are marked, ascending; gives how many."""
     if blo < bhi and at(vb, blo) < base:
@@ -262,7 +263,7 @@ def keep_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int, out: Arr
     return n
 
 
-@jit
+@part
 def count_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int) -> int:
     """How many values are marked."""
     if blo < bhi and at(vb, blo) < base:
@@ -276,7 +277,7 @@ def count_marked(vb: Array, blo: int, bhi: int, marks: Array, base: int) -> int:
     return n
 
 
-@jit
+@part
 def meet_marked(
     va: Array,
     alo: int,
@@ -294,7 +295,7 @@ def meet_marked(
     return keep_marked(vb, blo, bhi, marks, base, out)
 
 
-@jit
+@part
 def count_meet_marked(
     va: Array, alo: int, ahi: int, vb: Array, blo: int, bhi: int, marks: Array, base: int
 ) -> int:
@@ -304,7 +305,7 @@ def count_meet_marked(
     return count_marked(vb, blo, bhi, marks, base)
 
 
-@jit
+@part
 def is_marked(marks: Array, base: int, key: int) -> bool:
     """Whether a value is marked; what lies outside of the marks is not."""
     k = key - base

@@ -10,14 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from gdatalog.cpu_ops.compiled.elements import at, put
-from gdatalog.cpu_ops.compiled.jit import inlined, jit
+from gdatalog.cpu_ops.compiled.jit import inlined, part
 from gdatalog.storage.table import Array
 
 WIDEST = 10  # bits of a digit: more buckets at once would miss the cache
 FEW = 48  # values that are inserted one by one
 
 
-@jit
+@part
 def tally(values: Array, low: np.uint64, shift: np.uint64, counts: Array) -> None:
     """How many values have each top digit."""
     for i in range(len(values)):
@@ -25,7 +25,7 @@ def tally(values: Array, low: np.uint64, shift: np.uint64, counts: Array) -> Non
         put(counts, digit, at(counts, digit) + 1)
 
 
-@jit
+@part
 def scatter(values: Array, low: np.uint64, shift: np.uint64, places: Array, out: Array) -> None:
     """Each value to the next place of its top digit."""
     for i in range(len(values)):
@@ -36,12 +36,18 @@ def scatter(values: Array, low: np.uint64, shift: np.uint64, places: Array, out:
         put(out, place, value)
 
 
-@jit
+@part
 def sort_buckets(
-    values: Array, room: Array, starts: Array, first: int, last: int, low: np.uint64, bits: int
+    values: Array,
+    room: Array,
+    starts: Array,
+    first: int,
+    last: int,
+    low: np.uint64,
+    bits: int,
+    counts: Array,
 ) -> None:
     """Sorts the buckets `first` to `last`, whose values differ in the lower `bits` bits only."""
-    counts = np.empty(1 << WIDEST, np.int64)
     for bucket in range(first, last):
         lo, hi = starts[bucket], starts[bucket + 1]
         if hi - lo < FEW:
@@ -73,7 +79,8 @@ def _by_digits(
     source, target = values, room
     for step in range(passes):
         shift = np.uint64(step * width)
-        counts[: 1 << width] = 0
+        for d in range(1 << width):
+            put(counts, d, 0)
         for i in range(lo, hi):
             digit = ((np.uint64(at(source, i)) - low) >> shift) & mask
             put(counts, digit, at(counts, digit) + 1)
@@ -90,4 +97,5 @@ def _by_digits(
             put(target, place, value)
         source, target = target, source
     if passes % 2 == 1:
-        values[lo:hi] = room[lo:hi]
+        for i in range(lo, hi):
+            put(values, i, at(room, i))

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
-from gdatalog.cpu_ops.compiled.jit import intrinsic, jit
+from gdatalog.cpu_ops.compiled.jit import intrinsic, part
 
 _ALL_BUT_SIGN = 0x7FFF_FFFF_FFFF_FFFF
 _NANOSECONDS_A_DAY = 86_400_000_000_000
 
 
-@jit
+@part
 def float_of_key(key: int) -> Any:
     return np.int64(key ^ ((key >> 63) & _ALL_BUT_SIGN)).view(np.float64)
 
 
-@jit
+@part
 def key_of_float(value: float) -> Any:
     bits = np.float64(value + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
     return bits ^ ((bits >> 63) & _ALL_BUT_SIGN)
@@ -52,7 +52,7 @@ minus = _wrapping("sub")
 times = _wrapping("mul")
 
 
-@jit
+@part
 def divide(a: int, b: int) -> int:
     """Truncates; by -1 it wraps, where the machine would trap."""
     if b == -1:
@@ -63,7 +63,7 @@ def divide(a: int, b: int) -> int:
     return quotient
 
 
-@jit
+@part
 def remainder(a: int, b: int) -> int:
     """Has the sign of the dividend."""
     if b == -1:
@@ -74,7 +74,7 @@ def remainder(a: int, b: int) -> int:
     return rest
 
 
-@jit
+@part
 def power(a: int, b: int) -> int:
     """Wraps; a negative power truncates to 0, but of 1 and -1."""
     if b < 0:
@@ -92,12 +92,12 @@ def power(a: int, b: int) -> int:
     return result
 
 
-@jit
+@part
 def shift_right_unsigned(a: int, b: int) -> Any:
     return np.int64(np.uint64(a) >> np.uint64(b & 63))
 
 
-@jit
+@part
 def truncate(value: float) -> Any:
     """A float as an int; 0 where there is none that it could be."""
     if -9223372036854775808.0 <= value < 9223372036854775808.0:
@@ -105,42 +105,42 @@ def truncate(value: float) -> Any:
     return np.int64(0)
 
 
-@jit
+@part
 def floor_of(value: float) -> Any:
     return np.floor(value)
 
 
-@jit
+@part
 def ceil_of(value: float) -> Any:
     return np.ceil(value)
 
 
-@jit
+@part
 def root_of(value: float) -> Any:
     return np.sqrt(value)
 
 
-@jit
+@part
 def exp_of(value: float) -> Any:
     return np.exp(value)
 
 
-@jit
+@part
 def log_of(value: float) -> Any:
     return np.log(value)
 
 
-@jit
+@part
 def real_power(a: float, b: float) -> Any:
     return np.power(a, b)
 
 
-@jit
+@part
 def real_remainder(a: float, b: float) -> Any:
     return np.fmod(a, b)
 
 
-@jit
+@part
 def _civil(time: int) -> tuple[int, int, int]:
     """Year, month and day of nanoseconds since 1970.
 
@@ -160,17 +160,17 @@ def _civil(time: int) -> tuple[int, int, int]:
     return year, month + 3, day + 1
 
 
-@jit
+@part
 def year_of(time: int) -> int:
     return _civil(time)[0]
 
 
-@jit
+@part
 def month_of(time: int) -> int:
     return _civil(time)[1]
 
 
-@jit
+@part
 def day_of(time: int) -> int:
     return _civil(time)[2]
 
@@ -178,7 +178,7 @@ def day_of(time: int) -> int:
 LONGEST = 1 << 50  # of a range: nobody would see its end
 
 
-@jit
+@part
 def length_of(start: int, stop: int, step: int) -> int:
     """How many values a range has; without signs, for the distance of two ints may not fit."""
     if step == 0 or (start >= stop if step > 0 else start <= stop):

@@ -108,7 +108,8 @@ class Accumulators:
             return [(name, "int64")]
         if _floats(spec):
             return [(name, "float64"), (self.count, "int64")]
-        return [(f"{name} >> 32", "int64"), (f"{name} & 0xFFFFFFFF", "int64"), (self.count, "int64")]
+        halves = f"{name} >> 32", f"{name} & 0xFFFFFFFF"
+        return [(source, "int64") for source in (*halves, self.count)]
 
     def value(self, at: int) -> str:
         """The key of an aggregate's value, once all rows are in."""

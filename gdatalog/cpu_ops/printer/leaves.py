@@ -107,9 +107,7 @@ class Rows(Leaf):
         return True
 
     def emit(self, nest: Nest, known: Known) -> None:
-        columns = [
-            (nest.key(output, known), self._width(nest, output)) for output in self.outputs
-        ]
+        columns = [(nest.key(output, known), self._width(nest, output)) for output in self.outputs]
         if self.weighted:
             columns.append((nest.weight(known), "int64"))
         print_row(nest, columns)
@@ -143,7 +141,8 @@ class Groups(Leaf):
         with text.block(f"for {text.name('once')} in range(1)"):
             nest.run(steps, at, known.inner(), self)
         with text.block(f"if {mine.count} > 0"):
-            keys = [(known.names[key.name], nest.widths.get(key.name, "int64")) for key in self.keys]
+            names = [key.name for key in self.keys]
+            keys = [(known.names[name], nest.widths.get(name, "int64")) for name in names]
             parts = [part for number in range(len(self.specs)) for part in mine.parts(number)]
             print_row(nest, [*keys, *parts])
         return True

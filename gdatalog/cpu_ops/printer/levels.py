@@ -178,7 +178,8 @@ def print_generate(
             inner = known.inner()
             with text.block(f"if {nest.call('stopped', 'control')}"):
                 text.line("return 2")
-            name = nest.bind(step.variable, nest.call("plus", start, nest.call("times", stride, turn)), inner)
+            value = nest.call("plus", start, nest.call("times", stride, turn))
+            name = nest.bind(step.variable, value, inner)
             nest.seek(Slot(step.variable, step.type), name, step.participants, inner)
             nest.run(steps, at + 1, inner, leaf)
     else:
@@ -191,8 +192,7 @@ def print_generate(
             again = text.name("again")
             text.line(f"{again} = False")
             with text.block(f"for {again}i in range({turn})"):
-                with text.block(f"if {values}[{again}i] == {name}"):
-                    text.line(f"{again} = True")
+                text.line(f"{again} = {again} or {values}[{again}i] == {name}")
             with text.block(f"if {again}"):
                 text.line("continue")
             nest.seek(Slot(step.variable, step.type), name, step.participants, inner)

@@ -57,9 +57,7 @@ class Walk:
     node: Node | None = None
 
 
-def walk_of(
-    nest: Nest, step: Join, met: Met, known: Known, below: Collection[Node] = ()
-) -> Walk:
+def walk_of(nest: Nest, step: Join, met: Met, known: Known, below: Collection[Node] = ()) -> Walk:
     """Where the values that all lists of a level have can be walked.
 
     `below` are the nodes that the next level meets: the walk had better lead to one of them.
@@ -77,10 +75,9 @@ def walk_of(
         low, high = trimmed(nest, node, step.cuts, implied, known)
         clip = known.clip
         if clip is not None and clip.node == node:
-            l, h = nest.text.name("l"), nest.text.name("h")
-            nest.text.line(f"{l} = max({low}, {clip.low})")
-            nest.text.line(f"{h} = min({high}, {clip.high})")
-            low, high = l, h
+            own, low, high = (low, high), nest.text.name("l"), nest.text.name("h")
+            nest.text.line(f"{low} = max({own[0]}, {clip.low})")
+            nest.text.line(f"{high} = min({own[1]}, {clip.high})")
         return Walk(nest.values(node), low, high, node)
     walk = intersection(nest, step, met, known)
     return walk if known.clip is None else _clipped(nest, walk, known)
@@ -156,9 +153,7 @@ def start_of(
         return None
     nodes, buffer = max(usable, key=lambda found: len(found[0]))
     within = set().union(*(met.lists[node] for node in nodes))
-    left = [
-        cut for at, cut in enumerate(step.cuts) if cut not in buffer.cuts and at not in within
-    ]
+    left = [cut for at, cut in enumerate(step.cuts) if cut not in buffer.cuts and at not in within]
     return nodes, buffer, cut_range(nest, buffer.array, ("0", buffer.length), left, known)
 
 
@@ -194,10 +189,12 @@ def fill(nest: Nest, met: Met, cuts: tuple[Cut, ...], known: Known, variable: st
     array, (low, high) = nest.values(first), ranges[first]
     for node in nodes[1:]:
         args = (array, low, high, nest.values(node), *ranges[node])
-        plain = f"{length} = {nest.call(meeting(nest), *args, into)}"
-        if array != into and first in known.marks:
+        marked = array != into and first in known.marks
+        plain = f"{length} = {nest.call(meeting(nest, marked), *args, into)}"
+        if marked:
             with text.block(f"if {known.marks[first]}"):
-                text.line(f"{length} = {nest.call('meet_marked', *args, *marks_of(nest, first), into)}")
+                meet = nest.call("meet_marked", *args, *marks_of(nest, first), into)
+                text.line(f"{length} = {meet}")
             with text.block("else"):
                 text.line(plain)
         else:
@@ -223,5 +220,8 @@ def marks_of(nest: Nest, node: Node, buffer: str = "") -> tuple[str, str]:
     return name, nest.arguments.scalar("base", level)
 
 
-def meeting(nest: Nest) -> str:
-    return nest.intersect if nest.intersect in ("leapfrog", "merge") else "intersect"
+def meeting(nest: Nest, few: bool = False) -> str:
+    """The function that intersects two lists; `few`: only where a loop is too short for marks."""
+    if nest.intersect in ("leapfrog", "merge"):
+        return nest.intersect
+    return "leapfrog" if few else "intersect"  # which has the other two in it: more to compile

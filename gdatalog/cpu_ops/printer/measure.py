@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from gdatalog.cpu_ops.printer.lists import (
     Met,
     fill,
+    intersection,
     marks_of,
+    meeting,
     start_of,
     trimmed,
     walk_of,
 )
 from gdatalog.cpu_ops.printer.scope import Known, Range
-from gdatalog.plan.nest import Node, measurable, unequal
+from gdatalog.plan.nest import measurable, unequal
 from gdatalog.plan.nodes import Join, Slot, Step
 
 if TYPE_CHECKING:
@@ -43,13 +45,13 @@ def measure(nest: Nest, steps: Sequence[Step], at: int, met: Met, known: Known) 
         node = walk.node
         if node is not None and node.trie.weighted:
             sums = nest.arguments.of_trie(nest.number[node.trie], "sums")
-            text.line(f"{count} = np.int64({sums}[max({walk.low}, {walk.high})] - {sums}[{walk.low}])")
+            end = f"{sums}[max({walk.low}, {walk.high})]"
+            text.line(f"{count} = np.int64({end} - {sums}[{walk.low}])")
             return count
         text.line(f"{count} = max(np.int64(0), np.int64({walk.high}) - np.int64({walk.low}))")
         places = [(walk.array, (walk.low, walk.high))]
     else:
         places = _common(nest, step, met, known, count)
-    known.weights = list(known.weights)
     for at_, other in enumerate(others):
         _leave_out(nest, step, met, known, count, places, other, others[:at_])
     return count
@@ -63,9 +65,7 @@ def _others(steps: Sequence[Step], at: int) -> list[Slot]:
     return list(dict.fromkeys(slot for slot in found if slot is not None))
 
 
-def _common(
-    nest: Nest, step: Join, met: Met, known: Known, count: str
-) -> list[tuple[str, Range]]:
+def _common(nest: Nest, step: Join, met: Met, known: Known, count: str) -> list[tuple[str, Range]]:
     """Counts what lists have in common; gives the ranges that a member must be found in."""
     text = nest.text
     found = start_of(nest, step, met, known)
@@ -90,14 +90,12 @@ def _common(
             return [(array, ends)]
         if len(rest) > 1:
             some = Met({node: met.lists[node] for node in (*covered, *rest[:-1])}, {})
-            from gdatalog.cpu_ops.printer.lists import intersection
-
             walk = intersection(nest, step, some, known)
             array, ends, rest = walk.array, (walk.low, walk.high), rest[-1:]
     (last,) = rest
     its = trimmed(nest, last, step.cuts, met.lists[last], known)
     args = (array, *ends, nest.values(last), *its)
-    plain = f"{count} = {nest.call(_counting(nest), *args)}"
+    plain = f"{count} = {nest.call(_counting(nest, marked is not None), *args)}"
     if marked is None:
         text.line(plain)
     else:
@@ -137,5 +135,6 @@ def _leave_out(
         text.line(f"{count} -= 1")
 
 
-def _counting(nest: Nest) -> str:
-    return f"count_{nest.intersect}" if nest.intersect in ("leapfrog", "merge") else "count_common"
+def _counting(nest: Nest, few: bool) -> str:
+    found = meeting(nest, few)
+    return "count_common" if found == "intersect" else f"count_{found}"

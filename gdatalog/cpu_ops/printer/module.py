@@ -21,8 +21,8 @@ HOMES = {
     "elements": ("at", "put"),
     "lists": (
         "count_common", "count_leapfrog", "count_meet_marked", "count_merge", "find", "find_root",
-        "has", "intersect", "is_marked", "leapfrog", "lower", "mark", "meet_marked", "merge", "parent_of",
-        "seek", "unmark", "upper",
+        "has", "intersect", "is_marked", "leapfrog", "lower", "mark", "meet_marked", "merge",
+        "parent_of", "seek", "unmark", "upper",
     ),
     "bits": (
         "above", "and_rows", "below", "copy_row", "count_and", "count_row", "fill_ones", "has_bit",
@@ -99,7 +99,7 @@ def _module(nest: Nest, arguments: Sequence[Argument]) -> str:
         "",
         "@nb.njit(",
         f'    "i8({", ".join(types.values())})",',
-        '    nogil=True, error_model="numpy", boundscheck=False, cache=True,',
+        '    nogil=True, error_model="numpy", boundscheck=False, _nrt=False, cache=True,',
         ")",
         f"def run({', '.join(types)}):",
         "    start, stop = state[0], state[1]",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from gdatalog.cpu_ops.printer.arguments import Arguments, Level
@@ -208,7 +209,7 @@ class Nest:
         for rank, variable in zip(step.ranks, step.variables, strict=True):
             names.append(self.bind(variable, f"{labels}[{known.names[rank]}]", known))
         for end in range(len(names) - 1, 0, -1):
-            for a, b in zip(names[:end], names[1 : end + 1], strict=True):
+            for a, b in pairwise(names[: end + 1]):
                 self.text.line(f"{a}, {b} = min({a}, {b}), max({a}, {b})")
 
     # ------------------------------------------------------------------------------- seeks

@@ -2,6 +2,8 @@
 
 The list's values get rows of bits, a row for each: which others of the list stand under it in a
 trie. What a deeper level may be is then an AND of rows; the last level of a count a popcount.
+
+Above 300 lines: rows, sets of bits, cuts and counts of them are of no use apart.
 """
 
 from __future__ import annotations
@@ -149,7 +151,8 @@ def looked_up(nest: Nest, group: Group, part: Participant) -> bool:
 
 def _rowed(nest: Nest, steps: Sequence[Step], group: Recoding) -> frozenset[Node]:
     """The nodes whose lists only levels of the group meet, as rows."""
-    inside, outside = set(), set()
+    inside: set[Node] = set()
+    outside: set[Node] = set()
     for at, step in enumerate(steps):
         nodes = {nest.paths.node(part) for part in participants(step)}
         (inside if at in group.levels else outside).update(nodes)
@@ -199,7 +202,8 @@ def _ascends(node: Node) -> bool:
     """Whether the children of each value are greater than it."""
     columns = node.trie.columns
     return any(
-        (test.left, test.op, test.right) in ((columns[0], "<", columns[1]), (columns[1], ">", columns[0]))
+        (test.left, test.op, test.right)
+        in ((columns[0], "<", columns[1]), (columns[1], ">", columns[0]))
         for test in node.trie.tests
     )
 
@@ -311,7 +315,12 @@ def _measure(
     if start.bits is not None and len(start.rows) == 1 and not start.cuts:
         row = _row(nest, start.rows[0], known)
         since = _later(nest, start.bits, row)
-        args = (start.bits.array, f"{start.bits.start} + {since}", row.array, f"{row.start} + {since}")
+        args = (
+            start.bits.array,
+            f"{start.bits.start} + {since}",
+            row.array,
+            f"{row.start} + {since}",
+        )
         text.line(f"{count} = {nest.call('count_and', *args, f'{group.words} - {since}')}")
         parts = [start.bits, row]
     elif not wanted:
@@ -319,7 +328,9 @@ def _measure(
         parts = []
     else:
         bits = _set_of(nest, step, wanted, known)
-        counted = nest.call("count_row", bits.array, f"{bits.start} + {bits.since}", f"{group.words} - {bits.since}")
+        counted = nest.call(
+            "count_row", bits.array, f"{bits.start} + {bits.since}", f"{group.words} - {bits.since}"
+        )
         text.line(f"{count} = {counted}")
         parts = [bits]
     before: list[str] = []

@@ -1,0 +1,259 @@
+"""What the benchmarks stand on: data, queries, clocks and memory; no figure is judged here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import permutations
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import memory, patterns
+from benchmarks.columns import read_columns, write_columns
+from benchmarks.graphs import Graph, rmat, short, uniform, wu
+from benchmarks.machine import same_machine
+from benchmarks.peers import DuckDB
+from benchmarks.pictures import draw
+from benchmarks.race import Race
+from benchmarks.records import Ask, Case, Figure, at_most, faster, seconds
+from benchmarks.remembered import Remembered
+from benchmarks.report import markdown
+from benchmarks.retail import retail
+from benchmarks.sides import Gdatalog, digest
+
+PATTERNS = [patterns.clique(3), patterns.clique(4), patterns.clique(5)]
+PATTERNS += [patterns.P1, patterns.P3, patterns.HOUSE, patterns.Q10]
+
+
+def embeddings(pattern: patterns.Pattern, graph: Graph) -> int:
+    """Injective maps of the pattern's vertices, by trying all."""
+    edges = set(zip(graph.u.tolist(), graph.v.tolist(), strict=True))
+    edges |= {(v, u) for u, v in edges}
+    vertices = sorted({vertex for edge in edges for vertex in edge})
+    places = [tuple(pattern.vertices.index(v) for v in edge) for edge in pattern.edges.split()]
+    return sum(
+        all((at[x], at[y]) in edges for x, y in places)
+        for at in permutations(vertices, len(pattern.vertices))
+    )
+
+
+@pytest.fixture(scope="module")
+def small() -> Graph:
+    """Eight vertices: five of them a clique, and the others joined to some of it."""
+    pairs = [(0, 2), (0, 4), (2, 4), (0, 5), (2, 5), (4, 5), (0, 7), (2, 7), (4, 7), (5, 7)]
+    pairs += [(0, 1), (1, 2), (1, 3), (2, 3), (3, 6), (5, 6), (6, 7)]
+    u, v = np.array(sorted(pairs)).T
+    return Graph("small", u, v)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
+def test_rules_and_sql_of_a_pattern_count_the_same(pattern: patterns.Pattern, small: Graph) -> None:
+    maps = embeddings(pattern, small)
+    assert maps > 0 and maps % pattern.automorphisms == 0
+    columns = small.columns()
+    ours = Gdatalog(pattern.distinct_rule(), strategy="levelwise")
+    assert ours.answer(ours.build(ours.load(columns))) == maps
+    theirs = DuckDB(pattern.sql(f"{pattern.automorphisms} * count(*)"))
+    assert theirs.answer(theirs.build(theirs.load(columns))) == maps
+
+
+@pytest.mark.parametrize("size", [3, 4, 5])
+def test_cliques_are_counted_once_each(size: int, small: Graph) -> None:
+    pattern = patterns.clique(size)
+    ours = Gdatalog(pattern.rule(), strategy="levelwise")
+    once = embeddings(pattern, small) // pattern.automorphisms
+    assert ours.answer(ours.build(ours.load(small.columns()))) == once
+
+
+def test_sql_staged_by_hand_counts_the_same() -> None:
+    columns = Graph("dense", *uniform(30, 100, seed=6)).columns()
+    for pattern, staged in (
+        (patterns.clique(4), patterns.K4_STAGED),
+        (patterns.P1, patterns.P1_STAGED),
+    ):
+        plain, by_hand = (
+            side.answer(side.build(side.load(columns)))
+            for side in (DuckDB(pattern.sql()), DuckDB(staged))
+        )
+        assert plain == by_hand > 0
+
+
+def test_generated_graphs_are_simple_and_the_same_each_time() -> None:
+    for make in (lambda: wu(2_000, 3), lambda: wu(2_000, 4), lambda: rmat(9, 2_000)):
+        graph, again = make(), make()
+        assert len(graph.u) == 2_000
+        assert (graph.u < graph.v).all()
+        assert len(set(zip(graph.u.tolist(), graph.v.tolist(), strict=True))) == 2_000
+        assert np.array_equal(graph.u, again.u) and np.array_equal(graph.v, again.v)
+    assert wu(10_000, 3).v.max() < 10_000
+    assert wu(10_000, 4).v.max() < 1_000
+
+
+def test_every_foreign_key_is_found_once() -> None:
+    tables = retail(6_000)
+    keys = {"ord": "orders", "cust": "customer", "part": "part", "supp": "supplier"}
+    keys |= {"day": "calendar", "store": "store", "nation": "nation"}
+    for relation, columns in tables.items():
+        for column, values in columns.items():
+            if keys.get(column, relation) != relation:
+                found = tables[keys[column]][column]
+                assert len(np.unique(found)) == len(found)
+                assert np.isin(values, found).all()
+    for fact in ("item", "sale"):
+        rows = np.stack(list(tables[fact].values()), axis=1)
+        assert len(np.unique(rows, axis=0)) == len(rows) == 6_000
+
+
+def test_a_digest_is_of_a_set_of_sets() -> None:
+    rows = np.array([[1, 2, 3], [4, 5, 6], [1, 5, 3]])
+    turned = np.array([[3, 5, 1], [2, 1, 3], [6, 4, 5]])
+    assert digest(list(rows.T)) == digest(list(turned.T))
+    rows[0, 0] = 0
+    assert digest(list(rows.T)) != digest(list(turned.T))
+
+
+def test_columns_come_back_as_they_were_written(tmp_path: Path) -> None:
+    columns = {"E": {"b": np.arange(3, dtype=np.int32), "a": np.ones(3)}, "L": {"x": np.arange(2)}}
+    back = read_columns(write_columns(tmp_path / "data", columns))
+    assert {name: list(relation) for name, relation in back.items()} == {
+        "E": ["b", "a"],
+        "L": ["x"],
+    }
+    assert back["E"]["b"].dtype == np.int32 and back["E"]["b"].tolist() == [0, 1, 2]
+
+
+# ---------------------------------------------------------------------------------------- races
+
+
+@dataclass(frozen=True, slots=True)
+class Adding:
+    """Adds up a column. Or sleeps, or fails, or is wrong, as its name says."""
+
+    name: str
+    threads: int = 1
+
+    def load(self, data: Any) -> Any:
+        return data["R"]["x"]
+
+    def build(self, given: Any) -> Any:
+        if self.name == "hungry":
+            return np.ones(40_000_000)  # 320 MB
+        return given
+
+    def answer(self, state: Any) -> int:
+        if self.name == "asleep":
+            sleep(60)
+        if self.name == "failing":
+            raise ValueError("it cannot be done")
+        return int(state[:3].sum()) + (self.name == "wrong")
+
+    def value(self, answer: Any) -> Any:
+        return answer
+
+
+@pytest.fixture
+def race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Race:
+    monkeypatch.setattr("benchmarks.race.CAP", 0.5)
+    data = write_columns(tmp_path / "data", {"R": {"x": np.ones(3, dtype=np.int64)}})
+    return Race(Case("adding", "three ones", []), data, Remembered(None), 0.5, tmp_path)
+
+
+def test_sides_are_timed_measured_and_stopped(race: Race) -> None:
+    names = ["quick", "asleep", "failing", "hungry"]
+    case = race.run([Adding(name) for name in names], 3, timed_compiling=False)
+    quick, asleep, failing, hungry = case.figures
+    assert quick.answer == 3 and quick.runs > 1 and not quick.trouble
+    assert quick.warm is not None and quick.cold is not None and quick.warm < 0.5
+    assert asleep.stopped and asleep.warm == 0.5 and asleep.answer is None
+    assert "it cannot be done" in failing.trouble and not failing.usable
+    assert quick.peak is not None and quick.resident is not None
+    assert hungry.grown is not None and hungry.grown > 300e6
+    assert hungry.resident is not None and hungry.resident > quick.resident + 300e6
+    assert hungry.answer == 3
+
+
+def test_a_wrong_answer_is_told(race: Race) -> None:
+    case = race.run([Adding("quick"), Adding("wrong")], 3, timed_compiling=False)
+    assert not case.figures[0].trouble
+    assert case.figures[1].trouble == "WRONG: 4, not 3"
+    assert faster(case, "wrong", ["quick"], 0.001).met is False
+
+
+def test_memory_that_was_let_go_of_is_forgotten() -> None:
+    held = np.ones(10_000_000)
+    before = memory.peak()
+    assert before >= held.nbytes
+    del held
+    if memory.forget():  # not every system can
+        assert memory.peak() < before
+    assert 0 < memory.resident() <= memory.peak()
+
+
+def test_slow_peers_are_remembered_by_machine_and_version(tmp_path: Path) -> None:
+    path, side = tmp_path / "slow.json", DuckDB("select 1")
+    known = Remembered(path)
+    known.keep("quick work", side, Figure("DuckDB", 1.0, 1.0, answer=7))
+    known.keep("our work", Gdatalog("n(1)."), Figure("ours", 100.0, 100.0, answer=7))
+    assert not path.exists()
+    known.keep("slow work", side, Figure("DuckDB", 120.0, 120.0, stopped=True))
+    assert Remembered(path).of("quick work", side) is None
+    figure = Remembered(path).of("slow work", side)
+    assert figure is not None and figure.remembered and figure.stopped and figure.warm == 120.0
+    assert Remembered(path, again=True).of("slow work", side) is None
+    path.write_text(path.read_text().replace(same_machine(), "another machine"))
+    assert Remembered(path).of("slow work", side) is None
+
+
+# -------------------------------------------------------------------------------------- reports
+
+
+def seen() -> list[Case]:
+    cases = []
+    for edges in (10_000, 100_000):
+        figures = [
+            Figure("ours, depth-first", edges / 1e7, 0.2, 0.5, 100_000_000, 101_000_000, edges),
+            Figure("ours, breadth-first", edges / 1e6, 0.3, grown=10 * edges, answer=5),
+            Figure("DuckDB", 120.0, 120.0, trouble="not done in 120 s", stopped=True),
+        ]
+        case = Case("random graphs", f"triangles, {short(edges)} random edges", figures)
+        case.asks = [faster(case, "ours, depth-first", ["DuckDB"], 6)]
+        case.edges = edges
+        cases.append(case)
+    return cases
+
+
+def test_asks_compare_with_the_best_peer() -> None:
+    figures = [Figure("ours", 2.0, 5.0), Figure("A", 6.0, 4.0), Figure("B", 5.0, 9.0)]
+    case = Case("suite", "work", figures)
+    assert faster(case, "ours", ["A", "B"], 2) == Ask(
+        "work", "B", "2x", "2.5x (2.000 to 5.000 s)", True
+    )
+    assert faster(case, "ours", ["A", "B"], 0.9, cold=True).met is False
+    assert faster(case, "ours", ["C"], 2).met is None
+    assert at_most("work", "a clock", 1.2, 1.5).met
+    assert not at_most("work", "a clock", 1.6, 1.5).met
+    assert [seconds(value) for value in (0.01234, 1.5, 12.34, 123.4)] == [
+        "0.0123", "1.500", "12.3", "123",
+    ]  # fmt: skip
+
+
+def test_a_report_tells_what_was_asked_for_and_seen() -> None:
+    case = seen()[0]
+    text = markdown([case], {"cores": 2}, ["the rest"], [("a.png", "a picture")])
+    assert "| triangles, 10K random edges | DuckDB | 6x | more than 1.2e+05x" in text
+    assert "| DuckDB | 120\\* | 1.2e+05 |" in text
+    assert "![a picture](a.png)" in text
+    assert "No time was left for the rest" in text
+    assert Case.from_dict(case.to_dict()) == case
+
+
+def test_pictures_are_drawn_of_what_there_is(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    parts = Case("breadth-first by part", "triangles, G", [Figure("widening", 0.1)])
+    kinds = Case("depth-first by intersection", "triangles, G", [Figure("merge", 0.1)])
+    names = [name for name, _ in draw([*seen(), parts, kinds], tmp_path)]
+    assert names == ["throughput-triangles.png", "memory-triangles.png", "breakdown.png"]
+    assert all((tmp_path / name).stat().st_size > 5_000 for name in names)

@@ -1,0 +1,181 @@
+"""The depth-first executor against the oracle: every way to intersect, every kind of plan.
+
+The printed loops are run by Python itself (`interpreted.py`), so that no plan waits for a
+compiler; a few are compiled, to see that Numba takes the same texts. Blocks of a few rows make
+nearly every task go on where the one before was cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+
+import gdatalog
+from gdatalog.engine.knobs import Strategy
+from gdatalog.executors import lftj
+from gdatalog.parser import parse
+from tests import test_engine_oracle as oracle
+from tests.corners import CORNERS, Example
+from tests.draw import (
+    Drawn,
+    aggregate_programs,
+    graph_programs,
+    programs,
+    recursive_programs,
+    relational_programs,
+    string_programs,
+)
+from tests.examples import EXAMPLES
+from tests.interpreted import interpreted
+from tests.oracle_values import canonical
+from tests.reduce import reduced
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+]
+
+WAYS = ("auto", "recode", "mark", "merge", "leapfrog", "plain")
+
+
+def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
+    """The answers; the number chooses threads, the way to intersect, and rows of a block."""
+    strategy: Strategy = "lftj"
+    with gdatalog.connect(device="cpu", threads=1 + number % 2) as db:
+        db._workspace.strategy = strategy
+        db._workspace.intersect = WAYS[number % len(WAYS)]
+        for name, (types, rows) in data.items():
+            db.load(name, oracle.frame(types, rows))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(lftj, "FIRST_ROOM", (1, 2, 7, 4096)[number % 4])
+            db.run(text)
+            found = {name: db.relations[name].fetchall() for name in defined}
+    for name, rows in found.items():
+        assert len(rows) == len(set(rows)), f"{name} is not a set: {rows}"
+    return {name: {tuple(map(oracle.plain, row)) for row in rows} for name, rows in found.items()}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def not_compiled() -> Iterator[None]:
+    with interpreted():
+        yield
+
+
+def agrees(drawn: Drawn) -> None:
+    def fails(smaller: Drawn) -> str | None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(oracle, "run", lambda t, d, names, _: run(t, d, names, drawn.seed))
+            return oracle.difference(smaller, None, sql=False)
+
+    if fails(drawn):
+        small = reduced(drawn, fails)
+        pytest.fail(f"{fails(small)}\nnumber {drawn.seed}\n{small}")
+
+
+@pytest.mark.drawn
+@oracle.share(30)
+@given(programs())
+def test_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(20)
+@given(graph_programs())
+def test_graph_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(15)
+@given(relational_programs())
+def test_relational_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(5)
+@given(recursive_programs())
+def test_recursive_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(20)
+@given(aggregate_programs())
+def test_aggregate_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(10)
+@given(string_programs())
+def test_string_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.parametrize("number", range(len(WAYS)), ids=WAYS)
+@pytest.mark.parametrize("example", CORNERS + EXAMPLES, ids=str)
+def test_example(example: Example, number: int) -> None:
+    if example.fails:
+        with pytest.raises(gdatalog.EvaluationError):
+            run(example.program, example.data, oracle._heads(example), number)
+        return
+    found = run(example.program, example.data, set(example.expected), number)
+    assert {name: canonical(rows) for name, rows in found.items()} == {
+        name: canonical(rows) for name, rows in example.expected.items()
+    }
+
+
+# ---------------------------------------------------------------------------- dense patterns
+
+# Every pair of six vertices may be adjacent: all kinds of lists meet in a small graph.
+PATTERNS = {
+    "triangle": "E(a,b), E(a,c), E(b,c)",
+    "K4": "E(a,b), E(a,c), E(a,d), E(b,c), E(b,d), E(c,d)",
+    "K5": "E(a,b), E(a,c), E(a,d), E(a,e), E(b,c), E(b,d), E(b,e), E(c,d), E(c,e), E(d,e)",
+    "diamond": "E(a,b), E(a,c), E(a,d), E(b,c), E(b,d)",
+    "P3": "E(a,b), E(a,c), E(a,d), E(a,e), E(b,c), E(b,d), E(b,e), E(c,d)",
+    "house": "E(a,b), E(a,c), E(a,e), E(b,c), E(b,d), E(d,e)",
+    "square": "E(a,b), E(b,c), E(c,d), E(d,a)",
+    "two relations": "E(a,b), F(a,c), E(a,c), F(b,c), E(b,d), E(a,d), F(c,d)",
+    "marks of two": "E(a,b), F(a,c), E(b,c), F(b,d), E(a,d), F(c,d)",
+}
+HEADS = (
+    "n(count())",
+    "n(a, count())",
+    "n(a, b, count())",
+    "n(c, count(), max(b))",
+    "n(a, b)",
+    "n(c)",
+)
+TESTS = ("", ", a < b < c", ", a != c", ", distinct(a, b, c)", ", b > c", ", c <= a", ", !F(a, c)")
+
+
+def graph(seed: int, mirror: bool) -> dict[str, list[tuple[int, int]]]:
+    edges = {}
+    for at, name in enumerate(("E", "F")):
+        found = {
+            (x, y) for x in range(6) for y in range(6) if (x * 31 + y * 17 + seed * 7 + at) % 11 < 5
+        }
+        edges[name] = sorted(found | {(y, x) for x, y in found} if mirror else found)
+    return edges
+
+
+@pytest.mark.parametrize("mirror", [False, True], ids=["directed", "symmetric"])
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3))])
+def test_patterns(pattern: str, mirror: bool, part: int) -> None:
+    body = PATTERNS[pattern]
+    every = list(enumerate((head, tests) for head in HEADS for tests in TESTS))
+    for number, (head, tests) in every[(part + len(pattern)) % 4 :: 4]:
+        edges = graph(number, mirror)
+        text = f"{head} <- {body}{tests}."
+        data: oracle.Data = {name: (("int", "int"), list(rows)) for name, rows in edges.items()}
+        types = {name: ("int", "int") for name in data}
+        expected = oracle.evaluate(parse(text), {n: set(rows) for n, rows in edges.items()}, types)
+        for way in (number, number + 3):
+            found = run(text, data, {"n"}, way)
+            assert canonical(found["n"]) == canonical(expected["n"]), (text, edges, WAYS[way % 6])
