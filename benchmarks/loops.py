@@ -8,7 +8,9 @@ By merging: the lists of two vertices are read side by side. By marks: one verte
 marked, and the lists of its neighbours are read against the marks. Recoded: the edges among a
 vertex's neighbours become rows of bits, and all that is left are `and` and counts of bits.
 
-The threads take intervals of vertices from one counter.
+The threads take intervals of vertices from one counter. Each brings `marks`, a byte for each
+vertex, all 0; `rows`, room for the rows of the longest list and one more; and `room`, for two
+lists of vertices.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from gdatalog.cpu_ops.compiled.elements import at, put
 from gdatalog.cpu_ops.compiled.jit import jit
 from tests.data import Array
 
-Loop = Callable[[Array, Array, Array, int], int]
+Loop = Callable[[Array, Array, Array, int, Array, Array, Array], int]
 
 GRAIN = 16  # vertices
 _NONE, _ONE, _SIX, _LOW = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
@@ -45,9 +47,16 @@ def degree_oriented(u: Array, v: Array) -> tuple[Array, Array]:
 def count(loop: Loop, offsets: Array, targets: Array, threads: int) -> int:
     """What the threads find together."""
     control = np.zeros(2, dtype=np.int64)
+    most = int(np.diff(offsets).max(initial=0))
+
+    def work() -> int:
+        marks = np.zeros(len(offsets), dtype=np.uint8)
+        rows = np.empty((most + 1) * ((most + 63) >> 6), dtype=np.uint64)
+        room = np.empty(2 * most, dtype=np.int32)
+        return loop(offsets, targets, control, threads, marks, rows, room)
+
     with ThreadPoolExecutor(threads) as pool:
-        parts = [pool.submit(loop, offsets, targets, control, threads) for _ in range(threads)]
-        return sum(part.result() for part in parts)
+        return sum(part.result() for part in [pool.submit(work) for _ in range(threads)])
 
 
 # ------------------------------------------------------------------------------------ merging
@@ -81,8 +90,10 @@ def common(values: Array, i: int, i_end: int, others: Array, j: int, j_end: int)
 
 
 @jit
-def meet(values: Array, i: int, i_end: int, others: Array, j: int, j_end: int, out: Array) -> int:
-    """The same, written down."""
+def meet(
+    values: Array, i: int, i_end: int, others: Array, j: int, j_end: int, out: Array, start: int
+) -> int:
+    """The same, written down from `start` on."""
     n = 0
     if i >= i_end or j >= j_end:
         return n
@@ -99,7 +110,7 @@ def meet(values: Array, i: int, i_end: int, others: Array, j: int, j_end: int, o
                 return n
             y = at(others, j)
         else:
-            put(out, n, x)
+            put(out, start + n, x)
             n += 1
             i += 1
             j += 1
@@ -109,16 +120,15 @@ def meet(values: Array, i: int, i_end: int, others: Array, j: int, j_end: int, o
 
 
 @jit
-def longest(offsets: Array) -> int:
-    """The length of the longest list."""
-    found = 0
-    for a in range(len(offsets) - 1):
-        found = max(found, at(offsets, a + 1) - at(offsets, a))
-    return found
-
-
-@jit
-def triangles_merged(offsets: Array, targets: Array, control: Array, threads: int) -> int:
+def triangles_merged(
+    offsets: Array,
+    targets: Array,
+    control: Array,
+    threads: int,
+    marks: Array,
+    rows: Array,
+    room: Array,
+) -> int:
     """Triangles a b c: c is in the rest of a's list behind b, and in b's list."""
     total = 0
     while True:
@@ -134,10 +144,17 @@ def triangles_merged(offsets: Array, targets: Array, control: Array, threads: in
 
 
 @jit
-def k4_merged(offsets: Array, targets: Array, control: Array, threads: int) -> int:
+def k4_merged(
+    offsets: Array,
+    targets: Array,
+    control: Array,
+    threads: int,
+    marks: Array,
+    rows: Array,
+    room: Array,
+) -> int:
     """4-cliques: the triangles' third vertices are kept, and met with their own lists."""
     total = 0
-    third = np.empty(longest(offsets), dtype=np.int32)
     while True:
         start, stop = take(control, threads, len(offsets) - 1, GRAIN)
         if start >= stop:
@@ -147,19 +164,25 @@ def k4_merged(offsets: Array, targets: Array, control: Array, threads: int) -> i
             for i in range(at(offsets, a), end):
                 b = at(targets, i)
                 b_start, b_end = at(offsets, b), at(offsets, b + 1)
-                n = meet(targets, i + 1, end, targets, b_start, b_end, third)
+                n = meet(targets, i + 1, end, targets, b_start, b_end, room, 0)
                 for k in range(n):
-                    c = at(third, k)
+                    c = at(room, k)
                     c_start, c_end = at(offsets, c), at(offsets, c + 1)
-                    total += common(third, k + 1, n, targets, c_start, c_end)
+                    total += common(room, k + 1, n, targets, c_start, c_end)
 
 
 @jit
-def k5_merged(offsets: Array, targets: Array, control: Array, threads: int) -> int:
+def k5_merged(
+    offsets: Array,
+    targets: Array,
+    control: Array,
+    threads: int,
+    marks: Array,
+    rows: Array,
+    room: Array,
+) -> int:
     """5-cliques: the same, with one level more."""
     total = 0
-    third = np.empty(longest(offsets), dtype=np.int32)
-    fourth = np.empty(longest(offsets), dtype=np.int32)
     while True:
         start, stop = take(control, threads, len(offsets) - 1, GRAIN)
         if start >= stop:
@@ -169,25 +192,32 @@ def k5_merged(offsets: Array, targets: Array, control: Array, threads: int) -> i
             for i in range(at(offsets, a), end):
                 b = at(targets, i)
                 b_start, b_end = at(offsets, b), at(offsets, b + 1)
-                n = meet(targets, i + 1, end, targets, b_start, b_end, third)
+                n = meet(targets, i + 1, end, targets, b_start, b_end, room, 0)
                 for k in range(n):
-                    c = at(third, k)
+                    c = at(room, k)
                     c_start, c_end = at(offsets, c), at(offsets, c + 1)
-                    m = meet(third, k + 1, n, targets, c_start, c_end, fourth)
+                    m = meet(room, k + 1, n, targets, c_start, c_end, room, n)
                     for h in range(m):
-                        d = at(fourth, h)
+                        d = at(room, n + h)
                         d_start, d_end = at(offsets, d), at(offsets, d + 1)
-                        total += common(fourth, h + 1, m, targets, d_start, d_end)
+                        total += common(room, n + h + 1, n + m, targets, d_start, d_end)
 
 
 # -------------------------------------------------------------------------------------- marks
 
 
 @jit
-def triangles_marked(offsets: Array, targets: Array, control: Array, threads: int) -> int:
+def triangles_marked(
+    offsets: Array,
+    targets: Array,
+    control: Array,
+    threads: int,
+    marks: Array,
+    rows: Array,
+    room: Array,
+) -> int:
     """Triangles a b c: c is in b's list, and marked as one of a's."""
     total = 0
-    marks = np.zeros(len(offsets), dtype=np.uint8)
     while True:
         start, stop = take(control, threads, len(offsets) - 1, GRAIN)
         if start >= stop:
@@ -243,16 +273,16 @@ def recode(offsets: Array, targets: Array, a: int, places: Array, rows: Array) -
 
 
 @jit
-def edges_within(row: Array, start: int, rows: Array, words: int) -> int:
+def edges_within(rows: Array, start: int, words: int) -> int:
     """How many edges there are among the neighbours that a row has.
 
     Most rows have one or two words, so these are kept in registers.
     """
     total = 0
-    first = at(row, start)
-    second = at(row, start + 1) if words > 1 else _NONE
+    first = at(rows, start)
+    second = at(rows, start + 1) if words > 1 else _NONE
     for w in range(words):
-        rest = at(row, start + w)
+        rest = at(rows, start + w)
         while rest != _NONE:
             other = (64 * w + trailing_zeros(rest)) * words
             rest &= rest - _ONE
@@ -260,17 +290,22 @@ def edges_within(row: Array, start: int, rows: Array, words: int) -> int:
             if words > 1:
                 total += popcount(second & at(rows, other + 1))
                 for u in range(2, words):
-                    total += popcount(at(row, start + u) & at(rows, other + u))
+                    total += popcount(at(rows, start + u) & at(rows, other + u))
     return total
 
 
 @jit
-def k4_recoded(offsets: Array, targets: Array, control: Array, threads: int) -> int:
+def k4_recoded(
+    offsets: Array,
+    targets: Array,
+    control: Array,
+    threads: int,
+    marks: Array,
+    rows: Array,
+    room: Array,
+) -> int:
     """4-cliques: the edges among the common neighbours of a and b, for each b."""
     total = 0
-    most = longest(offsets)
-    places = np.zeros(len(offsets), dtype=np.uint8)
-    rows = np.empty(most * ((most + 63) >> 6), dtype=np.uint64)
     while True:
         start, stop = take(control, threads, len(offsets) - 1, GRAIN)
         if start >= stop:
@@ -280,19 +315,23 @@ def k4_recoded(offsets: Array, targets: Array, control: Array, threads: int) -> 
             if n < 3:
                 continue
             words = (n + 63) >> 6
-            recode(offsets, targets, a, places, rows)
+            recode(offsets, targets, a, marks, rows)
             for j in range(n):
-                total += edges_within(rows, j * words, rows, words)
+                total += edges_within(rows, j * words, words)
 
 
 @jit
-def k5_recoded(offsets: Array, targets: Array, control: Array, threads: int) -> int:
+def k5_recoded(
+    offsets: Array,
+    targets: Array,
+    control: Array,
+    threads: int,
+    marks: Array,
+    rows: Array,
+    room: Array,
+) -> int:
     """5-cliques: the edges among the common neighbours of a, b and c, for each b and c."""
     total = 0
-    most = longest(offsets)
-    places = np.zeros(len(offsets), dtype=np.uint8)
-    rows = np.empty(most * ((most + 63) >> 6), dtype=np.uint64)
-    both = np.empty((most + 63) >> 6, dtype=np.uint64)
     while True:
         start, stop = take(control, threads, len(offsets) - 1, GRAIN)
         if start >= stop:
@@ -302,7 +341,7 @@ def k5_recoded(offsets: Array, targets: Array, control: Array, threads: int) -> 
             if n < 4:
                 continue
             words = (n + 63) >> 6
-            recode(offsets, targets, a, places, rows)
+            recode(offsets, targets, a, marks, rows)
             for j in range(n):
                 for w in range(words):
                     rest = at(rows, j * words + w)
@@ -310,5 +349,9 @@ def k5_recoded(offsets: Array, targets: Array, control: Array, threads: int) -> 
                         k = 64 * w + trailing_zeros(rest)
                         rest &= rest - _ONE
                         for u in range(words):
-                            put(both, u, at(rows, j * words + u) & at(rows, k * words + u))
-                        total += edges_within(both, 0, rows, words)
+                            put(
+                                rows,
+                                n * words + u,
+                                at(rows, j * words + u) & at(rows, k * words + u),
+                            )
+                        total += edges_within(rows, n * words, words)

@@ -44,9 +44,9 @@ class Explanation:
     >>> print(db.explain("p(x, z) <- E(x, y), E(y, z)."))
     stratum 1: p
       p(x, z) <- E(x, y), E(y, z).
-        y in E[1,0]([y], x) and E([y], z)
-          x in E[1,0](y, [x])
-            z in E(y, [z])
+        y in E[1,0]([y], x) and E([y], z)   -- ~3 bindings
+          x in E[1,0](y, [x])   -- ~3 bindings
+            z in E(y, [z])   -- ~3 bindings
         give p(x, z)
     """
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from gdatalog.storage.keys import decode_blocks
 from gdatalog.storage.relation import Relation
@@ -100,10 +102,10 @@ class Result:
             start, stop = max(0, start - size), max(0, stop - size)
         return Result(self._relation, self._symbols, parts)
 
-    def table(self) -> Table:
-        """The decoded columns."""
+    def table(self, room: Callable[[int, Any], Array] = np.empty) -> Table:
+        """The decoded columns, in arrays that `room` makes."""
         relation = self._relation
-        columns = decode_blocks(self._rows(), relation.types, self._symbols)
+        columns = decode_blocks(self._rows(), relation.types, self._symbols, room)
         return Table(relation.columns, relation.types, columns, len(self))
 
     # ------------------------------------------------------------------------------ exports
@@ -120,9 +122,9 @@ class Result:
 
     def to_arrow(self) -> pa.Table:
         """An Arrow table."""
-        from gdatalog.storage.export import to_arrow
+        from gdatalog.storage.export import arrow_room, to_arrow
 
-        return to_arrow(self.table())
+        return to_arrow(self.table(arrow_room))
 
     def to_polars(self) -> Any:
         """A polars DataFrame; polars must be installed."""

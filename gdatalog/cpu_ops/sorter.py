@@ -19,6 +19,7 @@ _TOP = 10  # bits that choose a bucket
 SOURCE = '''"""Sorting 64-bit integers, compiled."""
 
 import numba
+import numpy as np
 
 from gdatalog.cpu_ops.compiled import sorting
 
@@ -35,7 +36,8 @@ def scatter(values, low, shift, places, out):
 
 @numba.njit("void(i8[::1], i8[::1], i8[::1], i8, i8, u8, i8)", cache=True, nogil=True)
 def sort_buckets(values, room, starts, first, last, low, bits):
-    sorting.sort_buckets(values, room, starts, first, last, low, bits)
+    counts = np.empty(1 << sorting.WIDEST, np.int64)
+    sorting.sort_buckets(values, room, starts, first, last, low, bits, counts)
 '''
 
 

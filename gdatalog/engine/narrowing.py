@@ -82,7 +82,8 @@ def narrowed(
     if may_fail(join.steps):
         return trie_of  # what fails is told of by running a part of the join
     atoms = _atoms(join, relation_of, scope)
-    waiting = [atom for atom in atoms if _is_waited_for(atom)]
+    # An index that two atoms share would be narrowed by what only one of them needs.
+    waiting = [a for a in atoms if join.tries.count(a.ref) == 1 and _is_waited_for(a)]
     if not waiting or not any(isinstance(term, int) for atom in atoms for term in atom.terms):
         return trie_of
     _reduce(atoms)
@@ -171,7 +172,7 @@ def _reduce(atoms: Sequence[_Atom]) -> None:
                 for at, name in atom.variables
                 if name in allowed and (name, len(allowed[name])) not in atom.used
             ),
-            default=(1.0, 0, 0, ""),
+            default=(2.0, 0, 0, ""),
         )
         share, number, at, name = choice
         if share > WORTH:

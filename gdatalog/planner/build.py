@@ -26,7 +26,6 @@ from gdatalog.plan.nodes import (
     Participant,
     Reduction,
     Restore,
-    RowTest,
     Seek,
     Slot,
     Step,
@@ -34,7 +33,7 @@ from gdatalog.plan.nodes import (
     slots,
 )
 from gdatalog.planner.atoms import AtomState
-from gdatalog.planner.comparisons import FLIPPED, Comparisons, rising
+from gdatalog.planner.comparisons import Comparisons, rising
 from gdatalog.planner.components import components
 from gdatalog.planner.items import (
     AggregateItem,
@@ -49,8 +48,9 @@ from gdatalog.planner.items import (
     variables_of,
     variables_of_exprs,
 )
+from gdatalog.planner.opening import computed_late, cuts_of, kind_of, open_atom, within_atom
 from gdatalog.planner.order import Order, best_order
-from gdatalog.planner.pattern import PatternMaker
+from gdatalog.planner.pattern_maker import PatternMaker
 from gdatalog.planner.reuse import reuse_lists
 from gdatalog.planner.sizes import Statistics
 from gdatalog.planner.symmetry import in_degree_order, without_implied
@@ -189,9 +189,8 @@ class _Conjunction:
         uses: Counter[str] = Counter(self.live)
         uses.update(self.outer)
         atoms = [item for item in self.items if isinstance(item, AtomItem)]
-        self.within = [
-            item for item in self.items if isinstance(item, TestItem) and _within(item.test, atoms)
-        ]
+        tests = [item for item in self.items if isinstance(item, TestItem)]
+        self.within = [item for item in tests if within_atom(item.test, atoms)]
         self.waiting = [
             item
             for item in self.items
@@ -212,35 +211,8 @@ class _Conjunction:
         self, item: AtomItem, uses: Counter[str]
     ) -> tuple[AtomState, list[tuple[int, Expr]]]:
         size = self.plan.sizes(item.relation, item.version)
-        rises = size.rises if not item.ranked else frozenset()  # values rise, ranks need not
-        tests = []
-        columns: dict[str, int] = {}
-        known: list[tuple[int, Expr]] = []
-        dropped = False
-        for at, arg in enumerate(item.args):
-            if not isinstance(arg, Slot):
-                known.append((at, arg))
-            elif arg.name in columns:
-                tests.append(RowTest(columns[arg.name], "=", at))
-            else:
-                columns[arg.name] = at
-        names = list(columns)
-        for right in names:
-            for left in names[: names.index(right)]:
-                pair = (columns[left], columns[right])
-                for op in self.comparisons.between(left, right):
-                    risen = pair if op in ("<", "<=", "!=") else pair[::-1]
-                    if risen not in rises and not (op == "!=" and pair[::-1] in rises):
-                        tests.append(RowTest(pair[0], op, pair[1]))
-        for name in names:
-            if name in self.bound:
-                column = columns.pop(name)
-                known.append((column, item.args[column]))
-            elif uses[name] == 1:
-                del columns[name]
-                dropped = True
-        weighted = self.bag and dropped
-        atom = AtomState(item, len(self.plan.atoms), columns, tuple(tests), weighted, rises, size)
+        number = len(self.plan.atoms)
+        atom, known = open_atom(item, number, size, self.comparisons, self.bound, uses, self.bag)
         self.plan.atoms.append(atom)
         self.atoms.append(atom)
         return atom, known
@@ -263,7 +235,9 @@ class _Conjunction:
         joined = {
             name: atoms for name, atoms in candidates.items() if any(atom.order for atom in atoms)
         }
-        for item in sorted(generators, key=self._rank_of) if not joined else []:
+        for item in (
+            sorted(generators, key=lambda item: self._rank(item.slot.name)) if not joined else []
+        ):
             # An atom that holds the variable may have fewer values: then it binds, this tests.
             fewest = map(self._values, candidates.get(item.slot.name, []))
             if item.size() <= min(fewest, default=inf):
@@ -360,30 +334,12 @@ class _Conjunction:
     def _candidates(self) -> dict[str, list[AtomState]]:
         """The variables that atoms could bind now, with those atoms."""
         found: dict[str, list[AtomState]] = {}
-        computed = {
-            slot.name
-            for item in self.waiting
-            if isinstance(item, AggregateItem)
-            for slot in (item.slot, *item.exports)
-        } | {
-            item.left.name
-            for item in self.waiting
-            if isinstance(item, Equation) and item.may_fail and isinstance(item.left, Slot)
-        }
-        computed.update(
-            value.name
-            for item in self.waiting
-            if isinstance(item, RestoreItem)
-            for value in item.values
-        )
+        computed = computed_late(self.waiting)
         for atom in self.atoms:
             for name in atom.columns:
                 if atom.open(name) and name not in computed:
                     found.setdefault(name, []).append(atom)
         return found
-
-    def _rank_of(self, item: GenerateItem) -> float:
-        return self._rank(item.slot.name)
 
     def _rank(self, name: str) -> float:
         assert self.order is not None
@@ -420,42 +376,15 @@ class _Conjunction:
 
     def _cuts(self, name: str) -> list[tuple[Item | None, Cut]]:
         """The comparisons that bound a variable by what is bound, with the item each settles."""
-        found: list[tuple[Item | None, Cut]] = []
-        for item in self.waiting:
-            test = item.test if isinstance(item, TestItem) else None
-            if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">="):
-                continue
-            left, right = test.args
-            for side, other, op in (
-                (left, right, test.function),
-                (right, left, FLIPPED[test.function]),
-            ):
-                if (
-                    isinstance(side, Slot)
-                    and side.name == name
-                    and side.type != "symbol"
-                    and slots(other) <= self.bound
-                ):
-                    found.append((item, Cut(op, other)))
-                    break
+        found: list[tuple[Item | None, Cut]] = list(cuts_of(name, self.waiting, self.bound))
         # What only follows from other tests is worth a cut where no bound variable between
         # the two says as much.
         told = {cut.bound.name for _, cut in found if isinstance(cut.bound, Slot)}
         for other_name, op in self.comparisons.bounds(name, self.bound):
             if other_name not in told:
-                found.append((None, Cut(op, Slot(other_name, self._kind(other_name)))))
-        found += [
-            (None, Cut(*limit)) for limit in self.comparisons.implied_limits(name, self.bound)
-        ]
-        return found
-
-    def _kind(self, name: str) -> TypeName:
-        for item in self.items:
-            if isinstance(item, AtomItem):
-                for arg in item.args:
-                    if isinstance(arg, Slot) and arg.name == name:
-                        return arg.type
-        return "int"  # every ordered type's keys compare as ints
+                found.append((None, Cut(op, Slot(other_name, kind_of(other_name, self.items)))))
+        limits = self.comparisons.implied_limits(name, self.bound)
+        return found + [(None, Cut(*limit)) for limit in limits]
 
     def _generate(self, item: GenerateItem) -> None:
         name = item.slot.name
@@ -561,15 +490,3 @@ class _Conjunction:
 def _single(item: Item) -> bool:
     """Whether an atom alone in its part needs no walk: only that, or how many, rows there are."""
     return isinstance(item, AtomItem) and len(item.variables) == len(item.args)
-
-
-def _within(test: Expr, atoms: Sequence[AtomItem]) -> bool:
-    """Whether a test compares two columns of one atom, so that its trie can see to it."""
-    if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">=", "!="):
-        return False
-    left, right = test.args
-    if not (isinstance(left, Slot) and isinstance(right, Slot)) or left == right:
-        return False
-    if left.type == "symbol" and test.function != "!=":
-        return False
-    return any({left.name, right.name} <= atom.variables for atom in atoms)

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
+from typing import NamedTuple
 
-from gdatalog.planner.cost import TINY, Estimates
+from gdatalog.planner.cost import NONE, Estimates, Made
+from gdatalog.planner.formula import TINY
 from gdatalog.planner.pattern import Pattern, bits
 from gdatalog.planner.sampling import Sampler
 
@@ -32,21 +34,28 @@ class Order:
     work: float = 0.0  # values tried at all levels
 
 
+class Place(NamedTuple):
+    """Where the search is: what is known on the way, and what is still to be bound.
+
+    `exists`: one match is enough. `made` are lists that a later level may refine.
+    """
+
+    path: int
+    rest: int
+    exists: bool
+    made: Made = NONE
+
+
 @dataclass(slots=True)
 class Turn:
-    """What follows when a variable has been bound.
-
-    `parts` are the branches, each with how many distinct rows come to it; `rest` goes on below
-    `path`, for `rows` rows.
-    """
+    """What follows when a variable has been bound."""
 
     tried: float  # values, over all rows of the path
     after: float  # bindings with the variable
-    parts: list[tuple[int, int, float]]  # what it reads, its variables, rows
-    path: int
-    rest: int
-    rows: float
-    extra: float  # what making rows one costs
+    rows: float  # of them that go on
+    next: Place
+    parts: list[tuple[Place, float]] = field(default_factory=list)  # branches, and their rows
+    extra: float = 0.0  # what handing rows on costs
 
 
 class Search:
@@ -55,7 +64,7 @@ class Search:
     def __init__(self, pattern: Pattern, sampler: Sampler | None = None) -> None:
         self.pattern = pattern
         self.estimates = Estimates(pattern, sampler)
-        self._found: dict[tuple[int, int, bool], tuple[float, int]] = {}
+        self._found: dict[Place, tuple[float, int]] = {}
         self._indexes: dict[tuple[int, int], float] = {}
 
     def order(self, rows: float) -> Order:
@@ -63,115 +72,142 @@ class Search:
         pattern = self.pattern
         order = Order()
         path = pattern.closed(pattern.outer, pattern.everything)
-        rest = pattern.everything & ~path
         exists = not pattern.bag and not pattern.live
         scale = rows / max(self.estimates.rows(pattern.outer), TINY)
-        self._describe(path, rest, exists, scale, order)
+        self._describe(Place(path, pattern.everything & ~path, exists), scale, order)
         return order
 
     # ------------------------------------------------------------------------------ candidates
 
-    def _candidates(self, path: int, rest: int) -> list[int]:
+    def _candidates(self, place: Place) -> list[int]:
         """What may be bound next: what something known leads to, if there is such a thing."""
         pattern, estimates = self.pattern, self.estimates
-        free = rest & ~pattern.computed
-        found = [
-            at for at in bits(free) if not pattern.before[at] & free and estimates.joined(at, path)
-        ]
+        free = place.rest & ~pattern.computed
+        first = [at for at in bits(free) if not pattern.before[at] & free]
+        found = [at for at in first if estimates.joined(at, place.path)]
         if found or not free:
-            return found
-        if rest & pattern.computed:
+            return self._lowest(found, free)
+        if place.rest & pattern.computed:
             return []  # what is computed last may connect what is left
-        sourced = {given.variable for given in pattern.given if given.sources & ~path == 0}
-        return [
-            at
-            for at in bits(free)
-            if not pattern.before[at] & free and (estimates.holding(at) or at in sourced)
-        ]
+        sourced = {given.variable for given in pattern.given if not given.sources & ~place.path}
+        found = [at for at in first if estimates.formula.holding[at] or at in sourced]
+        return self._lowest(found, free)
+
+    def _lowest(self, candidates: list[int], free: int) -> list[int]:
+        """Without those that have a neighbour of lower rank yet to come, if others are left."""
+        lower = self.pattern.lower
+        return [at for at in candidates if not lower[at] & free] or candidates
 
     # ------------------------------------------------------------------------------- the search
 
-    def _best(self, path: int, rest: int, exists: bool) -> tuple[float, int]:
+    def _best(self, place: Place) -> tuple[float, int]:
         """The least cost of binding the rest, for all bindings of the path, and what is next."""
-        key = (path, rest, exists)
-        found = self._found.get(key)
+        found = self._found.get(place)
         if found is None:
-            candidates = self._candidates(path, rest)
+            path, rest = place.path, place.rest
+            candidates = self._candidates(place)
             if candidates and rest.bit_count() > EXACT:
-                candidates = [min(candidates, key=lambda at: self._near(at, path))][:1]
+                candidates = [min(candidates, key=lambda at: self._near(at, path))]
+            # The cheapest first: what costs more at once need not be followed.
+            least = {at: self._tried(at, place) for at in candidates}
             best = inf, -1
-            for at in candidates:
-                cost = self._cost(at, path, rest, exists, best[0])
+            for at in sorted(candidates, key=least.__getitem__):
+                if least[at] > best[0] and not place.exists and rest != 1 << at:
+                    break
+                cost = self._cost(at, place, best[0])
                 if best[1] < 0 or cost < best[0] * (1 - 1e-9):
                     best = cost, at
             if not candidates:
-                best = self._computed(path, rest, exists), -1
-            found = self._found[key] = best
+                later = self._late(place)
+                best = (self._best(later)[0] if later.rest != place.rest else 0.0), -1
+            found = self._found[place] = best
         return found
+
+    def _tried(self, at: int, place: Place) -> float:
+        level = self.estimates.level(at, place.path, place.made)
+        return self.estimates.rows(place.path) * level.tried
 
     def _near(self, at: int, path: int) -> float:
         return self.estimates.tried(at, path) + self.estimates.rows(path | 1 << at)
 
-    def _computed(self, path: int, rest: int, exists: bool) -> float:
-        """What is left when only what is computed last can bind more."""
-        late = rest & self.pattern.computed
-        path, rest = self._late(path, rest)
-        return self._best(path, rest, exists)[0] if rest and late else 0.0
+    def _late(self, place: Place) -> Place:
+        """What is left when what is computed last has been."""
+        path = self.pattern.closed(place.path | place.rest & self.pattern.computed, place.rest)
+        return place._replace(path=path, rest=place.rest & ~path)
 
-    def _late(self, path: int, rest: int) -> tuple[int, int]:
-        path = self.pattern.closed(path | rest & self.pattern.computed, rest)
-        return path, rest & ~path
-
-    def _cost(self, at: int, path: int, rest: int, exists: bool, enough: float) -> float:
+    def _cost(self, at: int, place: Place, enough: float) -> float:
         """What it costs to bind a variable next; it need not be known where it is `enough`."""
         estimates = self.estimates
-        turn = self._turn(at, path, rest, exists)
-        level = estimates.level(at, path)
-        cost = ROW * estimates.rows(path) + turn.tried * (1 + PROBE * level.others) + turn.extra
-        cost += self._index(at, path)
-        for reads, part, rows in turn.parts:
-            cost += self._below(reads, part, rows, not self.pattern.bag)
-        if cost > enough:
-            return cost
-        return cost + self._below(turn.path, turn.rest, turn.rows, exists)
+        turn = self._turn(at, place)
+        others = estimates.level(at, place.path, place.made).others
+        cost = ROW * estimates.rows(place.path) + turn.tried * (1 + PROBE * others) + turn.extra
+        cost += self._index(at, place.path)
+        for branch, rows in turn.parts:
+            cost += self._below(branch, rows)
+        return cost if cost > enough else cost + self._below(turn.next, turn.rows)
 
-    def _below(self, path: int, rest: int, rows: float, exists: bool) -> float:
+    def _below(self, place: Place, rows: float) -> float:
         """What the rest costs when only so many rows of a path come to it."""
-        if not rest:
-            return 0.0
-        return self._best(path, rest, exists)[0] * rows / max(TINY, self.estimates.rows(path))
+        return self._best(place)[0] * self._share(place, rows) if place.rest else 0.0
 
-    def _turn(self, at: int, path: int, rest: int, exists: bool) -> Turn:
+    def _share(self, place: Place, rows: float) -> float:
+        return rows / max(TINY, self.estimates.rows(place.path))
+
+    def _turn(self, at: int, place: Place) -> Turn:
         pattern, estimates = self.pattern, self.estimates
+        path, rest, exists, made = place
         bit = 1 << at
         bound = pattern.closed(path | bit, rest)
         left = rest & ~bound
-        tried = estimates.tried(at, path)
+        level = estimates.level(at, path, made)
+        tried = estimates.rows(path) * level.tried
         after, rows = estimates.rows(path | bit), estimates.rows(bound)
         if exists:
             # Once there is a witness nobody looks on.
             matches = estimates.rows(path | rest) / max(TINY, estimates.rows(path))
             if matches > 1:
                 tried, after, rows = tried / matches, after / matches, rows / matches
-        elif pattern.bag and not left and not bit & pattern.live and self._measured(at, path):
+        elif (
+            pattern.bag
+            and not left
+            and level.single
+            and not bit & pattern.live
+            and not any(whole & bit and not whole & ~bound for whole in pattern.filters)
+        ):
+            # The last level of a count is the length of a list, less what has to differ.
             tried = estimates.rows(path)
-        turn = Turn(tried, after, [], bound, left, rows, 0.0)
+        turn = Turn(
+            tried, after, rows, Place(bound, left, exists, self._made(at, path, left, made))
+        )
         self._split(turn)
         if not exists:
             self._emit(turn, at, path)
         return turn
 
-    def _measured(self, at: int, path: int) -> bool:
-        """Whether the last level of a count is the length of a list."""
-        bound = path | 1 << at
-        return self.estimates.level(at, path).single and not any(
-            whole >> at & 1 and whole & ~bound == 0 for whole in self.pattern.filters
+    def _made(self, at: int, path: int, left: int, made: Made) -> Made:
+        """The lists that there are now, as far as a variable that is left can refine them."""
+        lists = made.union(self.estimates.made(at, path))
+        if not lists:
+            return made
+        asked = [
+            wanted
+            for other in bits(left)
+            for wanted in self.estimates.made(other, self.pattern.everything)
+        ]
+        return frozenset(
+            (group, parents)
+            for group, parents in lists
+            # One that more leads to is shorter, and serves as well.
+            if not any(
+                own == group and parents & ~more == 0 != more & ~parents for own, more in lists
+            )
+            and any(own == group and (parents & some).bit_count() > 1 for own, some in asked)
         )
 
     def _split(self, turn: Turn) -> None:
         """Parts that are not asked for become branches."""
         pattern, estimates = self.pattern, self.estimates
-        parts = pattern.components(turn.rest)
+        parts = pattern.components(turn.next.rest)
         if pattern.bag and len(parts) < 2:
             return
         kept = 0
@@ -179,17 +215,17 @@ class Search:
             if part & (pattern.live | pattern.risky):
                 kept |= part
                 continue
-            reads = pattern.around(part) & turn.path
+            reads = pattern.around(part) & turn.next.path
             rows = estimates.rows(reads)
-            turn.parts.append((reads, part, min(turn.rows, rows)))
+            turn.parts.append((Place(reads, part, not pattern.bag), min(turn.rows, rows)))
             turn.rows *= min(1.0, estimates.rows(reads | part) / max(TINY, rows))
-        turn.rest = kept
+        turn.next = turn.next._replace(rest=kept)
 
     def _emit(self, turn: Turn, at: int, path: int) -> None:
         """What it costs to hand rows on: to the answer, or on as fewer rows."""
         pattern = self.pattern
-        asked = pattern.live & turn.path
-        if asked and not turn.rest:
+        bound, rest = turn.next.path, turn.next.rest
+        if pattern.live & bound and not rest:
             # Rows of one group that come one after the other are one.
             grouped = pattern.bag and not pattern.live >> at & 1
             turn.extra += EMIT * (self.estimates.rows(path) if grouped else turn.rows)
@@ -197,57 +233,50 @@ class Search:
             missing = [output for output in pattern.outputs if not path >> output & 1]
             if missing and missing[0] != at:
                 turn.extra += UNORDERED * turn.after  # the answer has to be sorted
-        if pattern.compacts and turn.rest:
-            needed = pattern.live | pattern.around(turn.rest)
-            kept = turn.path & needed
+        if pattern.compacts and rest:
+            kept = bound & (pattern.live | pattern.around(rest))
             few = self.estimates.rows(kept)
-            if kept != turn.path and few < 0.9 * turn.rows:
+            if kept != bound and few < 0.9 * turn.rows:
                 turn.extra += COMPACT * turn.rows
                 # Rows become one breadth-first only, so they count by half.
                 turn.rows = (turn.rows + few) / 2
-                turn.path = kept
+                turn.next = turn.next._replace(path=kept)
 
     def _index(self, at: int, path: int) -> float:
-        """What sorting takes where an atom's columns are in an order that has no index yet."""
-        key = (at, path & self.estimates.near(at))
+        """What sorting takes for atoms whose first column is bound now, without an index yet."""
+        key = (at, path & self.estimates.formula.near[at])
         found = self._indexes.get(key)
         if found is None:
-            sorts: dict[object, float] = {}
-            for atom in self.estimates.holding(at):
-                known = frozenset(
-                    column for variable, column in atom.columns.items() if path >> variable & 1
-                )
-                column = atom.columns[at]
-                first = not atom.fixed and known == frozenset(range(len(known)))
-                if first and not atom.size.indexed(known, column):
-                    sorts[atom.source, column] = SORT * max(0, atom.size.rows - FREE)
-            found = self._indexes[key] = sum(sorts.values())
+            sorts: dict[object, int] = {}
+            for atom in self.estimates.formula.holding[at]:
+                if not atom.fixed and not atom.mask & path:
+                    column = atom.columns[at]
+                    rows = atom.size.sorting(column, atom.tests, atom.ranked)
+                    sorts[atom.source, column] = max(0, rows - FREE)
+            found = self._indexes[key] = SORT * sum(sorts.values())
         return found
 
     # ------------------------------------------------------------------------------ the outcome
 
-    def _describe(self, path: int, rest: int, exists: bool, scale: float, order: Order) -> None:
+    def _describe(self, place: Place, scale: float, order: Order) -> None:
         """Writes down the tree that was found: `scale` times the path's rows come to it."""
-        if not rest:
+        if not place.rest:
             return
-        at = self._best(path, rest, exists)[1]
+        at = self._best(place)[1]
         if at < 0:
-            later, left = self._late(path, rest)
-            if left != rest:
-                before = self.estimates.rows(path) * scale
-                scale = before / max(TINY, self.estimates.rows(later))
-                self._describe(later, left, exists, scale, order)
+            later = self._late(place)
+            if later.rest != place.rest:
+                rows = self.estimates.rows(place.path) * scale
+                self._describe(later, self._share(later, rows), order)
             return
-        turn = self._turn(at, path, rest, exists)
+        turn = self._turn(at, place)
         name = self.pattern.names[at]
         order.rank[name] = len(order.rank)
         order.estimates[name] = turn.after * scale
         order.work += turn.tried * scale
-        for reads, part, rows in turn.parts:
-            share = rows / max(TINY, self.estimates.rows(reads))
-            self._describe(reads, part, not self.pattern.bag, share * scale, order)
-        share = turn.rows / max(TINY, self.estimates.rows(turn.path))
-        self._describe(turn.path, turn.rest, exists, share * scale, order)
+        for branch, rows in turn.parts:
+            self._describe(branch, self._share(branch, rows) * scale, order)
+        self._describe(turn.next, self._share(turn.next, turn.rows) * scale, order)
 
 
 def best_order(pattern: Pattern, rows: float) -> Order:

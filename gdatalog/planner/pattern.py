@@ -3,30 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from math import inf
 
-from gdatalog.plan.nodes import Apply, Expr, Slot, slots
-from gdatalog.planner.atoms import AtomState
-from gdatalog.planner.comparisons import FLIPPED, Comparisons
-from gdatalog.planner.items import (
-    AggregateItem,
-    Equation,
-    GenerateItem,
-    Item,
-    NotItem,
-    RestoreItem,
-    TestItem,
-    item_may_fail,
-)
 from gdatalog.planner.sizes import ColumnTest, Degrees, Lists, Size
-
-# How much of the rows a test lets through, by its operator, where nothing else is known.
-PASSES = {"=": 0.1, "<": 0.4, "<=": 0.4, ">": 0.4, ">=": 0.4, "!=": 0.95}
-OTHERWISE, NEGATED = 0.5, 0.7
-# How many values a range has whose ends are not known.
-RANGE = 100.0
 
 
 def bits(mask: int) -> Iterator[int]:
@@ -42,14 +22,29 @@ class PatternAtom:
     """An atom: which column each variable has, and which columns hold a constant."""
 
     source: tuple[object, ...]  # equal where two atoms read the same rows
+    kind: tuple[object, ...]  # the same, but for comparisons of a mirrored one
     size: Size
     columns: dict[int, int]  # by variable
     fixed: frozenset[int]
     tests: tuple[ColumnTest, ...]
     mask: int
-    turned: bool  # whether its two columns are alike
+    mirrored: bool  # whether each row stands the other way round too, but for comparisons
     ranked: bool
     ascending: tuple[tuple[int, int], ...]  # pairs of variables that ascend in every row of it
+
+    @property
+    def turned(self) -> bool:
+        """Whether its two columns are alike."""
+        return self.mirrored and self.source == self.kind
+
+    def spread(self, at: int) -> Degrees:
+        """As `degrees`, but the comparisons of a mirrored relation are left to others.
+
+        In how many orders of all variables they hold says more than what each lets through.
+        """
+        if not self.mirrored:
+            return self.degrees(at)
+        return self.size.degrees(0, (), self.ranked)
 
     def degrees(self, at: int) -> Degrees:
         """In how many of its rows each value of a variable stands."""
@@ -93,6 +88,7 @@ class Pattern:
     compacts: bool = False
     before: list[int] = field(default_factory=list)  # of each variable, its twins before it
     behind: list[int] = field(default_factory=list)
+    lower: list[int] = field(default_factory=list)  # of each rank, its neighbours of lower rank
 
     @property
     def everything(self) -> int:
@@ -120,6 +116,20 @@ class Pattern:
                     self.before[at] |= 1 << other
                     self.behind[other] |= 1 << at
 
+    def find_lower(self) -> None:
+        """Finds the ranks that are neighbours in ascending order.
+
+        A vertex has few neighbours of higher degree, whatever its own; so lists are short if the
+        lower of two is bound first.
+        """
+        self.lower = [0] * len(self.names)
+        for atom in self.atoms:
+            if atom.ranked and len(atom.columns) == 2:
+                a, b = atom.columns
+                for low, high in ((a, b), (b, a)):
+                    if self.below.get((low, high)):
+                        self.lower[high] |= 1 << low
+
     def _said(self, some: int, renamed: Mapping[int, int]) -> Counter[object]:
         """All literals that hold one of some variables, these under other names."""
         said: Counter[object] = Counter()
@@ -133,7 +143,7 @@ class Pattern:
         for (low, high), strict in self.below.items():
             if (1 << low | 1 << high) & some:
                 said[renamed.get(low, low), renamed.get(high, high), strict] += 1
-        for whole in self.filters:
+        for whole in (*self.filters, *(sum(1 << at for at in pair) for pair in self.unequal)):
             if whole & some:
                 said[sum(1 << renamed.get(at, at) for at in bits(whole))] += 1
         return said
@@ -174,125 +184,3 @@ class Pattern:
                     bound |= bit
                     more = True
         return bound
-
-
-class PatternMaker:
-    """Makes the pattern of a conjunction whose atoms have been opened."""
-
-    def __init__(
-        self,
-        items: Sequence[Item],
-        outer: Collection[str],
-        live: Collection[str],
-        outputs: Sequence[str] = (),
-    ) -> None:
-        names = list(dict.fromkeys(name for item in items for name in sorted(item.variables)))
-        self.place = {name: at for at, name in enumerate(names)}
-        self.pattern = Pattern(names, outer=self.mask(outer), live=self.mask(live))
-        asked = (name for name in outputs if name in self.place)
-        self.pattern.outputs = tuple(self.place[name] for name in asked)
-
-    def mask(self, names: Collection[str]) -> int:
-        return sum(1 << self.place[name] for name in frozenset(names) if name in self.place)
-
-    def finish(self, comparisons: Comparisons, bag: bool, compacts: bool) -> Pattern:
-        """The pattern, once all atoms and other items are in it."""
-        place = self.place
-        self.pattern.bag, self.pattern.compacts = bag, compacts
-        self.pattern.below = {
-            (place[low], place[high]): strict
-            for (low, high), strict in comparisons.below.items()
-            if low in place and high in place and low != high
-        }
-        self.pattern.unequal = {
-            frozenset(place[name] for name in pair)
-            for pair in comparisons.unequal
-            if len(pair) == 2 and pair <= place.keys()
-        }
-        self.pattern.find_twins()
-        return self.pattern
-
-    def atom(self, atom: AtomState, size: Size) -> None:
-        item = atom.item
-        columns: dict[int, int] = {}
-        fixed = set()
-        for at, arg in enumerate(item.args):
-            if not isinstance(arg, Slot):
-                fixed.add(at)
-            elif arg.name in atom.columns or self.mask((arg.name,)) & self.pattern.outer:
-                columns.setdefault(self.place[arg.name], at)
-        tests = tuple((t.left, t.op, t.right) for t in atom.tests)
-        variables = {column: variable for variable, column in columns.items()}
-        pairs = [*atom.rises]
-        pairs += [(left, right) for left, op, right in tests if op in ("<", "<=")]
-        pairs += [(right, left) for left, op, right in tests if op in (">", ">=")]
-        ascending = tuple(
-            (variables[low], variables[high])
-            for low, high in pairs
-            if low in variables and high in variables
-        )
-        turned = item.ranked or size.balanced
-        if turned and any(op in (">", ">=") for _, op, _ in tests):
-            # The same rows read the other way round: one name for both.
-            columns = {variable: 1 - column for variable, column in columns.items()}
-            fixed = {1 - column for column in fixed}
-            tests = tuple((left, FLIPPED[op], right) for left, op, right in tests)
-        turned = turned and all(op in ("=", "!=") for _, op, _ in tests)
-        source = (item.relation, item.version, tests, item.ranked)
-        mask = sum(1 << variable for variable in columns)
-        self.pattern.atoms.append(
-            PatternAtom(
-                source, size, columns, frozenset(fixed), tests, mask, turned, item.ranked, ascending
-            )
-        )
-        self.pattern.links.append(mask)
-
-    def item(self, item: Item) -> None:
-        """What an item that is no atom means for the search."""
-        pattern = self.pattern
-        whole = self.mask(item.variables)
-        pattern.links.append(whole)
-        if item_may_fail(item):
-            pattern.risky |= whole
-        match item:
-            case TestItem():
-                self._test(item.test, whole)
-            case NotItem():
-                pattern.tests.append((whole, NEGATED))
-                pattern.filters.append(whole)
-            case Equation(may_fail=False):
-                for slot, value in item.ways():
-                    pattern.equations.append((self.place[slot.name], self.mask(slots(value))))
-                pattern.equal.append(whole)
-            case Equation(left=Slot(name=name)):
-                pattern.computed |= self.mask((name,))
-            case GenerateItem(slot=slot):
-                values = item.size()
-                values = RANGE if values == inf else float(values)
-                pattern.given.append(Given(self.place[slot.name], self.mask(item.sources), values))
-            case RestoreItem():
-                ranks = self.mask(item.ranks)
-                pattern.equations += [(self.place[value.name], ranks) for value in item.values]
-            case AggregateItem():
-                computed = (item.slot, *item.exports)
-                pattern.computed |= self.mask([slot.name for slot in computed])
-
-    def _test(self, test: Expr, whole: int) -> None:
-        pattern = self.pattern
-        if not isinstance(test, Apply) or test.function not in PASSES or len(test.args) != 2:
-            pattern.tests.append((whole, OTHERWISE))
-            pattern.filters.append(whole)
-            return
-        if test.function == "!=" and all(isinstance(arg, Slot) for arg in test.args):
-            pattern.filters.append(whole)
-            return  # one of the comparisons
-        ordered = [arg for arg in test.args if isinstance(arg, Slot) and arg.type != "symbol"]
-        if test.function in ("=", "!=") or not ordered:
-            pattern.filters.append(whole)
-        elif len(ordered) == 2:
-            return  # one of the comparisons
-        elif whole & (whole - 1) == 0:
-            at = self.place[ordered[0].name]
-            pattern.ranges[at] = pattern.ranges.get(at, 1.0) * PASSES[test.function]
-            return
-        pattern.tests.append((whole, PASSES[test.function]))

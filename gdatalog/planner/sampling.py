@@ -127,7 +127,7 @@ class Sampler:
         assert sample is not None and lists is not None
         ends: Any = lists.lengths.cumsum()
         taken, weight = _even(int(ends[-1]) if len(ends) else 0)
-        rows = np.searchsorted(ends, taken, side="right")
+        rows: Array = np.searchsorted(ends, taken, side="right")
         places = lists.starts[rows] + taken - (ends[rows] - lists.lengths[rows])
         values = lists.children[places]
         keep = self._holds(at, rest, sample, rows, values)
@@ -137,10 +137,11 @@ class Sampler:
             # What has a neighbour in a symmetric relation is one itself.
             if not atom.mask & rest and atom.source not in alike:
                 keep &= self._among(atom, at, values)
-        left = np.flatnonzero(keep)
+        left: Array = np.flatnonzero(keep)
         for atom in near:
             if len(left):
-                left = left[self._met(atom, at, rest, sample, rows[left], values[left])]
+                met = self._met(atom, at, rest, sample, rows[left], values[left])
+                left = np.compress(met, left)
         rows, values = rows[left], values[left]
         columns = {other: column[rows] for other, column in sample.columns.items()}
         columns[at] = values

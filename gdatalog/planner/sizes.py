@@ -94,8 +94,8 @@ class Size(Protocol):
     ) -> Degrees:
         """In how many rows each value of a column stands."""
 
-    def indexed(self, known: frozenset[int], column: int) -> bool:
-        """Whether an index is there in which a column comes next after these."""
+    def sorting(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
+        """How many rows have to be sorted for an index that begins with a column."""
 
     def lists(
         self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False
@@ -145,8 +145,8 @@ class Assumed:
         powers = tuple(values * mean**k for k in range(MOMENTS + 1))
         return AssumedDegrees(int(mean), powers)
 
-    def indexed(self, known: frozenset[int], column: int) -> bool:
-        return True
+    def sorting(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
+        return 0
 
     def lists(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> None:
         return None

@@ -32,6 +32,13 @@ def to_arrow(table: Table) -> Any:
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
+def arrow_room(length: int, dtype: np.dtype[Any]) -> Array:
+    """An array in memory of Arrow's, which keeps what is let go of for the next table."""
+    import pyarrow as pa
+
+    return np.frombuffer(pa.allocate_buffer(length * dtype.itemsize), dtype=dtype)
+
+
 def _arrow_column(kind: TypeName, column: Column) -> Any:
     import pyarrow as pa
 

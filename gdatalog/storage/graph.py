@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from gdatalog.storage.row_store import RowStore
-from gdatalog.storage.rows import DENSE, Columns, ascending, sort_rows, sorted_set
+from gdatalog.storage.rows import DENSE, Columns, sort_rows, sorted_set
+from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.table import Array
 
 SAMPLE = 64  # rows that tell most of the time whether a graph is symmetric
@@ -37,7 +38,9 @@ class Ranking:
         degrees[ends[0][ends[0] == ends[1]]] -= 1  # a loop makes one neighbour
         present = np.flatnonzero(degrees)
         bits = size.bit_length()
-        places = np.sort(degrees[present] << bits | present) & ((1 << bits) - 1)
+        ordered = degrees[present] << bits | present
+        ordered = sort_values(ordered, int(ordered.min(initial=0)), int(ordered.max(initial=0)))
+        places = ordered & ((1 << bits) - 1)
         self._ranks = np.empty(size, dtype=np.int32)
         self._ranks[places] = np.arange(len(places), dtype=np.int32)
         keys = places + low if self._vertices is None else self._vertices[places]
@@ -117,8 +120,7 @@ class Graph:
             return bool((turned[0] == left[up]).all() and (turned[1] == right[up]).all())
         there = (left[up].astype(np.int64) - low) << bits | (right[up].astype(np.int64) - low)
         back = (right[down].astype(np.int64) - low) << bits | (left[down].astype(np.int64) - low)
-        back.sort()
-        return bool((back == there).all())
+        return bool((sort_values(back, 0, (1 << 2 * bits) - 1) == there).all())
 
     @property
     def loops(self) -> bool:
@@ -196,8 +198,7 @@ class Graph:
             return low[:0], high[:0]
         bits = len(self.ranking().labels).bit_length()
         packed = np.concatenate([a.astype(np.int64) << bits | b for a, b in parts])
-        if not ascending(packed):
-            packed.sort()
+        packed = sort_values(packed, 0, (1 << 2 * bits) - 1)
         return (packed >> bits).astype(np.int32), (packed & ((1 << bits) - 1)).astype(np.int32)
 
     @property

@@ -7,7 +7,7 @@ Columns of keys are kept in 32 bits where they fit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,9 +60,15 @@ def encode_column(column: Column, kind: TypeName, symbols: SymbolTable) -> Array
 
 
 def decode_blocks(
-    blocks: Sequence[Columns], types: Sequence[TypeName], symbols: SymbolTable
+    blocks: Sequence[Columns],
+    types: Sequence[TypeName],
+    symbols: SymbolTable,
+    room: Callable[[int, np.dtype[Any]], Array] = np.empty,
 ) -> tuple[Column, ...]:
-    """Columns as people know them, of the keys of all blocks together; they share no memory."""
+    """Columns as people know them, of the keys of all blocks together; they share no memory.
+
+    `room` makes the arrays of a length and a dtype that are filled.
+    """
     length = sum(len(block[0]) for block in blocks if block)
     columns: list[Column] = []
     todo: list[tuple[Array, TypeName, Array]] = []  # where values go, their type, their keys
@@ -72,7 +78,7 @@ def decode_blocks(
             codes = np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
             columns.append(symbols.decode(codes))
             continue
-        values: Array = np.empty(length, dtype=DTYPES[kind])
+        values = room(length, DTYPES[kind])
         columns.append(values)
         start = 0
         for part in parts:

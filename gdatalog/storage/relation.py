@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.graph import Graph
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
 from gdatalog.storage.row_store import FEW, Known, RowStore
 from gdatalog.storage.rows import Columns
-from gdatalog.storage.statistics import COMPARE, RowTest, Statistics
+from gdatalog.storage.statistics import RowTest, Statistics
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
 from gdatalog.storage.threads import LONG, spread

@@ -14,7 +14,7 @@ import numpy as np
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, cores, spread
 
-# The sorted values of an array of int64, given the least and the greatest of them.
+# The sorted values of an array of int64, none less than the first bound or more than the second.
 Sorter = Callable[[Array, int, int], Array]
 
 _offers: list[Callable[[int], Sorter | None]] = []
@@ -42,7 +42,7 @@ def ascends(values: Array) -> bool:
 def sort_values(values: Array, low: int, high: int) -> Array:
     """The values of an array of ints in ascending order; it may be the array itself.
 
-    `low` and `high` are the least and the greatest of them.
+    None is less than `low` or more than `high`: the closer these are, the less there is to do.
     """
     if ascends(values):
         return values

@@ -6,12 +6,12 @@ What they cost is a pass over a column or two, or a sort of a sample: never a so
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
 import numpy as np
 
+from gdatalog.storage.degrees import COMPARE, Degrees, Lists
 from gdatalog.storage.graph import Graph
 from gdatalog.storage.row_store import Known, RowStore
 from gdatalog.storage.rows import Columns, Packing, firsts, sorted_set
@@ -22,97 +22,10 @@ from gdatalog.values import TypeName
 # A test between two columns of a row, as (left column, operator, right column).
 RowTest = tuple[int, str, int]
 
-COMPARE = {
-    "=": np.equal,
-    "!=": np.not_equal,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-}
-
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-MOMENTS = 8  # powers of degrees that are summed
 SAMPLE = 50_000
 SHORT = 200_000  # rows that are sorted rather than sampled
 MANY = 2_000_000  # rows of which all values are counted: of more, only if they are sorted anyway
-
-
-@dataclass(frozen=True, slots=True)
-class Degrees:
-    """In how many rows each value of a column stands.
-
-    `powers[k]` is the sum of the degrees' k-th powers over all values: 0 for how many values
-    there are, 1 for the rows; what a row of the column sees is `powers[2] / powers[1]`.
-    """
-
-    most: int
-    powers: tuple[float, ...]
-
-    @staticmethod
-    def of(counts: Array) -> Degrees:
-        """From how often each value stands; zeros do not matter."""
-        if len(counts) == 0:
-            return Degrees(0, (0.0,) * (MOMENTS + 1))
-        often = np.bincount(counts)
-        degrees = np.flatnonzero(often)
-        degrees = degrees[degrees > 0]
-        terms = often[degrees].astype(np.float64)
-        sizes = degrees.astype(np.float64)
-        powers = []
-        for _ in range(MOMENTS + 1):
-            powers.append(float(terms.sum()))
-            terms = terms * sizes
-        return Degrees(int(degrees[-1]) if len(degrees) else 0, tuple(powers))
-
-    @staticmethod
-    def of_sample(counts: Array, step: int, length: int, values: int) -> Degrees:
-        """From how often each value stands among every `step`-th row, one of `length`."""
-        many = counts[counts > 1].astype(np.float64)
-        falling = [float(values), float(length)]
-        terms = many
-        for at in range(1, MOMENTS):
-            # Of d rows, c are in the sample: c(c-1)... stands for d(d-1)... / step^k.
-            terms = terms * np.maximum(many - at, 0.0)
-            falling.append(float(terms.sum()) * float(step) ** (at + 1))
-        powers = [falling[0]]
-        for k in range(1, MOMENTS + 1):
-            powers.append(sum(_STIRLING[k][j] * falling[j] for j in range(1, k + 1)))
-        return Degrees(max(1, int(counts.max()) * step if len(many) else 1), tuple(powers))
-
-
-def _stirling(size: int) -> list[list[int]]:
-    """Powers as sums of falling powers: row k has the factors of x^k."""
-    rows = [[1] + [0] * size]
-    for _ in range(size):
-        last = rows[-1]
-        rows.append([0, *(last[j - 1] + j * last[j] for j in range(1, size + 1))])
-    return rows
-
-
-_STIRLING = _stirling(MOMENTS)
-
-
-@dataclass(frozen=True, slots=True)
-class Lists:
-    """A binary relation as a list for each value of one column: what walks go along."""
-
-    values: Array  # of the first column, ascending
-    starts: Array  # of their lists among the children
-    ends: Array
-    children: Array
-
-    def cut(self, op: str) -> Lists:
-        """Only the children that a value is `op` to."""
-        lengths = self.ends - self.starts
-        parents = np.repeat(self.values, lengths)
-        keep = np.append(0, np.cumsum(COMPARE[op](parents, self.children)))
-        # Lists ascend: what is kept is at one of their ends.
-        first = np.append(0, np.cumsum(lengths))
-        kept = keep[first[1:]] - keep[first[:-1]]
-        if op in ("<", "<="):
-            return Lists(self.values, self.ends - kept, self.ends, self.children)
-        return Lists(self.values, self.starts, self.starts + kept, self.children)
 
 
 class Statistics:
@@ -289,21 +202,22 @@ class Statistics:
 
     # --------------------------------------------------------------------------------- indexes
 
-    def indexed(self, known: frozenset[int], column: int) -> bool:
-        """Whether there is an order of columns in which `column` comes next after these.
+    def sorting(self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False) -> int:
+        """How many rows have to be sorted for an index that begins with a column.
 
-        The relation's own order is there anyway, and with it the other one of a symmetric one.
+        None if one is there, or the rows' own order will do; it does for both columns of a
+        symmetric relation.
         """
-        own = known == frozenset(range(len(known))) and column == len(known)
-        if (own and self._sorted) or self.balanced:
-            return True
-        return any(
-            len(order) > len(known)
-            and order[len(known)] == column
-            and frozenset(order[: len(known)]) == known
-            for order, _, _, ranked in self._tries
-            if not ranked
-        )
+        if ranked or self.balanced:
+            if column == 1:
+                tests = tuple((left, _TURNED.get(op, op), right) for left, op, right in tests)
+            column = 0
+        if column == 0 and self._sorted and not ranked:
+            return 0
+        for order, told, _, by_rank in self._tries:
+            if order[:1] == (column,) and told == tests and by_rank == ranked:
+                return 0
+        return self.rows
 
     def lists(
         self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False

@@ -171,6 +171,12 @@ class Trie:
         self.labels = labels
         self._weight_sums: Array | None = None
 
+    def __getstate__(self) -> tuple[object, ...]:
+        return self.levels, self.total, self.weights, self.labels
+
+    def __setstate__(self, state: tuple[object, ...]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
     def weight_sums(self) -> Array:
         """How many rows stand before each node of the last level, and behind the last."""
         if self._weight_sums is None:

@@ -5,7 +5,8 @@ are compared may differ in width. Where two lists meet, `out` may be the array o
 if that list starts at 0: what is written never overtakes what is read.
 
 Each function costs some 30 ms to compile, for each combination of types that it is called with.
-So there are no small helpers here, and keys are widened to 64 bits on their way.
+So there are no small helpers here, and keys are widened to 64 bits on their way. Above 300 lines,
+for all ways in which two lists meet stand side by side.
 """
 
 from __future__ import annotations

@@ -38,10 +38,16 @@ def scatter(values: Array, low: np.uint64, shift: np.uint64, places: Array, out:
 
 @part
 def sort_buckets(
-    values: Array, room: Array, starts: Array, first: int, last: int, low: np.uint64, bits: int
+    values: Array,
+    room: Array,
+    starts: Array,
+    first: int,
+    last: int,
+    low: np.uint64,
+    bits: int,
+    counts: Array,
 ) -> None:
     """Sorts the buckets `first` to `last`, whose values differ in the lower `bits` bits only."""
-    counts = np.empty(1 << WIDEST, np.int64)
     for bucket in range(first, last):
         lo, hi = starts[bucket], starts[bucket + 1]
         if hi - lo < FEW:
@@ -73,7 +79,8 @@ def _by_digits(
     source, target = values, room
     for step in range(passes):
         shift = np.uint64(step * width)
-        counts[: 1 << width] = 0
+        for d in range(1 << width):
+            put(counts, d, 0)
         for i in range(lo, hi):
             digit = ((np.uint64(at(source, i)) - low) >> shift) & mask
             put(counts, digit, at(counts, digit) + 1)
@@ -90,4 +97,5 @@ def _by_digits(
             put(target, place, value)
         source, target = target, source
     if passes % 2 == 1:
-        values[lo:hi] = room[lo:hi]
+        for i in range(lo, hi):
+            put(values, i, at(room, i))

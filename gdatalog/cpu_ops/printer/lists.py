@@ -189,8 +189,9 @@ def fill(nest: Nest, met: Met, cuts: tuple[Cut, ...], known: Known, variable: st
     array, (low, high) = nest.values(first), ranges[first]
     for node in nodes[1:]:
         args = (array, low, high, nest.values(node), *ranges[node])
-        plain = f"{length} = {nest.call(meeting(nest), *args, into)}"
-        if array != into and first in known.marks:
+        marked = array != into and first in known.marks
+        plain = f"{length} = {nest.call(meeting(nest, marked), *args, into)}"
+        if marked:
             with text.block(f"if {known.marks[first]}"):
                 meet = nest.call("meet_marked", *args, *marks_of(nest, first), into)
                 text.line(f"{length} = {meet}")
@@ -219,5 +220,8 @@ def marks_of(nest: Nest, node: Node, buffer: str = "") -> tuple[str, str]:
     return name, nest.arguments.scalar("base", level)
 
 
-def meeting(nest: Nest) -> str:
-    return nest.intersect if nest.intersect in ("leapfrog", "merge") else "intersect"
+def meeting(nest: Nest, few: bool = False) -> str:
+    """The function that intersects two lists; `few`: only where a loop is too short for marks."""
+    if nest.intersect in ("leapfrog", "merge"):
+        return nest.intersect
+    return "leapfrog" if few else "intersect"  # which has the other two in it: more to compile

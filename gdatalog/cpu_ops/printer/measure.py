@@ -10,6 +10,7 @@ from gdatalog.cpu_ops.printer.lists import (
     fill,
     intersection,
     marks_of,
+    meeting,
     start_of,
     trimmed,
     walk_of,
@@ -94,7 +95,7 @@ def _common(nest: Nest, step: Join, met: Met, known: Known, count: str) -> list[
     (last,) = rest
     its = trimmed(nest, last, step.cuts, met.lists[last], known)
     args = (array, *ends, nest.values(last), *its)
-    plain = f"{count} = {nest.call(_counting(nest), *args)}"
+    plain = f"{count} = {nest.call(_counting(nest, marked is not None), *args)}"
     if marked is None:
         text.line(plain)
     else:
@@ -134,5 +135,6 @@ def _leave_out(
         text.line(f"{count} -= 1")
 
 
-def _counting(nest: Nest) -> str:
-    return f"count_{nest.intersect}" if nest.intersect in ("leapfrog", "merge") else "count_common"
+def _counting(nest: Nest, few: bool) -> str:
+    found = meeting(nest, few)
+    return "count_common" if found == "intersect" else f"count_{found}"

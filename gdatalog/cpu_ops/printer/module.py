@@ -99,7 +99,7 @@ def _module(nest: Nest, arguments: Sequence[Argument]) -> str:
         "",
         "@nb.njit(",
         f'    "i8({", ".join(types.values())})",',
-        '    nogil=True, error_model="numpy", boundscheck=False, cache=True,',
+        '    nogil=True, error_model="numpy", boundscheck=False, _nrt=False, cache=True,',
         ")",
         f"def run({', '.join(types)}):",
         "    start, stop = state[0], state[1]",

@@ -1,0 +1,158 @@
+"""From the items of a conjunction whose atoms have been opened to its pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from math import inf
+
+from gdatalog.plan.nodes import Apply, Expr, Slot, slots
+from gdatalog.planner.atoms import AtomState
+from gdatalog.planner.comparisons import FLIPPED, Comparisons
+from gdatalog.planner.items import (
+    AggregateItem,
+    Equation,
+    GenerateItem,
+    Item,
+    NotItem,
+    RestoreItem,
+    TestItem,
+    item_may_fail,
+)
+from gdatalog.planner.pattern import Given, Pattern, PatternAtom
+from gdatalog.planner.sizes import Size
+
+# How much of the rows a test lets through, by its operator, where nothing else is known.
+PASSES = {"=": 0.1, "<": 0.4, "<=": 0.4, ">": 0.4, ">=": 0.4, "!=": 0.95}
+OTHERWISE, NEGATED = 0.5, 0.7
+# How many values a range has whose ends are not known.
+RANGE = 100.0
+
+
+class PatternMaker:
+    """Makes the pattern of a conjunction whose atoms have been opened."""
+
+    def __init__(
+        self,
+        items: Sequence[Item],
+        outer: Collection[str],
+        live: Collection[str],
+        outputs: Sequence[str] = (),
+    ) -> None:
+        names = list(dict.fromkeys(name for item in items for name in sorted(item.variables)))
+        self.place = {name: at for at, name in enumerate(names)}
+        self.pattern = Pattern(names, outer=self.mask(outer), live=self.mask(live))
+        asked = (name for name in outputs if name in self.place)
+        self.pattern.outputs = tuple(self.place[name] for name in asked)
+
+    def mask(self, names: Collection[str]) -> int:
+        return sum(1 << self.place[name] for name in frozenset(names) if name in self.place)
+
+    def finish(self, comparisons: Comparisons, bag: bool, compacts: bool) -> Pattern:
+        """The pattern, once all atoms and other items are in it."""
+        place = self.place
+        self.pattern.bag, self.pattern.compacts = bag, compacts
+        self.pattern.below = {
+            (place[low], place[high]): strict
+            for (low, high), strict in comparisons.below.items()
+            if low in place and high in place and low != high
+        }
+        self.pattern.unequal = {
+            frozenset(place[name] for name in pair)
+            for pair in comparisons.unequal
+            if len(pair) == 2 and pair <= place.keys()
+        }
+        self.pattern.find_twins()
+        self.pattern.find_lower()
+        return self.pattern
+
+    def atom(self, atom: AtomState, size: Size) -> None:
+        item = atom.item
+        columns: dict[int, int] = {}
+        fixed = set()
+        for at, arg in enumerate(item.args):
+            if not isinstance(arg, Slot):
+                fixed.add(at)
+            elif arg.name in atom.columns or self.mask((arg.name,)) & self.pattern.outer:
+                columns.setdefault(self.place[arg.name], at)
+        tests = tuple((t.left, t.op, t.right) for t in atom.tests)
+        variables = {column: variable for variable, column in columns.items()}
+        pairs = [*atom.rises]
+        pairs += [(left, right) for left, op, right in tests if op in ("<", "<=")]
+        pairs += [(right, left) for left, op, right in tests if op in (">", ">=")]
+        ascending = tuple(
+            (variables[low], variables[high])
+            for low, high in pairs
+            if low in variables and high in variables
+        )
+        mirrored = item.ranked or size.balanced
+        if mirrored and any(op in (">", ">=") for _, op, _ in tests):
+            # The same rows read the other way round: one name for both.
+            columns = {variable: 1 - column for variable, column in columns.items()}
+            fixed = {1 - column for column in fixed}
+            tests = tuple((left, FLIPPED[op], right) for left, op, right in tests)
+        # That the ends of an edge differ is hardly a test.
+        ordered = tuple(test for test in tests if test[1] != "!=" or not mirrored)
+        kept = () if mirrored else tests
+        found = PatternAtom(
+            (item.relation, item.version, item.ranked, ordered),
+            (item.relation, item.version, item.ranked, kept),
+            size,
+            columns,
+            frozenset(fixed),
+            tests,
+            sum(1 << variable for variable in columns),
+            mirrored,
+            item.ranked,
+            ascending,
+        )
+        self.pattern.atoms.append(found)
+        self.pattern.links.append(found.mask)
+
+    def item(self, item: Item) -> None:
+        """What an item that is no atom means for the search."""
+        pattern = self.pattern
+        whole = self.mask(item.variables)
+        pattern.links.append(whole)
+        if item_may_fail(item):
+            pattern.risky |= whole
+        match item:
+            case TestItem():
+                self._test(item.test, whole)
+            case NotItem():
+                pattern.tests.append((whole, NEGATED))
+                pattern.filters.append(whole)
+            case Equation(may_fail=False):
+                for slot, value in item.ways():
+                    pattern.equations.append((self.place[slot.name], self.mask(slots(value))))
+                pattern.equal.append(whole)
+            case Equation(left=Slot(name=name)):
+                pattern.computed |= self.mask((name,))
+            case GenerateItem(slot=slot):
+                values = item.size()
+                values = RANGE if values == inf else float(values)
+                pattern.given.append(Given(self.place[slot.name], self.mask(item.sources), values))
+            case RestoreItem():
+                ranks = self.mask(item.ranks)
+                pattern.equations += [(self.place[value.name], ranks) for value in item.values]
+            case AggregateItem():
+                computed = (item.slot, *item.exports)
+                pattern.computed |= self.mask([slot.name for slot in computed])
+
+    def _test(self, test: Expr, whole: int) -> None:
+        pattern = self.pattern
+        if not isinstance(test, Apply) or test.function not in PASSES or len(test.args) != 2:
+            pattern.tests.append((whole, OTHERWISE))
+            pattern.filters.append(whole)
+            return
+        if test.function == "!=" and all(isinstance(arg, Slot) for arg in test.args):
+            return  # one of the comparisons
+        ordered = [arg for arg in test.args if isinstance(arg, Slot) and arg.type != "symbol"]
+        if test.function in ("=", "!=") or not ordered:
+            pattern.filters.append(whole)
+        elif len(ordered) == 2:
+            return  # one of the comparisons
+        elif whole & (whole - 1) == 0:
+            at = self.place[ordered[0].name]
+            pattern.ranges[at] = pattern.ranges.get(at, 1.0) * PASSES[test.function]
+            return
+        pattern.tests.append((whole, PASSES[test.function]))
