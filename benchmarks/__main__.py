@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks import resident
-from benchmarks.machine import machine
+from benchmarks.machine import BUSY, LOAD, machine
 from benchmarks.pictures import draw
 from benchmarks.records import Case, asks
 from benchmarks.remembered import Remembered
@@ -47,15 +47,17 @@ def main() -> int:
         _write(cases, seen["machine"], seen["left out"], out or OUT)
         return 0
     facts = machine()
-    cases, left_out = _run(options)
+    if not options.small and float(facts[LOAD]) > BUSY:
+        print(f"the machine is busy (load {facts[LOAD]}): wait, or mistrust", file=sys.stderr)
+    cases, left_out = _run(options, idle=float(facts[LOAD]) <= BUSY)
     report = _write(cases, facts, left_out, out) if out else markdown(cases, facts, left_out, [])
     print(report)
     wrong = [figure for case in cases for figure in case.figures if "WRONG" in figure.trouble]
     return 1 if wrong or any(ask.met is False for ask in asks(cases)) else 0
 
 
-def _run(options: Namespace) -> tuple[list[Case], list[str]]:
-    known = Remembered(OUT / "slow_peers.json", again=options.again)
+def _run(options: Namespace, idle: bool) -> tuple[list[Case], list[str]]:
+    known = Remembered(OUT / "slow_peers.json", again=options.again, keeps=idle)
     cases: list[Case] = []
     with TemporaryDirectory(prefix="gdatalog-benchmarks-") as folder:
         setting = Setting(

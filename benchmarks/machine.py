@@ -12,6 +12,8 @@ from benchmarks.sides import THREADS
 
 OURS = ("numpy", "numba", "pandas", "pyarrow")
 
+LOAD, BUSY = "load before", 1.0  # from then on figures are not to be trusted
+
 
 def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -28,7 +30,7 @@ def machine() -> dict[str, str | int | float]:
         "processor": _processor(),
         "cores": cores(),
         "memory GiB": memory_gib(),
-        "load before": round(os.getloadavg()[0], 1),
+        LOAD: round(os.getloadavg()[0], 1),
         "threads of each side": THREADS,
         "python": platform.python_version(),
         **_versions(),

@@ -68,12 +68,21 @@ class Case:
 
 
 def faster(
-    case: Case, ours: str, peers: Iterable[str], at_least: float, *, cold: bool = False
+    case: Case,
+    ours: str,
+    peers: Iterable[str],
+    at_least: float,
+    *,
+    cold: bool = False,
+    only_told: bool = False,
 ) -> Ask:
-    """That one side is so many times as fast as the best of its peers."""
+    """That one side is so many times as fast as the best of its peers.
+
+    `only_told`: it is an aim, and neither met nor not met.
+    """
     names = list(peers)
     clock = "cold" if cold else "warm"
-    wanted = f"{at_least:g}x" + (" cold" if cold else "")
+    wanted = f"{'aim: ' if only_told else ''}{at_least:g}x{' cold' if cold else ''}"
     own = case.figure(ours)
     rivals = [
         figure
@@ -81,15 +90,16 @@ def faster(
         if figure is not None and figure.usable and getattr(figure, clock) is not None
     ]
     if own is None or getattr(own, clock) is None or not rivals:
-        return Ask(case.what, ", ".join(names), wanted, "not measured", None)
-    best = min(rivals, key=lambda figure: getattr(figure, clock))
+        # Ours without a figure has failed; a peer without one may not be installed.
+        failed = own is not None and own.trouble != ""
+        return Ask(case.what, ", ".join(names), wanted, "not measured", False if failed else None)
+    best = min(rivals, key=lambda figure: float(getattr(figure, clock)))
     mine, theirs = getattr(own, clock), getattr(best, clock)
-    ratio = theirs / mine
     more = "more than " if best.stopped else ""
-    seen = f"{more}{ratio:.3g}x ({seconds(mine)} to {seconds(theirs)} s)"
-    # That a side is stopped, ours too, says nothing good of ours.
-    met = False if own.trouble else ratio >= at_least
-    return Ask(case.what, best.side, wanted, seen, met)
+    seen = f"{more}{theirs / mine:.3g}x ({seconds(mine)} to {seconds(theirs)} s)"
+    # That ours is stopped or wrong says nothing good of it.
+    met = not own.trouble and theirs / mine >= at_least
+    return Ask(case.what, best.side, wanted, seen, None if only_told else met)
 
 
 def at_most(work: str, against: str, value: float, limit: float, unit: str = "s") -> Ask:

@@ -18,9 +18,9 @@ WORTH = 30.0  # seconds: what takes less is run each time
 class Remembered:
     """Figures by machine and version, of a JSON file."""
 
-    def __init__(self, path: Path | None, *, again: bool = False) -> None:
-        """`again`: nothing is taken from the file."""
-        self.path = path
+    def __init__(self, path: Path | None, *, again: bool = False, keeps: bool = True) -> None:
+        """`again`: nothing is taken from the file. Without `keeps` nothing is written to it."""
+        self.path, self.keeps = path, keeps
         self._versions = installed()
         self._machine = same_machine()
         self._kept: list[dict[str, Any]] = []
@@ -35,7 +35,13 @@ class Remembered:
 
     def keep(self, what: str, side: Side, figure: Figure) -> None:
         slow = figure.stopped or (figure.warm or 0.0) >= WORTH
-        if self.path is None or figure.remembered or not slow or not self._version(side):
+        if (
+            self.path is None
+            or not self.keeps
+            or figure.remembered
+            or not slow
+            or not self._version(side)
+        ):
             return
         machine, work, name, version = self._key_of(what, side)
         entry = {"machine": machine, "work": work, "side": name, "version": version}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from benchmarks.machine import BUSY, LOAD
 from benchmarks.records import CAP, Case, Figure, asks, seconds
 
 Facts = Mapping[str, str | int | float]
@@ -22,8 +23,10 @@ def markdown(
 
 def _head(facts: Facts) -> str:
     told = ", ".join(f"{key}: {value}" for key, value in facts.items())
+    load = float(facts.get(LOAD, 0))
+    busy = "\n**Others were at work on the machine: these figures mean little.**\n"
     return f"""# Benchmarks
-
+{busy if load > BUSY else ""}
 Made by `make bench`. All sides of a case gave the same answer, ran in turns, each in a process
 of its own, on as many threads; seconds are medians.
 

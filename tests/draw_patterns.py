@@ -62,7 +62,7 @@ class Drawing:
         """Dense around the first vertices of a random order."""
         random = self.random
         values = random.sample(VALUES[self.type], 6)
-        kind = random.choice(["both", "both", "both", "up", "up", "any"])
+        kind = random.choice(["both", "both", "both", "both", "up", "up", "any"])
         rows: set[tuple[Value, ...]] = set()
         for (at, a), (_, b) in combinations(enumerate(values), 2):
             if not self.chance(85 - 12 * at):
@@ -72,12 +72,12 @@ class Drawing:
                 rows.add(random.choice([(a, b), (b, a)]))
             else:
                 rows |= {(low, high)} | ({(high, low)} if kind == "both" else set())
-        if self.chance(25):
+        if self.chance(20):
             loop = random.choice(values)
             rows.add((loop, loop))
-        if self.chance(25) and rows:
+        if self.chance(12) and rows:
             rows.discard(random.choice(sorted(rows)))  # type: ignore[type-var]
-        if self.chance(10):
+        if self.chance(5):
             rows.add((values[0], values[1]))
         return sorted(rows)  # type: ignore[type-var]
 
@@ -98,7 +98,7 @@ class Drawing:
         """Literals, and the variables of the pattern."""
         random = self.random
         edges = SHAPES[random.choice(list(SHAPES))].split()
-        if self.chance(20):
+        if self.chance(15):
             edges.remove(random.choice(edges)) if len(edges) > 1 else None
         names = sorted(set("".join(edges)))
         rename = dict(zip(names, random.sample("abcde", len(names)), strict=True))
@@ -160,9 +160,9 @@ class Drawing:
         body = ", ".join(literals)
         some = random.sample(names, random.randint(1, len(names)))
         kind = random.randrange(12)
-        if kind <= 3:
+        if kind <= 4:
             return f"p(count()) <- {body}."
-        if kind <= 5:
+        if kind == 5:
             return f"p({', '.join(names)}) <- {body}."
         if kind == 6:
             return f"p({', '.join(some)}) <- {body}."

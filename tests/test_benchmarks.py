@@ -194,11 +194,13 @@ def test_memory_that_was_let_go_of_is_forgotten() -> None:
 
 def test_slow_peers_are_remembered_by_machine_and_version(tmp_path: Path) -> None:
     path, side = tmp_path / "slow.json", DuckDB("select 1")
+    slow = Figure("DuckDB", 120.0, 120.0, stopped=True)
+    Remembered(path, keeps=False).keep("slow work", side, slow)
     known = Remembered(path)
     known.keep("quick work", side, Figure("DuckDB", 1.0, 1.0, answer=7))
     known.keep("our work", Gdatalog("n(1)."), Figure("ours", 100.0, 100.0, answer=7))
     assert not path.exists()
-    known.keep("slow work", side, Figure("DuckDB", 120.0, 120.0, stopped=True))
+    known.keep("slow work", side, slow)
     assert Remembered(path).of("quick work", side) is None
     figure = Remembered(path).of("slow work", side)
     assert figure is not None and figure.remembered and figure.stopped and figure.warm == 120.0

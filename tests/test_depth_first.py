@@ -141,6 +141,8 @@ PATTERNS = {
     "house": "E(a,b), E(a,c), E(a,e), E(b,c), E(b,d), E(d,e)",
     "square": "E(a,b), E(b,c), E(c,d), E(d,a)",
     "two relations": "E(a,b), F(a,c), E(a,c), F(b,c), E(b,d), E(a,d), F(c,d)",
+    "tails": "E(a,b), E(a,c), E(b,d), E(c,e), distinct(a, b, c, d, e)",
+    "tails of lists": "E(a,b), E(b,c), E(a,d), E(c,d), E(b,e), E(c,e), d != e, a != e",
     "marks of two": "E(a,b), F(a,c), E(b,c), F(b,d), E(a,d), F(c,d)",
 }
 HEADS = (

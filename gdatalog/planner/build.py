@@ -58,8 +58,8 @@ from gdatalog.values import TypeName
 
 Names = frozenset[str]
 
-# What it costs to put a row's values back, in values tried: its place among the others is lost.
-RESTORED = 50.0
+# What it costs to put a row's values back, in values tried.
+RESTORED = 10.0
 
 
 class PlanBuilder:
@@ -92,6 +92,7 @@ class PlanBuilder:
     def _rewritten(
         self, items: Sequence[Item], outer: Names, live: Names, bag: bool, restores: bool
     ) -> Sequence[Item]:
+        items = tuple(dict.fromkeys(items))  # said twice is said once
         items = in_degree_order(items, outer, live, bag, self.sizes, restores)
         return without_implied(items, self.sizes)
 
@@ -423,6 +424,7 @@ class _Conjunction:
             and not variables_of(part) & asked
             and not any(map(item_may_fail, part))
         ]
+        apart.sort(key=lambda part: min(map(self._rank, variables_of(part) - self.bound)))
         for part in apart:
             for atom in opened:
                 if atom.item in part:

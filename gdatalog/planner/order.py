@@ -46,6 +46,20 @@ class Place(NamedTuple):
     made: Made = NONE
 
 
+class Choice(NamedTuple):
+    """The variable that is bound next, what it costs to bind all that is left, values tried."""
+
+    cost: float
+    work: float
+    variable: int
+
+    def better(self, other: Choice) -> bool:
+        """Whether it costs less, or as much and tries less; but for how sums are rounded."""
+        if abs(self.cost - other.cost) > 1e-9 * other.cost:
+            return self.cost < other.cost
+        return self.work < other.work * (1 - 1e-9)
+
+
 @dataclass(slots=True)
 class Turn:
     """What follows when a variable has been bound."""
@@ -64,7 +78,7 @@ class Search:
     def __init__(self, pattern: Pattern, sampler: Sampler | None = None) -> None:
         self.pattern = pattern
         self.estimates = Estimates(pattern, sampler)
-        self._found: dict[Place, tuple[float, int]] = {}
+        self._found: dict[Place, Choice] = {}
         self._indexes: dict[tuple[int, int], float] = {}
 
     def order(self, rows: float) -> Order:
@@ -74,7 +88,9 @@ class Search:
         path = pattern.closed(pattern.outer, pattern.everything)
         exists = not pattern.bag and not pattern.live
         scale = rows / max(self.estimates.rows(pattern.outer), TINY)
-        self._describe(Place(path, pattern.everything & ~path, exists), scale, order)
+        place = Place(path, pattern.everything & ~path, exists)
+        self._describe(place, scale, order)
+        order.work = self._best(place).work * scale
         return order
 
     # ------------------------------------------------------------------------------ candidates
@@ -100,8 +116,8 @@ class Search:
 
     # ------------------------------------------------------------------------------- the search
 
-    def _best(self, place: Place) -> tuple[float, int]:
-        """The least cost of binding the rest, for all bindings of the path, and what is next."""
+    def _best(self, place: Place) -> Choice:
+        """What is best bound next, for all bindings of the path."""
         found = self._found.get(place)
         if found is None:
             path, rest = place.path, place.rest
@@ -110,17 +126,18 @@ class Search:
                 candidates = [min(candidates, key=lambda at: self._near(at, path))]
             # The cheapest first: what costs more at once need not be followed.
             least = {at: self._tried(at, place) for at in candidates}
-            best = inf, -1
+            found = Choice(inf, inf, -1)
             for at in sorted(candidates, key=least.__getitem__):
-                if least[at] > best[0] and not place.exists and rest != 1 << at:
+                if least[at] > found.cost and not place.exists and rest != 1 << at:
                     break
-                cost = self._cost(at, place, best[0])
-                if best[1] < 0 or cost < best[0] * (1 - 1e-9):
-                    best = cost, at
+                choice = self._choice(at, place, found.cost)
+                if found.variable < 0 or choice.better(found):
+                    found = choice
             if not candidates:
                 later = self._late(place)
-                best = (self._best(later)[0] if later.rest != place.rest else 0.0), -1
-            found = self._found[place] = best
+                known = self._best(later) if later.rest != rest else Choice(0.0, 0.0, -1)
+                found = known._replace(variable=-1)
+            self._found[place] = found
         return found
 
     def _tried(self, at: int, place: Place) -> float:
@@ -135,20 +152,20 @@ class Search:
         path = self.pattern.closed(place.path | place.rest & self.pattern.computed, place.rest)
         return place._replace(path=path, rest=place.rest & ~path)
 
-    def _cost(self, at: int, place: Place, enough: float) -> float:
-        """What it costs to bind a variable next; it need not be known where it is `enough`."""
+    def _choice(self, at: int, place: Place, enough: float) -> Choice:
+        """Binding a variable next; what it costs need not be known where it is `enough`."""
         estimates = self.estimates
         turn = self._turn(at, place)
         others = estimates.level(at, place.path, place.made).others
         cost = ROW * estimates.rows(place.path) + turn.tried * (1 + PROBE * others) + turn.extra
         cost += self._index(at, place.path)
-        for branch, rows in turn.parts:
-            cost += self._below(branch, rows)
-        return cost if cost > enough else cost + self._below(turn.next, turn.rows)
-
-    def _below(self, place: Place, rows: float) -> float:
-        """What the rest costs when only so many rows of a path come to it."""
-        return self._best(place)[0] * self._share(place, rows) if place.rest else 0.0
+        work = turn.tried
+        for below, rows in (*turn.parts, (turn.next, turn.rows)):
+            if below.rest and cost <= enough:
+                choice, share = self._best(below), self._share(below, rows)
+                cost += choice.cost * share
+                work += choice.work * share
+        return Choice(cost, work, at)
 
     def _share(self, place: Place, rows: float) -> float:
         return rows / max(TINY, self.estimates.rows(place.path))
@@ -211,14 +228,20 @@ class Search:
         if pattern.bag and len(parts) < 2:
             return
         kept = 0
+        apart: list[tuple[float, float, Place]] = []
         for part in parts:
             if part & (pattern.live | pattern.risky):
                 kept |= part
                 continue
             reads = pattern.around(part) & turn.next.path
-            rows = estimates.rows(reads)
-            turn.parts.append((Place(reads, part, not pattern.bag), min(turn.rows, rows)))
-            turn.rows *= min(1.0, estimates.rows(reads | part) / max(TINY, rows))
+            place = Place(reads, part, not pattern.bag)
+            rows = max(TINY, estimates.rows(reads))
+            passed = min(1.0, estimates.rows(reads | part) / rows)
+            # What costs little and lets little through comes first.
+            apart.append((self._best(place).cost / rows / max(TINY, 1 - passed), passed, place))
+        for _, passed, place in sorted(apart):
+            turn.parts.append((place, min(turn.rows, estimates.rows(place.path))))
+            turn.rows *= passed
         turn.next = turn.next._replace(rest=kept)
 
     def _emit(self, turn: Turn, at: int, path: int) -> None:
@@ -262,7 +285,7 @@ class Search:
         """Writes down the tree that was found: `scale` times the path's rows come to it."""
         if not place.rest:
             return
-        at = self._best(place)[1]
+        at = self._best(place).variable
         if at < 0:
             later = self._late(place)
             if later.rest != place.rest:
@@ -273,7 +296,6 @@ class Search:
         name = self.pattern.names[at]
         order.rank[name] = len(order.rank)
         order.estimates[name] = turn.after * scale
-        order.work += turn.tried * scale
         for branch, rows in turn.parts:
             self._describe(branch, self._share(branch, rows) * scale, order)
         self._describe(turn.next, self._share(turn.next, turn.rows) * scale, order)

@@ -7,6 +7,7 @@ from math import inf
 
 from gdatalog.plan.nodes import Apply, Expr, Slot, slots
 from gdatalog.planner.atoms import AtomState
+from gdatalog.planner.canonical import in_canonical_order
 from gdatalog.planner.comparisons import FLIPPED, Comparisons
 from gdatalog.planner.items import (
     AggregateItem,
@@ -38,7 +39,7 @@ class PatternMaker:
         live: Collection[str],
         outputs: Sequence[str] = (),
     ) -> None:
-        names = list(dict.fromkeys(name for item in items for name in sorted(item.variables)))
+        names = in_canonical_order(items, outputs, live, outer)
         self.place = {name: at for at, name in enumerate(names)}
         self.pattern = Pattern(names, outer=self.mask(outer), live=self.mask(live))
         asked = (name for name in outputs if name in self.place)

@@ -204,6 +204,10 @@ class Sampler:
 
     def _shortest(self, near: list[PatternAtom], path: int, sample: Sample) -> Lengths:
         best: Lengths | None = None
+        # In the order in which the parents were bound: where two lists are as long, neither the
+        # text nor a name decides which is walked.
+        bound = list(sample.columns)
+        near = sorted(near, key=lambda a: (bound.index(*bits(a.mask & path)), str(a.source)))
         for atom in near:
             (parent,) = bits(atom.mask & path)
             lists = self._lists[id(atom), parent]

@@ -244,7 +244,8 @@ def _by_degree(items: Sequence[Item], sizes: Statistics) -> tuple[tuple[Item, ..
         return None
     unlike = unlike_pairs(items, sizes)
     unequal = [item for item in tests if operator(item) == "!="]
-    unequal += [comparison("!=", a, b) for a, b in sorted(order)]
+    apart = unlike_neighbours(atoms, sizes)  # as the atoms say already
+    unequal += [comparison("!=", a, b) for a, b in sorted(order) if frozenset((a, b)) not in apart]
     literals = literals_of([*atoms, *unequal], lambda atom: True)
     assert literals is not None
     names = in_order(atoms)

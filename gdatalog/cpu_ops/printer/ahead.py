@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gdatalog.cpu_ops.printer.lists import Met, Walk, fill, marks_of
+from gdatalog.cpu_ops.printer.measure import both, last_pair
 from gdatalog.cpu_ops.printer.scope import Known
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nest import Node, measurable, recoding
@@ -24,7 +25,7 @@ WORTH = 16
 
 
 def look_ahead(
-    nest: Nest, steps: Sequence[Step], at: int, known: Known, walk: Walk
+    nest: Nest, steps: Sequence[Step], at: int, known: Known, walk: Walk, counts: bool
 ) -> list[Node | frozenset[Node]]:
     """Prepares the loop of the level at `at`; gives the lists that it has marked."""
     own = steps[at]
@@ -47,10 +48,14 @@ def look_ahead(
                 recoded.update(group.levels)
                 continue
         met = Met.of(nest, later)
+        pair = last_pair(nest, steps, place) if counts else None
+        if pair is not None:
+            met = both(nest, pair)
+            recoded.update(range(place, len(steps)))  # there is no level behind it
         here = [node for node in met.lists if known.has(node)]
         if len(met.lists) < 2:
             continue
-        if len(here) == len(met.lists):
+        if len(here) == len(met.lists) and pair is None:
             if not met.nodes <= mine and met.nodes not in known.buffers:
                 fill(nest, met, (), known, "")
                 if (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gdatalog.cpu_ops.printer.ahead import close_marks, look_ahead
 from gdatalog.cpu_ops.printer.lists import Met, Walk, walk_of
-from gdatalog.cpu_ops.printer.measure import measurable_here, measure
+from gdatalog.cpu_ops.printer.measure import last_pair, measurable_here, measure, measure_pair
 from gdatalog.cpu_ops.printer.recode import print_bits, print_recoded
 from gdatalog.cpu_ops.printer.scope import Clip, Known, Turn
 from gdatalog.plan.nest import Node, recoding
@@ -38,10 +38,14 @@ def print_join(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: L
     if nest.split and leaf.counts and measurable_here(nest, steps, at, met):
         leaf.count(nest, known, measure(nest, steps, at, met, known))
         return
+    pair = last_pair(nest, steps, at) if nest.split and known.clip is None else None
+    if leaf.counts and pair is not None:
+        leaf.count(nest, known, measure_pair(nest, pair, known))
+        return
     following = next((s for s in steps[at + 1 :] if isinstance(s, (Join, Generate))), None)
     below = [nest.paths.node(p) for p in following.participants] if following else []
     walk = walk_of(nest, step, met, known, below)
-    flags = look_ahead(nest, steps, at, known, walk)
+    flags = look_ahead(nest, steps, at, known, walk, leaf.counts)
     if not nest.split:
         nest.split = True
         _tasks(nest, steps, at, walk, below, known, leaf)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gdatalog.cpu_ops.printer.lists import (
@@ -35,9 +36,70 @@ def measurable_here(nest: Nest, steps: Sequence[Step], at: int, met: Met) -> boo
 
 def measure(nest: Nest, steps: Sequence[Step], at: int, met: Met, known: Known) -> str:
     """The name of how many values the level has, those of `!=` tests left out."""
-    text, step = nest.text, steps[at]
+    step = steps[at]
     assert isinstance(step, Join)
-    others = _others(steps, at)
+    return _measured(nest, step, _others(steps, at), met, known)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The last two levels of a count, of which neither's lists depend on the other: only their
+    values must differ."""
+
+    first: Join
+    last: Join
+    others: tuple[tuple[Slot, ...], tuple[Slot, ...]]  # what else each must differ from
+
+
+def last_pair(nest: Nest, steps: Sequence[Step], at: int) -> Pair | None:
+    """The pair that begins at a level."""
+    joins = [step for step in steps[at:] if isinstance(step, Join)]
+    if len(joins) != 2 or joins[0] is not steps[at]:
+        return None
+    first, last = joins
+    others: tuple[list[Slot], list[Slot]] = ([], [])
+    apart = False
+    for step in steps[at + 1 :]:
+        if step is last:
+            continue
+        a, b = unequal(step, first.variable), unequal(step, last.variable)
+        apart = apart or (a is not None and b is not None)
+        if a is None and b is None:
+            return None
+        if b is None and a is not None:
+            others[0].append(a)
+        if a is None and b is not None:
+            others[1].append(b)
+    nodes = [nest.paths.node(part) for join in joins for part in join.participants]
+    if not apart or first.cuts or last.cuts:
+        return None
+    if any(
+        not node.terms or not node.last or node.trie.weighted or first.variable in node.variables
+        for node in nodes
+    ):
+        return None
+    return Pair(first, last, (tuple(dict.fromkeys(others[0])), tuple(dict.fromkeys(others[1]))))
+
+
+def both(nest: Nest, pair: Pair) -> Met:
+    """The lists of both levels of a pair."""
+    lists = (*Met.of(nest, pair.first).lists, *Met.of(nest, pair.last).lists)
+    return Met({node: set() for node in lists}, {})
+
+
+def measure_pair(nest: Nest, pair: Pair, known: Known) -> str:
+    """How many pairs of different values there are: all pairs less those of a common value."""
+    one = _measured(nest, pair.first, pair.others[0], Met.of(nest, pair.first), known)
+    other = _measured(nest, pair.last, pair.others[1], Met.of(nest, pair.last), known)
+    either = tuple(dict.fromkeys((*pair.others[0], *pair.others[1])))
+    common = _measured(nest, pair.first, either, both(nest, pair), known)
+    count = nest.text.name("m")
+    nest.text.line(f"{count} = {one} * {other} - {common}")
+    return count
+
+
+def _measured(nest: Nest, step: Join, others: Sequence[Slot], met: Met, known: Known) -> str:
+    text = nest.text
     count = text.name("m")
     places: list[tuple[str, Range]]
     if len(met.lists) < 2 or known.clip is not None:

@@ -1,0 +1,87 @@
+"""Variables in an order that neither their names nor the order of the text decide.
+
+Each variable is told by what is asked of it and by where it stands in which items beside which
+others, as those are told by now; a few times over. What is still alike then can hardly matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from gdatalog.plan.nodes import Apply, Constant, Expr, Parameter, Slot
+from gdatalog.planner.items import AtomItem, Equation, GenerateItem, Item, TestItem
+
+ROUNDS = 3
+
+
+def in_canonical_order(
+    items: Sequence[Item], asked: Sequence[str], live: Collection[str], outer: Collection[str]
+) -> list[str]:
+    """The variables of some items; `asked` are in the order of the answer."""
+    names = list(dict.fromkeys(name for item in items for name in sorted(item.variables)))
+    told = [_told(item) for item in items]
+    places: dict[str, list[int]] = {name: [] for name in names}
+    for number, (_, variables) in enumerate(told):
+        for name in frozenset(variables):
+            places[name].append(number)
+    first = {
+        name: f"{name in outer} {name in live} {asked.index(name) if name in asked else -1}"
+        for name in names
+    }
+    rank = _ranks(first)
+    for _ in range(ROUNDS):
+        if len(set(rank.values())) == len(names):
+            break
+        seen = {}
+        for name in names:
+            around = sorted(
+                f"{told[at][0]}:" + ",".join(_seen(name, other, rank) for other in told[at][1])
+                for at in places[name]
+            )
+            seen[name] = f"{rank[name]:03} " + ";".join(around)
+        rank = _ranks(seen)
+    return sorted(names, key=rank.__getitem__)
+
+
+def _seen(name: str, other: str, rank: dict[str, int]) -> str:
+    return "." if other == name else str(rank[other])
+
+
+def _ranks(told: dict[str, str]) -> dict[str, int]:
+    places = {text: at for at, text in enumerate(sorted(set(told.values())))}
+    return {name: places[text] for name, text in told.items()}
+
+
+def _told(item: Item) -> tuple[str, list[str]]:
+    """An item without the names of its variables, and these, in their order in it."""
+    variables: list[str] = []
+    match item:
+        case AtomItem():
+            args = " ".join(_expr(arg, variables) for arg in item.args)
+            return f"{item.relation} {item.version} {item.ranked} {args}", variables
+        case TestItem():
+            return _expr(item.test, variables), variables
+        case Equation():
+            sides = f"{_expr(item.left, variables)} = {_expr(item.right, variables)}"
+            return sides, variables
+        case GenerateItem():
+            values = " ".join(
+                _expr(value, variables) for value in (*item.values, *(item.span or ()))
+            )
+            return f"{_expr(item.slot, variables)} in {values}", variables
+        case _:
+            return type(item).__name__, sorted(item.variables)
+
+
+def _expr(expr: Expr, variables: list[str]) -> str:
+    match expr:
+        case Slot():
+            variables.append(expr.name)
+            return "_"
+        case Constant():
+            return repr(expr.value)
+        case Parameter():
+            return f"${expr.name}"
+        case Apply():
+            args = " ".join(_expr(arg, variables) for arg in expr.args)
+            return f"({expr.function} {args})"
