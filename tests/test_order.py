@@ -10,11 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import gdatalog as gd
 from gdatalog.planner import order as orders
-from gdatalog.plan.effects import all_steps
-from gdatalog.plan.nodes import Branch, Constant, Join, Seek
-from tests.orders import PATTERNS, counted, order_of, plan_of, skewed, variables, work
+from tests.orders import PATTERNS, counted, plan_of, skewed, variables, work
 
 HUBS = {"E": skewed(40, 90, seed=3)}
 EVEN = {"E": skewed(40, 120, seed=4, power=1.0)}
@@ -52,7 +49,9 @@ def bodies(draw: st.DrawFn) -> tuple[list[str], list[str]]:
     names = ["a", "b", "c", "d", "e"][: draw(st.integers(2, 5))]
     literals = []
     for at, name in enumerate(names[1:], 1):
-        literals.append(f"{draw(st.sampled_from('EF'))}({names[draw(st.integers(0, at - 1))]}, {name})")
+        literals.append(
+            f"{draw(st.sampled_from('EF'))}({names[draw(st.integers(0, at - 1))]}, {name})"
+        )
     for _ in range(draw(st.integers(0, 4))):
         a, b = draw(st.permutations(names))[:2]
         literal = draw(
