@@ -117,8 +117,11 @@ class Run:
                 spent += choice.patience or 0.0
                 if self.report is not None:
                     self.report.seen.clear()
-            except GiveUp:
+            except GiveUp as reason:
                 # Only the other executor tells failures from what does not matter.
+                if self.report is not None:
+                    told = str(reason) or "a computation failed, or a number left 62 bits"
+                    self.report.executors[number] = Choice(True, told)
                 breadth_first(None)
                 return
 
