@@ -47,16 +47,24 @@ class Place(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The variable that is bound next, what it costs to bind all that is left, values tried."""
+    """The variable that is bound next, and what it takes to bind all that is left.
+
+    `cost` and `work` (values tried) are for the rows that come; indexes are made once.
+    """
 
     cost: float
     work: float
+    indexes: float
     variable: int
+
+    @property
+    def total(self) -> float:
+        return self.cost + self.indexes
 
     def better(self, other: Choice) -> bool:
         """Whether it costs less, or as much and tries less; but for how sums are rounded."""
-        if abs(self.cost - other.cost) > 1e-9 * other.cost:
-            return self.cost < other.cost
+        if abs(self.total - other.total) > 1e-9 * other.total:
+            return self.total < other.total
         return self.work < other.work * (1 - 1e-9)
 
 
@@ -126,16 +134,16 @@ class Search:
                 candidates = [min(candidates, key=lambda at: self._near(at, path))]
             # The cheapest first: what costs more at once need not be followed.
             least = {at: self._tried(at, place) for at in candidates}
-            found = Choice(inf, inf, -1)
+            found = Choice(inf, inf, 0.0, -1)
             for at in sorted(candidates, key=least.__getitem__):
-                if least[at] > found.cost and not place.exists and rest != 1 << at:
+                if least[at] > found.total and not place.exists and rest != 1 << at:
                     break
-                choice = self._choice(at, place, found.cost)
+                choice = self._choice(at, place, found.total)
                 if found.variable < 0 or choice.better(found):
                     found = choice
             if not candidates:
                 later = self._late(place)
-                known = self._best(later) if later.rest != rest else Choice(0.0, 0.0, -1)
+                known = self._best(later) if later.rest != rest else Choice(0.0, 0.0, 0.0, -1)
                 found = known._replace(variable=-1)
             self._found[place] = found
         return found
@@ -158,14 +166,14 @@ class Search:
         turn = self._turn(at, place)
         others = estimates.level(at, place.path, place.made).others
         cost = ROW * estimates.rows(place.path) + turn.tried * (1 + PROBE * others) + turn.extra
-        cost += self._index(at, place.path)
-        work = turn.tried
+        work, indexes = turn.tried, self._index(at, place.path)
         for below, rows in (*turn.parts, (turn.next, turn.rows)):
-            if below.rest and cost <= enough:
+            if below.rest and cost + indexes <= enough:
                 choice, share = self._best(below), self._share(below, rows)
                 cost += choice.cost * share
                 work += choice.work * share
-        return Choice(cost, work, at)
+                indexes += choice.indexes
+        return Choice(cost, work, indexes, at)
 
     def _share(self, place: Place, rows: float) -> float:
         return rows / max(TINY, self.estimates.rows(place.path))
