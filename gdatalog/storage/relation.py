@@ -151,9 +151,9 @@ class Relation:
         """Whether the rows have been sorted."""
         return self._store.known == Known.SORTED
 
-    def blocks(self) -> list[Columns]:
-        """The rows in whatever order they are in, in blocks."""
-        return list(self._store.distinct())
+    def blocks(self, distinct: bool = True) -> list[Columns]:
+        """The rows in whatever order they are in, in blocks; a row may be there twice if asked."""
+        return list(self._store.distinct() if distinct else self._store.blocks)
 
     def column(self, at: int) -> Array:
         """A column's keys, in the order that all columns are in; a row may be there twice."""
