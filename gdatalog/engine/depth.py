@@ -22,6 +22,7 @@ from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.lftj import Block, GiveUp, run_nest
 from gdatalog.executors.limits import Limits
+from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import Gather, JoinPlan, Slot, TrieRef
 from gdatalog.storage.trie import Trie
 
@@ -71,7 +72,8 @@ class Nest:
 
     @cached_property
     def tries(self) -> list[Trie]:
-        return [self.trie_of(ref) for ref in self.join.tries]
+        made = {ref: self.trie_of(ref) for ref in longest_first(self.join.tries)}
+        return [made[ref] for ref in self.join.tries]
 
     @cached_property
     def _text(self) -> Printed | str:

@@ -23,7 +23,7 @@ from gdatalog.executors.lftj import GiveUp
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.sinks import Bag, RowSet, Sink
-from gdatalog.plan.effects import may_fail, one_row_each
+from gdatalog.plan.effects import longest_first, may_fail, one_row_each
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
 from gdatalog.storage.marked import MarkedRows
 from gdatalog.storage.rows import Columns, sort_rows
@@ -127,7 +127,8 @@ class Run:
 
     def _levelwise(self, join: JoinPlan, sink: Sink, patience: float | None) -> None:
         limits = self.limits
-        tries = [self.trie_of(ref) for ref in join.tries]
+        made = {ref: self.trie_of(ref) for ref in longest_first(join.tries)}
+        tries = [made[ref] for ref in join.tries]
         seen = self.report.seen if self.report is not None else None
         lasting = {} if self.lasting is None else self.lasting
         walk = Levelwise(tries, ops, self.scope, limits, seen, lasting)
