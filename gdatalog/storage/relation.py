@@ -245,19 +245,19 @@ class Relation:
         width = len(self.types)
         if not width:
             return Trie((), self.length, None)
+        if not order:
+            # To know which rows are the same can take long, and not every plan asks in the end.
+            return Trie((), lambda: _passing(store, tests), None)
         if order == (0, 1)[:width] and width <= 2 and not tests:
             store.sorted()  # the last column of the rows is the trie's
-        elif not order or (weighted and len(order) < width):
+        elif weighted and len(order) < width:
             store.distinct()  # rows that differ only in dropped columns are counted
         in_order = self.sorted and order == tuple(range(len(order)))
         keys = store.as_they_are()
         length = len(keys[0])
         used = [keys[column] for column in order]
         if tests:
-            mask = np.ones(length, dtype=np.bool_)
-            for left, op, right in tests:
-                mask &= COMPARE[op](keys[left], keys[right])
-            rows = np.flatnonzero(mask)
+            rows = np.flatnonzero(_mask(keys, tests))
             length = len(rows)
             used = spread(lambda column: column[rows], used, length >= LONG)
         if in_order:
@@ -266,3 +266,17 @@ class Relation:
             trie = trie_of_rows(used, length, False)
             return Trie(trie.levels, trie.total, np.ones(trie.total, dtype=np.int64))
         return trie_of_rows(used, length, weighted)
+
+
+def _mask(keys: Columns, tests: Sequence[RowTest]) -> Array:
+    """Which rows pass the tests."""
+    mask = np.ones(len(keys[0]), dtype=np.bool_)
+    for left, op, right in tests:
+        mask &= COMPARE[op](keys[left], keys[right])
+    return mask
+
+
+def _passing(store: RowStore, tests: Sequence[RowTest]) -> int:
+    """How many different rows pass the tests."""
+    store.distinct()
+    return int(np.count_nonzero(_mask(store.as_they_are(), tests))) if tests else store.at_most
