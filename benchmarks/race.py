@@ -132,6 +132,12 @@ class Race:
                 raise Broken(f"says {answer}, and said {self.case.figures[place].answer}")
             taken[place].append(seconds)
 
+        for place in list(taken):
+            if is_peer(self._workers[place].side):
+                continue
+            # Now that there are indexes the plan may be another one, and be compiled.
+            self._try(place, one)
+            taken[place].clear()
         for turn in range(ROUNDS):
             for step in range(len(taken)):
                 place = list(taken)[(turn + step) % len(taken)]

@@ -57,8 +57,11 @@ def _asked(cases: Sequence[Case]) -> str:
 
 def _suites(cases: Sequence[Case]) -> Iterator[str]:
     for suite in dict.fromkeys(case.suite for case in cases):
+        of_suite = [case for case in cases if case.suite == suite]
+        if not any(case.figures for case in of_suite):
+            continue
         yield f"## {suite[0].upper()}{suite[1:]}\n"
-        yield "\n".join(_table([case for case in cases if case.suite == suite]))
+        yield "\n".join(_table([case for case in of_suite if case.figures]))
 
 
 def _table(cases: Sequence[Case]) -> Iterator[str]:

@@ -23,6 +23,7 @@ class Gdatalog:
     arrow: bool = False  # the answer is wanted as Arrow columns, else it is one number
     label: str = ""
     intersect: str = ""  # forces one kind of intersection
+    chained: bool = False  # no part of a rule becomes a branch of its own
 
     @property
     def name(self) -> str:
@@ -38,6 +39,10 @@ class Gdatalog:
         import gdatalog
 
         assert gdatalog.connect  # which imports the engine
+        if self.chained:
+            from gdatalog.planner.build import _Conjunction
+
+            _Conjunction._split = lambda conjunction: False  # type: ignore[method-assign]
         return {name: pd.DataFrame(relation) for name, relation in data.items()}
 
     def build(self, given: Any) -> Any:

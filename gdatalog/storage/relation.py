@@ -173,7 +173,9 @@ class Relation:
     @property
     def trie_nbytes(self) -> int:
         ranks = 0 if self.graph is None else self.graph.nbytes
-        return ranks + sum({id(trie): trie.nbytes for trie in self._tries.values()}.values())
+        levels = [level for trie in self._tries.values() for level in trie.levels]
+        weights = [t.weights.nbytes for t in self._tries.values() if t.weights is not None]
+        return ranks + sum({id(level): level.nbytes for level in levels}.values()) + sum(weights)
 
     @property
     def graph(self) -> Graph | None:
@@ -207,9 +209,22 @@ class Relation:
         trie = self._tries.get(name)
         if trie is None:
             build = self._build_ranked if ranked else self._build
-            trie = build(order, tests, weighted)
+            trie = None if weighted else self._first_levels(order, tests, ranked)
+            trie = trie or build(order, tests, weighted)
             self._tries[name] = trie
         return trie
+
+    def _first_levels(
+        self, order: tuple[int, ...], tests: tuple[RowTest, ...], ranked: bool
+    ) -> Trie | None:
+        """The trie of some columns as the first levels of one that goes on, if that is there."""
+        for (longer, told, _, by_rank), trie in self._tries.items():
+            if order and longer[: len(order)] == order and told == tests and by_rank == ranked:
+                levels = trie.levels[: len(order)]
+                first = Trie(levels, len(levels[-1]), None)
+                first.labels = trie.labels
+                return first
+        return None
 
     def indexed(
         self, order: tuple[int, ...], tests: tuple[RowTest, ...] = (), weighted: bool = False
