@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.storage.arrays import is_borrowed
 from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.graph import Graph
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
@@ -103,12 +104,12 @@ class Relation:
 
     @staticmethod
     def from_table(table: Table, symbols: SymbolTable) -> Relation:
-        """The relation of a table, whose arrays it does not hold on to."""
+        """The relation of a table, of whose arrays it keeps only those that nobody can change."""
 
         def keys_of(at: int) -> Array:
             column = table.columns[at]
             keys = encode_column(column, table.types[at], symbols)
-            return keys.copy() if keys is column else keys
+            return keys.copy() if keys is column and not is_borrowed(keys) else keys
 
         # One thread after the other gives texts their codes.
         plain = [at for at, kind in enumerate(table.types) if kind != "symbol"]
