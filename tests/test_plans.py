@@ -33,6 +33,7 @@ from gdatalog.plan.nodes import (
     JoinPlan,
     Participant,
     Reduction,
+    Restore,
     Reuse,
     RulePlan,
     Seek,
@@ -129,6 +130,8 @@ def at(trie: int, depth: int) -> Participant:
     return Participant(trie, depth)
 
 
+RANKED = TrieRef("E", "full", (0, 1), ranked=True)
+BACK = Restore(0, ("x", "y"), ("a", "b"), "int")
 JOIN_X = Join("x", "int", (at(0, 0),))
 JOIN_Y = Join("y", "int", (at(0, 1),))
 LARGER = Cut(">", X)
@@ -152,6 +155,10 @@ def test_a_right_plan_passes() -> None:
     check_join_plan(plan(JOIN_X, replace(JOIN_Y, cuts=(LARGER,)), outputs=(X, Y)))
     check_join_plan(plan(Guard(1), JOIN_X, JOIN_Y, tries=(E, NOTHING)))
     check_join_plan(replace(TWO_LISTS, outputs=(Slot("d", "int"),)))
+    check_join_plan(
+        plan(JOIN_X, JOIN_Y, BACK, tries=(RANKED,), outputs=(Slot("a", "int"), Slot("b", "int")))
+    )
+    check_join_plan(plan(JOIN_X, JOIN_Y, tries=(RANKED,), outputs=(), bag=True, orbit=2))
 
 
 BROKEN = {
@@ -183,6 +190,15 @@ BROKEN = {
         JOIN_X, JOIN_Y, Branch("count", (), ((),), Reduction("count", (), "n", "int", ((),)))
     ),
     "aggregate?": plan(JOIN_X, JOIN_Y, Branch("aggregate", (), ((),))),
+    "a set of rows has no orbits": plan(JOIN_X, JOIN_Y, orbit=2),
+    "what grows is not ranked": plan(JOIN_X, JOIN_Y, tries=(replace(RANKED, version="delta"),)),
+    "values are restored from a trie without ranks": plan(JOIN_X, JOIN_Y, BACK),
+    "as many values as ranks": plan(
+        JOIN_X, JOIN_Y, replace(BACK, variables=("a",)), tries=(RANKED,)
+    ),
+    "variables=('a', 'b'), type='int') reads ['y'], not bound": plan(
+        JOIN_X, BACK, JOIN_Y, tries=(RANKED,)
+    ),
     # a branch sees what it reads, and nothing else
     "Filter(test=Slot(name='y', type='int')) reads ['y']": plan(
         JOIN_X, JOIN_Y, Branch("exists", ("x",), ((Filter(Y),),))

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from draw_patterns import Pattern, drawn_pattern
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +28,7 @@ from gdatalog.planner.edges import comparison
 from gdatalog.planner.items import AtomItem, Equation, Item, NotItem
 from gdatalog.storage.relation import Relation
 from tests.corners import CORNERS
+from tests.draw_patterns import Pattern, drawn_pattern
 from tests.oracle import TooLong, evaluate
 from tests.oracle_values import Failure, canonical
 from tests.test_engine_oracle import run
