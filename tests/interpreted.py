@@ -81,7 +81,11 @@ def _helpers() -> None:
     jit.jit = jit.part = jit.inlined = lambda function: function  # type: ignore[attr-defined]
     jit.intrinsic = lambda function: INTRINSICS.get(function.__name__)  # type: ignore[attr-defined]
     sys.modules[jit.__name__] = jit
-    left = {path.stem: path for path in FOLDER.glob("*.py") if path.stem not in ("jit", "__init__")}
+    left = {
+        path.stem: path
+        for path in FOLDER.glob("*.py")
+        if path.stem not in ("jit", "parts", "__init__")
+    }
     while left:
         for name, path in list(left.items()):
             source = _elsewhere(path.read_text())

@@ -95,7 +95,7 @@ def test_intervals_shrink_down_to_the_grain() -> None:
         sizes.append(stop - start)
     assert sum(sizes) == 10_000
     assert sizes == sorted(sizes, reverse=True)
-    assert sizes[0] == 80  # no more than eight grains
+    assert sizes[0] == 10_000 // 128  # a 64th of a thread's even share
     assert set(sizes[-10:-1]) == {10}
 
 

@@ -106,6 +106,7 @@ def test_another_process_reads_the_code(filled):
     assert len(files(filled)) == 4
 
 
+@pytest.mark.slow
 def test_numba_may_keep_code_elsewhere(tmp_path):
     elsewhere = {"NUMBA_CACHE_DIR": str(tmp_path / "numba")}
     assert run(tmp_path / "cache", **elsewhere) == MADE
@@ -239,9 +240,47 @@ Path({str(sums)!r}).write_text(code_cache._sums(code_cache.folder(), {NAME!r}))
         assert path.stat().st_size > 100
 
 
+# ------------------------------------------------------------------------------------- helpers
+
+# Compiles a caller of helpers, and tells: what it gives, how many helpers were read from disk.
+HELPED = """
+import numpy as np
+from numba import njit
+from gdatalog.cpu_ops.compiled import lists
+@njit
+def run(values, key):
+    return lists.find(values, 0, len(values), key)
+found = run(np.arange(0, 40, 2), 12)
+print(found, sum(lists.find.stats.cache_hits.values()), sep="|")
+"""
+
+
+def test_helpers_are_compiled_once_for_all_modules(tmp_path):
+    assert run(tmp_path, HELPED) == ["6", "0"]
+    kept = sorted(tmp_path.rglob("parts.find_*"))
+    assert len(kept) == 1
+    assert run(tmp_path, HELPED.replace("12", "13")) == ["-1", "1"]
+    data = bytearray(kept[0].read_bytes())
+    data[len(data) // 2] ^= 0x55
+    kept[0].write_bytes(data)
+    assert run(tmp_path, HELPED) == ["6", "0"]  # and it is kept again
+    assert sorted(tmp_path.rglob("parts.find_*")) == kept
+    assert bytes(data) != kept[0].read_bytes()
+
+
+@pytest.mark.parametrize("data", [b"", b"short", b"\0" * 100])
+def test_parts_that_are_not_whole_are_not_there(folder, data):
+    code_cache.keep_part("p", b"what was kept")
+    assert code_cache.read_part("p") == b"what was kept"
+    (folder / "parts.p").write_bytes(data)
+    assert code_cache.read_part("p") is None and code_cache.read_part("q") is None
+    assert code_cache.clear().bytes == len(data)
+
+
 # --------------------------------------------------------------------------- processes at once
 
 
+@pytest.mark.slow
 def test_two_processes_with_an_empty_cache(tmp_path):
     both = [start(tmp_path / "cache") for _ in range(2)]
     assert [ended(process)[0] for process in both] == [ANSWER, ANSWER]

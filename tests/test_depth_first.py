@@ -176,7 +176,7 @@ def test_patterns(pattern: str, mirror: bool, part: int) -> None:
         edges = graph(number, mirror)
         text = f"{head} <- {body}{tests}."
         data: oracle.Data = {name: (("int", "int"), list(rows)) for name, rows in edges.items()}
-        types = {name: ("int", "int") for name in data}
+        types = dict.fromkeys(data, ("int", "int"))
         expected = oracle.evaluate(parse(text), {n: set(rows) for n, rows in edges.items()}, types)
         for way in (number, number + 3):
             found = run(text, data, {"n"}, way)

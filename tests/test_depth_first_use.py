@@ -267,3 +267,16 @@ def test_who_asks_for_breadth_first_compiles_nothing(
     db.query(QUICK, strategy="levelwise")
     with pytest.raises(AssertionError, match="compiled"):
         db.query(QUICK, strategy="lftj")
+
+
+def test_rows_that_do_not_fit_are_left_to_breadth_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gdatalog.engine.choose.AT_HAND", -1.0)
+    monkeypatch.setattr("gdatalog.engine.choose.TO_COMPILE", -1.0)
+    db = gd.connect(memory_limit="1MiB")
+    db["E"] = [(i, j) for i in range(60) for j in range(60)]
+    text = "p(x) <- E(a, b), E(b, c), E(c, d), x = (a + d) % 3."
+    told = db.profile(text)
+    assert told.result.sorted().fetchall() == [(0,), (1,), (2,)]
+    assert "breadth-first: rows of compiled loops did not fit" in str(told)
+    with pytest.raises(gd.MemoryLimitError):
+        db.query(text, strategy="lftj")

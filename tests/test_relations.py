@@ -12,19 +12,23 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import gdatalog as gd
 from gdatalog.cpu_ops.sorter import sort_by_digits, sorter_for
 from gdatalog.engine.derived import Blocks, in_order, relation_of
 from gdatalog.result import Result
 from gdatalog.storage import keys, relation, row_store, rows, sorting, threads, trie_builder
+from gdatalog.storage.frames import table_from
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import order_rows, sort_rows
 from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Array, Table
+from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 quick = settings(
@@ -180,12 +184,48 @@ def test_a_column_of_different_values_tells_rows_apart(as_if_long: None) -> None
     assert len(whole) == 300 and not whole.sorted
 
 
-def test_a_relation_does_not_hold_on_to_the_data_it_was_made_of() -> None:
-    for values in (np.arange(5) << 40, np.arange(5)):
-        table = Table(("x",), ("int",), (values,), 5)
-        whole = Relation.from_table(table, SymbolTable())
-        values[:] = 7
-        assert len(whole) == 5
+def changed_by_pandas(frame: pd.DataFrame) -> None:
+    frame.loc[0, "a"] = 70
+    frame.iloc[1, 1] = 71
+    frame["a"] += 72
+    frame.iloc[:, 0] = 73
+    frame.replace({73: 74}, inplace=True)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "int16", "uint8"])
+@pytest.mark.parametrize("shift", [0, 40])
+@pytest.mark.parametrize("form", ["frame", "series", "array", "matrix", "arrow", "result"])
+def test_a_relation_is_not_changed_with_its_data(form: str, dtype: str, shift: int) -> None:
+    ascending = np.arange(6, dtype=dtype) << (shift if dtype == "int64" else 0)
+    matrix = np.stack([ascending, ascending], axis=1)
+    frame = pd.DataFrame({"a": ascending, "b": ascending})
+    column = pd.Series(ascending, name="a")
+    data: dict[str, Any] = {
+        "frame": frame,
+        "series": column,
+        "array": ascending,
+        "matrix": matrix,
+        "arrow": pa.table({"a": ascending, "b": ascending}),
+        "result": gd.query("?- r.", {"r": frame}),
+    }
+    db = gd.connect()
+    db["r"] = data[form]
+    before = sorted(db["r"].fetchall())
+    assert len(before) == 6
+    changed_by_pandas(frame)
+    column.iloc[0], column.iloc[2:4] = 75, 76
+    ascending[:], matrix[:] = 77, 78
+    assert sorted(db["r"].fetchall()) == before
+    if form in ("frame", "matrix"):
+        assert db.query("n(count()) <- r(x, y), r(y, x).").fetchall() == [(6,)]
+
+
+@pytest.mark.skipif(int(pd.__version__.split(".")[0]) < 3, reason="pandas 3 copies on write")
+def test_columns_of_a_frame_are_not_copied() -> None:
+    frame = pd.DataFrame({"a": np.arange(9, dtype=np.int32)})
+    whole = Relation.from_table(table_from(frame), SymbolTable())
+    assert np.shares_memory(whole.column(0), frame["a"].to_numpy())
+    assert not np.shares_memory(pickle.loads(pickle.dumps(whole)).column(0), frame["a"])
 
 
 def test_threads_sort_one_relation_at_the_same_time(as_if_long: None) -> None:

@@ -43,6 +43,7 @@ _DOCSTRING = re.compile(r'\A"""(?:[^"\\]|"(?!""))*"""\s*')
 _COMMENT = re.compile(r"""^#.*\n|[ ]*#[^"'\n]*$""", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _FOLDERS = "code-*-numba-*"
+_PARTS, _SUM = "parts", 32  # what files of helpers begin with; bytes of a sum
 
 _modules: dict[str, ModuleType] = {}
 _making: dict[str, _Making] = {}
@@ -151,6 +152,22 @@ def compiled(name: str) -> bool:
         return (folder() / f"{name}.sums").exists()
     except OSError:
         return False
+
+
+def read_part(name: str) -> bytes | None:
+    """What was kept of a helper that modules share, if it is whole."""
+    try:
+        data = (folder() / f"{_PARTS}.{name}").read_bytes()
+    except OSError:
+        return None
+    kept = data[_SUM:]
+    return kept if hashlib.sha256(kept).digest() == data[:_SUM] else None
+
+
+def keep_part(name: str, data: bytes) -> None:
+    """Keeps a helper, where there is room. Its name, too, is by `versioned`."""
+    with contextlib.suppress(OSError):
+        _write(folder() / f"{_PARTS}.{name}", hashlib.sha256(data).digest() + data)
 
 
 def _made(name: str, source: str) -> ModuleType:

@@ -11,8 +11,8 @@ from gdatalog.storage.sorting import Sorter
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import cores, spread
 
-# From how many values on the sort alone is worth the start of Numba.
-WORTH_STARTING = 1 << 23
+# From how many values on the sort alone is worth the start of Numba, or a compilation.
+WORTH_STARTING, WORTH_COMPILING = 1 << 23, 1 << 21
 
 _TOP = 10  # bits that choose a bucket
 
@@ -42,10 +42,15 @@ def sort_buckets(values, room, starts, first, last, low, bits):
 
 
 def sorter_for(count: int) -> Sorter | None:
-    """The sorter, where Numba runs already or is worth its start."""
-    if "numba" in sys.modules or count >= WORTH_STARTING:
+    """The sorter, where it is at hand, or where the sort alone is worth what it waits for."""
+    if count >= WORTH_STARTING:
         return sort_by_digits
-    return None
+    if "numba" not in sys.modules:
+        return None
+    from gdatalog.cpu_ops import code_cache
+
+    at_hand = code_cache.compiled(code_cache.versioned("sort", SOURCE))
+    return sort_by_digits if at_hand or count >= WORTH_COMPILING else None
 
 
 def sort_by_digits(values: Array, low: int, high: int) -> Array:

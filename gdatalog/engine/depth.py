@@ -18,10 +18,11 @@ from gdatalog.cpu_ops.printer.expressions import Unprintable
 from gdatalog.cpu_ops.printer.leaves import Groups, Leaf, Rows
 from gdatalog.cpu_ops.printer.module import Printed, print_plan
 from gdatalog.engine.knobs import Knobs
-from gdatalog.errors import EvaluationError
+from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
-from gdatalog.executors.lftj import Block, run_nest
+from gdatalog.executors.lftj import Block, GiveUp, run_nest
 from gdatalog.executors.limits import Limits
+from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import Gather, JoinPlan, Slot, TrieRef
 from gdatalog.storage.trie import Trie
 
@@ -71,7 +72,8 @@ class Nest:
 
     @cached_property
     def tries(self) -> list[Trie]:
-        return [self.trie_of(ref) for ref in self.join.tries]
+        made = {ref: self.trie_of(ref) for ref in longest_first(self.join.tries)}
+        return [made[ref] for ref in self.join.tries]
 
     @cached_property
     def _text(self) -> Printed | str:
@@ -104,9 +106,16 @@ class Nest:
             function = code_cache.load(self.name, self.printed.source, limits.poll).run
         finally:
             limits.announce("")
-        return run_nest(
-            function, self.printed, self.tries, scope, limits, self.knobs.workers, wanted
-        )
+        try:
+            return run_nest(
+                function, self.printed, self.tries, scope, limits, self.knobs.workers, wanted
+            )
+        except MemoryLimitError:
+            if self.knobs.strategy != "auto":
+                raise
+            # The other executor lets go of equal rows as it goes.
+            limits.charge("blocks", 0)
+            raise GiveUp("rows of compiled loops did not fit into the memory limit") from None
 
 
 def _print(join: JoinPlan, form: Form, tries: Sequence[Trie], intersect: str) -> Printed | str:

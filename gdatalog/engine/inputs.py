@@ -112,8 +112,8 @@ def same(left: Sequence[Relation], right: Sequence[Relation]) -> bool:
 def union(relations: Sequence[Relation]) -> Relation:
     """The rows of relations of one schema."""
     first = relations[0]
-    blocks = [block for relation in relations for block in relation.blocks()]
-    count = sum(relation.length for relation in relations)
+    blocks = [block for relation in relations for block in relation.blocks(distinct=False)]
+    count = sum(relation.at_most for relation in relations)
     return Relation.of_blocks(first.columns, first.types, blocks, count)
 
 

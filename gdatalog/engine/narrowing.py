@@ -164,23 +164,37 @@ def _reduce(atoms: Sequence[_Atom]) -> None:
             atom.keep(rows_with(atom.column(at), key))
         if keys:
             _allow(atom, allowed)
+    idle: set[tuple[int, str, int, int]] = set()  # passes that are not worth their time
     while True:
-        choice = min(
-            (
-                (_share(atom, at, allowed[name]), number, at, name)
-                for number, atom in enumerate(atoms)
-                for at, name in atom.variables
-                if name in allowed and (name, len(allowed[name])) not in atom.used
-            ),
-            default=(2.0, 0, 0, ""),
-        )
-        share, number, at, name = choice
-        if share > WORTH:
+        # The shorter first: what they leave makes the passes over the longer ones count.
+        for number, atom in sorted(enumerate(atoms), key=lambda entry: len(entry[1])):
+            found = _worthwhile(atom, number, allowed, idle)
+            if found is not None:
+                break
+        else:
             return
-        atom = atoms[number]
+        at, name = found
         atom.used.add((name, len(allowed[name])))
         atom.keep(rows_among(atom.column(at), allowed[name]))
         _allow(atom, allowed)
+
+
+def _worthwhile(
+    atom: _Atom, number: int, allowed: dict[str, Array], idle: set[tuple[int, str, int, int]]
+) -> tuple[int, str] | None:
+    """The level and the variable by which to pass over an atom's rows, if by any."""
+    shares: list[tuple[float, int, str]] = []
+    for at, name in atom.variables:
+        if name not in allowed or (name, len(allowed[name])) in atom.used:
+            continue
+        tried = (number, name, len(atom), len(allowed[name]))
+        if tried not in idle:
+            share = _share(atom, at, allowed[name])
+            if share <= WORTH:
+                shares.append((share, at, name))
+            else:
+                idle.add(tried)
+    return min(shares)[1:] if shares else None
 
 
 def _allow(atom: _Atom, allowed: dict[str, Array]) -> None:

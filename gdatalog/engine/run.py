@@ -23,7 +23,7 @@ from gdatalog.executors.lftj import GiveUp
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.sinks import Bag, RowSet, Sink
-from gdatalog.plan.effects import may_fail, one_row_each
+from gdatalog.plan.effects import longest_first, may_fail, one_row_each
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
 from gdatalog.storage.marked import MarkedRows
 from gdatalog.storage.rows import Columns, sort_rows
@@ -117,14 +117,18 @@ class Run:
                 spent += choice.patience or 0.0
                 if self.report is not None:
                     self.report.seen.clear()
-            except GiveUp:
+            except GiveUp as reason:
                 # Only the other executor tells failures from what does not matter.
+                if self.report is not None:
+                    told = str(reason) or "a computation failed, or a number left 62 bits"
+                    self.report.executors[number] = Choice(True, told)
                 breadth_first(None)
                 return
 
     def _levelwise(self, join: JoinPlan, sink: Sink, patience: float | None) -> None:
         limits = self.limits
-        tries = [self.trie_of(ref) for ref in join.tries]
+        made = {ref: self.trie_of(ref) for ref in longest_first(join.tries)}
+        tries = [made[ref] for ref in join.tries]
         seen = self.report.seen if self.report is not None else None
         lasting = {} if self.lasting is None else self.lasting
         walk = Levelwise(tries, ops, self.scope, limits, seen, lasting)

@@ -20,6 +20,7 @@ from gdatalog.plan.nodes import (
     Seek,
     Slot,
     Step,
+    TrieRef,
     slots,
 )
 
@@ -162,3 +163,8 @@ def one_row_each(join: JoinPlan) -> bool:
         for name, _ in step.reduction.exports
     )
     return told.issuperset((*(step.variable for step in loops), *exports))
+
+
+def longest_first(tries: tuple[TrieRef, ...]) -> list[TrieRef]:
+    """The order in which to make a plan's tries: of some, others are the first levels."""
+    return sorted(tries, key=lambda ref: -len(ref.columns))

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
-from typing import NamedTuple
 
-from gdatalog.planner.cost import NONE, Estimates, Made
+from gdatalog.planner.cost import Estimates, Made
 from gdatalog.planner.formula import TINY
 from gdatalog.planner.pattern import Pattern, bits
+from gdatalog.planner.places import Choice, Place, Turn
 from gdatalog.planner.sampling import Sampler
 
 EXACT = 8
@@ -32,44 +32,6 @@ class Order:
     rank: dict[str, int] = field(default_factory=dict)
     estimates: dict[str, float] = field(default_factory=dict)  # bindings after it
     work: float = 0.0  # values tried at all levels
-
-
-class Place(NamedTuple):
-    """Where the search is: what is known on the way, and what is still to be bound.
-
-    `exists`: one match is enough. `made` are lists that a later level may refine.
-    """
-
-    path: int
-    rest: int
-    exists: bool
-    made: Made = NONE
-
-
-class Choice(NamedTuple):
-    """The variable that is bound next, what it costs to bind all that is left, values tried."""
-
-    cost: float
-    work: float
-    variable: int
-
-    def better(self, other: Choice) -> bool:
-        """Whether it costs less, or as much and tries less; but for how sums are rounded."""
-        if abs(self.cost - other.cost) > 1e-9 * other.cost:
-            return self.cost < other.cost
-        return self.work < other.work * (1 - 1e-9)
-
-
-@dataclass(slots=True)
-class Turn:
-    """What follows when a variable has been bound."""
-
-    tried: float  # values, over all rows of the path
-    after: float  # bindings with the variable
-    rows: float  # of them that go on
-    next: Place
-    parts: list[tuple[Place, float]] = field(default_factory=list)  # branches, and their rows
-    extra: float = 0.0  # what handing rows on costs
 
 
 class Search:
@@ -126,16 +88,16 @@ class Search:
                 candidates = [min(candidates, key=lambda at: self._near(at, path))]
             # The cheapest first: what costs more at once need not be followed.
             least = {at: self._tried(at, place) for at in candidates}
-            found = Choice(inf, inf, -1)
+            found = Choice(inf, inf, 0.0, -1)
             for at in sorted(candidates, key=least.__getitem__):
-                if least[at] > found.cost and not place.exists and rest != 1 << at:
+                if least[at] > found.total and not place.exists and rest != 1 << at:
                     break
-                choice = self._choice(at, place, found.cost)
+                choice = self._choice(at, place, found.total)
                 if found.variable < 0 or choice.better(found):
                     found = choice
             if not candidates:
                 later = self._late(place)
-                known = self._best(later) if later.rest != rest else Choice(0.0, 0.0, -1)
+                known = self._best(later) if later.rest != rest else Choice(0.0, 0.0, 0.0, -1)
                 found = known._replace(variable=-1)
             self._found[place] = found
         return found
@@ -158,14 +120,14 @@ class Search:
         turn = self._turn(at, place)
         others = estimates.level(at, place.path, place.made).others
         cost = ROW * estimates.rows(place.path) + turn.tried * (1 + PROBE * others) + turn.extra
-        cost += self._index(at, place.path)
-        work = turn.tried
+        work, indexes = turn.tried, self._index(at, place.path)
         for below, rows in (*turn.parts, (turn.next, turn.rows)):
-            if below.rest and cost <= enough:
+            if below.rest and cost + indexes <= enough:
                 choice, share = self._best(below), self._share(below, rows)
                 cost += choice.cost * share
                 work += choice.work * share
-        return Choice(cost, work, at)
+                indexes += choice.indexes
+        return Choice(cost, work, indexes, at)
 
     def _share(self, place: Place, rows: float) -> float:
         return rows / max(TINY, self.estimates.rows(place.path))

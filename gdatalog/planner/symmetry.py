@@ -277,7 +277,4 @@ def _degrees_help(
     told = {frozenset(pair) for pair in below}
     names = sorted({name for pair in pairs for name in pair})
     assert size.graph is not None
-    return (
-        has_triangle(names, {pair for pair in near if pair in told})
-        and size.graph.skew >= SKEW
-    )
+    return has_triangle(names, {pair for pair in near if pair in told}) and size.graph.skew >= SKEW

@@ -32,6 +32,27 @@ def integers(values: Array, place: Place) -> Array:
     return np.ascontiguousarray(values.astype(dtype, copy=False))
 
 
+class _Borrowed:
+    """The memory of an array, and who keeps it as it is."""
+
+    def __init__(self, values: Array, keeper: object) -> None:
+        self.__array_interface__ = values.__array_interface__
+        self.kept = values, keeper
+
+
+def borrowed(values: Array, keeper: object) -> Array:
+    """The same array; as long as it is there `keeper` is, and nobody changes what it holds.
+
+    So is it with pandas 3: a change of what two frames or columns share is made to a copy.
+    """
+    return np.asarray(_Borrowed(values, keeper))
+
+
+def is_borrowed(values: Array) -> bool:
+    """Whether an array that came from elsewhere need not be copied."""
+    return isinstance(values.base, _Borrowed)
+
+
 def floats(values: Array, place: Place) -> Array:
     # Adding 0.0 turns -0.0 into 0.0; it copies, so what the caller holds is left alone.
     result = values.astype(np.float64, copy=False) + 0.0

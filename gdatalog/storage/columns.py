@@ -13,6 +13,7 @@ import numpy as np
 from gdatalog.errors import DataError
 from gdatalog.storage.arrays import (
     arrow_numbers,
+    borrowed,
     empty_column,
     encoded,
     floats,
@@ -123,7 +124,10 @@ def pandas_column(raw: Any, declared: TypeName | None, place: Place) -> Typed:
     series = raw if isinstance(raw, pd.Series) else pd.Series(raw)
     dtype: Any = series.dtype
     if isinstance(dtype, np.dtype):
-        return numpy_column(series.to_numpy(), declared, place)
+        values = series.to_numpy()
+        if dtype.kind in "iu" and int(pd.__version__.split(".")[0]) >= 3:
+            values = borrowed(values, series.copy(deep=False))
+        return numpy_column(values, declared, place)
     if isinstance(dtype, pd.DatetimeTZDtype):
         naive = series.dt.tz_convert("UTC").dt.tz_localize(None)
         return numpy_column(naive.to_numpy(), declared, place)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.storage.arrays import is_borrowed
 from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.graph import Graph
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
@@ -103,12 +104,12 @@ class Relation:
 
     @staticmethod
     def from_table(table: Table, symbols: SymbolTable) -> Relation:
-        """The relation of a table, whose arrays it does not hold on to."""
+        """The relation of a table, of whose arrays it keeps only those that nobody can change."""
 
         def keys_of(at: int) -> Array:
             column = table.columns[at]
             keys = encode_column(column, table.types[at], symbols)
-            return keys.copy() if keys is column else keys
+            return keys.copy() if keys is column and not is_borrowed(keys) else keys
 
         # One thread after the other gives texts their codes.
         plain = [at for at, kind in enumerate(table.types) if kind != "symbol"]
@@ -151,9 +152,9 @@ class Relation:
         """Whether the rows have been sorted."""
         return self._store.known == Known.SORTED
 
-    def blocks(self) -> list[Columns]:
-        """The rows in whatever order they are in, in blocks."""
-        return list(self._store.distinct())
+    def blocks(self, distinct: bool = True) -> list[Columns]:
+        """The rows in whatever order they are in, in blocks; a row may be there twice if asked."""
+        return list(self._store.distinct() if distinct else self._store.blocks)
 
     def column(self, at: int) -> Array:
         """A column's keys, in the order that all columns are in; a row may be there twice."""
@@ -172,7 +173,9 @@ class Relation:
     @property
     def trie_nbytes(self) -> int:
         ranks = 0 if self.graph is None else self.graph.nbytes
-        return ranks + sum({id(trie): trie.nbytes for trie in self._tries.values()}.values())
+        levels = [level for trie in self._tries.values() for level in trie.levels]
+        weights = [t.weights.nbytes for t in self._tries.values() if t.weights is not None]
+        return ranks + sum({id(level): level.nbytes for level in levels}.values()) + sum(weights)
 
     @property
     def graph(self) -> Graph | None:
@@ -206,9 +209,22 @@ class Relation:
         trie = self._tries.get(name)
         if trie is None:
             build = self._build_ranked if ranked else self._build
-            trie = build(order, tests, weighted)
+            trie = None if weighted else self._first_levels(order, tests, ranked)
+            trie = trie or build(order, tests, weighted)
             self._tries[name] = trie
         return trie
+
+    def _first_levels(
+        self, order: tuple[int, ...], tests: tuple[RowTest, ...], ranked: bool
+    ) -> Trie | None:
+        """The trie of some columns as the first levels of one that goes on, if that is there."""
+        for (longer, told, _, by_rank), trie in self._tries.items():
+            if order and longer[: len(order)] == order and told == tests and by_rank == ranked:
+                levels = trie.levels[: len(order)]
+                first = Trie(levels, len(levels[-1]), None)
+                first.labels = trie.labels
+                return first
+        return None
 
     def indexed(
         self, order: tuple[int, ...], tests: tuple[RowTest, ...] = (), weighted: bool = False
@@ -230,19 +246,19 @@ class Relation:
         width = len(self.types)
         if not width:
             return Trie((), self.length, None)
+        if not order:
+            # To know which rows are the same can take long, and not every plan asks in the end.
+            return Trie((), lambda: _passing(store, tests), None)
         if order == (0, 1)[:width] and width <= 2 and not tests:
             store.sorted()  # the last column of the rows is the trie's
-        elif not order or (weighted and len(order) < width):
+        elif weighted and len(order) < width:
             store.distinct()  # rows that differ only in dropped columns are counted
         in_order = self.sorted and order == tuple(range(len(order)))
         keys = store.as_they_are()
         length = len(keys[0])
         used = [keys[column] for column in order]
         if tests:
-            mask = np.ones(length, dtype=np.bool_)
-            for left, op, right in tests:
-                mask &= COMPARE[op](keys[left], keys[right])
-            rows = np.flatnonzero(mask)
+            rows = np.flatnonzero(_mask(keys, tests))
             length = len(rows)
             used = spread(lambda column: column[rows], used, length >= LONG)
         if in_order:
@@ -251,3 +267,17 @@ class Relation:
             trie = trie_of_rows(used, length, False)
             return Trie(trie.levels, trie.total, np.ones(trie.total, dtype=np.int64))
         return trie_of_rows(used, length, weighted)
+
+
+def _mask(keys: Columns, tests: Sequence[RowTest]) -> Array:
+    """Which rows pass the tests."""
+    mask = np.ones(len(keys[0]), dtype=np.bool_)
+    for left, op, right in tests:
+        mask &= COMPARE[op](keys[left], keys[right])
+    return mask
+
+
+def _passing(store: RowStore, tests: Sequence[RowTest]) -> int:
+    """How many different rows pass the tests."""
+    store.distinct()
+    return int(np.count_nonzero(_mask(store.as_they_are(), tests))) if tests else store.at_most

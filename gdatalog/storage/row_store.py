@@ -67,6 +67,10 @@ class RowStore:
         return self._count
 
     @property
+    def blocks(self) -> list[Columns]:
+        return self._blocks
+
+    @property
     def nbytes(self) -> int:
         return sum(column.nbytes for block in self._blocks for column in block)
 

@@ -25,7 +25,7 @@ RowTest = tuple[int, str, int]
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 SAMPLE = 50_000
 SHORT = 200_000  # rows that are sorted rather than sampled
-MANY = 2_000_000  # rows of which all values are counted: of more, only if they are sorted anyway
+MANY = 1_000_000  # rows of which all values are counted: of more, only if they are sorted anyway
 
 
 class Statistics:

@@ -10,7 +10,7 @@ first replaced by their rank among the level's distinct values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -156,20 +156,28 @@ class Trie:
     ranks stand for values, `labels` are the values, by rank.
     """
 
-    __slots__ = ("_weight_sums", "labels", "levels", "total", "weights")
+    __slots__ = ("_total", "_weight_sums", "labels", "levels", "weights")
 
     def __init__(
         self,
         levels: Sequence[TrieLevel],
-        total: int,
+        total: int | Callable[[], int],
         weights: Array | None,
         labels: Array | None = None,
     ) -> None:
+        """`total` may be told when it is first asked for."""
         self.levels = tuple(levels)
-        self.total = total
+        self._total = total
         self.weights = weights
         self.labels = labels
         self._weight_sums: Array | None = None
+
+    @property
+    def total(self) -> int:
+        """How many rows there are."""
+        if callable(self._total):
+            self._total = self._total()
+        return self._total
 
     def __getstate__(self) -> tuple[object, ...]:
         return self.levels, self.total, self.weights, self.labels

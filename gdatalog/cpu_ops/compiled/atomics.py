@@ -89,14 +89,15 @@ def take(control: Array, threads: int, total: int, grain: int) -> tuple[int, int
     """The next interval of `total` units of work: [start, stop), empty when none is left.
 
     Intervals shrink to `grain`, so that the threads end at about the same time. None is more than
-    eight times that: where the first units are the work of many, as in graphs whose hubs have
-    the least ids, a thread's even share of all units would be far more than its share of the work.
+    a 64th of what would be a thread's even share: where the first units are the work of many, as
+    in graphs whose hubs have the least ids, an even share of units is far more than that of work.
     """
     start = load(control, 0)
+    largest = total // (64 * threads)
     while start < total:
         size = (total - start) // (8 * threads)
-        if size > 8 * grain:
-            size = 8 * grain
+        if size > largest:
+            size = largest
         if size < grain:
             size = grain
         stop = start + size

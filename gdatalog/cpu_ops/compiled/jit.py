@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 import numba
 from numba.core import extending
 
+from gdatalog.cpu_ops.compiled.parts import Parts
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 OPTIONS: dict[str, Any] = {
@@ -40,14 +42,19 @@ def part(function: F) -> F:
     Python must not call it (it would crash): what that takes is a fifth of a compilation. That
     it need not be inlined has to be said, for else a function takes that from its first caller.
     """
-    compiled: F = numba.njit(**OPTIONS, **_NO_WRAPPERS, forceinline=False)(function)
+    compiled: F = _kept(numba.njit(**OPTIONS, **_NO_WRAPPERS, forceinline=False)(function))
     return compiled
 
 
 def inlined(function: F) -> F:
     """The same, always made part of its callers: for what is a few instructions long."""
-    compiled: F = numba.njit(**OPTIONS, **_NO_WRAPPERS, forceinline=True)(function)
+    compiled: F = _kept(numba.njit(**OPTIONS, **_NO_WRAPPERS, forceinline=True)(function))
     return compiled
+
+
+def _kept(dispatcher: Any) -> Any:
+    dispatcher._cache = Parts(dispatcher.py_func)
+    return dispatcher
 
 
 def intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -77,7 +77,7 @@ class Arguments:
         return self._add(Argument(f"{kind}{trie}", numba_type(dtype), kind, (Level(trie, 0),)))
 
     def scratch(self, name: str, kind: str, levels: tuple[Level, ...]) -> str:
-        dtype = {"marks": "uint8", "places": "int32", "rows": "uint64", "words": "uint64"}.get(kind)
+        dtype = {"marks": "uint8", "places": "uint8", "rows": "uint64", "words": "uint64"}.get(kind)
         return self._add(Argument(name, numba_type(dtype or self.width(levels)), kind, levels))
 
     def width(self, levels: tuple[Level, ...]) -> str:

@@ -20,9 +20,9 @@ HOMES = {
     "atomics": ("stopped", "take"),
     "elements": ("at", "put"),
     "lists": (
-        "count_common", "count_leapfrog", "count_meet_marked", "count_merge", "find", "find_root",
-        "has", "intersect", "is_marked", "leapfrog", "lower", "mark", "meet_marked", "merge",
-        "parent_of", "seek", "unmark", "upper",
+        "count_common", "count_leapfrog", "count_meet_marked", "count_merge", "find",
+        "find_indexed", "find_root", "has", "intersect", "is_marked", "leapfrog", "lower", "mark",
+        "meet_marked", "merge", "parent_of", "seek", "unmark", "upper",
     ),
     "bits": (
         "above", "and_rows", "below", "copy_row", "count_and", "count_row", "fill_ones", "has_bit",

@@ -250,8 +250,10 @@ class Nest:
         if node.terms:
             return self.call("find", values, *self.range_of(node, known), key)
         level = self.level(node)
-        low = self.arguments.scalar("low", level)
-        return self.call("find_root", values, low, self.arguments.index(level), key)
+        low, index = self.arguments.scalar("low", level), self.arguments.index(level)
+        if self.tries[node.trie].levels[0].dense_index() is not None:
+            return self.call("find_indexed", low, index, key)
+        return self.call("find_root", values, low, index, key)
 
 
 def plain(variable: str) -> str:

@@ -91,7 +91,7 @@ def print_bits(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: L
     if any(isinstance(later, (Join, Generate)) for later in steps[at + 1 :]):
         known.group.sets[wanted] = bits  # type: ignore[union-attr]
     turn, word, position = text.name("i"), text.name("b"), text.name("j")
-    with text.block(f"for {turn} in range({bits.since}, {group.words})"):
+    with text.block(f"for {turn} in range({group.words})"):
         text.line(f"{word} = {nest.call('at', bits.array, f'{bits.start} + {turn}')}")
         with text.block(f"while {word} != np.uint64(0)"):
             zeros = nest.call("trailing_zeros", word)
@@ -211,13 +211,11 @@ def _ascends(node: Node) -> bool:
 # --------------------------------------------------------------------------------------- sets
 
 
-def _row(nest: Nest, constraint: Constraint, known: Known) -> Bits:
+def _row(constraint: Constraint, known: Known) -> Bits:
     group = known.group
     assert group is not None
     position = group.positions[constraint.variable]
-    ref = next(ref for ref, number in nest.number.items() if number == constraint.trie)
-    since = f"({position} >> 6)" if _ascends(Node(ref, (Slot("", "int"),))) else "0"
-    return Bits(group.rows[constraint.trie], f"{position} * {group.words}", since)
+    return Bits(group.rows[constraint.trie], f"{position} * {group.words}")
 
 
 @dataclass(slots=True)
@@ -240,7 +238,7 @@ def _begin(nest: Nest, wanted: frozenset[Constraint], known: Known) -> _Start:
     cuts = [c for c in left if c.kind != "row"]
     bits = group.sets.get(done) if done else None
     if bits is None and rows:
-        bits = _row(nest, rows.pop(), known)
+        bits = _row(rows.pop(), known)
     return _Start(bits, rows, cuts)
 
 
@@ -256,32 +254,22 @@ def _set_of(nest: Nest, step: Join, wanted: frozenset[Constraint], known: Known)
     bits = start.bits
     if bits is None:
         text.line(nest.call("fill_ones", into, "0", f"{group.high} - {group.low}"))
-        bits = Bits(into, "0", "0")
+        bits = Bits(into, "0")
     elif not start.rows:
         text.line(nest.call("copy_row", into, "0", bits.array, bits.start, group.words))
-        bits = Bits(into, "0", bits.since)
+        bits = Bits(into, "0")
     for constraint in start.rows:
-        bits = _and(nest, bits, _row(nest, constraint, known), into, known)
+        bits = _and(nest, bits, _row(constraint, known), into, known)
     for constraint in start.cuts:
         _cut(nest, step, constraint, bits, known)
     return bits
 
 
 def _and(nest: Nest, bits: Bits, row: Bits, into: str, known: Known) -> Bits:
-    since, group = _later(nest, bits, row), known.group
-    assert group is not None
-    args = (into, since, bits.array, f"{bits.start} + {since}", row.array, f"{row.start} + {since}")
-    nest.text.line(nest.call("and_rows", *args, f"{group.words} - {since}"))
-    return Bits(into, "0", since)
-
-
-def _later(nest: Nest, one: Bits, other: Bits) -> str:
-    """The word before which neither has a bit."""
-    if "0" in (one.since, other.since):
-        return one.since if other.since == "0" else other.since
-    name = nest.text.name("since")
-    nest.text.line(f"{name} = max({one.since}, {other.since})")
-    return name
+    assert known.group is not None
+    args = (into, "0", bits.array, bits.start, row.array, row.start, known.group.words)
+    nest.text.line(nest.call("and_rows", *args))
+    return Bits(into, "0")
 
 
 def _cut(nest: Nest, step: Join, constraint: Constraint, bits: Bits, known: Known) -> None:
@@ -313,24 +301,16 @@ def _measure(
     count = text.name("m")
     parts: list[Bits]
     if start.bits is not None and len(start.rows) == 1 and not start.cuts:
-        row = _row(nest, start.rows[0], known)
-        since = _later(nest, start.bits, row)
-        args = (
-            start.bits.array,
-            f"{start.bits.start} + {since}",
-            row.array,
-            f"{row.start} + {since}",
-        )
-        text.line(f"{count} = {nest.call('count_and', *args, f'{group.words} - {since}')}")
+        row = _row(start.rows[0], known)
         parts = [start.bits, row]
+        places = [word for bits in parts for word in (bits.array, bits.start)]
+        text.line(f"{count} = {nest.call('count_and', *places, group.words)}")
     elif not wanted:
         text.line(f"{count} = {group.high} - {group.low}")
         parts = []
     else:
         bits = _set_of(nest, step, wanted, known)
-        counted = nest.call(
-            "count_row", bits.array, f"{bits.start} + {bits.since}", f"{group.words} - {bits.since}"
-        )
+        counted = nest.call("count_row", bits.array, bits.start, group.words)
         text.line(f"{count} = {counted}")
         parts = [bits]
     before: list[str] = []
@@ -364,7 +344,6 @@ def _leave_out(
         text.line(f"{position} = {found} - {group.low}")
         tests.append(f"{position} >= 0")
     for bits in parts:
-        since = f"{position} >> 6 >= {bits.since} and " if bits.since != "0" else ""
-        tests.append(since + nest.call("has_bit", bits.array, bits.start, position))
+        tests.append(nest.call("has_bit", bits.array, bits.start, position))
     with text.block(f"if {' and '.join(tests) or 'True'}"):
         text.line(f"{count} -= 1")

@@ -51,11 +51,10 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """A set of positions: where its words start in an array; before `since` none is set."""
+    """A set of positions: where its words start in an array."""
 
     array: str
     start: str
-    since: str
 
 
 @dataclass(slots=True)

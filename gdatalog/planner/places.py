@@ -1,0 +1,54 @@
+"""Where the search for an order can be, and what can be done from there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from gdatalog.planner.cost import NONE, Made
+
+
+class Place(NamedTuple):
+    """Where the search is: what is known on the way, and what is still to be bound.
+
+    `exists`: one match is enough. `made` are lists that a later level may refine.
+    """
+
+    path: int
+    rest: int
+    exists: bool
+    made: Made = NONE
+
+
+class Choice(NamedTuple):
+    """The variable that is bound next, and what it takes to bind all that is left.
+
+    `cost` and `work` (values tried) are for the rows that come; indexes are made once.
+    """
+
+    cost: float
+    work: float
+    indexes: float
+    variable: int
+
+    @property
+    def total(self) -> float:
+        return self.cost + self.indexes
+
+    def better(self, other: Choice) -> bool:
+        """Whether it costs less, or as much and tries less; but for how sums are rounded."""
+        if abs(self.total - other.total) > 1e-9 * other.total:
+            return self.total < other.total
+        return self.work < other.work * (1 - 1e-9)
+
+
+@dataclass(slots=True)
+class Turn:
+    """What follows when a variable has been bound."""
+
+    tried: float  # values, over all rows of the path
+    after: float  # bindings with the variable
+    rows: float  # of them that go on
+    next: Place
+    parts: list[tuple[Place, float]] = field(default_factory=list)  # branches, and their rows
+    extra: float = 0.0  # what handing rows on costs
