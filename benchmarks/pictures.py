@@ -59,6 +59,7 @@ def _memory(case: Case, figure: Figure) -> float | None:
 def _curves(cases: Sequence[Case], title: str, label: str, value: Value, path: Path) -> None:
     figure, axes = _canvas(6.4, 4.2)
     ends: list[tuple[float, float, str, str]] = []
+    hollow = False
     for side, (name, colour, marker) in SERIES.items():
         points = [
             (case.edges, seen, case.figure(side).stopped)
@@ -69,11 +70,15 @@ def _curves(cases: Sequence[Case], title: str, label: str, value: Value, path: P
         ]
         if not points:
             continue
-        x, y, _ = zip(*points, strict=True)
-        axes.plot(x, y, color=colour, linewidth=1.8, zorder=3)
+        x, y, stops = zip(*points, strict=True)
+        finished = len(points) - sum(stops)  # who is stopped once is not asked again
+        axes.plot(x[:finished], y[:finished], color=colour, linewidth=1.8, zorder=3)
+        last = max(finished - 1, 0)
+        axes.plot(x[last:], y[last:], ":", color=colour, linewidth=1.4, zorder=3)
         for at, seen, stopped in points:
             face = "white" if stopped else colour
             axes.plot(at, seen, marker, color=colour, mfc=face, markersize=6, zorder=4)
+        hollow = hollow or any(stops)
         ends.append((x[-1], y[-1], name, colour))
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -91,22 +96,25 @@ def _curves(cases: Sequence[Case], title: str, label: str, value: Value, path: P
     _name_ends(axes, ends)
     ran = "warm" if value is _throughput else "loading, indexing and counting"
     note = f"random graphs of Wu et al. (2014); {ran}, two threads"
-    if any(case.figure(side) and case.figure(side).stopped for case in cases for side in SERIES):
-        note += f"; hollow: stopped after {CAP:g} s"
+    if hollow:
+        note += f"; hollow: stopped after {CAP:g} s, so at most that"
     _save(figure, note, path)
 
 
 def _name_ends(axes: Any, ends: list[tuple[float, float, str, str]]) -> None:
-    """Each line's name beside its last point; names that would overlap are moved apart."""
+    """Each line's name at the right, as high as its last point, or so that none overlap."""
     low, high = (log10(limit) for limit in axes.get_ylim())
     apart = 0.07 * (high - low)
+    right = max(x for x, *_ in ends)
     below: float | None = None
     for x, y, name, colour in sorted(ends, key=lambda end: end[1]):
         place = log10(y) if below is None else max(log10(y), below + apart)
         below = place
+        if x < right:
+            axes.plot([x, right], [y, 10**place], color=colour, linewidth=0.6, alpha=0.7, zorder=2)
         axes.annotate(
             name,
-            (x, 10**place),
+            (right, 10**place),
             xytext=(9, 0),
             textcoords="offset points",
             va="center",
