@@ -75,42 +75,42 @@ def agrees(drawn: Drawn) -> None:
 
 
 @pytest.mark.drawn
-@oracle.share(30)
+@oracle.share(12)
 @given(programs())
 def test_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(20)
+@oracle.share(8)
 @given(graph_programs())
 def test_graph_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(15)
+@oracle.share(6)
 @given(relational_programs())
 def test_relational_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(5)
+@oracle.share(2)
 @given(recursive_programs())
 def test_recursive_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(20)
+@oracle.share(8)
 @given(aggregate_programs())
 def test_aggregate_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(10)
+@oracle.share(4)
 @given(string_programs())
 def test_string_programs(drawn: Drawn) -> None:
     agrees(drawn)
