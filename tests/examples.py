@@ -30,6 +30,23 @@ def calls(*pairs: tuple[str, object], types: str = "") -> Example:
 
 
 EXAMPLES = [
+    Example(
+        "a match that needs nothing that failed decides",
+        'p(x) <- x = to_number("a"), !((x >= 1970 ; z < 1.0), F(_, z)).',
+        {"p": set()},
+        {"F": (("int", "float"), [(1, 0.25)])},
+    ),
+    # ------------------------------------------------------------------------------- weights
+    Example(
+        "two atoms at one list both weigh",
+        """
+        p(n) <- n = count : { D(b, _), D(b, _) }.
+        q(b, count()) <- D(b, _), D(b, _).
+        r(count()) <- D(b, _), D(b, _), D(c, _), D(c, _).
+        """,
+        {"p": {(13,)}, "q": {(1, 4), (2, 9)}, "r": {(169,)}},
+        {"D": (("int", "int"), [(1, 2), (1, 3), (2, 3), (2, 4), (2, 5)])},
+    ),
     # --------------------------------------------------------------------------------- rules
     Example(
         "join and chain",

@@ -127,6 +127,13 @@ def without(steps: tuple[Step, ...], variable: str) -> tuple[Step, ...]:
             if isinstance(step, Guard):
                 kept.append(step)
             continue
+        if isinstance(step, Branch) and step.mode == "not exists" and reads(step) & missing:
+            # A match that needs none of it decides all the same.
+            sure = tuple(inner for inner in step.alternatives if not _needs(inner) & missing)
+            if sure:
+                left = tuple(name for name in step.reads if name not in missing)
+                kept.append(replace(step, alternatives=sure, reads=left))
+            continue
         if reads(step) & missing:
             parts = tuple(part for part in participants(step) if part.trie not in lost)
             if isinstance(step, (Assign, Generate)) and parts:
@@ -146,6 +153,11 @@ def without(steps: tuple[Step, ...], variable: str) -> tuple[Step, ...]:
         elif isinstance(step, (Seek, Assign, Generate)):
             kept.append(replace(step, participants=parts))
     return tuple(kept)
+
+
+def _needs(steps: tuple[Step, ...]) -> frozenset[str]:
+    """All variables that steps, or steps inside them, read."""
+    return frozenset().union(*map(reads, all_steps(steps)))
 
 
 def one_row_each(join: JoinPlan) -> bool:

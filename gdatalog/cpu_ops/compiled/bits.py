@@ -91,22 +91,23 @@ def recode_rows(
     """
     n = hi - lo
     words = (n + 63) >> 6
-    # First of all, where the values are in the trie's root (or -1), into the first words of their
-    # rows: what is found decides where to read next, so many of these are best under way at once.
+    # First of all, where the values are in the trie's root, from 1 on (0: nowhere), into the first
+    # words of their rows: what is found decides where to read next, so many of these are best under
+    # way at once.
     for j in range(n):
         value = np.int64(at(list_values, lo + j))
         if len(root_index) > 0:
             parent = find_indexed(root_low, root_index, value)
         else:
             parent = find(root_values, 0, len(root_values), value)
-        put(rows, j * words, np.uint64(parent))
+        put(rows, j * words, np.uint64(parent + 1))
     for j in range(n):
         row = j * words
-        parent = int(at(rows, row))
+        found = np.int64(at(rows, row)) - 1
         c, stop = 0, 0
         alone = (side > 0 and j == n - 1) or (side < 0 and j == 0)
-        if parent >= 0 and not alone:
-            c, stop = at(child_offsets, parent), at(child_offsets, parent + 1)
+        if found >= 0 and not alone:
+            c, stop = at(child_offsets, found), at(child_offsets, found + 1)
             value = np.int64(at(list_values, lo + j))
             first = value + 1 if side > 0 else base
             last = value - 1 if side < 0 else base + (len(places) - 1)

@@ -30,7 +30,10 @@ def measurable_here(nest: Nest, steps: Sequence[Step], at: int, met: Met) -> boo
         return False
     weighted = any(node.trie.weighted and node.last for node in (*met.lists, *met.roots))
     goes_on = any(not node.last for node in (*met.lists, *met.roots))
-    alone = len(met.lists) + len(met.roots) == 1 and at + 1 == len(steps)
+    step = steps[at]
+    assert isinstance(step, Join)
+    # Each atom weighs, though two of them may stand at the same list.
+    alone = len(step.participants) == 1 and at + 1 == len(steps)
     return not goes_on and (not weighted or alone)
 
 
