@@ -22,7 +22,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.cpu_ops import code_cache
-from gdatalog.engine import depth
+from gdatalog.engine import choose, depth
 from gdatalog.engine.knobs import STRATEGIES
 
 HERE = Path(__file__).resolve().parent.parent
@@ -280,3 +280,18 @@ def test_rows_that_do_not_fit_are_left_to_breadth_first(monkeypatch: pytest.Monk
     assert "breadth-first: rows of compiled loops did not fit" in str(told)
     with pytest.raises(gd.MemoryLimitError):
         db.query(text, strategy="lftj")
+
+
+# ------------------------------------------------------------------------------- what comes again
+
+
+def test_a_join_that_comes_again_pays_for_its_compilation(
+    db: gd.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choose, "NOTICED", 0.0)
+    monkeypatch.setattr(choose, "ENOUGH", 1e-9)
+    text = "again(count()) <- E(x, y), E(y, z), E(z, x), x + y + z > 5."
+    first, second = db.profile(text), db.profile(text)
+    assert "breadth-first" in str(first) and "depth-first" not in str(first)
+    assert "depth-first: it comes again" in str(second)
+    assert first.result.fetchall() == second.result.fetchall()

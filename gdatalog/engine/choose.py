@@ -2,7 +2,8 @@
 
 Breadth-first needs no compilation, so small work is done before a compiler would have started.
 How small the work is is a guess; so the breadth-first executor is given a moment, and then as
-long as a compilation would take. Where that is not enough the depth-first one does it all.
+long as a compilation would take. Where that is not enough the depth-first one does it all; and so
+it does where a join has come so often that the compilation would have paid.
 """
 
 from __future__ import annotations
@@ -20,6 +21,12 @@ from gdatalog.executors.limits import Limits
 AT_HAND, TO_COMPILE = 50_000.0, 50_000_000.0
 # Seconds that it is given otherwise: before anything is printed, and before it is compiled.
 FIRST, SECOND = 0.05, 0.7
+# A join that comes again and again pays for its compilation once it has taken so many seconds
+# breadth-first, in runs that one notices.
+ENOUGH, NOTICED = 0.3, 0.02
+MOST_REMEMBERED = 1000
+
+_taken: dict[object, float] = {}  # seconds, by join and what becomes of its rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +45,22 @@ class Impatient(Exception):
     """The time that was given is over."""
 
 
+def took(nest: Nest, seconds: float) -> None:
+    """Remembers what a join has taken breadth-first."""
+    if seconds >= NOTICED:
+        if len(_taken) >= MOST_REMEMBERED:
+            _taken.clear()
+        key = nest.join, nest.form
+        _taken[key] = _taken.get(key, 0.0) + seconds
+
+
 def choose(nest: Nest, spent: float = 0.0) -> Choice:
     """Which executor runs a join, of which `spent` seconds of patience did not see the end."""
     if nest.knobs.strategy == "levelwise":
         return Choice(True, "asked for")
     small = f"about {nest.join.cost:.2g} rows to look at"
-    if nest.knobs.strategy == "auto" and spent == 0 and nest.join.cost < AT_HAND:
+    again = _taken.get((nest.join, nest.form), 0.0) >= ENOUGH
+    if nest.knobs.strategy == "auto" and not again and not spent and nest.join.cost < AT_HAND:
         return Choice(True, small, FIRST)
     if nest.reason is not None:
         return Choice(True, nest.reason)
@@ -51,6 +68,10 @@ def choose(nest: Nest, spent: float = 0.0) -> Choice:
         return Choice(False, "asked for")
     if spent >= SECOND:
         return Choice(False, "breadth-first took longer than a compilation")
+    if again:
+        return Choice(
+            False, "it comes again, and breadth-first has taken longer than a compilation"
+        )
     if nest.compiled or nest.join.cost >= TO_COMPILE:
         return Choice(False, small)
     return Choice(True, f"{small}, before a compilation", SECOND)

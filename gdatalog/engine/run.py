@@ -11,7 +11,7 @@ import numpy as np
 
 from gdatalog import cpu_ops as ops
 from gdatalog.cpu_ops.evaluate import Scope
-from gdatalog.engine.choose import Choice, Impatient, choose, impatience
+from gdatalog.engine.choose import Choice, Impatient, choose, impatience, took
 from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows, give_bag
 from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.knobs import Knobs
@@ -109,7 +109,9 @@ class Run:
                 self.report.executors[number] = choice
             try:
                 if choice.breadth_first:
+                    began = perf_counter()
                     breadth_first(choice.patience)
+                    took(nest, perf_counter() - began)
                 else:
                     depth_first()
                 return
