@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,16 +14,17 @@ if TYPE_CHECKING:
     from gdatalog.cpu_ops.printer.nest import Nest
 
 
-class Leaf:
+class Leaf(ABC):
     """`counts`: whether `count` may be told how many rows there are instead of each one."""
 
     counts = False
 
+    @abstractmethod
     def emit(self, nest: Nest, known: Known) -> None:
-        raise NotImplementedError
+        """Prints what happens to the row at hand."""
 
     def count(self, nest: Nest, known: Known, amount: str) -> None:
-        raise NotImplementedError
+        raise AssertionError(f"{type(self).__name__} does not count")
 
     def marks_tasks(self) -> bool:
         """Whether the row at hand can be a place to go on from, when the block is full."""

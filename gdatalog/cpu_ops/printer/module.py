@@ -30,10 +30,6 @@ HOMES = {
     ),
 }  # fmt: skip
 
-# The entries of `state`, a worker's own: the interval at hand, how many rows a block holds,
-# workers, rows that stay if the block is full, the least task, rows that are wanted at the most.
-START, STOP, ROOM, THREADS, KEPT, GRAIN, WANTED = range(7)
-
 
 @dataclass(frozen=True, slots=True)
 class Printed:
@@ -94,6 +90,8 @@ def _module(nest: Nest, arguments: Sequence[Argument]) -> str:
     values = sorted(expressions.imports | (nest.imports - {n for ns in HOMES.values() for n in ns}))
     if values:
         lines.append(f"from gdatalog.cpu_ops.compiled.values import {', '.join(values)}")
+    # The entries of `state`, a worker's own: the interval at hand (0, 1), how many rows a block
+    # holds, workers, rows that stay if the block is full, the least task, rows that are wanted.
     lines += [
         "",
         "",

@@ -89,7 +89,7 @@ def print_bits(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: L
         return
     bits = _set_of(nest, step, wanted, known)
     if any(isinstance(later, (Join, Generate)) for later in steps[at + 1 :]):
-        known.group.sets[wanted] = bits  # type: ignore[union-attr]
+        group.sets[wanted] = bits
     turn, word, position = text.name("i"), text.name("b"), text.name("j")
     with text.block(f"for {turn} in range({group.words})"):
         text.line(f"{word} = {nest.call('at', bits.array, f'{bits.start} + {turn}')}")
@@ -318,7 +318,7 @@ def _measure(
         other = unequal(later, step.variable)
         assert other is not None
         if other.name not in before:
-            _leave_out(nest, other.name, before, count, parts, wanted, known)
+            _leave_out(nest, other.name, before, count, parts, known)
             before.append(other.name)
     return count
 
@@ -329,7 +329,6 @@ def _leave_out(
     before: Sequence[str],
     count: str,
     parts: Sequence[Bits],
-    wanted: frozenset[Constraint],
     known: Known,
 ) -> None:
     """One less, if the value of another variable is among those counted."""
