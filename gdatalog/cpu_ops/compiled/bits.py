@@ -225,13 +225,6 @@ def below(dst: Array, d: int, k: int, words: int) -> None:
             put(dst, d + w, at(dst, d + w) & ~(_ALL << np.uint64(k & 63)))
 
 
-@inlined
-def clear_bit(dst: Array, d: int, k: int) -> None:
-    """Clears bit k."""
-    w = d + (k >> 6)
-    put(dst, w, at(dst, w) & ~(_ONE << np.uint64(k & 63)))
-
-
 @part
 def has_bit(a: Array, i: int, k: int) -> bool:
     """Whether bit k of a row is set."""
