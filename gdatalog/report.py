@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from gdatalog.cpu_ops.printer.expressions import printable
 from gdatalog.engine.fixpoint import plan_stratum
 from gdatalog.engine.run import RuleRun
 from gdatalog.engine.session import Session
@@ -17,6 +16,7 @@ from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.format import format_rule
 from gdatalog.plan.nodes import Join, RulePlan, Step
 from gdatalog.planner.checked import CheckedRule, Stratum
+from gdatalog.printer.expressions import printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from threading import Event
 from typing import Any
 
+from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.evaluation import Memory
 from gdatalog.engine.files import FilePolicy, Folders
 from gdatalog.engine.fixpoint import Round
@@ -74,6 +75,7 @@ class Workspace:
         self.strategy: Strategy = "auto"  # of calls that name none
         self.threads = 0
         self.intersect = "auto"
+        self.device: Device = CPU
         self.announce: Callable[[str], None] = _log
         self._remembered: Memory = {}
         self._read = Read()
@@ -82,6 +84,7 @@ class Workspace:
     def close(self) -> None:
         self.closed = True
         self.clear()
+        self.device.close()
 
     def clear(self) -> None:
         """Forget all rules, all data, and all that was made of them."""
@@ -235,6 +238,7 @@ class Workspace:
             reports,
             knobs,
             self.announce,
+            self.device,
         )
         return Session(
             self.stored if stored is None else stored,

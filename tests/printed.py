@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cpu_ops.evaluate import Scope, evaluate, test
-from gdatalog.cpu_ops.printer.expressions import Expressions
 from gdatalog.plan.functions import FUNCTIONS, TYPES, Signature
 from gdatalog.plan.nodes import Apply, Constant, Expr, Parameter, Slot, slots
+from gdatalog.printer.expressions import Expressions
 from gdatalog.storage.keys import encode_value
 from gdatalog.values import INT_MAX, INT_MIN, Value
 

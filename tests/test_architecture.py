@@ -23,7 +23,7 @@ LAYERS = {path.relative_to(PACKAGE).with_suffix("").parts[0] for path in FILES}
 # What each layer may import: a folder of the package, or a module at its top.
 BASE = {"errors", "values"}
 LANGUAGE = BASE | {"parser", "plan", "planner"}
-ENGINE = LANGUAGE | {"storage", "cpu_ops", "executors", "engine"}
+ENGINE = LANGUAGE | {"storage", "cpu_ops", "printer", "gpu_ops", "executors", "engine"}
 FACE = ENGINE | {"present", "result", "report", "workspace", "relations", "database"}
 MAY_IMPORT = {
     "errors": set(),
@@ -33,6 +33,8 @@ MAY_IMPORT = {
     "storage": BASE,
     "planner": BASE | {"parser", "plan"},
     "cpu_ops": BASE | {"plan", "storage"},
+    "printer": BASE | {"plan", "storage", "cpu_ops"},
+    "gpu_ops": BASE | {"plan", "storage", "cpu_ops", "printer", "executors"},
     "executors": BASE | {"plan", "storage"},
     "engine": ENGINE,
     "present": BASE | {"storage"},

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdatalog.cpu_ops.evaluate import Scope, evaluate
-from gdatalog.cpu_ops.printer.expressions import Expressions, Unprintable, printable
 from gdatalog.plan.functions import TYPES
 from gdatalog.plan.nodes import Apply, Constant, Expr, Parameter, Slot, slots
+from gdatalog.printer.expressions import Expressions, Unprintable, printable
 from gdatalog.storage.keys import key_to_float
 from gdatalog.storage.symbols import SymbolTable
 from tests.printed import (

@@ -13,10 +13,6 @@ import numpy as np
 
 from gdatalog.cpu_ops import code_cache
 from gdatalog.cpu_ops.evaluate import Scope
-from gdatalog.cpu_ops.printer.accumulate import accumulable
-from gdatalog.cpu_ops.printer.expressions import Unprintable
-from gdatalog.cpu_ops.printer.leaves import Groups, Leaf, Rows
-from gdatalog.cpu_ops.printer.module import Printed, print_plan
 from gdatalog.engine.knobs import Knobs
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
@@ -24,6 +20,10 @@ from gdatalog.executors.lftj import Block, GiveUp, run_nest
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import Gather, JoinPlan, Slot, TrieRef
+from gdatalog.printer.accumulate import accumulable
+from gdatalog.printer.expressions import Unprintable
+from gdatalog.printer.leaves import Groups, Leaf, Rows
+from gdatalog.printer.module import Printed, print_plan
 from gdatalog.storage.trie import Trie
 
 TrieOf = Callable[[TrieRef], Trie]

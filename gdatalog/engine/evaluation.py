@@ -15,6 +15,7 @@ import numpy as np
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.derived import Rows
+from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.fixpoint import Round, StratumRun, Surroundings
 from gdatalog.engine.inputs import same
 from gdatalog.engine.knobs import Knobs
@@ -62,6 +63,7 @@ class Evaluation:
     limit_sizes: Mapping[str, int] = field(default_factory=dict)
     force_chunk: int | None = None
     knobs: Knobs = Knobs()
+    device: Device = CPU
     scope: Scope = field(init=False)
     _known: dict[str, Relation] = field(default_factory=dict)
     _home: dict[str, Stratum] = field(default_factory=dict)
@@ -236,6 +238,7 @@ class Evaluation:
             self.force_chunk,
             self.knobs,
             self.text.plans,
+            self.device,
         )
 
     def _run(self, stratum: Stratum, limit: int | None) -> Mapping[str, Relation]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import chunk_rows
 from gdatalog.engine.derived import Derived, Rows, in_order, relation_of
+from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.growing import Best, Growing, optimum_columns
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.narrowing import TrieOf, narrowed
@@ -64,6 +65,7 @@ class Surroundings:
     force_chunk: int | None = None
     knobs: Knobs = Knobs()
     plans: Plans = field(default_factory=Plans)
+    device: Device = CPU
 
 
 class StratumRun:
@@ -249,9 +251,11 @@ class StratumRun:
                 around.reports.append(report)
         texts = len(around.scope.symbols)
         trie_of: TrieOf = self._trie
-        if not self.stratum.recursive and len(plan.joins) == 1:
+        if around.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
             trie_of = narrowed(plan.joins[0], self._trie, self._finished, around.scope)
-        found = run_rule(plan, trie_of, around.scope, limits, limit, report, lasting, around.knobs)
+        found = run_rule(
+            plan, trie_of, around.scope, limits, limit, report, lasting, around.knobs, around.device
+        )
         self.made += len(around.scope.symbols) - texts
         limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
         return found
@@ -269,8 +273,7 @@ class StratumRun:
             relation = self.tables[ref.relation].full()
         else:
             relation = self.around.relation(ref.relation)
-        tests = tuple((test.left, test.op, test.right) for test in ref.tests)
-        trie = relation.trie(ref.columns, tests, ref.weighted, ref.ranked)
+        trie = self.around.device.trie(relation, ref)
         what = "index of " + ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
         self.around.limits.charge(what, relation.trie_nbytes)
         return trie

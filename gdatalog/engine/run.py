@@ -14,6 +14,7 @@ from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.choose import Choice, Impatient, choose, impatience, took
 from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows, give_bag
 from gdatalog.engine.derived import Blocks, Derived
+from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.knobs import Knobs
 from gdatalog.executors.failure import describe_failure
 from gdatalog.executors.frontier import WEIGHT, Frontier
@@ -56,6 +57,7 @@ class Run:
     knobs: Knobs
     report: RuleRun | None = None
     lasting: dict[int, MarkedRows] | None = None  # what the rounds of a fixpoint remember
+    device: Device = CPU
 
     def rows(self, limit: int | None) -> Derived:
         plan = self.plan
@@ -65,7 +67,7 @@ class Run:
             return self._aggregated()
         if not plan.head and limit is None and not any(may_fail(j.steps) for j in plan.joins):
             limit = 1  # a proposition: one witness is enough
-        sink = RowSet(plan.head, ops, self.scope, self.limits, limit)
+        sink = RowSet(plan.head, self.device.ops, self.scope, self.limits, limit)
         if len(plan.joins) == 1 and plan.head and limit is None and one_row_each(plan.joins[0]):
             return self._distinct(sink)
         for number in range(len(plan.joins)):
@@ -133,7 +135,7 @@ class Run:
         tries = [made[ref] for ref in join.tries]
         seen = self.report.seen if self.report is not None else None
         lasting = {} if self.lasting is None else self.lasting
-        walk = Levelwise(tries, ops, self.scope, limits, seen, lasting)
+        walk = Levelwise(tries, self.device.ops, self.scope, limits, seen, lasting)
         first = Frontier(1)
         if join.orbit != 1:
             first = Frontier(1, columns={WEIGHT: np.array([join.orbit])})
@@ -166,7 +168,7 @@ class Run:
             if patience is None:
                 self._levelwise(join, sink, None)
                 return
-            fresh = RowSet(join.outputs, ops, self.scope, self.limits, sink.limit)
+            fresh = RowSet(join.outputs, self.device.ops, self.scope, self.limits, sink.limit)
             self._levelwise(join, fresh, patience)
             sink.take(fresh)
 
@@ -193,12 +195,12 @@ class Run:
 
     def _aggregated(self) -> tuple[Columns, int]:
         plan = self.plan
-        gathering = Gathering(plan.gathers, ops, self.scope, self.limits)
+        gathering = Gathering(plan.gathers, self.device.ops, self.scope, self.limits)
         for group, names in zip(plan.groups, plan.bindings, strict=True):
             if len(group) == 1:
                 gathering = self._into_bag(group[0], gathering)
                 continue
-            union = RowSet(names, ops, self.scope, self.limits, None)
+            union = RowSet(names, self.device.ops, self.scope, self.limits, None)
             for number in group:
                 self._into_set(number, union)
             rows, _ = union.finish()
@@ -232,13 +234,14 @@ def run_rule(
     report: RuleRun | None = None,
     lasting: dict[int, MarkedRows] | None = None,
     knobs: Knobs = AUTO,
+    device: Device = CPU,
 ) -> Derived:
     """The distinct rows that a rule gives.
 
     `lasting` is what the rounds of a fixpoint remember of rows that have been followed.
     """
     started = perf_counter()
-    found = Run(plan, trie_of, scope, limits, knobs, report, lasting).rows(limit)
+    found = Run(plan, trie_of, scope, limits, knobs, report, lasting, device).rows(limit)
     for what in ("answers", "aggregates", "blocks"):
         limits.charge(what, 0)
     if not lasting:

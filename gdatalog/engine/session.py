@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.evaluation import Evaluation, Memory
 from gdatalog.engine.files import FilePolicy, Folders, find_include, read_program
 from gdatalog.engine.fixpoint import Round
@@ -44,6 +45,7 @@ class Settings:
     reports: list[RuleRun] | None = None
     knobs: Knobs = Knobs()
     announce: Callable[[str], None] = lambda what: None
+    device: Device = CPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,7 @@ class Session:
             self._limit_sizes(),
             settings.force_chunk,
             settings.knobs,
+            settings.device,
         )
 
     def _coerce(self, name: str, value: Value) -> Value:

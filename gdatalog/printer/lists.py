@@ -10,12 +10,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gdatalog.cpu_ops.printer.scope import Buffer, Known, Range
 from gdatalog.plan.nest import Node
 from gdatalog.plan.nodes import Cut, Join, Slot
+from gdatalog.printer.scope import Buffer, Known, Range
 
 if TYPE_CHECKING:
-    from gdatalog.cpu_ops.printer.nest import Nest
+    from gdatalog.printer.nest import Nest
 
 # What a cut does to a range: the search that moves its start or its end.
 STARTS = {">": "upper", ">=": "lower"}

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gdatalog.cpu_ops.printer.lists import cut_range
-from gdatalog.cpu_ops.printer.scope import Bits, Constraint, Group, Known
 from gdatalog.plan.effects import all_steps, participants
 from gdatalog.plan.nest import Node, Recoding, measurable, unequal
 from gdatalog.plan.nodes import Cut, Generate, Join, Participant, Slot, Step
+from gdatalog.printer.lists import cut_range
+from gdatalog.printer.scope import Bits, Constraint, Group, Known
 
 if TYPE_CHECKING:
-    from gdatalog.cpu_ops.printer.leaves import Leaf
-    from gdatalog.cpu_ops.printer.nest import Nest
+    from gdatalog.printer.leaves import Leaf
+    from gdatalog.printer.nest import Nest
 
 GRAIN = 64  # positions of the list that a task has at the least: each task makes the rows anew
 

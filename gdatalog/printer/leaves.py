@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gdatalog.cpu_ops.printer.accumulate import Accumulators
-from gdatalog.cpu_ops.printer.scope import Known
 from gdatalog.plan.nodes import Expr, Gather, Slot, Step
+from gdatalog.printer.accumulate import Accumulators
+from gdatalog.printer.scope import Known
 
 if TYPE_CHECKING:
-    from gdatalog.cpu_ops.printer.nest import Nest
+    from gdatalog.printer.nest import Nest
 
 
 class Leaf(ABC):

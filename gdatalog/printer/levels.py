@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gdatalog.cpu_ops.printer.ahead import close_marks, look_ahead
-from gdatalog.cpu_ops.printer.lists import Met, Walk, walk_of
-from gdatalog.cpu_ops.printer.measure import last_pair, measurable_here, measure, measure_pair
-from gdatalog.cpu_ops.printer.recode import print_bits, print_recoded
-from gdatalog.cpu_ops.printer.scope import Clip, Known, Turn
 from gdatalog.plan.nest import Node, recoding
 from gdatalog.plan.nodes import Generate, Join, Slot, Step
+from gdatalog.printer.ahead import close_marks, look_ahead
+from gdatalog.printer.lists import Met, Walk, walk_of
+from gdatalog.printer.measure import last_pair, measurable_here, measure, measure_pair
+from gdatalog.printer.recode import print_bits, print_recoded
+from gdatalog.printer.scope import Clip, Known, Turn
 
 if TYPE_CHECKING:
-    from gdatalog.cpu_ops.printer.leaves import Leaf
-    from gdatalog.cpu_ops.printer.nest import Nest
+    from gdatalog.printer.leaves import Leaf
+    from gdatalog.printer.nest import Nest
 
 
 def print_join(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: Leaf) -> None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gdatalog.cpu_ops.printer.scope import Known
 from gdatalog.plan.nodes import Gather, Reduction
+from gdatalog.printer.scope import Known
 
 if TYPE_CHECKING:
-    from gdatalog.cpu_ops.printer.nest import Nest
+    from gdatalog.printer.nest import Nest
 
 Spec = Gather | Reduction
 KINDS = frozenset({"count", "sum", "mean", "min", "max", "any_value"})

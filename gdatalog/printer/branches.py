@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdatalog.cpu_ops.printer.accumulate import Accumulators, accumulable
-from gdatalog.cpu_ops.printer.expressions import Unprintable
-from gdatalog.cpu_ops.printer.leaves import BranchCount, Found, Gathered
-from gdatalog.cpu_ops.printer.scope import Known
 from gdatalog.plan.nodes import Branch
+from gdatalog.printer.accumulate import Accumulators, accumulable
+from gdatalog.printer.expressions import Unprintable
+from gdatalog.printer.leaves import BranchCount, Found, Gathered
+from gdatalog.printer.scope import Known
 
 if TYPE_CHECKING:
-    from gdatalog.cpu_ops.printer.nest import Nest
+    from gdatalog.printer.nest import Nest
 
 
 def print_branch(nest: Nest, step: Branch, known: Known) -> None:

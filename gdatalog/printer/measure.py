@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gdatalog.cpu_ops.printer.lists import (
+from gdatalog.plan.nest import measurable, unequal
+from gdatalog.plan.nodes import Join, Slot, Step
+from gdatalog.printer.lists import (
     Met,
     fill,
     intersection,
@@ -16,12 +18,10 @@ from gdatalog.cpu_ops.printer.lists import (
     trimmed,
     walk_of,
 )
-from gdatalog.cpu_ops.printer.scope import Known, Range
-from gdatalog.plan.nest import measurable, unequal
-from gdatalog.plan.nodes import Join, Slot, Step
+from gdatalog.printer.scope import Known, Range
 
 if TYPE_CHECKING:
-    from gdatalog.cpu_ops.printer.nest import Nest
+    from gdatalog.printer.nest import Nest
 
 
 def measurable_here(nest: Nest, steps: Sequence[Step], at: int, met: Met) -> bool:

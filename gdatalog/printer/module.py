@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gdatalog.cpu_ops.printer.arguments import Argument, Level
-from gdatalog.cpu_ops.printer.expressions import Expressions
-from gdatalog.cpu_ops.printer.leaves import Groups, Leaf
-from gdatalog.cpu_ops.printer.nest import Nest
-from gdatalog.cpu_ops.printer.scope import Known
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_join
 from gdatalog.plan.nodes import Generate, Join, JoinPlan
+from gdatalog.printer.arguments import Argument, Level
+from gdatalog.printer.expressions import Expressions
+from gdatalog.printer.leaves import Groups, Leaf
+from gdatalog.printer.nest import Nest
+from gdatalog.printer.scope import Known
 from gdatalog.storage.trie import Trie
 
 # Where the functions are that a printed text may call: cpu_ops/compiled.

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gdatalog.cpu_ops.printer.lists import Met, Walk, fill, marks_of
-from gdatalog.cpu_ops.printer.measure import both, last_pair
-from gdatalog.cpu_ops.printer.scope import Known
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nest import Node, measurable, recoding
 from gdatalog.plan.nodes import Join, Step
+from gdatalog.printer.lists import Met, Walk, fill, marks_of
+from gdatalog.printer.measure import both, last_pair
+from gdatalog.printer.scope import Known
 
 if TYPE_CHECKING:
-    from gdatalog.cpu_ops.printer.nest import Nest
+    from gdatalog.printer.nest import Nest
 
 # A list is marked if this many times the loop's turns are as long as it.
 WORTH = 16

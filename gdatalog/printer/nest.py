@@ -13,10 +13,6 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from gdatalog.cpu_ops.printer.arguments import Arguments, Level
-from gdatalog.cpu_ops.printer.expressions import Expressions, Unprintable
-from gdatalog.cpu_ops.printer.scope import Known, Range
-from gdatalog.cpu_ops.printer.text import Text
 from gdatalog.plan.nest import Node, Paths, Recoding
 from gdatalog.plan.nodes import (
     Assign,
@@ -35,10 +31,14 @@ from gdatalog.plan.nodes import (
     Step,
     TrieRef,
 )
+from gdatalog.printer.arguments import Arguments, Level
+from gdatalog.printer.expressions import Expressions, Unprintable
+from gdatalog.printer.scope import Known, Range
+from gdatalog.printer.text import Text
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:
-    from gdatalog.cpu_ops.printer.leaves import Leaf
+    from gdatalog.printer.leaves import Leaf
 
 FULL, STOPPED, FAILED, OVERFLOW = 1, 2, 3, 4  # what a function returns; 0: done
 MOST_ROWS, MOST_MARKS = 1 << 28, 1 << 27  # bytes of a worker's scratch
@@ -144,7 +144,7 @@ class Nest:
 
     def run(self, steps: Sequence[Step], at: int, known: Known, leaf: Leaf) -> None:
         """The steps from `at` on, then the leaf."""
-        from gdatalog.cpu_ops.printer.levels import print_generate, print_join
+        from gdatalog.printer.levels import print_generate, print_join
 
         while at < len(steps):
             if leaf.begins(self, steps, at, known):
@@ -163,8 +163,8 @@ class Nest:
 
     def narrow(self, step: Step, known: Known) -> None:
         """A step that keeps the row at hand or goes on with the next."""
-        from gdatalog.cpu_ops.printer.branches import print_branch
-        from gdatalog.cpu_ops.printer.recode import looked_up
+        from gdatalog.printer.branches import print_branch
+        from gdatalog.printer.recode import looked_up
 
         text = self.text
         match step:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gdatalog.cpu_ops.printer.expressions import Unprintable
+from gdatalog.printer.expressions import Unprintable
 
 MOST_LOOPS = 20  # inside each other, as Python allows
 

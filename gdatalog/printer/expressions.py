@@ -23,10 +23,10 @@ import numpy as np
 
 from gdatalog.cpu_ops.evaluate import Scope, evaluate
 from gdatalog.cpu_ops.functions import EQUALITY, ORDER
-from gdatalog.cpu_ops.printer.tables import fill
 from gdatalog.cpu_ops.texts import ON_SYMBOLS, TEXTUAL
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.plan.nodes import Apply, Expr, Slot, slots
+from gdatalog.printer.tables import fill
 from gdatalog.storage.table import Array
 
 

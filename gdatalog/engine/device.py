@@ -1,0 +1,50 @@
+"""Where joins run: the operations that executors are handed, and the tries that they read.
+
+A device is a value of a database. The one here is the CPU; `gpu_ops` has the other.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from gdatalog import cpu_ops
+from gdatalog.plan.nodes import TrieRef
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.trie import Trie
+
+
+class Device(Protocol):
+    """`ops` are the verbs of `executors`; `xp` among them makes and holds arrays."""
+
+    @property
+    def name(self) -> str:
+        """As users write it: "cpu", "cuda:0"."""
+        ...
+
+    @property
+    def ops(self) -> Any: ...
+
+    def trie(self, relation: Relation, ref: TrieRef) -> Trie:
+        """The trie of a relation that a plan asks for, where the device's executors can read it."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of all that is kept."""
+        ...
+
+
+class Cpu:
+    """NumPy's arrays in the machine's memory, Numba's loops on its cores."""
+
+    name = "cpu"
+    ops: Any = cpu_ops
+
+    def trie(self, relation: Relation, ref: TrieRef) -> Trie:
+        tests = tuple((test.left, test.op, test.right) for test in ref.tests)
+        return relation.trie(ref.columns, tests, ref.weighted, ref.ranked)
+
+    def close(self) -> None:
+        """A relation keeps its tries itself."""
+
+
+CPU: Device = Cpu()

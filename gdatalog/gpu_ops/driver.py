@@ -1,0 +1,56 @@
+"""What runs kernels: CuPy on a GPU. Tests put another in its place, which needs none.
+
+A driver compiles a source and launches what it names. Arrays are `xp`'s: CuPy's on a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What one kernel takes, as the compiler says: registers, spilled bytes, shared bytes."""
+
+    registers: int
+    spilled: int
+    shared: int
+
+
+class Kernel(Protocol):
+    """A compiled kernel."""
+
+    @property
+    def resources(self) -> Resources: ...
+
+    def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
+        """Starts `blocks` of so many `threads`; `args` are arrays, ints (64 bits) and floats."""
+        ...
+
+    def resident(self, threads: int) -> int:
+        """How many blocks of so many threads the whole device runs at once."""
+        ...
+
+
+class Driver(Protocol):
+    """`xp`: NumPy's functions on this device's arrays."""
+
+    name: str  # "cuda:0"
+    xp: Any
+
+    def kernels(self, source: str, names: Sequence[str], told: str) -> dict[str, Kernel]:
+        """The kernels of a source, compiled (or from a cache); `told`: what it is of, for errors.
+
+        The source is whole: what it includes has been put in its place (`sources.py`).
+        """
+        ...
+
+    def free_memory(self) -> int:
+        """Bytes that could be taken now."""
+        ...
+
+    def synchronize(self) -> None:
+        """Waits for all that has been launched; tells errors of kernels."""
+        ...

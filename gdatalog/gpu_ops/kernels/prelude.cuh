@@ -1,0 +1,140 @@
+// What every kernel is written with: names of types, arrays, atomics, clocks.
+//
+// The sources are compiled in two ways. NVRTC (or nvcc) compiles them for a GPU, as they stand
+// here. g++ compiles them for the host, with GD_HOST defined and a header included before that
+// says the same names in its own way: an array that knows its length and refuses what is outside,
+// a fiber for each thread, every atomic a place where another thread may go on.
+//
+// So kernels say nothing of CUDA but by these names, and include no header.
+#pragma once
+
+#ifndef GD_HOST
+
+typedef unsigned char u8;
+typedef int i32;
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+
+// KERNEL(name)(ARRAY(const i32) values, i64 count) { ... }: what the host launches.
+#define KERNEL(name) extern "C" __global__ void name
+#define DEVICE static __device__ __forceinline__
+#define APART static __device__ __noinline__
+#define RESTRICT __restrict__
+
+// An array: never a bare pointer, and never an address computed by hand. Functions take arrays
+// by template parameters.
+template <class T>
+using Array = T*;
+#define ARRAY(T) T* RESTRICT
+
+// `SHARED(u32, counts, 32);` an array of a block.
+#define SHARED(T, name, count) __shared__ T name[count]
+
+// The part of an array from `start` on; `length` is what a checking compiler holds it to.
+template <class T>
+DEVICE T* slice(T* array, i64 start, i64 length) {
+    return array + start;
+}
+
+template <class A, class B>
+DEVICE bool same_array(A a, B b) {
+    return (const void*)a == (const void*)b;
+}
+
+// ---------------------------------------------------------------------------------- where we are
+
+DEVICE int thread_of_block() { return (int)threadIdx.x; }
+DEVICE int threads_of_block() { return (int)blockDim.x; }
+DEVICE int block_of_grid() { return (int)blockIdx.x; }
+DEVICE int blocks_of_grid() { return (int)gridDim.x; }
+DEVICE i64 thread_of_grid() { return (i64)blockIdx.x * blockDim.x + threadIdx.x; }
+DEVICE i64 threads_of_grid() { return (i64)gridDim.x * blockDim.x; }
+DEVICE void block_sync() { __syncthreads(); }
+
+// --------------------------------------------------------------------------------------- a warp
+//
+// Lanes that meet in a collective name each other in `mask`: all of them, and nobody else, come
+// to the same call.
+
+DEVICE u32 warp_ballot(u32 mask, bool yes) { return __ballot_sync(mask, yes); }
+DEVICE void warp_sync(u32 mask) { __syncwarp(mask); }
+template <class T>
+DEVICE T warp_shuffle(u32 mask, T value, int lane) {
+    return __shfl_sync(mask, value, lane);
+}
+template <class T>
+DEVICE T warp_shuffle_xor(u32 mask, T value, int lanes) {
+    return __shfl_xor_sync(mask, value, lanes);
+}
+template <class T>
+DEVICE T warp_shuffle_up(u32 mask, T value, int by) {  // by lanes of the whole warp
+    return __shfl_up_sync(mask, value, by);
+}
+
+// --------------------------------------------------------------------------------------- words
+
+DEVICE int bits_of(u32 word) { return __popc(word); }
+DEVICE int bits_of(u64 word) { return __popcll(word); }
+DEVICE int lowest_bit(u32 word) { return __ffs((int)word) - 1; }  // -1 if there is none
+DEVICE int lowest_bit(u64 word) { return __ffsll((i64)word) - 1; }
+DEVICE double double_of_bits(i64 bits) { return __longlong_as_double(bits); }
+DEVICE i64 bits_of_double(double value) { return __double_as_longlong(value); }
+
+// ------------------------------------------------------------------------------------- atomics
+//
+// Relaxed, unless the name says otherwise; each gives what was there before.
+
+DEVICE i32 atomic_add(i32* a, i64 i, i32 by) { return atomicAdd(a + i, by); }
+DEVICE u32 atomic_add(u32* a, i64 i, u32 by) { return atomicAdd(a + i, by); }
+DEVICE i64 atomic_add(i64* a, i64 i, i64 by) { return (i64)atomicAdd((u64*)(a + i), (u64)by); }
+DEVICE u64 atomic_add(u64* a, i64 i, u64 by) { return atomicAdd(a + i, by); }
+DEVICE u32 atomic_or(u32* a, i64 i, u32 bits) { return atomicOr(a + i, bits); }
+DEVICE u64 atomic_or(u64* a, i64 i, u64 bits) { return atomicOr(a + i, bits); }
+DEVICE i64 atomic_min(i64* a, i64 i, i64 by) { return atomicMin(a + i, by); }
+DEVICE i64 atomic_max(i64* a, i64 i, i64 by) { return atomicMax(a + i, by); }
+DEVICE i32 atomic_cas(i32* a, i64 i, i32 expected, i32 value) {
+    return atomicCAS(a + i, expected, value);
+}
+DEVICE i64 atomic_cas(i64* a, i64 i, i64 expected, i64 value) {
+    return (i64)atomicCAS((u64*)(a + i), (u64)expected, (u64)value);
+}
+
+// One word of global memory that other blocks write or read. Acquire and release order what
+// stands around them; the others only promise that the word is whole.
+DEVICE i64 load_relaxed(const i64* a, i64 i) {
+    i64 value;
+    asm volatile("ld.relaxed.gpu.global.s64 %0, [%1];" : "=l"(value) : "l"(a + i) : "memory");
+    return value;
+}
+DEVICE void store_relaxed(i64* a, i64 i, i64 value) {
+    asm volatile("st.relaxed.gpu.global.s64 [%0], %1;" ::"l"(a + i), "l"(value) : "memory");
+}
+DEVICE i64 load_acquire(const i64* a, i64 i) {
+    i64 value;
+    asm volatile("ld.acquire.gpu.global.s64 %0, [%1];" : "=l"(value) : "l"(a + i) : "memory");
+    return value;
+}
+DEVICE void store_release(i64* a, i64 i, i64 value) {
+    asm volatile("st.release.gpu.global.s64 [%0], %1;" ::"l"(a + i), "l"(value) : "memory");
+}
+// An addition that orders: what came before it in this thread is seen by whoever sees the sum.
+DEVICE i64 add_acquire_release(i64* a, i64 i, i64 by) {
+    i64 value;
+    asm volatile("atom.add.acq_rel.gpu.global.u64 %0, [%1], %2;"
+                 : "=l"(value)
+                 : "l"(a + i), "l"(by)
+                 : "memory");
+    return value;
+}
+
+// --------------------------------------------------------------------------------------- clocks
+
+DEVICE i64 nanoseconds() {
+    i64 value;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(value));
+    return value;
+}
+DEVICE void pause(int nanoseconds) { __nanosleep(nanoseconds); }
+
+#endif  // GD_HOST
