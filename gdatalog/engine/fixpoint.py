@@ -3,6 +3,8 @@
 A round runs each rule once for each recursive atom, with that atom reading what the round
 before made (`delta`), atoms before it all rows (`full`), and atoms after it those that were
 there before (`old`).
+
+Above 300 lines, for the rounds and the errors that they tell read the same tables.
 """
 
 from __future__ import annotations
