@@ -76,6 +76,7 @@ class Workspace:
         self.threads = 0
         self.intersect = "auto"
         self.device: Device = CPU
+        self.why = "asked for"  # this device
         self.announce: Callable[[str], None] = _log
         self._remembered: Memory = {}
         self._read = Read()
