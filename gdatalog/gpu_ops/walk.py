@@ -77,7 +77,12 @@ class Walks:
         wanted: int | None,
     ) -> list[Block]:
         """The rows of a plan, as blocks of columns on the device."""
-        loops, kernel = self.kernel(printed, lanes, told)
+        if not self.ready(printed):
+            limits.announce(f"compiling {told}")
+        try:
+            loops, kernel = self.kernel(printed, lanes, told)
+        finally:
+            limits.announce("")
         launch = _Launch(self, loops, kernel, tries, scope, limits, wanted)
         try:
             return launch.blocks()
