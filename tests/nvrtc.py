@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -87,15 +87,11 @@ def _loaded() -> ctypes.CDLL:
     return found
 
 
-def compile(
-    source: str,
-    architecture: str = "sm_90",
-    options: Sequence[str] = OPTIONS,
-    name: str = "kernels.cu",
-) -> Compiled:
+@cache
+def compile(source: str, architecture: str = "sm_90", name: str = "kernels.cu") -> Compiled:
     """A source's machine code. It may hold no header: there is no folder of them."""
     nvrtc, program = _loaded(), ctypes.c_void_p()
-    told = [*options, *CUPYS, f"-arch={architecture}", "--ptxas-options=-v"]
+    told = [*OPTIONS, *CUPYS, f"-arch={architecture}", "--ptxas-options=-v"]
     started = perf_counter()
     nvrtc.nvrtcCreateProgram(
         ctypes.byref(program), source.encode(), name.encode(), 0, None, None

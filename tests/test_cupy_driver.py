@@ -19,7 +19,7 @@ import nvrtc
 import pytest
 
 import gdatalog as gd
-from gdatalog.gpu_ops import kernel_cache
+from gdatalog.gpu_ops import cupy_driver, kernel_cache
 from gdatalog.gpu_ops.cupy_driver import OPTIONS, CupyDriver
 from gdatalog.gpu_ops.driver import Resources
 from gdatalog.gpu_ops.sources import whole
@@ -51,7 +51,7 @@ class _RawKernel:
     @property
     def kernel(self) -> Any:
         try:
-            nvrtc.compile(self._source, options=OPTIONS)
+            nvrtc.compile(self._source)
         except nvrtc.CompileException as refused:
             raise CompileException(str(refused)) from None
         return SimpleNamespace(ptr=7)
@@ -65,16 +65,27 @@ class _RawKernel:
 class _Event:
     """Done at the third look."""
 
-    def __init__(self, *, disable_timing: bool) -> None:
+    def __init__(self, cupy: Any, disable_timing: bool) -> None:
         assert disable_timing
-        self.looks = 0
+        self.cupy, self.looks = cupy, 0
+        cupy.events.append(self)
 
     def record(self) -> None: ...
 
     @property
     def done(self) -> bool:
+        if self.cupy.fault is not None:
+            raise self.cupy.fault
         self.looks += 1
         return self.looks == 3
+
+
+class _Pinned(bytearray):
+    """Pinned memory: a buffer that tells its place, here itself."""
+
+    @property
+    def ptr(self) -> Any:
+        return self
 
 
 @pytest.fixture
@@ -82,6 +93,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A module that has what the driver asks of CuPy."""
     fake: Any = ModuleType("cupy")
     fake.used, fake.fault, fake.synchronized = [], None, 0
+    fake.events, fake.copied = [], []
 
     class Device:
         def __init__(self, number: int) -> None:
@@ -99,6 +111,10 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
             raise fake.fault
         fake.synchronized += 1
 
+    def copy(target: int, source: Any, size: int, kind: int, stream: int) -> None:
+        assert (size, kind, stream) == (8, 1, 9)
+        fake.copied.append((target, int(np.frombuffer(source, np.int64)[0])))
+
     pool = SimpleNamespace(free_bytes=lambda: 50, used_bytes=lambda: 30, get_limit=lambda: 0)
     fake.pool = pool
     fake.get_default_memory_pool = lambda: pool
@@ -107,12 +123,16 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     )
     fake.cuda = SimpleNamespace(
         Device=Device,
-        Event=_Event,
+        Event=lambda disable_timing: _Event(fake, disable_timing),
+        Stream=lambda non_blocking: SimpleNamespace(ptr=9, synchronize=lambda: None),
+        alloc_pinned_memory=_Pinned,
         compiler=SimpleNamespace(CompileException=CompileException),
         driver=SimpleNamespace(
             occupancyMaxActiveBlocksPerMultiprocessor=lambda ptr, threads, shared: 2048 // threads
         ),
-        runtime=SimpleNamespace(memGetInfo=lambda: (1000, 2000)),
+        runtime=SimpleNamespace(
+            memGetInfo=lambda: (1000, 2000), memcpyAsync=copy, memcpyHostToDevice=1
+        ),
         get_current_stream=lambda: SimpleNamespace(synchronize=synchronize),
     )
     monkeypatch.setitem(sys.modules, "cupy", fake)
@@ -178,15 +198,42 @@ def test_waiting(cupy: Any) -> None:
     driver = CupyDriver()
     driver.synchronize()
     assert cupy.synchronized == 1
-    polled = []
-    driver.synchronize(lambda: polled.append(1))
-    assert polled == [1, 1]
+    polled: list[int] = []
+    driver.wait(lambda: polled.append(1), None, 16, 2)
+    assert polled == [1, 1] and cupy.copied == []
+
+
+def test_a_kernel_is_asked_for_an_end(cupy: Any) -> None:
+    """By a copy into its array; it has ended when the error is raised."""
+    flags = SimpleNamespace(data=SimpleNamespace(ptr=1000))
 
     def stop() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        driver.synchronize(stop)
+        CupyDriver().wait(stop, flags, 16, 2)
+    assert cupy.copied == [(1128, 2)]
+    assert cupy.events[-1].looks == 3
+
+
+def test_who_asks_twice_does_not_wait(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def again(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cupy_driver, "sleep", again)
+    monkeypatch.setattr(cupy_driver, "BUSY", -1.0)
+    flags = SimpleNamespace(data=SimpleNamespace(ptr=0))
+    with pytest.raises(KeyboardInterrupt):
+        CupyDriver().wait(lambda: None, flags, 0, 2)
+    assert cupy.copied == [(0, 2)] and cupy.events[-1].looks == 2
+
+
+def test_a_kernel_that_fails_while_we_wait(cupy: Any) -> None:
+    driver = CupyDriver()
+    cupy.fault = CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access")
+    with pytest.raises(gd.DeviceError, match="IllegalAddress"):
+        driver.wait(lambda: None, None, 0, 2)
+    assert cupy.copied == []
 
 
 def test_free_memory(cupy: Any) -> None:
@@ -263,11 +310,12 @@ def test_cupy_has_what_is_asked_of_it() -> None:
 
     for path in (
         "RawModule", "get_default_memory_pool", "cuda.Device.attributes", "cuda.Device.__enter__",
-        "cuda.alloc_pinned_memory", "cuda.UnownedMemory", "cuda.MemoryPointer",
+        "cuda.alloc_pinned_memory", "cuda.PinnedMemoryPointer.ptr",
         "cuda.Event.record", "cuda.Event.done", "cuda.get_current_stream",
         "cuda.Stream.synchronize", "cuda.compiler.CompileException.get_message",
         "cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor", "cuda.driver.get_build_version",
-        "cuda.runtime.memGetInfo", "cuda.nvrtc.getVersion", "RawKernel.kernel",
+        "cuda.runtime.memGetInfo", "cuda.runtime.memcpyAsync", "cuda.runtime.memcpyHostToDevice",
+        "cuda.nvrtc.getVersion", "RawKernel.kernel",
         "RawKernel.num_regs", "RawKernel.local_size_bytes", "RawKernel.shared_size_bytes",
     ):  # fmt: skip
         found: Any = cupy

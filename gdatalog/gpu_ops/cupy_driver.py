@@ -19,8 +19,8 @@ from gdatalog.gpu_ops.driver import Kernel, Resources
 from gdatalog.gpu_ops.kernel_cache import import_cupy
 
 # Products and sums round apart, as NumPy's do. What a source includes and does not use is no
-# reason to warn (177).
-OPTIONS = ("-std=c++17", "--fmad=false", "--diag-suppress=177")
+# reason to warn (177), nor what generated code sets and does not use (550).
+OPTIONS = ("-std=c++17", "--fmad=false", "--diag-suppress=177,550")
 
 # Between two looks at whether a kernel has ended: at first none, so that short ones cost nothing.
 BUSY, PAUSE = 0.001, 0.0002  # seconds
@@ -105,33 +105,43 @@ class CupyDriver:
         most = int(pool.get_limit())
         return min(free, most - int(pool.used_bytes())) if most else free
 
-    def flags(self, count: int) -> tuple[Any, np.ndarray[Any, np.dtype[np.int64]]]:
-        """Words that the host can write while a kernel reads them: as it sees them, and as we do.
-
-        They lie in the host's memory, which the GPU reads across the bus.
-        """
-        cuda, size = self.xp.cuda, count * 8
-        with telling("pinning memory"):
-            held = cuda.alloc_pinned_memory(size)
-        ours = np.frombuffer(held, np.int64, count)
-        ours[:] = 0
-        memory = cuda.UnownedMemory(held.ptr, size, held, self.number)
-        theirs = self.xp.ndarray((count,), np.int64, cuda.MemoryPointer(memory, 0))
-        return theirs, ours
-
-    def synchronize(self, poll: Callable[[], None] | None = None) -> None:
-        """`poll` is called while we wait, and may raise: what has been launched goes on then."""
+    def wait(self, poll: Callable[[], None], flags: Any, at: int, stop: int) -> None:
+        """Who asks twice for an end does not wait for it."""
         with telling("a kernel"):
-            if poll is None:
-                self.xp.cuda.get_current_stream().synchronize()
-                return
             event = self.xp.cuda.Event(disable_timing=True)
             event.record()
-            started = perf_counter()
-            while not event.done:
-                poll()
-                if perf_counter() - started > BUSY:
-                    sleep(PAUSE)
+            started, asked = perf_counter(), None
+            while True:
+                try:
+                    if event.done:
+                        break
+                    if asked is None:
+                        poll()
+                    if perf_counter() - started > BUSY:
+                        sleep(PAUSE)
+                except BaseException as problem:
+                    if asked is not None or _cudas(problem):
+                        raise
+                    asked = problem
+                    self._write(flags, at, stop)
+        if asked is not None:
+            raise asked
+
+    def _write(self, flags: Any, at: int, value: int) -> None:
+        """Into an array of which a running kernel reads: by a copy, in a stream that waits for
+        nothing. A kernel that writes would find no room beside one that has all blocks."""
+        cuda = self.xp.cuda
+        held = cuda.alloc_pinned_memory(8)
+        np.frombuffer(held, np.int64, 1)[0] = value
+        beside = cuda.Stream(non_blocking=True)
+        cuda.runtime.memcpyAsync(
+            flags.data.ptr + at * 8, held.ptr, 8, cuda.runtime.memcpyHostToDevice, beside.ptr
+        )
+        beside.synchronize()
+
+    def synchronize(self) -> None:
+        with telling("a kernel"):
+            self.xp.cuda.get_current_stream().synchronize()
 
 
 @contextmanager
@@ -140,7 +150,7 @@ def telling(what: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as problem:
-        if not type(problem).__name__.startswith("CUDA"):
+        if not _cudas(problem):
             raise
         if str(problem).startswith(("cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY")):
             raise MemoryError(f"{what}: {problem}") from problem
@@ -149,3 +159,8 @@ def telling(what: str) -> Iterator[None]:
             hint='please report this; device="cpu" answers meanwhile. This process cannot use '
             "the GPU any more: start it again",
         ) from problem
+
+
+def _cudas(problem: BaseException) -> bool:
+    """Whether it is what CUDA says: by CuPy's names, CUDARuntimeError and CUDADriverError."""
+    return type(problem).__name__.startswith("CUDA")
