@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-
 from typing import Any
 
 from gdatalog.cpu_ops.evaluate import Scope

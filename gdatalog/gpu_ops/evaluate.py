@@ -82,9 +82,7 @@ class Expressions(Rows):
             return keys != 0
         return keys if kind == "symbol" else keys.astype(self.xp.int64)
 
-    def _values(
-        self, expr: Expr, column: ColumnOf, scope: Scope
-    ) -> tuple[Array, Array | None]:
+    def _values(self, expr: Expr, column: ColumnOf, scope: Scope) -> tuple[Array, Array | None]:
         if isinstance(expr, Slot):
             return self._to_values(column(expr.name), expr.type), None
         if not slots(expr):
@@ -121,9 +119,7 @@ class Expressions(Rows):
             best = self.xp.where(lower if expr.function == "min" else ~lower, other, best)
         return best
 
-    def _table(
-        self, expr: Apply, column: ColumnOf, scope: Scope
-    ) -> tuple[Array, Array | None]:
+    def _table(self, expr: Apply, column: ColumnOf, scope: Scope) -> tuple[Array, Array | None]:
         """A function of one string that varies, read off a table by its code."""
         reason = printable(expr)
         if reason is not None:

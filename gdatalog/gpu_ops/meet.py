@@ -97,9 +97,7 @@ class Meetings(Expressions):
         found = self.xp.empty(len(values), dtype=self.place_of(len(level)))
         return self._search("find_in", level, parents, values, found)
 
-    def bound_in(
-        self, level: TrieLevel, parents: Array, values: Array, after_equal: bool
-    ) -> Array:
+    def bound_in(self, level: TrieLevel, parents: Array, values: Array, after_equal: bool) -> Array:
         """Where in its parent's list each value would stand; behind an equal one if asked."""
         found = self.xp.empty(len(values), dtype=self.xp.int64)
         return self._search("bound_in", level, parents, values, found, int(after_equal))
@@ -166,7 +164,11 @@ class _Printed:
             after = [f"i64 least{n}", f"i64 size{n}"]
             search = f"find_indexed(index{n}, least{n}, size{n}, key)"
         else:
-            kinds, names, args = (type_of(level.values),), (f"values{n}",), [level.values, len(level)]
+            kinds, names, args = (
+                (type_of(level.values),),
+                (f"values{n}",),
+                [level.values, len(level)],
+            )
             after = [f"i64 size{n}"]
             search = f"find_within(values{n}, 0, size{n}, key)"
         self.params += [
