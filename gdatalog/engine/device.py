@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from gdatalog import cpu_ops
-from gdatalog.plan.nodes import TrieRef
+from gdatalog.engine.budget import LARGEST_CHUNK
+from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
@@ -28,6 +29,15 @@ class Device(Protocol):
         """The trie of a relation that a plan asks for, where the device's executors can read it."""
         ...
 
+    def refuses(self, plan: RulePlan) -> str | None:
+        """Why a rule is run on the CPU instead, in words for a user; None if it is not."""
+        ...
+
+    def room(self, spare: int) -> tuple[int, int]:
+        """The bytes that a query may take here, of which `spare` are left of the memory limit;
+        and the most rows that are of use at once."""
+        ...
+
     def close(self) -> None:
         """Lets go of all that is kept."""
         ...
@@ -42,6 +52,12 @@ class Cpu:
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
         tests = tuple((test.left, test.op, test.right) for test in ref.tests)
         return relation.trie(ref.columns, tests, ref.weighted, ref.ranked)
+
+    def refuses(self, plan: RulePlan) -> str | None:
+        return None
+
+    def room(self, spare: int) -> tuple[int, int]:
+        return spare, LARGEST_CHUNK
 
     def close(self) -> None:
         """A relation keeps its tries itself."""
