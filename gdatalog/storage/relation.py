@@ -13,9 +13,10 @@ import numpy as np
 
 from gdatalog.storage.arrays import is_borrowed
 from gdatalog.storage.degrees import COMPARE
+from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.graph import Graph
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
-from gdatalog.storage.row_store import FEW, Known, RowStore
+from gdatalog.storage.row_store import FEW, RowStore
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.statistics import RowTest, Statistics
 from gdatalog.storage.symbols import SymbolTable
@@ -45,9 +46,13 @@ class Relation:
         types: tuple[TypeName, ...],
         keys: Columns,
         length: int,
+        ops: Any = None,
     ) -> None:
-        """A relation of sorted distinct rows; `length` tells how many they are, without columns."""
-        self._over(columns, types, RowStore([keys], length, Known.SORTED))
+        """A relation of sorted distinct rows; `length` tells how many they are, without columns.
+
+        `ops`: the operations of the device whose arrays the columns are, if they are not NumPy's.
+        """
+        self._over(columns, types, RowStore([keys], length, Known.SORTED, ops if keys else None))
 
     def _over(self, columns: tuple[str, ...], types: tuple[TypeName, ...], store: RowStore) -> None:
         self.columns = columns
@@ -78,10 +83,12 @@ class Relation:
         blocks: Sequence[Columns],
         length: int,
         distinct: bool = False,
+        ops: Any = None,
     ) -> Relation:
         """The relation of the rows of all blocks, which are `length` together, in any order.
 
         If they are `distinct` nothing need be done with them before they are asked for.
+        `ops`: the operations of the device whose arrays all columns are, if they are not NumPy's.
         """
         if not types:
             return Relation(columns, types, (), min(1, length))
@@ -90,8 +97,8 @@ class Relation:
             return Relation.empty(columns, types)
         known = Known.DISTINCT if distinct else Known.NOTHING
         relation = Relation.__new__(Relation)
-        relation._over(columns, types, RowStore(blocks, length, known))
-        if length < FEW:
+        relation._over(columns, types, RowStore(blocks, length, known, ops))
+        if length < FEW and ops is None:
             relation._store.sorted()
         return relation
 
@@ -132,10 +139,14 @@ class Relation:
     # ----------------------------------------------------------------------------------- rows
 
     @property
+    def store(self) -> RowStore:
+        """The rows as they came: here, on a device, or both."""
+        return self._store
+
+    @property
     def length(self) -> int:
         """How many rows there are."""
-        self._store.distinct()
-        return self._store.at_most
+        return self._store.count
 
     @property
     def at_most(self) -> int:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from gdatalog.storage.degrees import COMPARE, Degrees, Lists
+from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.graph import Graph
-from gdatalog.storage.row_store import Known, RowStore
+from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns, Packing, firsts, sorted_set
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
