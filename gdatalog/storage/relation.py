@@ -6,7 +6,7 @@ an interrupted query leaves the database as it was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,10 +29,37 @@ from gdatalog.values import TypeName
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
+TrieName = tuple[tuple[int, ...], tuple[RowTest, ...], bool, bool]
+
+
+def trie_name(
+    order: Sequence[int], tests: Sequence[RowTest], weighted: bool, ranked: bool, turned: bool
+) -> TrieName:
+    """What a trie is known by: tests have the lower column first, so that one trie has one name.
+
+    `turned`: the other column first, of two, where one trie serves both orders.
+    """
+    if turned:
+        order = [1 - column for column in order]
+        tests = [(1 - left, op, 1 - right) for left, op, right in tests]
+    return tuple(order), tuple(map(_onwards, tests)), weighted, ranked
+
+
 def _onwards(test: RowTest) -> RowTest:
-    """The same test with the lower column first: one index has one name."""
     left, op, right = test
     return test if left <= right else (right, _FLIPPED[op], left)
+
+
+def first_levels(tries: Mapping[TrieName, Trie], name: TrieName) -> Trie | None:
+    """The trie of some columns as the first levels of one that goes on, if that is there."""
+    order, tests, weighted, ranked = name
+    if weighted or not order:
+        return None
+    for (longer, told, _, by_rank), trie in tries.items():
+        if longer[: len(order)] == order and told == tests and by_rank == ranked:
+            levels = trie.levels[: len(order)]
+            return Trie(levels, len(levels[-1]), None, trie.labels)
+    return None
 
 
 class Relation:
@@ -58,7 +85,7 @@ class Relation:
         self.columns = columns
         self.types = types
         self._store = store
-        self._tries: dict[tuple[Any, ...], Trie] = {}
+        self._tries: dict[TrieName, Trie] = {}
         # The orders of columns that parts of this relation were indexed by in its place.
         self.narrowed: set[tuple[int, ...]] = set()
         self.statistics = Statistics(store, types, self._tries)
@@ -211,37 +238,20 @@ class Relation:
 
         `ranked`: of both ways of every row of a graph, with ranks for vertices.
         """
-        if order[:1] == (1,) and (ranked or (len(self.types) == 2 and self.symmetric)):
-            # One trie serves both orders.
-            order = tuple(1 - column for column in order)
-            tests = tuple((1 - left, op, 1 - right) for left, op, right in tests)
-        tests = tuple(_onwards(test) for test in tests)
-        name = (order, tests, weighted, ranked)
+        turned = order[:1] == (1,) and (ranked or (len(self.types) == 2 and self.symmetric))
+        name = trie_name(order, tests, weighted, ranked, turned)
         trie = self._tries.get(name)
         if trie is None:
             build = self._build_ranked if ranked else self._build
-            trie = None if weighted else self._first_levels(order, tests, ranked)
-            trie = trie or build(order, tests, weighted)
+            trie = first_levels(self._tries, name) or build(name[0], name[1], weighted)
             self._tries[name] = trie
         return trie
-
-    def _first_levels(
-        self, order: tuple[int, ...], tests: tuple[RowTest, ...], ranked: bool
-    ) -> Trie | None:
-        """The trie of some columns as the first levels of one that goes on, if that is there."""
-        for (longer, told, _, by_rank), trie in self._tries.items():
-            if order and longer[: len(order)] == order and told == tests and by_rank == ranked:
-                levels = trie.levels[: len(order)]
-                first = Trie(levels, len(levels[-1]), None)
-                first.labels = trie.labels
-                return first
-        return None
 
     def indexed(
         self, order: tuple[int, ...], tests: tuple[RowTest, ...] = (), weighted: bool = False
     ) -> bool:
         """Whether this trie has been made."""
-        return (order, tuple(_onwards(test) for test in tests), weighted, False) in self._tries
+        return trie_name(order, tests, weighted, False, False) in self._tries
 
     def _build_ranked(
         self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool

@@ -37,7 +37,7 @@ class Statistics:
     )  # fmt: skip
 
     def __init__(
-        self, store: RowStore, types: Sequence[TypeName], tries: Mapping[tuple[Any, ...], Trie]
+        self, store: RowStore, types: Sequence[TypeName], tries: Mapping[Any, Trie]
     ) -> None:
         """`tries` are those that the relation has by now, by order, tests, whether weighted, and
         whether ranked."""
