@@ -13,8 +13,8 @@ import numpy as np
 from gdatalog.storage.elsewhere import Elsewhere
 from gdatalog.storage.graph import passes
 from gdatalog.storage.rows import DENSE, Columns
-from gdatalog.storage.statistics import RowTest
 from gdatalog.storage.table import Array
+from gdatalog.storage.trie import RowTest
 
 
 class Ranking:

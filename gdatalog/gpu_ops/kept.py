@@ -18,10 +18,9 @@ from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.graph import DeviceGraph
 from gdatalog.gpu_ops.tries import build, of_sorted
 from gdatalog.storage.elsewhere import Elsewhere
-from gdatalog.storage.relation import Relation, TrieName, first_levels, trie_name
+from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import RowStore
-from gdatalog.storage.statistics import RowTest
-from gdatalog.storage.trie import Trie
+from gdatalog.storage.trie import RowTest, Trie, TrieName, first_levels, trie_name
 
 SHARE = 0.75  # of the device's free memory: the rest is for queries
 

@@ -12,9 +12,8 @@ from typing import Any
 from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.elsewhere import Elsewhere, Known
 from gdatalog.storage.rows import Columns
-from gdatalog.storage.statistics import RowTest
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import Trie, TrieLevel
+from gdatalog.storage.trie import RowTest, Trie, TrieLevel
 
 SHORT = 1 << 31  # entries, below which offsets take 32 bits
 

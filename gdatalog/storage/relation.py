@@ -6,7 +6,7 @@ an interrupted query leaves the database as it was.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,48 +18,13 @@ from gdatalog.storage.graph import Graph
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
 from gdatalog.storage.row_store import FEW, RowStore
 from gdatalog.storage.rows import Columns
-from gdatalog.storage.statistics import RowTest, Statistics
+from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
 from gdatalog.storage.threads import LONG, spread
-from gdatalog.storage.trie import Trie
+from gdatalog.storage.trie import RowTest, Trie, TrieName, first_levels, trie_name
 from gdatalog.storage.trie_builder import build_trie, trie_of_rows
 from gdatalog.values import TypeName
-
-_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
-
-TrieName = tuple[tuple[int, ...], tuple[RowTest, ...], bool, bool]
-
-
-def trie_name(
-    order: Sequence[int], tests: Sequence[RowTest], weighted: bool, ranked: bool, turned: bool
-) -> TrieName:
-    """What a trie is known by: tests have the lower column first, so that one trie has one name.
-
-    `turned`: the other column first, of two, where one trie serves both orders.
-    """
-    if turned:
-        order = [1 - column for column in order]
-        tests = [(1 - left, op, 1 - right) for left, op, right in tests]
-    return tuple(order), tuple(map(_onwards, tests)), weighted, ranked
-
-
-def _onwards(test: RowTest) -> RowTest:
-    left, op, right = test
-    return test if left <= right else (right, _FLIPPED[op], left)
-
-
-def first_levels(tries: Mapping[TrieName, Trie], name: TrieName) -> Trie | None:
-    """The trie of some columns as the first levels of one that goes on, if that is there."""
-    order, tests, weighted, ranked = name
-    if weighted or not order:
-        return None
-    for (longer, told, _, by_rank), trie in tries.items():
-        if longer[: len(order)] == order and told == tests and by_rank == ranked:
-            levels = trie.levels[: len(order)]
-            return Trie(levels, len(levels[-1]), None, trie.labels)
-    return None
 
 
 class Relation:

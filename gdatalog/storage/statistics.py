@@ -17,11 +17,8 @@ from gdatalog.storage.graph import Graph
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns, Packing, firsts, sorted_set
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import Trie
+from gdatalog.storage.trie import RowTest, Trie, TrieName
 from gdatalog.values import TypeName
-
-# A test between two columns of a row, as (left column, operator, right column).
-RowTest = tuple[int, str, int]
 
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 SAMPLE = 50_000
@@ -37,7 +34,7 @@ class Statistics:
     )  # fmt: skip
 
     def __init__(
-        self, store: RowStore, types: Sequence[TypeName], tries: Mapping[Any, Trie]
+        self, store: RowStore, types: Sequence[TypeName], tries: Mapping[TrieName, Trie]
     ) -> None:
         """`tries` are those that the relation has by now, by order, tests, whether weighted, and
         whether ranked."""

@@ -12,7 +12,7 @@ Arrays are NumPy's, or a device's: `xp` has the functions on them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,13 @@ from gdatalog.storage.table import Array
 _SHIFT = 33
 _BIAS = 1 << 32
 _LOW, _HIGH = -(1 << 31) - 1, 1 << 31
+
+# A test between two columns of a row, as (left column, operator, right column).
+RowTest = tuple[int, str, int]
+# A relation's trie by its order of columns, tests, whether it is weighted, whether ranked.
+TrieName = tuple[tuple[int, ...], tuple[RowTest, ...], bool, bool]
+
+_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 class TrieLevel:
@@ -218,3 +225,33 @@ class Trie:
     def nbytes(self) -> int:
         size = sum(level.nbytes for level in self.levels)
         return size + (self.weights.nbytes if self.weights is not None else 0)
+
+
+def trie_name(
+    order: Sequence[int], tests: Sequence[RowTest], weighted: bool, ranked: bool, turned: bool
+) -> TrieName:
+    """What a trie is known by: tests have the lower column first, so that one trie has one name.
+
+    `turned`: the other column first, of two, where one trie serves both orders.
+    """
+    if turned:
+        order = [1 - column for column in order]
+        tests = [(1 - left, op, 1 - right) for left, op, right in tests]
+    return tuple(order), tuple(map(_onwards, tests)), weighted, ranked
+
+
+def _onwards(test: RowTest) -> RowTest:
+    left, op, right = test
+    return test if left <= right else (right, _FLIPPED[op], left)
+
+
+def first_levels(tries: Mapping[TrieName, Trie], name: TrieName) -> Trie | None:
+    """The trie of some columns as the first levels of one that goes on, if that is there."""
+    order, tests, weighted, ranked = name
+    if weighted or not order:
+        return None
+    for (longer, told, _, by_rank), trie in tries.items():
+        if longer[: len(order)] == order and told == tests and by_rank == ranked:
+            levels = trie.levels[: len(order)]
+            return Trie(levels, len(levels[-1]), None, trie.labels)
+    return None
