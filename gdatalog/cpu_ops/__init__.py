@@ -13,6 +13,7 @@ from gdatalog.cpu_ops.arrays import (
     survivors,
 )
 from gdatalog.cpu_ops.evaluate import evaluate, test
+from gdatalog.cpu_ops.runs import holds, merged, narrowed, packing
 from gdatalog.cpu_ops.sorter import sorter_for
 from gdatalog.storage import sorting
 from gdatalog.storage.rows import (
@@ -20,6 +21,7 @@ from gdatalog.storage.rows import (
     first_rows,
     group_rows,
     in_sorted,
+    order_rows,
     row_firsts,
     sort_rows,
 )
@@ -32,8 +34,13 @@ __all__ = [
     "expand",
     "first_rows",
     "group_rows",
+    "holds",
     "in_sorted",
     "intersect",
+    "merged",
+    "narrowed",
+    "order_rows",
+    "packing",
     "pieces",
     "row_firsts",
     "sort_across",

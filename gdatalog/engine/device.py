@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from gdatalog import cpu_ops
+from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
@@ -28,6 +29,14 @@ class Device(Protocol):
         """The trie of a relation that a plan asks for, where the device's executors can read it."""
         ...
 
+    def charge(self, limits: Limits, what: str, relation: Relation) -> None:
+        """Says what the tries of a relation take there."""
+        ...
+
+    def hold(self, relation: Relation) -> None:
+        """Knows of a relation whose rows may lie there."""
+        ...
+
     def close(self) -> None:
         """Lets go of all that is kept."""
         ...
@@ -42,6 +51,12 @@ class Cpu:
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
         tests = tuple((test.left, test.op, test.right) for test in ref.tests)
         return relation.trie(ref.columns, tests, ref.weighted, ref.ranked)
+
+    def charge(self, limits: Limits, what: str, relation: Relation) -> None:
+        limits.charge(f"index of {what}", relation.trie_nbytes)
+
+    def hold(self, relation: Relation) -> None:
+        """Its rows are here."""
 
     def close(self) -> None:
         """A relation keeps its tries itself."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
@@ -262,17 +262,4 @@ def _heads(plan: RulePlan, frontier: Frontier, scope: Scope) -> tuple[Columns, i
             raise describe_failure(expr, frontier.take(bad), ops, scope)
         heads.append(keys)
     rows = sort_rows(heads)
-    return rows, len(rows[0])
-
-
-def union_rows(parts: Sequence[tuple[Columns, int]]) -> tuple[Columns, int]:
-    """The distinct rows of several sets of rows, sorted."""
-    filled = [rows for rows, count in parts if count]
-    if not filled:
-        return (parts[0][0], 0) if parts else ((), 0)
-    if not filled[0]:
-        return (), 1
-    if len(filled) == 1:
-        return filled[0], len(filled[0][0])
-    rows = sort_rows(ops.concatenate(filled))
     return rows, len(rows[0])

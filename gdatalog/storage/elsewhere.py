@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.storage.keys import narrow
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 
@@ -54,8 +53,7 @@ class Elsewhere:
     def as_they_are(self) -> Columns:
         """The rows in any order; there may be duplicates."""
         if not self._plain:
-            rows = self.ops.concatenate(self._blocks)
-            self._blocks = [tuple(map(narrow, rows))]
+            self._blocks = [self.ops.narrowed(self.ops.concatenate(self._blocks))]
             self._plain = True
         return self._blocks[0]
 
