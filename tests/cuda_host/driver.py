@@ -1,0 +1,209 @@
+"""Runs kernels on this machine: what stands where CuPy does, in tests without a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gdatalog.gpu_ops.driver import Kernel, Resources
+from tests.cuda_host import compiler
+from tests.cuda_host.arrays import ndarray
+from tests.cuda_host.stand_in import xp
+
+_KERNEL = re.compile(r"\bKERNEL\(\s*(\w+)\s*\)\s*\(")
+_MOST_THREADS = 1 << 22
+# `fibers.cpp` runs one launch at a time.
+_ONE = threading.Lock()
+
+
+class HostFault(Exception):
+    """A kernel did what no kernel may do; or it does not compile, or was launched wrongly."""
+
+
+class _Settings(ctypes.Structure):
+    """GdSettings of fibers.cpp."""
+
+    _fields_ = (
+        ("seed", ctypes.c_uint64),
+        ("yields", ctypes.c_double),
+        ("accesses", ctypes.c_double),
+        ("step", ctypes.c_int64),
+        ("patience", ctypes.c_int64),
+        ("seconds", ctypes.c_double),
+        ("passed", ctypes.c_int64),
+        ("switches", ctypes.c_int64),
+    )
+
+
+def parameters(source: str, name: str) -> list[str]:
+    """The names of a kernel's parameters, as far as the text tells them."""
+    for found in _KERNEL.finditer(source):
+        if found[1] != name:
+            continue
+        depth, parts = 1, [""]
+        for letter in source[found.end() :]:
+            depth += {"(": 1, ")": -1}.get(letter, 0)
+            if depth == 0:
+                break
+            if letter == "," and depth == 1:
+                parts.append("")
+            else:
+                parts[-1] += letter
+        return [part.split()[-1] for part in parts if part.split()]
+    raise HostFault(f"no kernel {name}")
+
+
+class HostKernel:
+    """A kernel, compiled by g++."""
+
+    def __init__(
+        self, driver: HostDriver, name: str, types: list[str], params: list[str], start: Any
+    ) -> None:
+        self._driver, self._name, self._start = driver, name, start
+        self._types, self._params = types, params
+
+    @property
+    def resources(self) -> Resources:
+        return Resources(0, 0, 0)
+
+    def resident(self, threads: int) -> int:
+        return self._driver.blocks
+
+    def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
+        self._check(0 < blocks < 2**31, f"{blocks} blocks")
+        self._check(0 < threads <= 1024, f"{threads} threads in a block")
+        self._check(blocks * threads <= _MOST_THREADS, "more threads than can be tested")
+        self._check(
+            len(args) == len(self._types), f"{len(args)} arguments, it takes {len(self._types)}"
+        )
+        words = [
+            word for at, value in enumerate(args) for word in self._words(at, value)
+        ]  # what the arrays' memory is, while `args` holds them
+        self._check_apart(args)
+        self._driver.start(self._name, self._start, words, blocks, threads)
+
+    def _check(self, holds: bool, otherwise: str) -> None:
+        if not holds:
+            raise HostFault(f"kernel {self._name}: {otherwise}")
+
+    def _told(self, at: int) -> str:
+        return f"argument {at + 1} ({self._params[at]}: {self._types[at]})"
+
+    def _words(self, at: int, value: Any) -> tuple[int, int]:
+        kind = self._types[at]
+        if kind == "i64":
+            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+            self._check(whole, f"{self._told(at)} is {value!r}")
+            self._check(-(2**63) <= int(value) < 2**63, f"{self._told(at)} is {value}")
+            return int(value) % 2**64, 0
+        if kind == "double":
+            self._check(isinstance(value, float), f"{self._told(at)} is {value!r}")
+            return int(np.float64(value).view(np.uint64)), 0
+        self._check(isinstance(value, ndarray), f"{self._told(at)} is {type(value)}")
+        array = np.asarray(value.get_view())
+        given = array.dtype.str[1:].replace("b1", "u1")
+        self._check(
+            given == kind.removeprefix("const "), f"{self._told(at)} is an array of {array.dtype}"
+        )
+        self._check(array.flags.c_contiguous, f"{self._told(at)} is not contiguous")
+        return array.ctypes.data, array.size
+
+    def _check_apart(self, args: Sequence[Any]) -> None:
+        """Arrays are RESTRICT: what is written to through one is not seen through another."""
+        spans = []
+        for at, kind in enumerate(self._types):
+            if kind in ("i64", "double"):
+                continue
+            array = args[at].get_view()
+            if array.nbytes:
+                spans.append((array.ctypes.data, array.ctypes.data + array.nbytes, at))
+        spans.sort()
+        reach = -1, 0
+        for start, stop, at in spans:
+            if start < reach[0]:
+                other = reach[1]
+                written = not all(self._types[one].startswith("const ") for one in (at, other))
+                self._check(not written, f"{self._told(at)} overlaps {self._told(other)}")
+            reach = max(reach, (stop, at))
+
+
+class HostDriver:
+    """`gpu_ops.driver.Driver` without a GPU.
+
+    `seed`: 0 runs each thread as far as it comes; others let threads take turns as they say, the
+    same each time. Every launch adds one to it, if it is not 0. `yields` and `accesses`: the share
+    of atomics (and the like), and of accesses to arrays, at which another thread goes on. `blocks`:
+    how many are said to be resident. `step`: nanoseconds of the kernels' clock between two atomics.
+    """
+
+    name = "cuda:0"
+    xp: Any = xp
+
+    def __init__(self, seed: int = 0, *, blocks: int = 2) -> None:
+        self.seed = seed
+        self.yields = 0.25
+        self.accesses = 0.02
+        self.blocks = blocks
+        self.step = 100
+        self.patience = 20_000_000
+        self.seconds = 60.0
+        self.memory = 1 << 30
+        # What the last launch did, and how many there were.
+        self.launches = 0
+        self.passed = self.switches = 0
+
+    def kernels(self, source: str, names: Sequence[str], told: str) -> dict[str, Kernel]:
+        """Compiles a source, or finds it compiled."""
+        params = {name: parameters(source, name) for name in names}
+        lines = ['#include "host.hpp"', '#line 1 "kernel"', source]
+        for name in names:
+            quoted = "".join(f', "{param}"' for param in params[name]) or ', ""'
+            lines.append(f"GD_LAUNCHED({name}{quoted})")
+        runs = compiler.fibers()
+        runs.gd_launch.restype = ctypes.c_char_p
+        try:
+            made = ctypes.CDLL(str(compiler.kernels("\n".join(lines) + "\n")))
+        except compiler.CannotCompile as error:
+            raise HostFault(f"{told}: {error}") from None
+        kernels: dict[str, Kernel] = {}
+        for name in names:
+            found = (ctypes.c_char_p * 64)()
+            count = made[f"gd_types_{name}"](found)
+            types = [(found[i] or b"").decode() for i in range(count)]
+            start = ctypes.cast(made[f"gd_start_{name}"], ctypes.c_void_p)
+            kernels[name] = HostKernel(self, name, types, params[name], start)
+        self._loaded = made
+        return kernels
+
+    def start(self, name: str, start: Any, words: list[int], blocks: int, threads: int) -> None:
+        """One launch."""
+        given = (ctypes.c_uint64 * max(len(words), 1))(*words)
+        settings = _Settings(
+            seed=self.seed,
+            yields=self.yields,
+            accesses=self.accesses,
+            step=self.step,
+            patience=self.patience,
+            seconds=self.seconds,
+        )
+        with _ONE:
+            told = compiler.fibers().gd_launch(
+                start, given, blocks, threads, ctypes.byref(settings)
+            )
+        self.launches += 1
+        self.passed, self.switches = settings.passed, settings.switches
+        seed, self.seed = self.seed, self.seed + 1 if self.seed else 0
+        if told is not None:
+            message = compiler.with_places(told.decode())
+            raise HostFault(f"kernel {name} (seed {seed}): {message}")
+
+    def free_memory(self) -> int:
+        return self.memory
+
+    def synchronize(self) -> None:
+        """A launch has ended when `launch` comes back."""
