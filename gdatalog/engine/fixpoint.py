@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import chunk_rows
@@ -30,7 +31,6 @@ from gdatalog.planner.rules import plan_rule
 from gdatalog.planner.sizes import Assumed, Size
 from gdatalog.planner.walk import walk
 from gdatalog.storage.keys import decode_value
-from gdatalog.storage.marked import MarkedRows
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 from gdatalog.values import TypeName
@@ -87,7 +87,7 @@ class StratumRun:
         self.olds: dict[str, Relation] = {}
         # What the rounds remember of rows they followed, by id of the step: of the plans of
         # `_rounds`, which live as long as this.
-        self.lasting: dict[int, MarkedRows] = {}
+        self.lasting: dict[int, Any] = {}
         self.made = 0  # texts that were in no data
         for name in stratum.relations:
             schema = around.schemas[name]
@@ -245,7 +245,7 @@ class StratumRun:
         return relation_of(name).statistics
 
     def _run(
-        self, plan: RulePlan, limit: int | None, lasting: dict[int, MarkedRows] | None = None
+        self, plan: RulePlan, limit: int | None, lasting: dict[int, Any] | None = None
     ) -> Derived:
         around = self.around
         limits = around.limits

@@ -26,7 +26,6 @@ from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.sinks import Bag, RowSet, Sink
 from gdatalog.plan.effects import longest_first, may_fail, one_row_each
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
-from gdatalog.storage.marked import MarkedRows
 from gdatalog.storage.rows import Columns, sort_rows
 from gdatalog.storage.trie import Trie
 
@@ -56,7 +55,7 @@ class Run:
     limits: Limits
     knobs: Knobs
     report: RuleRun | None = None
-    lasting: dict[int, MarkedRows] | None = None  # what the rounds of a fixpoint remember
+    lasting: dict[int, Any] | None = None  # what the rounds of a fixpoint remember
     device: Device = CPU
 
     def rows(self, limit: int | None) -> Derived:
@@ -232,7 +231,7 @@ def run_rule(
     limits: Limits,
     limit: int | None = None,
     report: RuleRun | None = None,
-    lasting: dict[int, MarkedRows] | None = None,
+    lasting: dict[int, Any] | None = None,
     knobs: Knobs = AUTO,
     device: Device = CPU,
 ) -> Derived:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gdatalog.gpu_ops.driver import Driver
+from gdatalog.gpu_ops.launching import TILE, Kernels
 
 Array = Any  # the device's: CuPy's on a GPU
 
@@ -24,6 +25,7 @@ class Arrays:
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
         self.xp: Any = driver.xp
+        self.kernels = Kernels(driver)
 
     # -------------------------------------------------------------------- to and from the host
 
@@ -44,8 +46,35 @@ class Arrays:
 
     def survivors(self, mask: Array) -> Array:
         """The indices that are left after a test. Waits for how many there are."""
-        found: Array = self.xp.flatnonzero(mask)
-        return found
+        xp, size = self.xp, len(mask)
+        place = self.place_of(size)
+        if not size:
+            return xp.empty(0, dtype=place)
+        if mask.dtype != bool:
+            mask = mask != 0
+        found, state = xp.empty(size, dtype=place), self.state_of(size)
+        types = {"PLACE": "i32" if place == xp.int32 else "i64"}
+        self.kernels.launch(
+            '#include "survivors.cuh"\n', "survivors", types, size, [mask, found, state, size]
+        )
+        return self.kept(found, state)
+
+    def place_of(self, size: int) -> Any:
+        """The type of positions in so many entries."""
+        return self.xp.int32 if size < 1 << 31 else self.xp.int64
+
+    def state_of(self, size: int) -> Array:
+        """Zeros for the tiles of a compaction, as compact.cuh tells."""
+        return self.xp.zeros(2 + -(-size // TILE), dtype=self.xp.int64)
+
+    def kept(self, found: Array, state: Array, *more: Array) -> Any:
+        """The first entries of what a compaction has filled. Waits for how many they are."""
+        count = int(state[1])
+        if 2 * count < len(found):  # let go of the room that was not needed
+            parts = [part[:count].copy() for part in (found, *more)]
+        else:
+            parts = [part[:count] for part in (found, *more)]
+        return parts if more else parts[0]
 
     def expand(self, starts: Array, lengths: Array, size: int | None = None) -> tuple[Array, Array]:
         """Every position of every list: (row, position), row by row, by load-balancing search.

@@ -43,6 +43,7 @@ class Packing:
 
     def unpack(self, packed: Array, dtypes: Sequence[Any]) -> Columns:
         columns: list[Array] = []
+        packed = packed.astype(self.xp.int64)
         below = sum(self.bits)
         for low, width, dtype in zip(self.least, self.bits, dtypes, strict=True):
             below -= width
@@ -132,7 +133,7 @@ class Rows(Arrays):
         return tuple(column[kept] for column in columns)
 
     def order_rows(self, columns: Sequence[Array]) -> Array:
-        """The order that sorts rows lexicographically, equal rows as they stand."""
+        """The order of rows that do not fit into 63 bits, equal ones as they stand."""
         xp = self.xp
         found: Array = xp.lexsort(xp.stack([column.astype(xp.int64) for column in columns[::-1]]))
         return found
@@ -146,6 +147,13 @@ class Rows(Arrays):
         packed = packing.pack(columns)
         order = self.xp.argsort(packed, kind="stable")
         return order, self.firsts(packed[order])
+
+    def order_by(self, columns: Sequence[Array]) -> Array:
+        """The order that sorts rows lexicographically, equal rows as they stand."""
+        packing = self.packing(columns)
+        if packing is None:
+            return self.order_rows(columns)
+        return self.xp.argsort(packing.pack(columns), kind="stable")
 
     def first_rows(self, columns: Sequence[Array]) -> Array:
         """The indices, ascending, of one row of each set of equal rows: the first of them."""

@@ -13,7 +13,7 @@ Arrays are NumPy's, or a device's: `xp` has the functions on them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -171,6 +171,23 @@ class TrieLevel:
             wanted += 1 if exact is None else exact.astype(xp.int64)
         places: Array = xp.searchsorted(self.pairs(), wanted)
         return places
+
+
+class Lookup(NamedTuple):
+    """Where values are looked up: in the list of each row's parent, or in the root's (None)."""
+
+    level: TrieLevel
+    parents: Array | None  # by row
+    wanted: bool  # whether somebody asks where they were found
+
+
+class Meeting(NamedTuple):
+    """Entries of lists that other lists have too."""
+
+    tried: int  # how many there were
+    rows: Array  # of which row each is
+    values: Array
+    places: list[Array]  # where it stands, for each list for which that was asked
 
 
 class Trie:
