@@ -120,10 +120,13 @@ class TrieLevel:
         """(parent, value) of every entry, packed, ascending."""
         if self._pairs is None:
             xp = self.xp
-            # No list is empty, so each but the first begins where no other does.
-            parents = xp.zeros(len(self.values), dtype=xp.int64)
-            parents[self.offsets[1:-1]] = 1
-            parents = xp.cumsum(parents)
+            if xp is np:
+                lengths = np.diff(self.offsets)
+                parents = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+            else:  # which has no `repeat` by lengths that lie on a device
+                entries = xp.arange(len(self.values))
+                parents = xp.searchsorted(self.offsets[1:], entries, side="right")
+                parents = parents.astype(xp.int64, copy=False)
             parents <<= _SHIFT
             parents |= self._code(self.values)[0]
             self._pairs = parents
