@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from gdatalog import cpu_ops
+from gdatalog.engine.budget import LARGEST_CHUNK
 from gdatalog.executors.limits import Limits
-from gdatalog.plan.nodes import TrieRef
+from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
@@ -37,6 +38,15 @@ class Device(Protocol):
         """Knows of a relation whose rows may lie there."""
         ...
 
+    def refuses(self, plan: RulePlan) -> str | None:
+        """Why a rule is run on the CPU instead, in words for a user; None if it is not."""
+        ...
+
+    def room(self, spare: int) -> tuple[int, int]:
+        """The bytes that a query may take here, of which `spare` are left of the memory limit;
+        and the most rows that are of use at once."""
+        ...
+
     def close(self) -> None:
         """Lets go of all that is kept."""
         ...
@@ -57,6 +67,12 @@ class Cpu:
 
     def hold(self, relation: Relation) -> None:
         """Its rows are here."""
+
+    def refuses(self, plan: RulePlan) -> str | None:
+        return None
+
+    def room(self, spare: int) -> tuple[int, int]:
+        return spare, LARGEST_CHUNK
 
     def close(self) -> None:
         """A relation keeps its tries itself."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from gdatalog.cpu_ops.evaluate import Scope
@@ -250,7 +251,8 @@ class StratumRun:
         around = self.around
         limits = around.limits
         held = sum(limits.held.values())
-        limits.chunk = around.force_chunk or chunk_rows(plan, around.memory, held)
+        room = around.device.room(max(0, around.memory - held))
+        limits.chunk = around.force_chunk or chunk_rows(plan, *room)
         report = None
         if around.reports is not None:
             report = next((r for r in around.reports if r.plan is plan), None)
@@ -262,7 +264,16 @@ class StratumRun:
         if around.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
             trie_of = narrowed(plan.joins[0], self._trie, self._finished, around.scope)
         found = run_rule(
-            plan, trie_of, around.scope, limits, limit, report, lasting, around.knobs, around.device
+            plan,
+            trie_of,
+            around.scope,
+            limits,
+            limit,
+            report,
+            lasting,
+            around.knobs,
+            around.device,
+            partial(self._trie, device=CPU),
         )
         self.made += len(around.scope.symbols) - texts
         limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
@@ -271,7 +282,7 @@ class StratumRun:
     def _finished(self, ref: TrieRef) -> Relation | None:
         return None if ref.relation in self.tables else self.around.relation(ref.relation)
 
-    def _trie(self, ref: TrieRef) -> Trie:
+    def _trie(self, ref: TrieRef, device: Device | None = None) -> Trie:
         if ref.version == "delta":
             relation = self.deltas[ref.relation]
         elif ref.version == "old":
@@ -281,9 +292,10 @@ class StratumRun:
             relation = self.tables[ref.relation].full()
         else:
             relation = self.around.relation(ref.relation)
-        trie = self.around.device.trie(relation, ref)
+        device = device or self.around.device
+        trie = device.trie(relation, ref)
         what = ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
-        self.around.device.charge(self.around.limits, what, relation)
+        device.charge(self.around.limits, what, relation)
         return trie
 
 

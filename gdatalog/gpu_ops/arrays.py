@@ -15,10 +15,6 @@ from gdatalog.gpu_ops.launching import TILE, Kernels
 Array = Any  # the device's: CuPy's on a GPU
 
 
-class NotOnDevice(Exception):
-    """Why a rule is left to the CPU, in words for a user."""
-
-
 class Arrays:
     """`xp` makes and holds the arrays; the driver compiles kernels and launches them."""
 
@@ -37,6 +33,10 @@ class Arrays:
         together = xp.stack([xp.asarray(scalar).astype(xp.int64).reshape(()) for scalar in scalars])
         found: list[int] = together.tolist()
         return found
+
+    def to_host(self, columns: Sequence[Array]) -> tuple[Any, ...]:
+        """The columns in the machine's memory, as NumPy's arrays."""
+        return tuple(column.get() for column in columns)
 
     def totals(self, *lists: Array) -> list[int]:
         """The sum of each array of ints: one round trip."""

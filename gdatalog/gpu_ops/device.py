@@ -14,6 +14,8 @@ from gdatalog.printer.expressions import printable
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
+LARGEST_CHUNK = 1 << 26  # rows: more at once keep the device no busier
+
 
 class Gpu:
     """`engine.device.Device` by way of a driver."""
@@ -50,6 +52,10 @@ class Gpu:
             computed += join.outputs
             computed += (expr for step in all_steps(join.steps) for expr in expressions(step))
         return next(filter(None, map(printable, (*computed, *plan.head))), None)
+
+    def room(self, spare: int) -> tuple[int, int]:
+        """What is free here."""
+        return self.driver.free_memory(), LARGEST_CHUNK
 
     def close(self) -> None:
         """Lets go of the tries, and of rows; those that are nowhere else are brought home."""

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
-from gdatalog.cpu_ops import evaluate as host
 from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.cpu_ops.evaluate import evaluate as on_host
 from gdatalog.cpu_ops.functions import EQUALITY
-from gdatalog.gpu_ops.arrays import Array, NotOnDevice
+from gdatalog.executors.failure import NotOnDevice
+from gdatalog.gpu_ops.arrays import Array
 from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.functions import Functions
 from gdatalog.gpu_ops.marked import MarkedRows
@@ -86,7 +87,7 @@ class Expressions(Rows):
         if isinstance(expr, Slot):
             return self._to_values(column(expr.name), expr.type), None
         if not slots(expr):
-            keys, failed = host.evaluate(expr, _no_column, 1, scope)
+            keys, failed = on_host(expr, _no_column, 1, scope)
             values = self._to_values(self._constant(int(keys[0])), expr.type)
             if failed is None or not failed[0]:
                 return values, None
@@ -94,9 +95,9 @@ class Expressions(Rows):
         assert isinstance(expr, Apply)
         kind = expr.args[0].type
         ordered = expr.function in self.functions.order
-        if not ordered and "symbol" in (arg.type for arg in expr.args):
-            if expr.function not in ("ord", "min", "max"):
-                return self._table(expr, column, scope)
+        symbols = "symbol" in (arg.type for arg in expr.args)
+        if symbols and not ordered and expr.function not in ("ord", *_EXTREME):
+            return self._table(expr, column, scope)
         args, failed = [], None
         for arg in expr.args:
             values, bad = self._values(arg, column, scope)

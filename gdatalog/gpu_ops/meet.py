@@ -148,6 +148,9 @@ class _Printed:
         level, n = lookup.level, self.number
         self.number += 1
         args: list[Any]
+        kinds: tuple[str, ...]
+        names: tuple[str, ...]
+        after: list[str] = []
         if lookup.parents is not None:
             kinds = type_of(level.values), type_of(level.offsets), type_of(lookup.parents)
             names = f"values{n}", f"offsets{n}", f"parents{n}"
@@ -156,7 +159,6 @@ class _Printed:
                 f"find_within(values{n}, offsets{n}[parents{n}[r]], "
                 f"offsets{n}[parents{n}[r] + 1], key)"
             )
-            after = []
         elif (dense := level.dense_index()) is not None:
             least, index = dense
             kinds, names, args = (type_of(index),), (f"index{n}",), [index, least, len(index)]

@@ -7,7 +7,8 @@ the same rows give the same sum each time.
 
 from __future__ import annotations
 
-from gdatalog.gpu_ops.arrays import Array, NotOnDevice
+from gdatalog.executors.failure import NotOnDevice
+from gdatalog.gpu_ops.arrays import Array
 from gdatalog.gpu_ops.launching import type_of
 from gdatalog.gpu_ops.meet import Meetings
 

@@ -59,7 +59,7 @@ class Walks:
         found = self._kernels.get(printed.source)
         if found is None:
             loops = loops_of(printed, lanes)
-            kernel = self.driver.kernels(loops.source, ["walk"], told)["walk"]
+            kernel = self.driver.kernels(loops.source, ["walk_plan"], told)["walk_plan"]
             found = loops, kernel
             if len(self._kernels) >= MOST_KERNELS:
                 self._kernels.clear()
