@@ -2,6 +2,7 @@
 
 They refuse to be mixed with NumPy's arrays, and become one by `get` or `asnumpy` only. A result is
 never a NumPy scalar. What waits for the device is counted. Where CuPy does not look (an index out
+of range wraps round there) these raise.
 """
 
 from __future__ import annotations
