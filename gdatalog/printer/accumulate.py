@@ -24,10 +24,17 @@ def accumulable(kind: str) -> bool:
     return kind in KINDS
 
 
+GREATEST, LEAST = (1 << 63) - 1, -(1 << 63)
+
+
 class Accumulators:
-    def __init__(self, nest: Nest, specs: Sequence[Spec]) -> None:
+    """`shared`: of a tile's lanes each gathers its own part; `combine` puts them together."""
+
+    def __init__(self, nest: Nest, specs: Sequence[Spec], shared: bool = False) -> None:
         self.nest = nest
         self.specs = specs
+        self.shared = shared
+        self.weighted = False  # whether rows have been added that stand for several
         self.count = nest.text.name("n_")
         self.names = [nest.text.name("acc") for _ in specs]
 
@@ -48,14 +55,28 @@ class Accumulators:
                 if spec.targets[0].type == "symbol":
                     line(f"{name}r = np.int64(0)")
 
-    def add(self, known: Known, amount: str | None = None) -> None:
-        """The row at hand; or, if all is counted, so many rows at once."""
-        nest, text = self.nest, self.nest.text
+    def add(self, known: Known, amount: str | None = None, share: bool = False) -> None:
+        """The row at hand; or, if all is counted, so many rows at once.
+
+        `share`: of them, each lane has its own.
+        """
+        nest = self.nest
         weight = nest.weight(known)
-        for name, spec in zip(self.names, self.specs, strict=True):
+        if amount is not None and share and not self.shared:
+            amount, share = nest.whole(amount, True), False
+        keys = ["" if s.kind == "count" else nest.key(s.targets[0], known) for s in self.specs]
+        if self.shared and nest.together(known) and not share:
+            with nest.text.block("if leads()"):  # what all lanes know, one of them adds
+                self._add(keys, weight, amount)
+        else:
+            self._add(keys, weight, amount)
+
+    def _add(self, keys: Sequence[str], weight: str, amount: str | None) -> None:
+        nest, text = self.nest, self.nest.text
+        self.weighted = self.weighted or weight != "1"
+        for name, key, spec in zip(self.names, keys, self.specs, strict=True):
             if spec.kind == "count":
                 continue
-            key = nest.key(spec.targets[0], known)
             if spec.kind in ("sum", "mean"):
                 self._sum(name, spec, key, weight)
             else:
@@ -65,12 +86,11 @@ class Accumulators:
         elif weight == "1":
             text.line(f"{self.count} += {amount}")
         else:
-            with text.block(f"if float({weight}) * float({amount}) > 4e18"):
-                text.line("return 4")
-            text.line(f"{self.count} += {weight} * {amount}")
+            with nest.unless(f"float({weight}) * float({amount}) > 4e18", 4):
+                text.line(f"{self.count} += {weight} * {amount}")
         if weight != "1":
             with text.block(f"if {self.count} > 4000000000000000000"):
-                text.line("return 4")
+                text.line(nest.spoil(4))
 
     def _sum(self, name: str, spec: Spec, key: str, weight: str) -> None:
         nest, text = self.nest, self.nest.text
@@ -81,9 +101,8 @@ class Accumulators:
         value = text.name("s")
         text.line(f"{value} = {key}")
         text.line(f"{name}f += abs(float({value}))" + ("" if weight == "1" else f" * {weight}"))
-        with text.block(f"if {name}f > 4e18"):
-            text.line("return 4")
-        text.line(f"{name} += {value}" + ("" if weight == "1" else f" * {weight}"))
+        with nest.unless(f"{name}f > 4e18", 4):
+            text.line(f"{name} += {value}" + ("" if weight == "1" else f" * {weight}"))
 
     def _best(self, name: str, spec: Spec, key: str) -> None:
         nest, text = self.nest, self.nest.text
@@ -98,6 +117,37 @@ class Accumulators:
         else:
             with text.block(f"if {self.count} == 0 or {value} {op} {name}"):
                 text.line(f"{name} = {value}")
+
+    def combine(self) -> None:
+        """What the lanes have gathered, together."""
+        if not self.shared:
+            return
+        nest, line = self.nest, self.nest.text.line
+        for name, spec in zip(self.names, self.specs, strict=True):
+            if spec.kind in ("sum", "mean"):
+                if not _floats(spec):
+                    line(f"{name}f = {nest.call('sum_of_lanes', f'{name}f')}")
+                    with nest.text.block(f"if {name}f > 4e18"):
+                        line("return 4")
+                line(f"{name} = {nest.call('sum_of_lanes', name)}")
+            elif spec.kind != "count":
+                self._combine_best(name, spec)
+        if self.weighted:
+            with nest.text.block(f"if {nest.call('sum_of_lanes', f'float({self.count})')} > 4e18"):
+                line("return 4")
+        line(f"{self.count} = {nest.call('sum_of_lanes', self.count)}")
+
+    def _combine_best(self, name: str, spec: Spec) -> None:
+        nest, line = self.nest, self.nest.text.line
+        best, none = ("greatest", LEAST) if spec.kind == "max" else ("least", GREATEST)
+        if spec.targets[0].type == "symbol":
+            rank = nest.text.name("s")
+            mine = f"{name}r if {self.count} > 0 else {none}"
+            line(f"{rank} = {nest.call(f'{best}_of_lanes', mine)}")
+            mine = f"{name} if {self.count} > 0 and {name}r == {rank} else {none}"
+        else:
+            mine = f"{name} if {self.count} > 0 else {none}"
+        line(f"{name} = {nest.call(f'{best}_of_lanes', mine)}")
 
     def parts(self, at: int) -> list[tuple[str, str]]:
         """The partial columns of an aggregate: source and dtype."""

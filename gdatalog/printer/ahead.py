@@ -42,7 +42,7 @@ def look_ahead(
         later = steps[place]
         if not isinstance(later, Join) or place in recoded:
             continue
-        if nest.intersect in ("auto", "recode"):
+        if nest.recodes(known):
             group = recoding(steps, nest.paths, place)
             if group is not None and nest.recodable(group):
                 recoded.update(group.levels)
@@ -55,11 +55,14 @@ def look_ahead(
         here = [node for node in met.lists if known.has(node)]
         if len(met.lists) < 2:
             continue
+        if nest.tile and not nest.together(known):
+            continue  # nowhere to write
         if len(here) == len(met.lists) and pair is None:
             if not met.nodes <= mine and met.nodes not in known.buffers:
                 fill(nest, met, (), known, "")
                 if (
-                    measurable(steps, place)
+                    not nest.tile
+                    and measurable(steps, place)
                     and place + 1 < len(steps)
                     and not later.cuts
                     and all(map(nest.marks_fit, met.lists))
@@ -72,8 +75,8 @@ def look_ahead(
 
 
 def _markable(nest: Nest, node: Node) -> bool:
-    if nest.intersect not in ("auto", "mark"):
-        return False
+    if nest.tile or nest.intersect not in ("auto", "mark"):
+        return False  # thousands of tiles have no room for marks
     return nest.marks_fit(node)
 
 

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class Leaf(ABC):
-    """`counts`: whether `count` may be told how many rows there are instead of each one."""
+    """`counts`: whether `count` may be told how many rows there are instead of each one.
+
+    `share`: how many of them are each lane's.
+    """
 
     counts = False
 
@@ -23,7 +26,7 @@ class Leaf(ABC):
     def emit(self, nest: Nest, known: Known) -> None:
         """Prints what happens to the row at hand."""
 
-    def count(self, nest: Nest, known: Known, amount: str) -> None:
+    def count(self, nest: Nest, known: Known, amount: str, share: bool = False) -> None:
         raise AssertionError(f"{type(self).__name__} does not count")
 
     def marks_tasks(self) -> bool:
@@ -47,8 +50,8 @@ class Found(Leaf):
         nest.text.line(f"{self.flag} = True")
         nest.text.line("break")
 
-    def count(self, nest: Nest, known: Known, amount: str) -> None:
-        with nest.text.block(f"if {amount} > 0"):
+    def count(self, nest: Nest, known: Known, amount: str, share: bool = False) -> None:
+        with nest.text.block(f"if {nest.whole(amount, share)} > 0"):
             self.emit(nest, known)
 
 
@@ -63,8 +66,9 @@ class BranchCount(Leaf):
     def emit(self, nest: Nest, known: Known) -> None:
         self.count(nest, known, "1")
 
-    def count(self, nest: Nest, known: Known, amount: str) -> None:
+    def count(self, nest: Nest, known: Known, amount: str, share: bool = False) -> None:
         text, weight = nest.text, nest.weight(known)
+        amount = nest.whole(amount, share)
         if weight == "1":
             text.line(f"{self.name} += {amount}")
             return
@@ -83,13 +87,18 @@ class Gathered(Leaf):
     def emit(self, nest: Nest, known: Known) -> None:
         self.accumulators.add(known)
 
-    def count(self, nest: Nest, known: Known, amount: str) -> None:
-        self.accumulators.add(known, amount)
+    def count(self, nest: Nest, known: Known, amount: str, share: bool = False) -> None:
+        self.accumulators.add(known, amount, share)
 
 
 def print_row(nest: Nest, columns: Sequence[tuple[str, str]]) -> None:
     """Writes one row into the block; a block that is full ends the function."""
     text = nest.text
+    if nest.tile:
+        for at, (_, dtype) in enumerate(columns):
+            nest.arguments.output(f"out{at}", dtype)
+        text.line(f"emit({', '.join(source for source, _ in columns)})")
+        return
     with text.block("if n == room"):
         text.line("return 1")
     for at, (source, dtype) in enumerate(columns):
@@ -113,6 +122,8 @@ class Rows(Leaf):
         if self.weighted:
             columns.append((nest.weight(known), "int64"))
         print_row(nest, columns)
+        if nest.tile:
+            return  # whoever writes rows sees to what is wanted
         with nest.text.block("if n >= wanted"):
             nest.text.line("state[4] = n")
             nest.text.line("return 5")
@@ -137,11 +148,12 @@ class Groups(Leaf):
         if self.accumulators is not None or any(key.name not in known.names for key in self.keys):
             return False
         text = nest.text
-        self.accumulators = mine = Accumulators(nest, self.specs)
+        self.accumulators = mine = Accumulators(nest, self.specs, nest.together(known))
         self.counts = mine.only_count
         mine.start()
         with text.block(f"for {text.name('once')} in range(1)"):
             nest.run(steps, at, known.inner(), self)
+        mine.combine()
         with text.block(f"if {mine.count} > 0"):
             names = [key.name for key in self.keys]
             keys = [(known.names[name], nest.widths.get(name, "int64")) for name in names]
@@ -156,6 +168,6 @@ class Groups(Leaf):
         assert self.accumulators is not None
         self.accumulators.add(known)
 
-    def count(self, nest: Nest, known: Known, amount: str) -> None:
+    def count(self, nest: Nest, known: Known, amount: str, share: bool = False) -> None:
         assert self.accumulators is not None
-        self.accumulators.add(known, amount)
+        self.accumulators.add(known, amount, share)

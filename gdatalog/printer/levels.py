@@ -16,6 +16,7 @@ from gdatalog.printer.lists import Met, Walk, walk_of
 from gdatalog.printer.measure import last_pair, measurable_here, measure, measure_pair
 from gdatalog.printer.recode import print_bits, print_recoded
 from gdatalog.printer.scope import Clip, Known, Turn
+from gdatalog.printer.turns import begin_unit, turns
 
 if TYPE_CHECKING:
     from gdatalog.printer.leaves import Leaf
@@ -29,14 +30,15 @@ def print_join(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: L
     if known.group is not None and at in known.group.recoding.levels:
         print_bits(nest, steps, at, known, leaf)
         return
-    if nest.intersect in ("auto", "recode") and nest.split:
+    if nest.recodes(known) and nest.split:
         group = recoding(steps, nest.paths, at)
         if group is not None and nest.recodable(group):
             print_recoded(nest, steps, group, known, leaf)
             return
     met = Met.of(nest, step)
     if nest.split and leaf.counts and measurable_here(nest, steps, at, met):
-        leaf.count(nest, known, measure(nest, steps, at, met, known))
+        amount, share = measure(nest, steps, at, met, known)
+        leaf.count(nest, known, amount, share)
         return
     pair = last_pair(nest, steps, at) if nest.split and known.clip is None else None
     if leaf.counts and pair is not None:
@@ -85,12 +87,13 @@ def _tasks(
         offsets = nest.arguments.offsets(nest.level(child))
         text.line(f"base = np.int64({offsets}[{walk.low}])")
         text.line(f"total = np.int64({offsets}[max({walk.low}, {walk.high})]) - base")
-    with text.block("while True"):
-        with text.block("if start >= stop"):
-            take = nest.call("take", "control", "threads", "total", "grain")
-            text.line(f"start, stop = {take}")
+    with text.block("while next_task(total)" if nest.tile else "while True"):
+        if not nest.tile:
             with text.block("if start >= stop"):
-                text.line("break")
+                take = nest.call("take", "control", "threads", "total", "grain")
+                text.line(f"start, stop = {take}")
+                with text.block("if start >= stop"):
+                    text.line("break")
         text.line("s, e = base + start, base + stop")
         if child is None:
             task = Walk(walk.array, "s", "e", walk.node)
@@ -101,7 +104,7 @@ def _tasks(
             text.line(f"first, last = {first}, {last} + 1")
             task = Walk(walk.array, "first", "last", walk.node)
             _loop(nest, steps, at, task, met, known, leaf, "base", child)
-        text.line("start = stop")
+        text.line("done_task()" if nest.tile else "start = stop")
 
 
 def _loop(
@@ -125,14 +128,16 @@ def _loop(
     text = nest.text
     cursors = {}
     for node in met.lists:
-        if node != walk.node and (not node.last or node.trie.weighted):
+        if node != walk.node and (not node.last or node.trie.weighted) and not walk.others:
             low, _ = nest.range_of(node, known)
             cursors[node] = text.name("p")
             text.line(f"{cursors[node]} = {low}")
-    turn = text.name("i")
-    with text.block(f"for {turn} in range({walk.low}, {walk.high})"):
+    lanes = nest.together(known) and not walk.others and _last_loop(nest, steps, at, leaf)
+    sought: dict[Node, str] = {}
+    with turns(nest, walk, known, lanes, sought) as turn:
         inner = known.inner()
-        inner.clip = None
+        inner.clip = inner.unit = None
+        inner.alone = known.alone or lanes
         place = turn
         if child is not None:
             offsets = nest.arguments.offsets(nest.level(child))
@@ -140,11 +145,9 @@ def _loop(
                       f"min(np.int64({offsets}[{turn} + 1]), e)")  # fmt: skip
             place = "c0"
             inner.clip = Clip(child, "c0", "c1", "base")
-        if task is not None and leaf.marks_tasks():
-            text.line(f"state[0] = {place} - {task}")
-            text.line("state[1] = stop")
-            text.line("state[4] = n")
-        if any(isinstance(later, (Join, Generate)) for later in steps[at + 1 :]):
+        if task is not None:
+            begin_unit(nest, f"{place} - {task}", leaf, inner, lanes, child is None)
+        if not nest.tile and any(isinstance(s, (Join, Generate)) for s in steps[at + 1 :]):
             with text.block(f"if {nest.call('stopped', 'control')}"):
                 text.line("return 2")
         name = nest.bind(step.variable, nest.call("at", walk.array, turn), inner)
@@ -152,7 +155,7 @@ def _loop(
         nest.widths[step.variable] = nest.arguments.width(tuple(map(nest.level, nodes)))
         inner.members[step.variable] = met.nodes
         inner.turns[step.variable] = Turn(walk.array, walk.node, turn)
-        among = {} if walk.node is None else {walk.node: turn}
+        among = sought if walk.node is None else {walk.node: turn, **sought}
         for node, cursor in cursors.items():
             _, high = nest.range_of(node, known)
             text.line(f"{cursor} = {nest.call('seek', nest.values(node), cursor, high, name)}")
@@ -163,6 +166,23 @@ def _loop(
                 continue  # it only had to have the value
             nest.seek(Slot(step.variable, step.type), name, (part,), inner, among)
         nest.run(steps, at + 1, inner, leaf)
+
+
+def _last_loop(nest: Nest, steps: Sequence[Step], at: int, leaf: Leaf) -> bool:
+    """Whether lanes may take the turns of a level's loop: nothing below is worth a tile's while.
+
+    Each turn gives one row at most, or counts what can be read off the ends of a list.
+    """
+    left = [
+        place for place in range(at + 1, len(steps)) if isinstance(steps[place], (Join, Generate))
+    ]
+    if not left:
+        return True
+    step = steps[left[0]]
+    if not leaf.counts or not isinstance(step, Join) or len(left) > 1:
+        return False
+    met = Met.of(nest, step)
+    return len(met.lists) < 2 and measurable_here(nest, steps, left[0], met)
 
 
 def print_generate(
@@ -180,8 +200,9 @@ def print_generate(
         text.line(f"{count} = {nest.call('length_of', start, stop, stride)}")
         with text.block(f"for {turn} in range({count})"):
             inner = known.inner()
-            with text.block(f"if {nest.call('stopped', 'control')}"):
-                text.line("return 2")
+            if not nest.tile:
+                with text.block(f"if {nest.call('stopped', 'control')}"):
+                    text.line("return 2")
             value = nest.call("plus", start, nest.call("times", stride, turn))
             name = nest.bind(step.variable, value, inner)
             nest.seek(Slot(step.variable, step.type), name, step.participants, inner)

@@ -7,7 +7,7 @@ start from it if it meets all those lists and demands all those cuts.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gdatalog.plan.nest import Node
@@ -47,14 +47,29 @@ class Met:
         return frozenset(self.lists)
 
 
-@dataclass(slots=True)
-class Walk:
-    """What a level's loop runs over: a range of an array. `node`: of the trie it belongs to."""
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """A range of an array in which the values of a loop are sought, by a cursor that ascends."""
 
     array: str
     low: str
     high: str
     node: Node | None = None
+
+
+@dataclass(slots=True)
+class Walk:
+    """What a level's loop runs over: a range of an array. `node`: of the trie it belongs to.
+
+    `others`: lists that must have a value too, where there is no buffer of what all have: the loop
+    leaps from one to the next.
+    """
+
+    array: str
+    low: str
+    high: str
+    node: Node | None = None
+    others: list[Sought] = field(default_factory=list)
 
 
 def walk_of(nest: Nest, step: Join, met: Met, known: Known, below: Collection[Node] = ()) -> Walk:
@@ -79,8 +94,36 @@ def walk_of(nest: Nest, step: Join, met: Met, known: Known, below: Collection[No
             nest.text.line(f"{low} = max({own[0]}, {clip.low})")
             nest.text.line(f"{high} = min({own[1]}, {clip.high})")
         return Walk(nest.values(node), low, high, node)
+    if nest.tile and not nest.together(known):
+        return leaps(nest, step, met, known)
     walk = intersection(nest, step, met, known)
     return walk if known.clip is None else _clipped(nest, walk, known)
+
+
+def ranges_of(nest: Nest, step: Join, met: Met, known: Known) -> list[Sought]:
+    """The ranges whose common values a level has: a buffer that is there, and the lists left."""
+    found = start_of(nest, step, met, known)
+    ranges: list[Sought] = []
+    left = met.nodes
+    if found is not None:
+        covered, buffer, (low, high) = found
+        ranges.append(Sought(buffer.array, low, high))
+        left = met.nodes - covered
+    for node in sorted(left, key=repr):
+        low, high = trimmed(nest, node, step.cuts, met.lists[node], known)
+        clip = known.clip
+        if clip is not None and clip.node == node:
+            own, low, high = (low, high), nest.text.name("l"), nest.text.name("h")
+            nest.text.line(f"{low} = max({own[0]}, {clip.low})")
+            nest.text.line(f"{high} = min({own[1]}, {clip.high})")
+        ranges.append(Sought(nest.values(node), low, high, node))
+    return ranges
+
+
+def leaps(nest: Nest, step: Join, met: Met, known: Known) -> Walk:
+    """A walk over one list, that leaps over what another does not have."""
+    first, *others = ranges_of(nest, step, met, known)
+    return Walk(first.array, first.low, first.high, first.node, others)
 
 
 def _clipped(nest: Nest, walk: Walk, known: Known) -> Walk:

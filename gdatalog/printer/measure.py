@@ -10,15 +10,18 @@ from gdatalog.plan.nest import measurable, unequal
 from gdatalog.plan.nodes import Join, Slot, Step
 from gdatalog.printer.lists import (
     Met,
+    Walk,
     fill,
     intersection,
     marks_of,
     meeting,
+    ranges_of,
     start_of,
     trimmed,
     walk_of,
 )
 from gdatalog.printer.scope import Known, Range
+from gdatalog.printer.turns import leaping
 
 if TYPE_CHECKING:
     from gdatalog.printer.nest import Nest
@@ -37,8 +40,9 @@ def measurable_here(nest: Nest, steps: Sequence[Step], at: int, met: Met) -> boo
     return not goes_on and (not weighted or alone)
 
 
-def measure(nest: Nest, steps: Sequence[Step], at: int, met: Met, known: Known) -> str:
-    """The name of how many values the level has, those of `!=` tests left out."""
+def measure(nest: Nest, steps: Sequence[Step], at: int, met: Met, known: Known) -> tuple[str, bool]:
+    """The name of how many values the level has, those of `!=` tests left out; and whether each
+    lane has its share of it only."""
     step = steps[at]
     assert isinstance(step, Join)
     return _measured(nest, step, _others(steps, at), met, known)
@@ -92,34 +96,64 @@ def both(nest: Nest, pair: Pair) -> Met:
 
 def measure_pair(nest: Nest, pair: Pair, known: Known) -> str:
     """How many pairs of different values there are: all pairs less those of a common value."""
-    one = _measured(nest, pair.first, pair.others[0], Met.of(nest, pair.first), known)
-    other = _measured(nest, pair.last, pair.others[1], Met.of(nest, pair.last), known)
     either = tuple(dict.fromkeys((*pair.others[0], *pair.others[1])))
-    common = _measured(nest, pair.first, either, both(nest, pair), known)
+    one, other, common = (
+        nest.whole(*_measured(nest, step, others, met, known))
+        for step, others, met in (
+            (pair.first, pair.others[0], Met.of(nest, pair.first)),
+            (pair.last, pair.others[1], Met.of(nest, pair.last)),
+            (pair.first, either, both(nest, pair)),
+        )
+    )
     count = nest.text.name("m")
     nest.text.line(f"{count} = {one} * {other} - {common}")
     return count
 
 
-def _measured(nest: Nest, step: Join, others: Sequence[Slot], met: Met, known: Known) -> str:
+def _measured(
+    nest: Nest, step: Join, others: Sequence[Slot], met: Met, known: Known
+) -> tuple[str, bool]:
     text = nest.text
+    share = False
     count = text.name("m")
     places: list[tuple[str, Range]]
-    if len(met.lists) < 2 or known.clip is not None:
+    if len(met.lists) > 1 and nest.tile and not nest.together(known):
+        places = _leapt(nest, step, met, known, count)
+    elif len(met.lists) < 2 or known.clip is not None:
         walk = walk_of(nest, step, met, known)
         node = walk.node
         if node is not None and node.trie.weighted:
             sums = nest.arguments.of_trie(nest.number[node.trie], "sums")
             end = f"{sums}[max({walk.low}, {walk.high})]"
             text.line(f"{count} = np.int64({end} - {sums}[{walk.low}])")
-            return count
+            return count, False
         text.line(f"{count} = max(np.int64(0), np.int64({walk.high}) - np.int64({walk.low}))")
         places = [(walk.array, (walk.low, walk.high))]
     else:
-        places = _common(nest, step, met, known, count)
+        places, share = _common(nest, step, met, known, count)
     for at_, other in enumerate(others):
-        _leave_out(nest, step, met, known, count, places, other, others[:at_])
-    return count
+        _leave_out(nest, step, met, known, count, places, other, others[:at_], share)
+    return count, share
+
+
+def _leapt(nest: Nest, step: Join, met: Met, known: Known, count: str) -> list[tuple[str, Range]]:
+    """The same by one lane alone, which has no buffer to write to."""
+    text = nest.text
+    ranges = ranges_of(nest, step, met, known)
+    first, *others = ranges
+    if not others:
+        text.line(f"{count} = max(np.int64(0), np.int64({first.high}) - np.int64({first.low}))")
+    elif len(others) == 1:
+        ends = (first.array, first.low, first.high)
+        (other,) = others
+        counted = nest.call("count_leapfrog", *ends, other.array, other.low, other.high)
+        text.line(f"{count} = {counted}")
+    else:
+        text.line(f"{count} = np.int64(0)")
+        walk = Walk(first.array, first.low, first.high, first.node, others)
+        with leaping(nest, walk, {}):
+            text.line(f"{count} += 1")
+    return [(found.array, (found.low, found.high)) for found in ranges]
 
 
 def _others(steps: Sequence[Step], at: int) -> list[Slot]:
@@ -130,7 +164,9 @@ def _others(steps: Sequence[Step], at: int) -> list[Slot]:
     return list(dict.fromkeys(slot for slot in found if slot is not None))
 
 
-def _common(nest: Nest, step: Join, met: Met, known: Known, count: str) -> list[tuple[str, Range]]:
+def _common(
+    nest: Nest, step: Join, met: Met, known: Known, count: str
+) -> tuple[list[tuple[str, Range]], bool]:
     """Counts what lists have in common; gives the ranges that a member must be found in."""
     text = nest.text
     found = start_of(nest, step, met, known)
@@ -152,7 +188,7 @@ def _common(nest: Nest, step: Join, met: Met, known: Known, count: str) -> list[
         rest = sorted(met.nodes - covered, key=repr)
         if not rest:
             text.line(f"{count} = np.int64({ends[1]}) - np.int64({ends[0]})")
-            return [(array, ends)]
+            return [(array, ends)], False
         if len(rest) > 1:
             some = Met({node: met.lists[node] for node in (*covered, *rest[:-1])}, {})
             walk = intersection(nest, step, some, known)
@@ -169,7 +205,7 @@ def _common(nest: Nest, step: Join, met: Met, known: Known, count: str) -> list[
             text.line(f"{count} = {meet}")
         with text.block("else"):
             text.line(plain)
-    return [(array, ends), (nest.values(last), its)]
+    return [(array, ends), (nest.values(last), its)], bool(nest.tile)
 
 
 def _leave_out(
@@ -181,6 +217,7 @@ def _leave_out(
     places: Sequence[tuple[str, Range]],
     other: Slot,
     before: Sequence[Slot],
+    share: bool,
 ) -> None:
     """One less, if the value of another variable is among those counted."""
     text, name = nest.text, known.names[other.name]
@@ -193,6 +230,8 @@ def _leave_out(
             tests.append(nest.call("is_marked", *buffer.marks, name))
         else:
             tests += [nest.call("has", array, *ends, name) for array, ends in places]
+    if share:
+        tests.insert(0, "leads()")
     if not tests:
         text.line(f"{count} -= 1")
         return

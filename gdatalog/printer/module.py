@@ -44,17 +44,21 @@ class Printed:
     outputs: int
     parallel: bool
     grain: int
+    lanes: int = 0
 
 
-def print_plan(join: JoinPlan, tries: Sequence[Trie], leaf: Leaf, intersect: str) -> Printed:
-    nest = Nest(join, tries, intersect)
+def print_plan(
+    join: JoinPlan, tries: Sequence[Trie], leaf: Leaf, intersect: str, tile: int = 0
+) -> Printed:
+    """The function of a plan: for a CPU's thread, or for a `tile` of so many lanes of a GPU."""
+    nest = Nest(join, tries, intersect, tile)
     text = nest.text
     with text.block("for once in range(1)"):
-        nest.run(nest.join.steps, 0, Known(), leaf)
+        nest.run(nest.join.steps, 0, Known(alone=tile == 1), leaf)
     outputs = [a for a in nest.arguments.found.values() if a.kind == "output"]
     outputs.sort(key=lambda argument: int(argument.name[3:]))
     arguments = [a for a in nest.arguments.found.values() if a.kind != "output"] + outputs
-    source = _module(nest, arguments)
+    source = _loops(nest) if tile else _module(nest, arguments)
     return Printed(
         _shape(join, leaf),
         source,
@@ -65,7 +69,14 @@ def print_plan(join: JoinPlan, tries: Sequence[Trie], leaf: Leaf, intersect: str
         len(outputs),
         nest.tasks,
         nest.grain,
+        tile,
     )
+
+
+def _loops(nest: Nest) -> str:
+    """The loops alone, which `gpu_ops` makes a kernel of."""
+    lines = [f"# {line}" for line in _plan(nest)]
+    return "\n".join([*lines, "def walk():", *nest.text.lines, ""])
 
 
 def _shape(join: JoinPlan, leaf: Leaf) -> str:

@@ -3,12 +3,14 @@
 Steps are printed one inside the other. A step that does not hold says `continue`, so each scope
 is a loop, if only of one turn. What a level needs and is known further out is made further out:
 ranges of lists, intersections, marks. The steps that widen rows are printed by `levels.py` and
-`recode.py`, what happens to a whole row by `leaves.py`.
+`recode.py`, what happens to a whole row by `leaves.py`. Above 300 lines, for a step and what it
+needs of the nest are read together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -42,13 +44,17 @@ if TYPE_CHECKING:
 
 FULL, STOPPED, FAILED, OVERFLOW = 1, 2, 3, 4  # what a function returns; 0: done
 MOST_ROWS, MOST_MARKS = 1 << 28, 1 << 27  # bytes of a worker's scratch
+MOST_TILE_ROWS = 1 << 20  # bytes of a tile's, of which there are thousands
 MOST = "4e18"  # a weight or sum beyond this is left to the executor that counts exactly
 
 
 class Nest:
     """One plan on its way to a function."""
 
-    def __init__(self, join: JoinPlan, tries: Sequence[Trie], intersect: str) -> None:
+    def __init__(
+        self, join: JoinPlan, tries: Sequence[Trie], intersect: str, tile: int = 0
+    ) -> None:
+        """`tile`: how many lanes walk one subtree together; 0 on a CPU, where there are none."""
         # Atoms whose tries are one and the same object (both orders of a symmetric relation)
         # are told as one, so that they share nodes and lists.
         first: dict[int, TrieRef] = {}
@@ -65,6 +71,7 @@ class Nest:
         self.expressions = Expressions()
         self.text = Text()
         self.intersect = intersect
+        self.tile = tile
         self.imports: set[str] = set()
         self.split = False  # whether the work has been cut into tasks
         self.tasks = False  # whether several workers can share it
@@ -101,10 +108,45 @@ class Nest:
                 known.ranges[node] = (low, high)
         return known.ranges[node]
 
+    def together(self, known: Known) -> bool:
+        """Whether the lanes of a tile are all here: then they intersect and count together."""
+        return self.tile > 1 and not known.alone
+
+    def recodes(self, known: Known) -> bool:
+        """Whether lists may be recoded here: the rows are made by all lanes."""
+        wanted = self.intersect in ("auto", "recode")
+        return wanted and (self.together(known) if self.tile else True)
+
     def recodable(self, group: Recoding) -> bool:
         """Whether the rows of the longest list have room."""
         level = self.tries[group.within.trie].levels[group.within.depth]
+        if self.tile:
+            return level.longest**2 // 8 <= MOST_TILE_ROWS
         return level.longest**2 // 8 <= MOST_ROWS and self.marks_fit(group.within)
+
+    def spoil(self, status: int) -> str:
+        """The statement that makes all of the function's work void.
+
+        Lanes that go different ways cannot leave at once: the tile looks at `trouble` later.
+        """
+        return f"trouble = {status}" if self.tile else f"return {status}"
+
+    @contextmanager
+    def unless(self, bad: str, status: int) -> Iterator[None]:
+        """What is printed within runs if nothing is bad."""
+        with self.text.block(f"if {bad}"):
+            self.text.line(self.spoil(status))
+        if self.tile:
+            with self.text.block("else"):
+                yield
+        else:
+            yield
+
+    def whole(self, amount: str, share: bool) -> str:
+        """A count that all lanes know, of what may be each lane's share of it."""
+        if share:
+            self.text.line(f"{amount} = {self.call('sum_of_lanes', amount)}")
+        return amount
 
     def marks_fit(self, node: Node) -> bool:
         """Whether a byte for each value between the least and the greatest has room."""

@@ -16,7 +16,8 @@ from gdatalog.plan.effects import all_steps, participants
 from gdatalog.plan.nest import Node, Recoding, measurable, unequal
 from gdatalog.plan.nodes import Cut, Generate, Join, Participant, Slot, Step
 from gdatalog.printer.lists import cut_range
-from gdatalog.printer.scope import Bits, Constraint, Group, Known
+from gdatalog.printer.scope import Bits, Constraint, Group, Known, Range
+from gdatalog.printer.turns import begin_unit, shared_turns
 
 if TYPE_CHECKING:
     from gdatalog.printer.leaves import Leaf
@@ -31,9 +32,7 @@ def print_recoded(
     """Makes the rows, then the loop of the group's first level."""
     text, within = nest.text, group.within
     low, high = nest.range_of(within, known)
-    values, level = nest.values(within), nest.level(within)
-    places = nest.arguments.scratch("places", "places", (level,))
-    base = nest.arguments.scalar("base", level)
+    values = nest.values(within)
     first = steps[group.first]
     assert isinstance(first, Join)
     start, stop = cut_range(nest, values, (low, high), _cuts(nest, first), known)
@@ -45,37 +44,47 @@ def print_recoded(
         text.line(f"{names[1]} = min({stop}, {known.clip.high})")
         start, stop = names
     words = text.name("words")
-    rows: dict[int, str] = {}
     least = _least(nest, steps, group)
     with text.block(f"if {high} - {low} >= {least} and {start} < {stop}"):
         text.line(f"{words} = ({high} - {low} + 63) >> 6")
-        text.line(nest.call("place", values, low, high, places, base))
-        for node in _adjacencies(nest, steps, group):
-            trie = nest.number[node.trie]
-            root = Node(node.trie, ())
-            rows[trie] = nest.arguments.scratch(f"rows{trie}", "rows", (level,))
-            root_level = nest.level(root)
-            args = (values, low, high, places, base, nest.values(root),
-                    nest.arguments.scalar("low", root_level), nest.arguments.index(root_level),
-                    nest.values(node), nest.arguments.offsets(nest.level(node)))  # fmt: skip
-            text.line(nest.call("recode_rows", *args, rows[trie], "0"))
-        text.line(nest.call("unplace", values, low, high, places, base))
+        rows = _make_rows(nest, steps, group, (low, high))
         inner = known.inner()
-        clip, inner.clip = known.clip, None
+        clip, inner.clip, inner.unit = known.clip, None, None
         inner.group = Group(group, values, low, high, words, rows, _rowed(nest, steps, group))
         turn, position = text.name("i"), text.name("j")
         with text.block(f"for {turn} in range({start}, {stop})"):
-            if clip is not None and leaf.marks_tasks():
-                text.line(f"state[0] = {turn} - {clip.base}")
-                text.line("state[1] = stop")
-                text.line("state[4] = n")
-            with text.block(f"if {nest.call('stopped', 'control')}"):
-                text.line("return 2")
+            if clip is not None:
+                begin_unit(nest, f"{turn} - {clip.base}", leaf, inner, False, True)
+            if not nest.tile:
+                with text.block(f"if {nest.call('stopped', 'control')}"):
+                    text.line("return 2")
             text.line(f"{position} = {turn} - {low}")
             _bind(nest, steps, group.first, position, inner, leaf)
     if known.found:
         with text.block(f"if {known.found}"):
             text.line("break")
+
+
+def _make_rows(nest: Nest, steps: Sequence[Step], group: Recoding, ends: Range) -> dict[int, str]:
+    """Rows of bits for each trie that the group's levels meet: their arrays, by its number."""
+    text, level, values = nest.text, nest.level(group.within), nest.values(group.within)
+    rows: dict[int, str] = {}
+    places: tuple[str, ...] = ()
+    if not nest.tile:  # a tile searches
+        array = nest.arguments.scratch("places", "places", (level,))
+        places = array, nest.arguments.scalar("base", level)
+        text.line(nest.call("place", values, *ends, *places))
+    for node in _adjacencies(nest, steps, group):
+        trie = nest.number[node.trie]
+        rows[trie] = nest.arguments.scratch(f"rows{trie}", "rows", (level,))
+        root = nest.level(Node(node.trie, ()))
+        args = (values, *ends, *places, nest.arguments.values(root),
+                nest.arguments.scalar("low", root), nest.arguments.index(root),
+                nest.values(node), nest.arguments.offsets(nest.level(node)))  # fmt: skip
+        text.line(nest.call("recode_rows", *args, rows[trie], *(() if nest.tile else ("0",))))
+    if places:
+        text.line(nest.call("unplace", values, *ends, *places))
+    return rows
 
 
 def print_bits(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: Leaf) -> None:
@@ -85,11 +94,17 @@ def print_bits(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: L
     wanted = _constraints(nest, step, group)
     roots = [p for p in step.participants if looked_up(nest, group, p)]
     if leaf.counts and measurable(steps, at) and not roots:
-        leaf.count(nest, known, _measure(nest, steps, at, wanted, known))
+        leaf.count(nest, known, *_measure(nest, steps, at, wanted, known))
         return
     bits = _set_of(nest, step, wanted, known)
+    if nest.together(known) and _last_bits(nest, steps, at, leaf, known):
+        _lanes(nest, steps, at, bits, known, leaf)
+        return
     if any(isinstance(later, (Join, Generate)) for later in steps[at + 1 :]):
         group.sets[wanted] = bits
+    if known.unit is not None:
+        _shared(nest, steps, at, bits, known, leaf)
+        return
     turn, word, position = text.name("i"), text.name("b"), text.name("j")
     with text.block(f"for {turn} in range({group.words})"):
         text.line(f"{word} = {nest.call('at', bits.array, f'{bits.start} + {turn}')}")
@@ -104,6 +119,57 @@ def print_bits(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: L
     if known.found:
         with text.block(f"if {known.found}"):
             text.line("break")
+
+
+def _last_bits(nest: Nest, steps: Sequence[Step], at: int, leaf: Leaf, known: Known) -> bool:
+    """Whether lanes may take the bits of a level: each gives one row at most, or counts what two
+    rows of bits have in common."""
+    left = [p for p in range(at + 1, len(steps)) if isinstance(steps[p], (Join, Generate))]
+    if not left:
+        return True
+    step, group = steps[left[0]], known.group
+    own = steps[at]
+    assert group is not None and isinstance(own, Join)
+    if len(left) > 1 or not leaf.counts or left[0] not in group.recoding.levels:
+        return False
+    if not measurable(steps, left[0]) or not isinstance(step, Join):
+        return False
+    if any(looked_up(nest, group, part) for part in step.participants):
+        return False
+    there = known.inner()
+    assert there.group is not None
+    there.group.positions[own.variable] = ""
+    start = _begin(nest, _constraints(nest, step, group), there)
+    return start.bits is not None and len(start.rows) < 2 and not start.cuts
+
+
+def _lanes(
+    nest: Nest, steps: Sequence[Step], at: int, bits: Bits, known: Known, leaf: Leaf
+) -> None:
+    """The positions of a set, each lane's its own."""
+    text, group = nest.text, known.group
+    assert group is not None
+    position = text.name("j")
+    with text.block(f"for {position} in lanes(0, {group.high} - {group.low})"):
+        with text.block(f"if not {nest.call('has_bit', bits.array, bits.start, position)}"):
+            text.line("continue")
+        inner = known.inner()
+        inner.alone, inner.unit = True, None
+        _bind(nest, steps, at, position, inner, leaf)
+
+
+def _shared(
+    nest: Nest, steps: Sequence[Step], at: int, bits: Bits, known: Known, leaf: Leaf
+) -> None:
+    """The positions of a set, one after the other, which other tiles may be given."""
+    group = known.group
+    assert group is not None and known.unit is not None
+    with shared_turns(nest, "0", f"{group.high} - {group.low}", known.unit) as position:
+        with nest.text.block(f"if not {nest.call('has_bit', bits.array, bits.start, position)}"):
+            nest.text.line("continue")
+        inner = known.inner()
+        inner.unit = None
+        _bind(nest, steps, at, position, inner, leaf)
 
 
 def _bind(
@@ -293,24 +359,26 @@ def _cut(nest: Nest, step: Join, constraint: Constraint, bits: Bits, known: Know
 
 def _measure(
     nest: Nest, steps: Sequence[Step], at: int, wanted: frozenset[Constraint], known: Known
-) -> str:
-    """How many positions the last level has."""
+) -> tuple[str, bool]:
+    """How many positions the last level has, and whether each lane has its share of them."""
     step, text, group = steps[at], nest.text, known.group
     assert isinstance(step, Join) and group is not None
     start = _begin(nest, wanted, known)
     count = text.name("m")
     parts: list[Bits]
+    share = nest.together(known) and bool(wanted)
+    shared = "_shared" if share else ""
     if start.bits is not None and len(start.rows) == 1 and not start.cuts:
         row = _row(start.rows[0], known)
         parts = [start.bits, row]
         places = [word for bits in parts for word in (bits.array, bits.start)]
-        text.line(f"{count} = {nest.call('count_and', *places, group.words)}")
+        text.line(f"{count} = {nest.call(f'count_and{shared}', *places, group.words)}")
     elif not wanted:
         text.line(f"{count} = {group.high} - {group.low}")
         parts = []
     else:
         bits = _set_of(nest, step, wanted, known)
-        counted = nest.call("count_row", bits.array, bits.start, group.words)
+        counted = nest.call(f"count_row{shared}", bits.array, bits.start, group.words)
         text.line(f"{count} = {counted}")
         parts = [bits]
     before: list[str] = []
@@ -318,9 +386,9 @@ def _measure(
         other = unequal(later, step.variable)
         assert other is not None
         if other.name not in before:
-            _leave_out(nest, other.name, before, count, parts, known)
+            _leave_out(nest, other.name, before, count, parts, known, share)
             before.append(other.name)
-    return count
+    return count, share
 
 
 def _leave_out(
@@ -330,6 +398,7 @@ def _leave_out(
     count: str,
     parts: Sequence[Bits],
     known: Known,
+    share: bool,
 ) -> None:
     """One less, if the value of another variable is among those counted."""
     group, text = known.group, nest.text
@@ -342,6 +411,8 @@ def _leave_out(
         found = nest.call("find", group.values, group.low, group.high, value)
         text.line(f"{position} = {found} - {group.low}")
         tests.append(f"{position} >= 0")
+    if share:
+        tests.append("leads()")
     for bits in parts:
         tests.append(nest.call("has_bit", bits.array, bits.start, position))
     with text.block(f"if {' and '.join(tests) or 'True'}"):

@@ -93,6 +93,8 @@ class Known:
     clip: Clip | None = None
     group: Group | None = None
     found: str | None = None
+    alone: bool = False  # of a tile's lanes, each goes its own way here
+    unit: str | None = None  # the unit of work at hand, if the next loop may share its turns
 
     def inner(self) -> Known:
         """A copy for a scope inside: what it learns is forgotten behind it."""
@@ -108,6 +110,8 @@ class Known:
             self.clip,
             self.group.inner() if self.group else None,
             self.found,
+            self.alone,
+            self.unit,
         )
 
     def has(self, node: Node) -> bool:

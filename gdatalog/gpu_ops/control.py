@@ -1,0 +1,43 @@
+"""What depth-first launches share: the words of `kernels/control.cuh`, and a ring's size."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+
+class Word(IntEnum):
+    """Where a number stands in the array `control`, each on a line of its own."""
+
+    NEXT = 0
+    STOP = 16
+    STATUS = 32
+    BUSY = 48
+    HEAD = 64
+    TAIL = 80
+    POOL = 96
+    SPLITS = 112
+
+
+CONTROL_WORDS: Final = 128
+SLOT_WORDS: Final = 8
+EVERYTHING: Final = 1 << 62
+
+
+class Reason(IntEnum):
+    """Why a launch ended; the greatest that a tile met."""
+
+    DONE = 0
+    FULL = 1
+    STOPPED = 2
+    FAILED = 3
+    OVERFLOWED = 4
+    ENOUGH = 5
+
+
+def capacity(tiles: int) -> int:
+    """How many tasks a ring has room for: each tile's, and as many again that wait.
+
+    A ring is `capacity * SLOT_WORDS` zeros.
+    """
+    return 1 << max(1, (2 * tiles - 1).bit_length())
