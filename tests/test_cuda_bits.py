@@ -59,12 +59,15 @@ def check_rows(seed: int, tile: int, count: int) -> None:
         cases.append((n, over, under, at))
         at += words_of(n)
         given_rows += row(one, n) + row(other, n)
-        made = (one & other, {k for k in one if k > over}, {k for k in other if k < under}, one)
+        cut = {k for k in one if k > over}
+        made = (set(range(n)), other, one & other, cut, {k for k in cut if k < under})
         wanted_rows += [word for members in made for word in row(members, n)]
         wanted.append([len(one & other), len(one)] * 2 + [int(over in one), 1])
-    made_rows, found = xp.zeros(4 * at + 1, dtype=np.uint64), xp.zeros((count, 6), dtype=np.int64)
+    worked, made_rows = xp.zeros(at + 1, dtype=np.uint64), xp.zeros(5 * at + 1, dtype=np.uint64)
+    found = xp.zeros((count, 6), dtype=np.int64)
+    rows = np.array([*given_rows, 0], dtype=np.uint64)
+    args = np.array(cases), count, rows, worked, made_rows, found
     DRIVER.seed = seed
-    args = np.array(cases), count, np.array([*given_rows, 0], dtype=np.uint64), made_rows, found
     kernels(np.int32, np.int32)[f"rows_{tile}"].launch(2, 32, _on_device(args))
     assert found.get().tolist() == wanted
     assert made_rows.get()[:-1].tolist() == wanted_rows
