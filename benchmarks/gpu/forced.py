@@ -1,0 +1,114 @@
+"""Our side's databases, on a device of choice, and the knobs that the benchmark forces on them.
+
+All that is asked of what is not public is here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import gdatalog as gd
+from benchmarks.gpu.made import Edges
+from gdatalog.gpu_ops.driver import Driver
+
+MILLISECOND = 1_000_000
+NEVER = 1 << 62  # nanoseconds: a task is never split
+TILES = (1, 2, 4, 8, 16, 32)
+
+
+class NoGpu(Exception):
+    """There is none that can be used; says why."""
+
+
+class NoKnob(Exception):
+    """What is to be forced is not there: a figure would say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forced:
+    """How a rule is to be run; None: as we would choose.
+
+    `tile`: lanes to a subtree; `time_limit`: nanoseconds after which a task is split; `chunk`: how
+    many rows a level may have.
+    """
+
+    strategy: str = "lftj"
+    tile: int | None = None
+    time_limit: int | None = None
+    chunk: int | None = None
+
+
+_KNOBS = {"tile": "tile", "time_limit": "time_limit", "chunk": "chunk_rows"}
+
+
+class Ours:
+    """A database whose joins run on a device."""
+
+    def __init__(self, edges: Edges, device: Any, xp: Any) -> None:
+        """`device`: None for the CPU."""
+        self.db = gd.connect(device="cpu")
+        workspace = self.db._workspace
+        if device is not None:
+            workspace.device = device
+        self.usual = {name: getattr(workspace, name, None) for name in _KNOBS.values()}
+        self.db["E"] = rows(edges, xp)
+
+    def count(self, text: str, forced: Forced) -> int:
+        workspace = self.db._workspace
+        for field, name in _KNOBS.items():
+            value = getattr(forced, field)
+            if value is not None and not hasattr(workspace, name):
+                raise NoKnob(f"there is no knob {name}")
+            if hasattr(workspace, name):
+                setattr(workspace, name, self.usual[name] if value is None else value)
+        ((found,),) = self.db.query(text, strategy=forced.strategy).fetchall()
+        return int(found)
+
+    def stop(self) -> None:
+        self.db.interrupt()
+
+    def ends(self) -> Any:
+        """Nanoseconds at which the tiles of the last depth-first kernel ended; None: not told."""
+        return getattr(self.db._workspace.device, "ends", None)
+
+    def watch(self, on: bool) -> None:
+        """Whether tiles are to tell when they end."""
+        device = self.db._workspace.device
+        if hasattr(device, "watched"):
+            device.watched = on
+
+    def close(self) -> None:
+        self.db.close()
+
+
+def rows(edges: Edges, xp: Any) -> Any:
+    """The relation of a graph, in the machine's memory."""
+    import numpy as np
+
+    u, v = on_host(edges.u, xp), on_host(edges.v, xp)
+    if not edges.rises:
+        u, v = np.concatenate([u, v]), np.concatenate([v, u])
+    return np.stack([u.astype(np.int32), v.astype(np.int32)], axis=1)
+
+
+def on_host(array: Any, xp: Any) -> Any:
+    return xp.asnumpy(array) if isinstance(array, xp.ndarray) else array
+
+
+def device_of(driver: Driver) -> Any:
+    """The device whose kernels a driver runs."""
+    try:
+        from gdatalog.gpu_ops.device import Gpu
+    except ImportError:
+        raise NoGpu("this version has no executors for a GPU") from None
+    return Gpu(driver)
+
+
+def gpu_driver() -> Driver:
+    """CuPy's driver of the first GPU."""
+    try:
+        from gdatalog.gpu_ops.cuda import CudaDriver
+    except ImportError:
+        raise NoGpu("this version has no driver for a GPU") from None
+    return CudaDriver()
