@@ -1,13 +1,9 @@
-// What kernels are written with, on threads of the machine: for what fibers cannot show.
+// What kernels are written with, for tiles of one lane: in front of threads.hpp or schedules.hpp.
 //
-// Fibers run one at a time, so they see all memory in one order. Here the atomics have just the
-// orders that prelude.cuh states, arrays are plain memory, and ThreadSanitizer says where two
-// threads touch a word with nothing to order them. A tile has one lane; a grid is so many threads.
+// The atomics have just the orders that prelude.cuh states, arrays are plain memory, a grid is so
+// many threads. What stands in front of each atomic, `step`, and what pauses, `rest`, is theirs.
 #pragma once
-#include <cstdint>
 #include <cstdlib>
-#include <thread>
-#include <vector>
 
 #define GD_HOST
 
@@ -24,6 +20,8 @@ typedef unsigned long long u64;
 
 static thread_local int this_thread;
 static int all_threads;
+static void step();
+static void rest();
 
 DEVICE int thread_of_block() { return 0; }
 DEVICE i64 thread_of_grid() { return this_thread; }
@@ -43,18 +41,28 @@ DEVICE T warp_shuffle_xor(u32, T, int) {
 DEVICE int bits_of(u32 word) { return __builtin_popcount(word); }
 
 DEVICE i64 atomic_add(i64* a, i64 i, i64 by) {
+    step();
     return __atomic_fetch_add(a + i, by, __ATOMIC_RELAXED);
 }
 DEVICE i64 atomic_cas(i64* a, i64 i, i64 expected, i64 value) {
+    step();
     __atomic_compare_exchange_n(a + i, &expected, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     return expected;
 }
-DEVICE i64 load_relaxed(const i64* a, i64 i) { return __atomic_load_n(a + i, __ATOMIC_RELAXED); }
-DEVICE i64 load_acquire(const i64* a, i64 i) { return __atomic_load_n(a + i, __ATOMIC_ACQUIRE); }
+DEVICE i64 load_relaxed(const i64* a, i64 i) {
+    step();
+    return __atomic_load_n(a + i, __ATOMIC_RELAXED);
+}
+DEVICE i64 load_acquire(const i64* a, i64 i) {
+    step();
+    return __atomic_load_n(a + i, __ATOMIC_ACQUIRE);
+}
 DEVICE void store_relaxed(i64* a, i64 i, i64 value) {
+    step();
     __atomic_store_n(a + i, value, __ATOMIC_RELAXED);
 }
 DEVICE void store_release(i64* a, i64 i, i64 value) {
+    step();
     __atomic_store_n(a + i, value, __ATOMIC_RELEASE);
 }
 DEVICE i64 atomic_max(i64* a, i64 i, i64 by) {
@@ -68,18 +76,4 @@ DEVICE i64 atomic_max(i64* a, i64 i, i64 by) {
 }
 
 DEVICE i64 nanoseconds() { return 0; }
-DEVICE void pause(int) { std::this_thread::yield(); }
-
-// Runs something on so many threads at once.
-template <class Body>
-static void on_threads(int count, Body body) {
-    all_threads = count;
-    std::vector<std::thread> threads;
-    for (int k = 0; k < count; ++k) {
-        threads.emplace_back([k, body] {
-            this_thread = k;
-            body();
-        });
-    }
-    for (auto& thread : threads) thread.join();
-}
+DEVICE void pause(int) { rest(); }

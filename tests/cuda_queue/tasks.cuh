@@ -37,23 +37,21 @@ DEVICE void walk_tasks(C control, C ring, L lengths, O units, O entries, B count
         while (task.start < task.stop) {
             const bool last = task.start + 1 == task.stop;
             const i64 length = lengths[task.start];
-            const i64 end = last && task.high < length ? task.high : length;
+            i64 end = last && task.high < length ? task.high : length;
             if (task.low >= end) {
                 ++task.start;
                 task.low = 0;
                 continue;
             }
             if (falls(dice, sharing) && late(t, 0, 0)) {
-                const i64 stop =
-                    share_units(t, control, ring, capacity, task.start + 1, task.stop, task.high,
-                                pieces);
-                if (stop < task.stop) task.high = EVERYTHING;
-                task.stop = stop;
-                if (stop == task.start + 1 && task.low + N < end) {
-                    task.high = share(t, control, ring, capacity, task.start, task.low + N, end,
-                                      pieces);
+                const i64 next = task.start + 1, stop = task.stop;
+                task.stop = share_units(t, control, ring, capacity, next, stop, task.high, pieces);
+                if (task.stop < stop) task.high = EVERYTHING;
+                if (task.stop == next) {
+                    const i64 after = task.low + N;
+                    end = share(t, control, ring, capacity, task.start, after, end, pieces);
+                    task.high = end;
                 }
-                continue;
             }
             const i64 entry = task.low + t.rank;
             const int rows = entry < end ? rows_of(task.start, entry) : 0;
