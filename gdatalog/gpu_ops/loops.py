@@ -1,6 +1,6 @@
 """A printed plan as the source of one kernel, and what to give it.
 
-The kernel is called `walk`. Each tile of `LANES` lanes takes tasks until there are none.
+The kernel is called `walk_plan`. Each tile of `LANES` lanes takes tasks until there are none.
 """
 
 from __future__ import annotations
@@ -97,10 +97,9 @@ def loops_of(printed: Printed, lanes: int) -> Loops:
         *(f"// {line.removeprefix('# ')}" for line in printed.source.splitlines()
           if line.startswith("# ")),
         f"enum {{ LANES = {lanes} }};", "",
-        "KERNEL(walk)(" + ",\n             ".join(parameters) + ") {",
+        "KERNEL(walk_plan)(" + ",\n             ".join(parameters) + ") {",
         "    if (tile_of_grid<LANES>() >= tiles) return;",
-        *(f"    Array<{kind}> {name} = slice({name}_all, tile_of_grid<LANES>() * {name}_n, {name}_n);"
-          for name, kind in own.items()),
+        *(_slice(name, kind) for name, kind in own.items()),
         *translation.declarations(), *give, "    bool gives = false;",
         _START.rstrip("\n"),
         *body,
@@ -121,6 +120,12 @@ def loops_of(printed: Printed, lanes: int) -> Loops:
 def _parameter(kind: str, name: str, sized: frozenset[str], suffix: str = "") -> str:
     length = f", i64 {name}_n" if name in sized else ""
     return f"ARRAY({kind}) {name}{suffix}{length}"
+
+
+def _slice(name: str, kind: str) -> str:
+    """A tile's own part of its scratch."""
+    part = f"slice({name}_all, tile_of_grid<LANES>() * {name}_n, {name}_n)"
+    return f"    Array<{kind}> {name} = {part};"
 
 
 def _register(kind: str) -> str:

@@ -59,7 +59,7 @@ class Walks:
         found = self._kernels.get(printed.source)
         if found is None:
             loops = loops_of(printed, lanes)
-            kernel = self.driver.kernels(loops.source, ["walk"], told)["walk"]
+            kernel = self.driver.kernels(loops.source, ["walk_plan"], told)["walk_plan"]
             found = loops, kernel
             if len(self._kernels) >= MOST_KERNELS:
                 self._kernels.clear()
@@ -77,7 +77,12 @@ class Walks:
         wanted: int | None,
     ) -> list[Block]:
         """The rows of a plan, as blocks of columns on the device."""
-        loops, kernel = self.kernel(printed, lanes, told)
+        if not self.ready(printed):
+            limits.announce(f"compiling {told}")
+        try:
+            loops, kernel = self.kernel(printed, lanes, told)
+        finally:
+            limits.announce("")
         launch = _Launch(self, loops, kernel, tries, scope, limits, wanted)
         try:
             return launch.blocks()

@@ -32,6 +32,12 @@ void* gd_shared(const void* key, i64 bytes, const char* name);
 [[noreturn]] void gd_outside_slice(const char* name, i64 start, i64 length, i64 of);
 }
 
+// What CUDA has without a header too.
+extern "C" {
+double exp(double), log(double), pow(double, double), fmod(double, double), fabs(double);
+double floor(double), ceil(double), sqrt(double), trunc(double);
+}
+
 // ------------------------------------------------------------------------------ kernels and arrays
 
 #define GD_AT_ONCE __attribute__((always_inline)) inline
