@@ -94,8 +94,7 @@ def test_a_graph_in_the_order_of_degrees() -> None:
     pairs = dense(30, 0.3, seed=1)
     graph = oriented(np, made(np, pairs))
     lists = [
-        graph.targets[a:b].tolist()
-        for a, b in zip(graph.offsets, graph.offsets[1:], strict=False)
+        graph.targets[a:b].tolist() for a, b in zip(graph.offsets, graph.offsets[1:], strict=False)
     ]
     degree = np.diff(graph.all_offsets)
     assert sum(map(len, lists)) == len(pairs)
@@ -116,7 +115,7 @@ def test_a_graph_in_the_order_of_degrees() -> None:
 )
 def test_kernels_by_hand_count_right(driver: Clocked, kernel: str, lanes: int) -> None:
     count = {"triangles": lambda p: cliques(p, 3), "p3": p3s}.get(kernel, lambda p: cliques(p, 4))
-    complete = {pair for pair in combinations(range(41), 2)}  # rows of two words, in the room
+    complete = set(combinations(range(41), 2))  # rows of two words, in the room
     for pairs in (dense(40, 0.4, seed=2), dense(90, 0.03, seed=3), {(0, 1)}, complete):
         graph = oriented(driver.xp, made(driver.xp, pairs))
         hand = Hand(kernel, graph, driver, lanes, threads=64, short=6)
