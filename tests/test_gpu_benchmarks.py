@@ -150,29 +150,20 @@ def test_sectors_are_those_that_lanes_touch() -> None:
     assert sectors.gathered(np, np.arange(320), 4) == sectors.streamed(320, 4) == 40
 
 
-@pytest.mark.parametrize("right", [False, True])
-def test_probes_are_those_of_a_binary_search(right: bool) -> None:
+def test_sectors_of_searches_are_those_that_binary_searches_touch() -> None:
     random = np.random.default_rng(7)
-    values = np.sort(random.integers(0, 50, 37))
-    needles = random.integers(-2, 53, 20)
-    wanted = []
-    for needle in needles:
-        low, high, read = 0, len(values), []
-        while low < high:
-            middle = (low + high) // 2
-            read.append(middle)
-            if values[middle] < needle or (right and values[middle] == needle):
-                low = middle + 1
-            else:
-                high = middle
-        wanted.append(read)
-        assert low == np.searchsorted(values, needle, side="right" if right else "left")
-    seen: list[list[int]] = [[] for _ in needles]
-    for step in sectors.probes(np, values, needles, right):
-        for read, position in zip(seen, step.tolist(), strict=True):
-            if position >= 0:
-                read.append(position)
-    assert seen == wanted
+    values = np.sort(random.integers(0, 500, 370)).astype(np.int32)
+    keys = random.integers(-2, 503, 100)
+    low = random.integers(0, 370, 100)
+    high = np.minimum(370, low + random.integers(0, 200, 100))
+    touched: list[set[int]] = [set() for _ in range(4)]
+    for at, (key, lo, hi) in enumerate(zip(keys, low, high, strict=True)):
+        while lo < hi:
+            middle = (lo + hi) // 2
+            touched[at // 32].add(middle * 4 // 32)
+            lo, hi = (middle + 1, hi) if values[middle] < key else (lo, middle)
+    assert sectors.searched(np, values, keys, low, high) == sum(map(len, touched))
+    assert sectors.searched(np, values, keys, low, low) == 0
 
 
 def test_the_share_of_time_in_which_few_blocks_work() -> None:
