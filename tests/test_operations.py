@@ -82,13 +82,13 @@ def test_expand(lists: list[tuple[int, int]]) -> None:
 @given(st.lists(st.integers(0, 12), max_size=20), st.integers(1, 9))
 def test_pieces_cover_every_entry_once_and_are_small(lengths: list[int], limit: int) -> None:
     seen = []
-    for low, high, skip, take in pieces(ints(lengths), limit):
+    for low, high, skip, take, size in pieces(ints(lengths), limit):
         if take < 0:
             entries = [(row, at) for row in range(low, high) for at in range(lengths[row])]
         else:
             assert high == low + 1
             entries = [(low, at) for at in range(skip, skip + take)]
-        assert 0 < len(entries) <= limit
+        assert 0 < len(entries) == size <= limit
         seen += entries
     assert seen == [(row, at) for row, length in enumerate(lengths) for at in range(length)]
 

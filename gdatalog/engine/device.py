@@ -10,10 +10,11 @@ from typing import Any, Protocol
 
 from gdatalog import cpu_ops
 from gdatalog.cpu_ops import code_cache
+from gdatalog.engine.budget import LARGEST_CHUNK
 from gdatalog.engine.knobs import Knobs
 from gdatalog.executors.lftj import Block, run_nest
 from gdatalog.executors.limits import Limits
-from gdatalog.plan.nodes import TrieRef
+from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.printer.module import Printed
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
@@ -55,6 +56,15 @@ class Device(Protocol):
         """Compiles printed loops, if need be, and runs them; `told`: what of, for messages."""
         ...
 
+    def refuses(self, plan: RulePlan) -> str | None:
+        """Why a rule is run on the CPU instead, in words for a user; None if it is not."""
+        ...
+
+    def room(self, spare: int) -> tuple[int, int]:
+        """The bytes that a query may take here, of which `spare` are left of the memory limit;
+        and the most rows that are of use at once."""
+        ...
+
     def close(self) -> None:
         """Lets go of all that is kept."""
         ...
@@ -94,6 +104,12 @@ class Cpu:
         finally:
             limits.announce("")
         return run_nest(function, printed, tries, scope, limits, knobs.workers, wanted)
+
+    def refuses(self, plan: RulePlan) -> str | None:
+        return None
+
+    def room(self, spare: int) -> tuple[int, int]:
+        return spare, LARGEST_CHUNK
 
     def close(self) -> None:
         """A relation keeps its tries itself."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import chunk_rows
@@ -30,7 +32,6 @@ from gdatalog.planner.rules import plan_rule
 from gdatalog.planner.sizes import Assumed, Size
 from gdatalog.planner.walk import walk
 from gdatalog.storage.keys import decode_value
-from gdatalog.storage.marked import MarkedRows
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 from gdatalog.values import TypeName
@@ -86,7 +87,7 @@ class StratumRun:
         self.olds: dict[str, Relation] = {}
         # What the rounds remember of rows they followed, by id of the step: of the plans of
         # `_rounds`, which live as long as this.
-        self.lasting: dict[int, MarkedRows] = {}
+        self.lasting: dict[int, Any] = {}
         self.made = 0  # texts that were in no data
         for name in stratum.relations:
             schema = around.schemas[name]
@@ -239,12 +240,13 @@ class StratumRun:
         return relation_of(name).statistics
 
     def _run(
-        self, plan: RulePlan, limit: int | None, lasting: dict[int, MarkedRows] | None = None
+        self, plan: RulePlan, limit: int | None, lasting: dict[int, Any] | None = None
     ) -> Derived:
         around = self.around
         limits = around.limits
         held = sum(limits.held.values())
-        limits.chunk = around.force_chunk or chunk_rows(plan, around.memory, held)
+        room = around.device.room(max(0, around.memory - held))
+        limits.chunk = around.force_chunk or chunk_rows(plan, *room)
         report = None
         if around.reports is not None:
             report = next((r for r in around.reports if r.plan is plan), None)
@@ -256,7 +258,16 @@ class StratumRun:
         if around.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
             trie_of = narrowed(plan.joins[0], self._trie, self._finished, around.scope)
         found = run_rule(
-            plan, trie_of, around.scope, limits, limit, report, lasting, around.knobs, around.device
+            plan,
+            trie_of,
+            around.scope,
+            limits,
+            limit,
+            report,
+            lasting,
+            around.knobs,
+            around.device,
+            partial(self._trie, device=CPU),
         )
         self.made += len(around.scope.symbols) - texts
         limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
@@ -265,7 +276,7 @@ class StratumRun:
     def _finished(self, ref: TrieRef) -> Relation | None:
         return None if ref.relation in self.tables else self.around.relation(ref.relation)
 
-    def _trie(self, ref: TrieRef) -> Trie:
+    def _trie(self, ref: TrieRef, device: Device | None = None) -> Trie:
         if ref.version == "delta":
             relation = self.deltas[ref.relation]
         elif ref.version == "old":
@@ -275,7 +286,7 @@ class StratumRun:
             relation = self.tables[ref.relation].full()
         else:
             relation = self.around.relation(ref.relation)
-        trie = self.around.device.trie(relation, ref)
+        trie = (device or self.around.device).trie(relation, ref)
         what = "index of " + ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
         self.around.limits.charge(what, relation.trie_nbytes)
         return trie

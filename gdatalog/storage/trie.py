@@ -11,6 +11,7 @@ first replaced by their rank among the level's distinct values.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -146,6 +147,23 @@ class TrieLevel:
             # behind an equal code, unless the code is only the place of an absent value
             wanted += 1 if exact is None else exact.astype(np.int64)
         return np.searchsorted(self.pairs(), wanted)
+
+
+class Lookup(NamedTuple):
+    """Where values are looked up: in the list of each row's parent, or in the root's (None)."""
+
+    level: TrieLevel
+    parents: Array | None  # by row
+    wanted: bool  # whether somebody asks where they were found
+
+
+class Meeting(NamedTuple):
+    """Entries of lists that other lists have too."""
+
+    tried: int  # how many there were
+    rows: Array  # of which row each is
+    values: Array
+    places: list[Array]  # where it stands, for each list for which that was asked
 
 
 class Trie:
