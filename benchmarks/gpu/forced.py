@@ -10,6 +10,7 @@ from typing import Any
 
 import gdatalog as gd
 from benchmarks.gpu.made import Edges
+from gdatalog.engine.knobs import Strategy
 from gdatalog.gpu_ops.driver import Driver
 
 MILLISECOND = 1_000_000
@@ -34,7 +35,7 @@ class Forced:
     many rows a level may have.
     """
 
-    strategy: str = "lftj"
+    strategy: Strategy = "lftj"
     tile: int | None = None
     time_limit: int | None = None
     chunk: int | None = None
