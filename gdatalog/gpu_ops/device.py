@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from gdatalog.executors.limits import Limits
 from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.levels import DeviceLevel
 from gdatalog.gpu_ops.sums import Sums
+from gdatalog.gpu_ops.tiles import lanes_for
+from gdatalog.gpu_ops.walk import Block, Walks
 from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.printer.expressions import printable
+from gdatalog.printer.module import Printed
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
@@ -23,6 +28,7 @@ class Gpu:
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
         self.ops: Any = Sums(driver)
+        self.walks = Walks(driver, self.ops)
         self._tries: WeakKeyDictionary[Relation, dict[TrieRef, Trie]] = WeakKeyDictionary()
 
     @property
@@ -50,8 +56,28 @@ class Gpu:
         """What is free here."""
         return self.driver.free_memory(), LARGEST_CHUNK
 
+    def lanes(self, tries: Sequence[Trie], knobs: Any) -> int:
+        return int(knobs.tile) or lanes_for(tries)
+
+    def ready(self, printed: Printed) -> bool:
+        return self.walks.ready(printed)
+
+    def walk(
+        self,
+        printed: Printed,
+        tries: Sequence[Trie],
+        scope: Any,
+        limits: Limits,
+        told: str,
+        knobs: Any,
+        wanted: int | None,
+    ) -> list[Block]:
+        """A plan's rows, depth-first."""
+        return self.walks.run(printed, tries, scope, limits, told, wanted)
+
     def close(self) -> None:
-        """Lets go of the tries."""
+        """Lets go of the tries and the kernels."""
+        self.walks.forget()
         self._tries.clear()
 
     def _copied(self, host: Trie) -> Trie:
