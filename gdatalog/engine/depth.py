@@ -9,7 +9,6 @@ from functools import cached_property
 from threading import Lock
 from typing import Any
 
-
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.knobs import Knobs
