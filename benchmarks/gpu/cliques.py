@@ -29,7 +29,7 @@ NAMED = {
 BY_HAND = {"triangles": ("triangles",), "P2": ("k4", "k4_bits"), "P3": ("p3",)}
 SPARSE, DENSE = ("email-Enron", "ego-Twitter", "cnr-2000"), ("triangles", "P2", "P7")
 FEW_BREADTH_FIRST = ("triangles", "P2")
-RMAT = (22, 8 << 20)  # scale, edges
+RMAT = (22, 16 << 20)  # scale, edges: 4 to a vertex, for K5 are 3 billion then
 TOO_LONG = 5.0  # seconds: what takes longer on one graph is not tried on a larger one
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from benchmarks.gpu.clocks import Clocked
 from benchmarks.gpu.forced import Ours, device_of
-from benchmarks.gpu.made import Edges, Oriented, oriented, rmat, wu
+from benchmarks.gpu.made import Edges, Oriented, oriented, rmat, uniform, wu
+from benchmarks.graphs import Graph
 from benchmarks.graphs import graph as real_graph
 from gdatalog.gpu_ops.driver import Driver
 
@@ -55,11 +56,8 @@ class Setting:
     def graph(self, name: str) -> Edges:
         """A real graph by its name."""
         if self.small:
-            return self._kept("small", lambda: wu(self.xp, 300, 4, seed=len(name)), both_ways=True)
-        if name not in self._edges:
-            found = real_graph(name)
-            self._edges[name] = Edges(found.name, found.u, found.v, found.real)
-        return self._edges[name]
+            return self._kept("", lambda: Edges("small", *uniform(self.xp, 40, 250, seed=1)))
+        return self._kept(name, lambda: _of(real_graph(name)))
 
     def wu(self, edges: int, clique: int) -> Edges:
         edges = min(edges, 1_000) if self.small else edges
@@ -69,10 +67,9 @@ class Setting:
         scale, edges = (7, 500) if self.small else (scale, edges)
         return self._kept(f"rmat {scale} {edges}", lambda: rmat(self.xp, scale, edges))
 
-    def _kept(self, key: str, make: Callable[[], Edges], both_ways: bool = False) -> Edges:
+    def _kept(self, key: str, make: Callable[[], Edges]) -> Edges:
         if key not in self._edges:
-            made = make()
-            self._edges[key] = Edges(made.name, made.u, made.v) if both_ways else made
+            self._edges[key] = make()
         return self._edges[key]
 
     def oriented(self, edges: Edges) -> Oriented:
@@ -97,3 +94,7 @@ class Setting:
     @property
     def xp(self) -> Any:
         return self.driver.xp
+
+
+def _of(graph: Graph) -> Edges:
+    return Edges(graph.name, graph.u, graph.v, graph.real)
