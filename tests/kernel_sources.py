@@ -1,0 +1,99 @@
+"""All CUDA that there is, as NVRTC is to see it: (what it is of, source)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import files
+
+import gdatalog as gd
+from gdatalog.engine.depth import form_of_bag, form_of_rows
+from gdatalog.engine.device import CPU
+from gdatalog.gpu_ops.loops import loops_of
+from gdatalog.gpu_ops.sources import source_of, whole
+from gdatalog.plan.nodes import RulePlan
+from gdatalog.printer.module import print_plan
+
+Source = tuple[str, str]
+
+# Every function of a tile, so that they are compiled for each width, and not only read.
+WIDTHS = """
+typedef Tile<{width}> T;
+KERNEL(tile_{width})(ARRAY(const i64) values, ARRAY(i64) out, i64 count) {{
+    const T t = tile_here<{width}>();
+    SHARED(i64, part, 32);
+    i64 total = 0, low = 0, high = 0;
+    for (i64 i = tile_of_grid<{width}>(); i < count; i += tiles_of_grid<{width}>()) {{
+        const i64 value = values[i] + t.rank;
+        total += sum(t, value);
+        low += least(t, value);
+        high += greatest(t, value);
+        const u32 odd = ballot(t, (value & 1) != 0);
+        total += before(t, odd) + bits_of(odd) + lowest_bit(odd);
+        if (any(t, value > 9) && !all(t, value > 9)) total += from_rank(t, value, 0);
+        sync(t);
+    }}
+    if (thread_of_block() < 32) part[thread_of_block()] = total;
+    block_sync();
+    if (t.rank == 0) atomic_add(out, 0, part[t.first & 31]);
+    atomic_min(out, 1, low);
+    atomic_max(out, 2, high);
+}}
+"""
+
+
+def files_of_kernels() -> Iterator[Source]:
+    """The files of `kernels/`, each with what it includes and nothing else."""
+    for path in sorted((files("gdatalog.gpu_ops") / "kernels").iterdir(), key=lambda p: p.name):
+        if path.name.endswith(".cuh"):
+            yield path.name, source_of(path.name)
+
+
+def tiles() -> Iterator[Source]:
+    for width in (1, 2, 4, 8, 16, 32):
+        yield f"tiles of {width}", whole('#include "tile.cuh"\n' + WIDTHS.format(width=width))
+
+
+# Plans of different kinds: what levels meet, what becomes of rows, what expressions compute.
+PLANS = {
+    "triangles": "tr(x, y, z) <- E(x, y), E(y, z), E(x, z), x < y < z.",
+    "4-cliques": "k(count()) <- E(a, b), E(a, c), E(a, d), E(b, c), E(b, d), E(c, d), "
+    "a < b < c < d.",
+    "sums by group": "s(x, sum(w), min(w), count()) <- E(x, y), W(y, w), w > 0.5.",
+    "witnesses": "p(x) <- E(x, y), !W(y, _), E(y, z), z != x.",
+    "arithmetic": "q(x, w * 2.0 + 1.0) <- W(x, w), E(x, y), y % 3 = 1, w < to_float(x).",
+    "texts": 't(x, s) <- N(x, s), s < "m", strlen(s) > 1.',
+}
+EDGES = [(a, b) for a in range(40) for b in range(40) if (a * b + a + b) % 3 == 1]
+DATA = {
+    "E": sorted({*EDGES, *((b, a) for a, b in EDGES)}),
+    "W": [(x, x / 4) for x in range(40)],
+    "N": [(x, f"name{x}") for x in range(40)],
+}
+TILES = {"triangles": (8,), "witnesses": (1,), "arithmetic": (1,)}
+
+
+def generated() -> Iterator[Source]:
+    """The kernels of plans."""
+    with gd.connect(device="cpu") as db:
+        for name, rows in DATA.items():
+            db[name] = rows
+        for told, text in PLANS.items():
+            for stratum in db.explain(text).strata:
+                for rule in stratum.rules:
+                    yield from kernels_of(db, rule.plan, told)
+
+
+def kernels_of(db: gd.Database, plan: RulePlan, told: str) -> Iterator[Source]:
+    for join in plan.joins:
+        form = form_of_bag(plan.keys, plan.gathers) if plan.gathers else form_of_rows(join)
+        stored = db._workspace.stored
+        tries = [CPU.trie(stored[ref.relation], ref) for ref in join.tries]
+        for lanes in TILES.get(told, (32,)):
+            printed = print_plan(join, tries, form.leaf(), "auto", lanes)
+            yield f"{told}, {lanes}", loops_of(printed, lanes).source
+
+
+def everything() -> Iterator[Source]:
+    yield from files_of_kernels()
+    yield from tiles()
+    yield from generated()
