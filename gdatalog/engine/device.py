@@ -56,6 +56,14 @@ class Device(Protocol):
         """Compiles printed loops, if need be, and runs them; `told`: what of, for messages."""
         ...
 
+    def charge(self, limits: Limits, what: str, relation: Relation) -> None:
+        """Says what the tries of a relation take there."""
+        ...
+
+    def hold(self, relation: Relation) -> None:
+        """Knows of a relation whose rows may lie there."""
+        ...
+
     def refuses(self, plan: RulePlan) -> str | None:
         """Why a rule is run on the CPU instead, in words for a user; None if it is not."""
         ...
@@ -104,6 +112,12 @@ class Cpu:
         finally:
             limits.announce("")
         return run_nest(function, printed, tries, scope, limits, knobs.workers, wanted)
+
+    def charge(self, limits: Limits, what: str, relation: Relation) -> None:
+        limits.charge(f"index of {what}", relation.trie_nbytes)
+
+    def hold(self, relation: Relation) -> None:
+        """Its rows are here."""
 
     def refuses(self, plan: RulePlan) -> str | None:
         return None
