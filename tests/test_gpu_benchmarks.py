@@ -13,10 +13,13 @@ import pytest
 from benchmarks.gpu import __main__ as program
 from benchmarks.gpu import sectors
 from benchmarks.gpu.clocks import Clocked, under_half
+from benchmarks.gpu.forced import Forced
 from benchmarks.gpu.hand import Hand
 from benchmarks.gpu.made import Edges, oriented, rmat, wu
 from benchmarks.gpu.setting import Setting
 from benchmarks.gpu.sort_merge import SortMerge
+from benchmarks.patterns import P3, clique
+from tests import data
 from tests.cuda_host import HostDriver, needs_compiler
 
 Pairs = set[tuple[int, int]]
@@ -125,6 +128,21 @@ def test_kernels_by_hand_count_right(driver: Clocked, kernel: str, lanes: int) -
     assert under_half(driver.xp.asnumpy(hand.ends()), 1.0) is not None
 
 
+@pytest.mark.slow
+@needs_compiler
+@data.needs(data.graph_path("ca-GrQc"))
+def test_kernels_by_hand_count_what_rules_count(driver: Clocked) -> None:
+    setting = Setting(driver, HostDriver)
+    edges = setting.graph("ca-GrQc")
+    ours = setting.ours(edges, gpu=False)
+    for kernel, pattern in (("k4", clique(4)), ("k4_bits", clique(4)), ("p3", P3)):
+        graph = setting.oriented(edges)
+        found = Hand(kernel, graph, driver).count()
+        text = pattern.rule() if pattern is not P3 else pattern.distinct_rule()
+        assert found == ours.count(text, Forced()) // (4 if pattern is P3 else 1)
+    setting.forget()
+
+
 def test_pairwise_joins_count_right(driver: Clocked) -> None:
     for pairs in (dense(40, 0.4, seed=4), dense(60, 0.05, seed=5), {(0, 1)}):
         edges = made(driver.xp, pairs)
@@ -176,6 +194,7 @@ def test_the_share_of_time_in_which_few_blocks_work() -> None:
 # ---------------------------------------------------------------------------------------- suites
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_every_suite_runs(tmp_path: Path) -> None:
     driver = Clocked(HostDriver())

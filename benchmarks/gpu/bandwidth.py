@@ -9,7 +9,7 @@ from the very positions that it reads and writes, in sectors of 32 bytes for eac
   once for a warp however many steps come back to it, and the place that is written.
 
 Case 1 looks the values of one sorted list up in another; case 3 looks values up in the lists of
-their parents. Case 2, values looked up by index, is a gather by its nature: it is shown, not judged.
+their parents. Case 2, values looked up by index, is a gather by its nature: shown, not judged.
 """
 
 from __future__ import annotations

@@ -20,7 +20,9 @@ def run(setting: Setting) -> Iterator[Case]:
     for one in setting.driver.compiled:
         seen.setdefault(one.source, one)
     figures = []
-    for one in sorted(seen.values(), key=lambda one: -len(one.source))[:MOST]:
+    for one in sorted(seen.values(), key=lambda one: -len(one.source))[
+        : 1 if setting.small else MOST
+    ]:
         if not setting.wants(f"compiling {one.told}", 0.5):
             break
         # A comment that nobody has compiled before makes it a source of its own.

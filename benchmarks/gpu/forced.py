@@ -111,7 +111,7 @@ def device_of(driver: Driver) -> Any:
 def gpu_driver() -> Driver:
     """CuPy's driver of the first GPU."""
     try:
-        from gdatalog.gpu_ops.cuda import CudaDriver
+        from gdatalog.gpu_ops.cupy_driver import CupyDriver
     except ImportError:
         raise NoGpu("this version has no driver for a GPU") from None
-    return CudaDriver()
+    return CupyDriver()

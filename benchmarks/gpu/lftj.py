@@ -21,7 +21,7 @@ def run(setting: Setting) -> Iterator[Case]:
         lambda: setting.rmat(*RMAT),
         lambda: setting.wu(30_000_000, 3),
     )
-    for number, graph in enumerate(graphs):
+    for number, graph in enumerate(setting.few(graphs)):
         if not setting.wants(f"one thread to a subtree, graph {number + 1}", 20):
             continue
         edges = graph()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks.gpu.clocks import Clocked
 from benchmarks.gpu.forced import Ours, device_of
@@ -13,6 +13,8 @@ from benchmarks.gpu.made import Edges, Oriented, oriented, rmat, uniform, wu
 from benchmarks.graphs import Graph
 from benchmarks.graphs import graph as real_graph
 from gdatalog.gpu_ops.driver import Driver
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -50,6 +52,10 @@ class Setting:
             return True
         self.left_out.append(what)
         return False
+
+    def few(self, things: Sequence[T], number: int = 1) -> Sequence[T]:
+        """All of them, or the first of them where it is only to be seen that all runs."""
+        return things[:number] if self.small else things
 
     # --------------------------------------------------------------------------------- data
 
