@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 import gdatalog as gd
 from gdatalog.engine.depth import form_of_bag, form_of_rows
 from gdatalog.engine.device import CPU
+from gdatalog.gpu_ops.levels import DeviceLevel
 from gdatalog.gpu_ops.loops import loops_of
-from gdatalog.gpu_ops.sources import source_of, whole
+from gdatalog.gpu_ops.sources import whole
+from gdatalog.gpu_ops.sums import Sums
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.printer.module import print_plan
+from gdatalog.storage.trie import Lookup
 
 Source = tuple[str, str]
 
@@ -41,11 +49,30 @@ KERNEL(tile_{width})(ARRAY(const i64) values, ARRAY(i64) out, i64 count) {{
 """
 
 
+HERE = Path(__file__).parent
+# Types that a text leaves open, which who launches its kernels names.
+_OPEN = re.compile(r"ARRAY\((?:const )?([A-Z_]+)\)")
+
+
 def files_of_kernels() -> Iterator[Source]:
-    """The files of `kernels/`, each with what it includes and nothing else."""
+    """The files of `kernels/`, each with what it includes."""
     for path in sorted((files("gdatalog.gpu_ops") / "kernels").iterdir(), key=lambda p: p.name):
         if path.name.endswith(".cuh"):
-            yield path.name, source_of(path.name)
+            yield from _typed(path.name, f'#include "{path.name}"\n')
+
+
+def files_of_tests() -> Iterator[Source]:
+    """Kernels that use the helpers, which the host's tests run."""
+    for path in sorted(HERE.glob("cuda_*/*.cuh")):
+        yield from _typed(path.name, path.read_text(encoding="utf-8"))
+
+
+def _typed(told: str, text: str) -> Iterator[Source]:
+    """A text once for each type, if it leaves some open."""
+    names = sorted({name for name in _OPEN.findall(whole(text)) if name != "T"})
+    for kind in ("i32", "i64") if names else ("",):
+        types = "".join(f"typedef {kind} {name};\n" for name in names)
+        yield f"{told} {kind}".rstrip(), whole(f'#include "prelude.cuh"\n{types}{text}')
 
 
 def tiles() -> Iterator[Source]:
@@ -90,10 +117,54 @@ def kernels_of(db: gd.Database, plan: RulePlan, told: str) -> Iterator[Source]:
         tries = [CPU.trie(stored[ref.relation], ref) for ref in join.tries]
         for lanes in TILES.get(told, (32,)):
             printed = print_plan(join, tries, form.leaf(), "auto", lanes)
-            yield f"{told}, {lanes}", loops_of(printed, lanes).source
+            yield f"{told}, {lanes}", loops_of(printed).source
+
+
+class _Recorder:
+    """A driver that notes what it is to compile, and runs nothing."""
+
+    name, xp = "cuda:0", np
+
+    def __init__(self) -> None:
+        self.sources: list[str] = []
+
+    def kernels(self, source: str, names: list[str], told: str) -> dict[str, Any]:
+        self.sources.append(source)
+        return dict.fromkeys(names, self)
+
+    def launch(self, blocks: int, threads: int, args: list[Any]) -> None: ...
+
+    def resident(self, threads: int) -> int:
+        return 1
+
+
+def fused() -> Iterator[Source]:
+    """Expansions of a level, fused with the search of other lists: at a root that is dense, at
+    one that is not, below parents."""
+    recorder = _Recorder()
+    ops: Any = Sums(recorder)  # type: ignore[arg-type]
+    for kind in (np.int32, np.int64):
+        dense = DeviceLevel(np, np.arange(9, dtype=kind), np.array([0, 9]))
+        sparse = DeviceLevel(np, dense.values * 10_000, np.array([0, 4, 9], np.int32))
+        parents = np.zeros(2, np.int32)
+        starts = lengths = np.array([2, 3])
+        for others in (
+            [],
+            [Lookup(dense, None, True), Lookup(sparse, parents, False)],
+            [Lookup(sparse, None, False), Lookup(sparse, parents, True)],
+        ):
+            ops.meet(dense.values, starts, lengths, 5, 0, others, bool(others))
+    for source in recorder.sources:
+        yield "expansions", source
+
+
+def of_the_package() -> Iterator[Source]:
+    yield from files_of_kernels()
+    yield from fused()
+    yield from generated()
 
 
 def everything() -> Iterator[Source]:
-    yield from files_of_kernels()
+    yield from of_the_package()
     yield from tiles()
-    yield from generated()
+    yield from files_of_tests()

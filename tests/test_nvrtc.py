@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import nvrtc
 import pytest
-from kernel_sources import everything, files_of_kernels, generated, tiles
+from kernel_sources import Source, files_of_kernels, files_of_tests, fused, generated, tiles
 
 from gdatalog.gpu_ops.compile_error import compile_error
 from gdatalog.gpu_ops.driver import Resources
@@ -27,27 +29,41 @@ KERNEL(small)(ARRAY(i64) out) { out[0] = 1; }
 """
 
 
-def test_every_kernel_compiles() -> None:
+def _compiled(sources: Iterable[Source]) -> list[tuple[str, nvrtc.Compiled]]:
+    """For both architectures, and shown."""
     shown = [
         (told, nvrtc.compile(source, architecture))
-        for told, source in everything()
+        for told, source in sources
         for architecture in nvrtc.ARCHITECTURES
     ]
     print("\n" + nvrtc.table(shown))
-    assert all(compiled.cubin.startswith(b"\x7fELF") for _, compiled in shown)
     for told, compiled in shown:
+        assert compiled.cubin.startswith(b"\x7fELF")
         assert "warning" not in compiled.log, (told, compiled.log)
+    return shown
 
 
-def test_what_is_written_by_hand_keeps_to_registers() -> None:
-    for told, source in (*files_of_kernels(), *tiles()):
-        for name, took in nvrtc.compile(source).kernels.items():
-            assert took.spilled == 0, (told, name, took)
+def test_every_kernel_compiles() -> None:
+    _compiled(generated())
+    _keep_to_registers(_compiled((*files_of_kernels(), *fused())))
+
+
+@pytest.mark.slow
+def test_every_kernel_of_the_tests_compiles() -> None:
+    _keep_to_registers(_compiled((*files_of_tests(), *tiles())))
+
+
+def _keep_to_registers(compiled: list[tuple[str, nvrtc.Compiled]]) -> None:
+    """What is written by hand spills nothing."""
+    for told, done in compiled:
+        for name, took in done.kernels.items():
+            assert took.spilled == 0, (told, name, done.architecture, took)
 
 
 def test_there_is_something_to_compile() -> None:
     names = {told for told, _ in files_of_kernels()}
-    assert {"prelude.cuh", "tile.cuh"} <= names
+    assert {"prelude.cuh", "tile.cuh", "lookup.cuh i32", "lookup.cuh i64"} <= names
+    assert {told for told, _ in files_of_tests()} >= {"tasks.cuh", "list_cases.cuh i64"}
     assert len(list(tiles())) == 6
     assert all(isinstance(told, str) and source for told, source in generated())
 
