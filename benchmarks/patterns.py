@@ -77,6 +77,9 @@ def clique(size: int) -> Pattern:
 
 P1 = Pattern("P1", "ab ac ad bc bd", 4, "ab cd")
 P3 = Pattern("P3", "ab ac ad ae bc bd be cd", 4, "ab cd")
+P4 = Pattern("P4", "ab ac ad bc bd ce de", 4, "ab cd")
+P5 = Pattern("P5", "ab ac ad ae bc be cd de", 8, "bd ce bc")
+P6 = Pattern("P6", "ab ac ad ae bc bd be cd de", 12, "ab bd ce")
 HOUSE = Pattern("house", "ab ac ae bc bd de", 2, "ab")
 Q10 = Pattern("q10", "ab ac ad bc bd cf de", 4, "ab cd")
 
@@ -113,7 +116,11 @@ KNOWN = {
     ("ego-Twitter", "K5"): 784_699_022,
     ("cnr-2000", "K5"): 1_252_511_081,
     ("email-Enron", "P1"): 36_528_276,
+    ("ego-Twitter", "P1"): 1_200_274_418,
     ("email-Enron", "P3"): 719_709_974,
+    ("email-Enron", "P4"): 1_019_394_461,
+    ("email-Enron", "P5"): 243_184_738,
+    ("email-Enron", "P6"): 101_383_042,
     ("email-Enron", "house"): 5_677_082_981,
     ("email-Enron", "q10"): 1_917_418_880_956,
 }

@@ -57,7 +57,7 @@ def _memory(case: Case, figure: Figure) -> float | None:
 
 
 def _curves(cases: Sequence[Case], title: str, label: str, value: Value, path: Path) -> None:
-    figure, axes = _canvas(6.4, 4.2)
+    figure, axes = canvas(6.4, 4.2)
     ends: list[tuple[float, float, str, str]] = []
     hollow = False
     for side, (name, colour, marker) in SERIES.items():
@@ -93,15 +93,15 @@ def _curves(cases: Sequence[Case], title: str, label: str, value: Value, path: P
     while floor(log10(high)) - ceil(log10(low)) < 1:  # a log axis needs two labels
         low, high = low / 1.1, high * 1.1
     axes.set_ylim(low, high)
-    _name_ends(axes, ends)
+    name_ends(axes, ends)
     ran = "warm" if value is _throughput else "loading, indexing and counting"
     note = f"random graphs of Wu et al. (2014); {ran}, two threads"
     if hollow:
         note += f"; hollow: stopped after {CAP:g} s, so at most that"
-    _save(figure, note, path)
+    save(figure, note, path)
 
 
-def _name_ends(axes: Any, ends: list[tuple[float, float, str, str]]) -> None:
+def name_ends(axes: Any, ends: list[tuple[float, float, str, str]]) -> None:
     """Each line's name at the right, as high as its last point, or so that none overlap."""
     low, high = (log10(limit) for limit in axes.get_ylim())
     apart = 0.07 * (high - low)
@@ -155,7 +155,7 @@ def _breakdown(cases: Sequence[Case], path: Path) -> bool:
             axes.spines[side].set_visible(False)
     right.spines["bottom"].set_visible(False)
     figure.tight_layout(w_pad=2)
-    _save(figure, "", path)
+    save(figure, "", path)
     return True
 
 
@@ -189,7 +189,7 @@ def _beside(axes: Any, row: int, case: Case) -> None:
         )
 
 
-def _canvas(width: float, height: float) -> tuple[Any, Any]:
+def canvas(width: float, height: float) -> tuple[Any, Any]:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -204,7 +204,7 @@ def _canvas(width: float, height: float) -> tuple[Any, Any]:
     return figure, axes
 
 
-def _save(figure: Any, note: str, path: Path) -> None:
+def save(figure: Any, note: str, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     if note:

@@ -25,6 +25,8 @@ class Figure:
     trouble: str = ""  # why it did not finish
     stopped: bool = False  # at the cap: `warm` and `cold` are the cap, which flatters it
     remembered: bool = False  # seen in an earlier run on such a machine
+    kernels: float | None = None  # seconds on a GPU, by its own clocks
+    idle: float | None = None  # share of these in which fewer than half of the blocks worked
 
     @property
     def usable(self) -> bool:

@@ -25,7 +25,8 @@ from benchmarks.retail import retail
 from benchmarks.sides import Gdatalog, digest
 
 PATTERNS = [patterns.clique(3), patterns.clique(4), patterns.clique(5)]
-PATTERNS += [patterns.P1, patterns.P3, patterns.HOUSE, patterns.Q10]
+PATTERNS += [patterns.P1, patterns.P3, patterns.P4, patterns.P5, patterns.P6]
+PATTERNS += [patterns.HOUSE, patterns.Q10]
 
 
 def embeddings(pattern: patterns.Pattern, graph: Graph) -> int:

@@ -82,13 +82,13 @@ def test_expand(lists: list[tuple[int, int]]) -> None:
 @given(st.lists(st.integers(0, 12), max_size=20), st.integers(1, 9))
 def test_pieces_cover_every_entry_once_and_are_small(lengths: list[int], limit: int) -> None:
     seen = []
-    for low, high, skip, take in pieces(ints(lengths), limit):
+    for low, high, skip, take, size in pieces(ints(lengths), limit):
         if take < 0:
             entries = [(row, at) for row in range(low, high) for at in range(lengths[row])]
         else:
             assert high == low + 1
             entries = [(low, at) for at in range(skip, skip + take)]
-        assert 0 < len(entries) <= limit
+        assert 0 < len(entries) == size <= limit
         seen += entries
     assert seen == [(row, at) for row, length in enumerate(lengths) for at in range(length)]
 
@@ -385,7 +385,7 @@ NARROW_BATCHES = st.lists(st.lists(st.tuples(MEDIUM, SMALL), max_size=8), max_si
 @quick
 @given(BATCHES | NARROW_BATCHES)
 def test_growing_sets(batches: list[list[tuple[int, int]]]) -> None:
-    grown, known = Growing(("a", "b"), ("int", "int")), set[tuple[int, ...]]()
+    grown, known = Growing(("a", "b"), ("int", "int"), ops), set[tuple[int, ...]]()
     for batch in batches:
         rows = relation(batch)
         new = grown.add(rows.keys, rows.length)
@@ -398,7 +398,7 @@ def test_growing_sets(batches: list[list[tuple[int, int]]]) -> None:
 
 
 def test_a_proposition_grows_once() -> None:
-    grown = Growing((), ())
+    grown = Growing((), (), ops)
     assert len(grown.add((), 0)) == 0
     assert len(grown.add((), 1)) == 1
     assert len(grown.add((), 1)) == 0
@@ -408,7 +408,7 @@ def test_a_proposition_grows_once() -> None:
 @quick
 @given(BATCHES | NARROW_BATCHES, st.sampled_from(["min", "max"]))
 def test_best_of_each_group(batches: list[list[tuple[int, int]]], kind: str) -> None:
-    best = Best(("g", "v"), ("int", "int"), {1: kind}, SymbolTable())
+    best = Best(("g", "v"), ("int", "int"), {1: kind}, SymbolTable(), ops)
     pick = min if kind == "min" else max
     known: dict[int, int] = {}
     for batch in batches:
@@ -424,7 +424,7 @@ def test_best_of_each_group(batches: list[list[tuple[int, int]]], kind: str) -> 
 def test_best_texts_are_compared_as_texts() -> None:
     symbols = SymbolTable()
     codes = [symbols.intern(text) for text in ("pear", "apple", "fig")]
-    best = Best(("v",), ("symbol",), {0: "min"}, symbols)
+    best = Best(("v",), ("symbol",), {0: "min"}, symbols, ops)
     news = best.add((ints(codes, np.int32),), 3)
     assert [symbols.text(code) for code in news.keys[0]] == ["apple"]
     assert not len(best.add((ints(codes[:1], np.int32),), 1))

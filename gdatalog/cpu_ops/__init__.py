@@ -11,36 +11,63 @@ from gdatalog.cpu_ops.arrays import (
     sort_across,
     sums_by,
     survivors,
+    totals,
 )
 from gdatalog.cpu_ops.evaluate import evaluate, test
+from gdatalog.cpu_ops.exact import add_counts, counts_by, exact_sums, halves, means, ranks_of, times
+from gdatalog.cpu_ops.meet import bound_in, find, find_in, level_of, marked_rows, meet
+from gdatalog.cpu_ops.runs import holds, merged, narrowed, packing
 from gdatalog.cpu_ops.sorter import sorter_for
 from gdatalog.storage import sorting
+from gdatalog.storage.keys import float_to_key, key_to_float
 from gdatalog.storage.rows import (
     concatenate,
     first_rows,
     group_rows,
     in_sorted,
+    order_rows,
     row_firsts,
     sort_rows,
 )
 
 __all__ = [
     "add_at",
+    "add_counts",
     "best_by",
+    "bound_in",
     "concatenate",
+    "counts_by",
     "evaluate",
+    "exact_sums",
     "expand",
+    "find",
+    "find_in",
     "first_rows",
+    "float_to_key",
     "group_rows",
+    "halves",
+    "holds",
     "in_sorted",
     "intersect",
+    "key_to_float",
+    "level_of",
+    "marked_rows",
+    "means",
+    "meet",
+    "merged",
+    "narrowed",
+    "order_rows",
+    "packing",
     "pieces",
+    "ranks_of",
     "row_firsts",
     "sort_across",
     "sort_rows",
     "sums_by",
     "survivors",
     "test",
+    "times",
+    "totals",
     "xp",
 ]
 

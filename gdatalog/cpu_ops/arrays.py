@@ -18,8 +18,15 @@ def survivors(mask: Array) -> Array:
     return np.flatnonzero(mask)
 
 
-def expand(starts: Array, lengths: Array) -> tuple[Array, Array]:
+def totals(*lists: Array) -> list[int]:
+    """The sum of each array of ints."""
+    return [int(values.sum()) for values in lists]
+
+
+def expand(starts: Array, lengths: Array, size: int | None = None) -> tuple[Array, Array]:
     """Every position of every list: (row, position), row by row, by load-balancing search.
+
+    `size` is how many there are, where that is known: another device need not ask.
 
     >>> [part.tolist() for part in expand(np.array([5, 0]), np.array([2, 1]))]
     [[0, 0, 1], [5, 6, 0]]
@@ -32,14 +39,14 @@ def expand(starts: Array, lengths: Array) -> tuple[Array, Array]:
     return rows, positions
 
 
-def pieces(lengths: Array, limit: int) -> Iterator[tuple[int, int, int, int]]:
+def pieces(lengths: Array, limit: int) -> Iterator[tuple[int, int, int, int, int]]:
     """Cuts rows with lists of these lengths into pieces of at most `limit` list entries.
 
-    Each piece is (first row, last row + 1, entries to skip, entries to take): whole rows with
-    skip 0 and take -1, or one row whose list is longer than a piece, by offsets.
+    Each piece is (first row, last row + 1, entries to skip, entries to take, its size): whole
+    rows with skip 0 and take -1, or one row whose list is longer than a piece, by offsets.
 
     >>> list(pieces(np.array([2, 2, 7, 1]), 4))
-    [(0, 2, 0, -1), (2, 3, 0, 4), (2, 3, 4, 3), (3, 4, 0, -1)]
+    [(0, 2, 0, -1, 4), (2, 3, 0, 4, 4), (2, 3, 4, 3, 3), (3, 4, 0, -1, 1)]
     """
     # A list longer than a piece counts as just that: all lengths together may not fit an int.
     ends = np.cumsum(np.minimum(lengths, limit + 1))
@@ -49,13 +56,15 @@ def pieces(lengths: Array, limit: int) -> Iterator[tuple[int, int, int, int]]:
         before = int(ends[row - 1]) if row else 0
         stop = int(np.searchsorted(ends, before + limit, side="right"))
         if stop > row:
-            if int(ends[stop - 1]) > before:
-                yield row, stop, 0, -1
+            size = int(ends[stop - 1]) - before
+            if size:
+                yield row, stop, 0, -1, size
             row = stop
         else:
             long = int(lengths[row])
             for skip in range(0, long, limit):
-                yield row, row + 1, skip, min(limit, long - skip)
+                take = min(limit, long - skip)
+                yield row, row + 1, skip, take, take
             row += 1
 
 

@@ -48,8 +48,11 @@ def default_limit() -> int:
     return int(total * 0.8)
 
 
-def chunk_rows(plan: RulePlan, memory: int, held: int) -> int:
-    """How many rows a level of this plan may have at once, if every level is full."""
+def chunk_rows(plan: RulePlan, spare: int, largest: int = LARGEST_CHUNK) -> int:
+    """How many rows a level of this plan may have at once, if every level is full.
+
+    `spare` are the bytes that may be taken; more than `largest` rows are no faster.
+    """
     levels = 1 + max(
         (
             sum(isinstance(step, (Join, Generate, Branch)) for step in all_steps(join.steps))
@@ -57,5 +60,4 @@ def chunk_rows(plan: RulePlan, memory: int, held: int) -> int:
         ),
         default=0,
     )
-    spare = max(0, memory - held) // 2
-    return max(SMALLEST_CHUNK, min(LARGEST_CHUNK, spare // (levels * BYTES_PER_ROW)))
+    return max(SMALLEST_CHUNK, min(largest, spare // 2 // (levels * BYTES_PER_ROW)))

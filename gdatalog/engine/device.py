@@ -5,10 +5,17 @@ A device is a value of a database. The one here is the CPU; `gpu_ops` has the ot
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from gdatalog import cpu_ops
-from gdatalog.plan.nodes import TrieRef
+from gdatalog.cpu_ops import code_cache
+from gdatalog.engine.budget import LARGEST_CHUNK
+from gdatalog.engine.knobs import Knobs
+from gdatalog.executors.lftj import Block, run_nest
+from gdatalog.executors.limits import Limits
+from gdatalog.plan.nodes import RulePlan, TrieRef
+from gdatalog.printer.module import Printed
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
@@ -28,6 +35,44 @@ class Device(Protocol):
         """The trie of a relation that a plan asks for, where the device's executors can read it."""
         ...
 
+    def lanes(self, tries: Sequence[Trie], knobs: Knobs) -> int:
+        """How many lanes are to walk a subtree together; 0 where there are none, on a CPU."""
+        ...
+
+    def ready(self, printed: Printed) -> bool:
+        """Whether printed loops have been compiled by now."""
+        ...
+
+    def walk(
+        self,
+        printed: Printed,
+        tries: Sequence[Trie],
+        scope: Any,
+        limits: Limits,
+        told: str,
+        knobs: Knobs,
+        wanted: int | None,
+    ) -> list[Block]:
+        """Compiles printed loops, if need be, and runs them; `told`: what of, for messages."""
+        ...
+
+    def charge(self, limits: Limits, what: str, relation: Relation) -> None:
+        """Says what the tries of a relation take there."""
+        ...
+
+    def hold(self, relation: Relation) -> None:
+        """Knows of a relation whose rows may lie there."""
+        ...
+
+    def refuses(self, plan: RulePlan) -> str | None:
+        """Why a rule is run on the CPU instead, in words for a user; None if it is not."""
+        ...
+
+    def room(self, spare: int) -> tuple[int, int]:
+        """The bytes that a query may take here, of which `spare` are left of the memory limit;
+        and the most rows that are of use at once."""
+        ...
+
     def close(self) -> None:
         """Lets go of all that is kept."""
         ...
@@ -42,6 +87,43 @@ class Cpu:
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
         tests = tuple((test.left, test.op, test.right) for test in ref.tests)
         return relation.trie(ref.columns, tests, ref.weighted, ref.ranked)
+
+    def lanes(self, tries: Sequence[Trie], knobs: Knobs) -> int:
+        return 0
+
+    def ready(self, printed: Printed) -> bool:
+        return code_cache.compiled(code_cache.versioned(printed.shape, printed.source))
+
+    def walk(
+        self,
+        printed: Printed,
+        tries: Sequence[Trie],
+        scope: Any,
+        limits: Limits,
+        told: str,
+        knobs: Knobs,
+        wanted: int | None,
+    ) -> list[Block]:
+        name = code_cache.versioned(printed.shape, printed.source)
+        if not self.ready(printed):
+            limits.announce(f"compiling {told}")
+        try:
+            function = code_cache.load(name, printed.source, limits.poll).run
+        finally:
+            limits.announce("")
+        return run_nest(function, printed, tries, scope, limits, knobs.workers, wanted)
+
+    def charge(self, limits: Limits, what: str, relation: Relation) -> None:
+        limits.charge(f"index of {what}", relation.trie_nbytes)
+
+    def hold(self, relation: Relation) -> None:
+        """Its rows are here."""
+
+    def refuses(self, plan: RulePlan) -> str | None:
+        return None
+
+    def room(self, spare: int) -> tuple[int, int]:
+        return spare, LARGEST_CHUNK
 
     def close(self) -> None:
         """A relation keeps its tries itself."""

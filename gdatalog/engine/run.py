@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
-from gdatalog import cpu_ops as ops
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.choose import Choice, Impatient, choose, impatience, took
 from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows, give_bag
 from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.knobs import Knobs
-from gdatalog.executors.failure import describe_failure
+from gdatalog.executors.failure import NotOnDevice, describe_failure
 from gdatalog.executors.frontier import WEIGHT, Frontier
 from gdatalog.executors.gather import Gathering, neutral
 from gdatalog.executors.levelwise import Levelwise, Seen
@@ -26,8 +23,7 @@ from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.sinks import Bag, RowSet, Sink
 from gdatalog.plan.effects import longest_first, may_fail, one_row_each
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
-from gdatalog.storage.marked import MarkedRows
-from gdatalog.storage.rows import Columns, sort_rows
+from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
 
 AUTO = Knobs()
@@ -44,6 +40,7 @@ class RuleRun:
     rows: int = 0
     seconds: float = 0.0
     executors: dict[int, Choice] = field(default_factory=dict)  # by the number of the join
+    left: str | None = None  # why it ran on the CPU, where the device was another
 
 
 @dataclass(slots=True)
@@ -56,7 +53,7 @@ class Run:
     limits: Limits
     knobs: Knobs
     report: RuleRun | None = None
-    lasting: dict[int, MarkedRows] | None = None  # what the rounds of a fixpoint remember
+    lasting: dict[int, Any] | None = None  # what the rounds of a fixpoint remember
     device: Device = CPU
 
     def rows(self, limit: int | None) -> Derived:
@@ -94,7 +91,7 @@ class Run:
         knobs = self.knobs
         if self.lasting is not None and knobs.strategy == "auto":
             knobs = replace(knobs, strategy="levelwise")  # the rounds of a fixpoint are small
-        return Nest(self.plan.joins[number], form, self.trie_of, knobs)
+        return Nest(self.plan.joins[number], form, self.trie_of, knobs, self.device)
 
     def _run(
         self,
@@ -138,7 +135,7 @@ class Run:
         walk = Levelwise(tries, self.device.ops, self.scope, limits, seen, lasting)
         first = Frontier(1)
         if join.orbit != 1:
-            first = Frontier(1, columns={WEIGHT: np.array([join.orbit])})
+            first = Frontier(1, columns={WEIGHT: self.device.ops.xp.full(1, join.orbit)})
         with impatience(limits, patience):
             walk.run(join.steps, 0, first, sink)
 
@@ -194,7 +191,7 @@ class Run:
         return result
 
     def _aggregated(self) -> tuple[Columns, int]:
-        plan = self.plan
+        plan, xp = self.plan, self.device.ops.xp
         gathering = Gathering(plan.gathers, self.device.ops, self.scope, self.limits)
         for group, names in zip(plan.groups, plan.bindings, strict=True):
             if len(group) == 1:
@@ -212,17 +209,17 @@ class Run:
             if any(value is None for value in empty):
                 count = 0
             else:
-                values = [np.array([value], dtype=np.int64) for value in empty]
+                values = [xp.full(1, value, dtype=xp.int64) for value in empty]
                 count = 1
         if count == 0:
-            return tuple(np.empty(0, dtype=np.int32) for _ in plan.head), 0
+            return tuple(xp.empty(0, dtype=xp.int32) for _ in plan.head), 0
         columns: dict[Any, Any] = {
             key.name: column for key, column in zip(plan.keys, keys, strict=False)
         }
         columns.update(
             {gather.variable: value for gather, value in zip(plan.gathers, values, strict=True)}
         )
-        return _heads(plan, Frontier(count, columns=columns), self.scope)
+        return _heads(plan, Frontier(count, columns=columns), self.device.ops, self.scope)
 
 
 def run_rule(
@@ -232,16 +229,32 @@ def run_rule(
     limits: Limits,
     limit: int | None = None,
     report: RuleRun | None = None,
-    lasting: dict[int, MarkedRows] | None = None,
+    lasting: dict[int, Any] | None = None,
     knobs: Knobs = AUTO,
     device: Device = CPU,
+    on_host: TrieOf | None = None,
 ) -> Derived:
     """The distinct rows that a rule gives.
 
-    `lasting` is what the rounds of a fixpoint remember of rows that have been followed.
+    `lasting` is what the rounds of a fixpoint remember of rows that have been followed. `on_host`
+    has the tries for the CPU, where a rule runs that its device leaves to it.
     """
     started = perf_counter()
-    found = Run(plan, trie_of, scope, limits, knobs, report, lasting, device).rows(limit)
+    found: Derived | None = None
+    reason = device.refuses(plan)
+    if reason is None:
+        try:
+            run = Run(plan, trie_of, scope, limits, knobs, report, lasting, device)
+            found = run.rows(limit)
+        except NotOnDevice as refused:
+            reason = str(refused)
+            if lasting is not None:
+                lasting.clear()  # rows that were noted as followed have led nowhere yet
+    if found is None:
+        if report is not None:
+            report.left = reason
+        host = trie_of if on_host is None else on_host
+        found = Run(plan, host, scope, limits, knobs, report, lasting, CPU).rows(limit)
     for what in ("answers", "aggregates", "blocks"):
         limits.charge(what, 0)
     if not lasting:
@@ -252,27 +265,14 @@ def run_rule(
     return found
 
 
-def _heads(plan: RulePlan, frontier: Frontier, scope: Scope) -> tuple[Columns, int]:
+def _heads(plan: RulePlan, frontier: Frontier, ops: Any, scope: Scope) -> tuple[Columns, int]:
     """The head's expressions of keys and gathered values."""
     heads = []
     for expr in plan.head:
         keys, failed = ops.evaluate(expr, frontier.column, frontier.size, scope)
         if failed is not None and bool(failed.any()):
-            bad = np.flatnonzero(failed)[:1]
+            bad = ops.survivors(failed)[:1]
             raise describe_failure(expr, frontier.take(bad), ops, scope)
         heads.append(keys)
-    rows = sort_rows(heads)
-    return rows, len(rows[0])
-
-
-def union_rows(parts: Sequence[tuple[Columns, int]]) -> tuple[Columns, int]:
-    """The distinct rows of several sets of rows, sorted."""
-    filled = [rows for rows, count in parts if count]
-    if not filled:
-        return (parts[0][0], 0) if parts else ((), 0)
-    if not filled[0]:
-        return (), 1
-    if len(filled) == 1:
-        return filled[0], len(filled[0][0])
-    rows = sort_rows(ops.concatenate(filled))
+    rows = ops.sort_rows(heads)
     return rows, len(rows[0])

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from gdatalog.executors.frontier import Frontier, Key, weighing
 from gdatalog.executors.sinks import Sink
-from gdatalog.plan.nodes import Cut, Join, Slot
+from gdatalog.plan.nodes import Cut, Join, Participant, Slot
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import TrieLevel
+from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
 
 if TYPE_CHECKING:
     from gdatalog.executors.levelwise import Levelwise
@@ -27,7 +27,7 @@ class Roots:
     """Case 1: the common values of root lists, and where each stands in each of them."""
 
     level: TrieLevel
-    positions: list[Array]
+    positions: Sequence[Array | None]  # None: where it stands here
 
 
 @dataclass(slots=True)
@@ -66,11 +66,11 @@ class Expansion:
         xp = self.ops.xp
         choices = self._choices(step)
         if len(choices) > 1:
-            totals = [int(lists.lengths.sum()) for lists in choices]
-            shortest = min(range(len(choices)), key=totals.__getitem__)
             lengths = xp.stack([lists.lengths for lists in choices])
             best = lengths.min(axis=0)
-            if 2 * int(best.sum()) < totals[shortest]:
+            *totals, least = self.ops.totals(*(lists.lengths for lists in choices), best)
+            shortest = min(range(len(choices)), key=totals.__getitem__)
+            if 2 * least < totals[shortest]:
                 which = lengths.argmin(axis=0)
                 for at, lists in enumerate(choices):
                     rows = self.ops.survivors((which == at) & (best > 0))
@@ -116,7 +116,7 @@ class Expansion:
             for at, cut in enumerate(step.cuts):
                 if (place, at) not in step.implied:
                     bound = self._bound(cut, frontier)
-                    at_bound = level.bound_in(parents, bound, cut.op in ("<=", ">"))
+                    at_bound = self.ops.bound_in(level, parents, bound, cut.op in ("<=", ">"))
                     starts, ends = self._clip(cut.op, starts, ends, at_bound)
             choices.append(self._lists(place, level.values, starts, ends))
         if not choices:
@@ -157,12 +157,11 @@ class Expansion:
             parts = [part for part in step.participants if part.depth == 0]
             levels = [self.walk.tries[part.trie].levels[0] for part in parts]
             if all(level is levels[0] for level in levels):  # skipped for identical tries
-                every = self.ops.xp.arange(len(levels[0]))
-                found = Roots(levels[0], [every] * len(levels))
+                found = Roots(levels[0], [None] * len(levels))
             else:
                 values, positions = self.ops.intersect([level.values for level in levels])
-                bounds = self.ops.xp.array([0, len(values)])
-                found = Roots(TrieLevel(values, bounds), positions)
+                bounds = self.ops.xp.arange(2) * len(values)
+                found = Roots(self.ops.level_of(values, bounds), positions)
             self.walk.roots[id(step)] = found
         return found
 
@@ -176,7 +175,7 @@ class Expansion:
             return None
         assert level.rows is not None
         own = frontier.column("@" + variable)
-        return _Reused(level.lists(self.ops.xp), level.rows[own], own)
+        return _Reused(level.lists(self.ops), level.rows[own], own)
 
     def _reuse_lists(self, variable: str, reused: _Reused, cuts: Sequence[Cut]) -> _Lists:
         level, parents, own = reused.level, reused.parents, reused.own
@@ -187,76 +186,87 @@ class Expansion:
                 at_bound = own + 1 if cut.op in ("<=", ">") else own
             else:
                 bound = self._bound(cut, self.frontier)
-                at_bound = level.bound_in(parents, bound, cut.op in ("<=", ">"))
+                at_bound = self.ops.bound_in(level, parents, bound, cut.op in ("<=", ">"))
             starts, ends = self._clip(cut.op, starts, ends, at_bound)
         return self._lists(_REUSED, level.values, starts, ends)
 
     def _expand(self, step: Join, frontier: Frontier, lists: _Lists) -> Iterator[Frontier]:
         ops, limits = self.ops, self.walk.limits
-        for low, high, skip, take in ops.pieces(lists.lengths, limits.chunk):
+        sought, names = self._others(step, frontier, lists)
+        placed = lists.who in names
+        for low, high, skip, take, size in ops.pieces(lists.lengths, limits.chunk):
             limits.poll()
             starts, lengths = lists.starts[low:high], lists.lengths[low:high]
             whole = take < 0
             if not whole:
                 starts, lengths = starts + skip, ops.xp.full(1, take)
-            picked: Array | None = None
+            which: int | Array = low
+            count: int | None = size
             if low or skip:
                 # Rows that have their witness by now need no more of it.
                 wanted = self.sink.wanted(frontier)
                 if wanted is not None:
-                    picked = low + ops.survivors(wanted[low:high])
-                    starts, lengths = starts[picked - low], lengths[picked - low]
-            rows, positions = ops.expand(starts, lengths)
-            rows = rows + low if picked is None else picked[rows]
-            self.tried += len(rows)
-            child = self._search(step, frontier, lists, rows, positions)
+                    which = low + ops.survivors(wanted[low:high])
+                    starts, lengths, count = starts[which - low], lengths[which - low], None
+            found = ops.meet(lists.values, starts, lengths, count, which, sought, placed)
+            self.tried += found.tried
+            child = self._child(step, frontier, found, dict(zip(names, found.places, strict=True)))
             child.level, child.whole = step.variable, whole
             yield child
 
-    def _search(
-        self, step: Join, frontier: Frontier, lists: _Lists, rows: Array, positions: Array
-    ) -> Frontier:
-        """Keeps the expanded values that every other participant has too."""
-        ops, tries = self.ops, self.walk.tries
-        values = lists.values[positions]
-        places: dict[int, Array] = {}  # participant -> where its trie stands now
+    def _others(
+        self, step: Join, frontier: Frontier, lists: _Lists
+    ) -> tuple[list[Lookup], list[int]]:
+        """Where expanded values are looked up, and who asks where they were found: first who the
+        lists are of, if he does, then some of the others."""
+        tries = self.walk.tries
+        sought: list[Lookup] = []
+        names = []
         covered: Sequence[int] = ()
         reused = self._reused(step, frontier)
         if reused is not None and step.reuse is not None:
             covered = step.reuse.covers
-
-        def keep(found: Array) -> None:
-            nonlocal rows, values
-            mask = found >= 0
-            if not bool(mask.all()):
-                left = ops.survivors(mask)
-                rows, values = rows[left], values[left]
-                for place in places:
-                    places[place] = places[place][left]
-
-        if lists.who >= 0:
-            places[lists.who] = positions
-        elif lists.who == _ROOTS:
-            places[_ROOTS] = positions
-        if reused is not None and lists.who != _REUSED:
-            keep(reused.level.find_in(reused.parents[rows], values))
         roots = [place for place, part in enumerate(step.participants) if part.depth == 0]
+        asked = any(self._asks(step.participants[place]) for place in roots)
+        if lists.who == _ROOTS and asked:
+            names.append(_ROOTS)
+        if lists.who >= 0 and self._asks(step.participants[lists.who]):
+            names.append(lists.who)
+        if reused is not None and lists.who != _REUSED:
+            sought.append(Lookup(reused.level, reused.parents, False))
         if roots and lists.who != _ROOTS:
-            places[_ROOTS] = self._roots(step).level.find(values)
-            keep(places[_ROOTS])
+            sought.append(Lookup(self._roots(step).level, None, asked))
+            if asked:
+                names.append(_ROOTS)
         for place, part in enumerate(step.participants):
             if part.depth and place != lists.who and place not in covered:
+                asks = self._asks(part)
                 level = tries[part.trie].levels[part.depth]
-                places[place] = level.find_in(frontier.column(part.trie)[rows], values)
-                keep(places[place])
+                sought.append(Lookup(level, frontier.column(part.trie), asks))
+                if asks:
+                    names.append(place)
+        return sought, names
 
-        columns: dict[Key, Array] = {step.variable: values}
-        columns["@" + step.variable] = ops.xp.arange(len(values))
-        child = Frontier(len(values), frontier, rows, columns)
+    def _asks(self, part: Participant) -> bool:
+        """Whether anybody asks where a participant's trie stands afterwards."""
+        trie = self.walk.tries[part.trie]
+        return part.depth + 1 < len(trie.levels) or trie.weights is not None
+
+    def _child(
+        self, step: Join, frontier: Frontier, found: Meeting, places: dict[int, Array]
+    ) -> Frontier:
+        """The rows that were found, with where each trie stands now."""
+        ops, tries = self.ops, self.walk.tries
+        size = len(found.values)
+        columns: dict[Key, Array] = {step.variable: found.values}
+        columns["@" + step.variable] = ops.xp.arange(size)
+        child = Frontier(size, frontier, found.rows, columns)
+        at_roots = places.pop(_ROOTS, None)
+        if at_roots is not None:
+            roots = [place for place, part in enumerate(step.participants) if part.depth == 0]
+            for place, known in zip(roots, self._roots(step).positions, strict=True):
+                places[place] = at_roots if known is None else known[at_roots]
         heavy = []
-        for number, place in enumerate(roots):
-            if _ROOTS in places:
-                places[place] = self._roots(step).positions[number][places[_ROOTS]]
         for place, part in enumerate(step.participants):
             trie = tries[part.trie]
             if place in places:
@@ -265,10 +275,6 @@ class Expansion:
                 elif trie.weights is not None:
                     heavy.append(trie.weights[places[place]])
         for weight in heavy:
-            child = self._reweigh(child, weight)
-        return child
-
-    def _reweigh(self, child: Frontier, weight: Array) -> Frontier:
-        """As `weighing`, but in the level's own frontier, which deeper levels look for."""
-        child.columns.update(weighing(child, weight).columns)
+            # In the level's own frontier, which deeper levels look for.
+            child.columns.update(weighing(ops, child, weight).columns)
         return child

@@ -11,6 +11,11 @@ from gdatalog.plan.nodes import Apply, Expr, Slot
 from gdatalog.storage.keys import decode_value
 from gdatalog.values import timestamp_to_text
 
+
+class NotOnDevice(Exception):
+    """Why a rule is left to the CPU, in words for a user."""
+
+
 _WHY = {
     "/": "division by zero",
     "%": "division by zero",

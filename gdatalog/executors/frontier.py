@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gdatalog.errors import EvaluationError
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import TrieLevel
 
@@ -65,12 +64,12 @@ class Frontier:
         """The same rows with more columns."""
         return Frontier(self.size, self, None, columns)
 
-    def lists(self, xp: Any) -> TrieLevel:
+    def lists(self, ops: Any) -> TrieLevel:
         """This level's values as lists, one for each row of the parent."""
         if self._lists is None:
             assert self.parent is not None and self.rows is not None and self.level is not None
-            bounds = xp.searchsorted(self.rows, xp.arange(self.parent.size + 1))
-            self._lists = TrieLevel(self.columns[self.level], bounds)
+            bounds = ops.xp.searchsorted(self.rows, ops.xp.arange(self.parent.size + 1))
+            self._lists = ops.level_of(self.columns[self.level], bounds)
         return self._lists
 
 
@@ -79,22 +78,12 @@ def weight_of(frontier: Frontier) -> Array | None:
     return frontier.column(WEIGHT) if frontier.has(WEIGHT) else None
 
 
-def times(counts: Array, weight: Array | None) -> Array:
+def times(ops: Any, counts: Array, weight: Array | None) -> Array:
     """Counts multiplied; an error if that does not fit into 64 bits."""
-    if weight is None:
-        return counts
-    if float(counts.max(initial=1)) * float(weight.max(initial=1)) >= 2.0**63:
-        return fitting(counts.astype(object) * weight.astype(object))
-    return counts * weight
+    product: Array = counts if weight is None else ops.times(counts, weight)
+    return product
 
 
-def fitting(counts: Array) -> Array:
-    """Counts that Python's ints have worked out; an error if they do not fit into 64 bits."""
-    if len(counts) and counts.max() >= 1 << 63:
-        raise EvaluationError("a count does not fit into 64 bits")
-    return counts.astype("int64")
-
-
-def weighing(frontier: Frontier, weight: Array) -> Frontier:
+def weighing(ops: Any, frontier: Frontier, weight: Array) -> Frontier:
     """The same rows, each standing for so many times as many bindings."""
-    return frontier.adding({WEIGHT: times(weight, weight_of(frontier))})
+    return frontier.adding({WEIGHT: times(ops, weight, weight_of(frontier))})

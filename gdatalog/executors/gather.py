@@ -11,10 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gdatalog.errors import EvaluationError
-from gdatalog.executors.frontier import fitting
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import Gather, Reduction
-from gdatalog.storage.keys import float_to_key, key_to_float
 from gdatalog.storage.table import Array
 
 Columns = tuple[Array, ...]
@@ -87,17 +85,17 @@ class Gathering:
             elif spec.kind in ("min", "max", "any_value"):
                 partial.append(targets[0][self._best(spec, groups, count, targets[0])])
             elif spec.kind == "count":
-                partial.append(self._counts(groups, count, weight))
+                partial.append(ops.counts_by(groups, count, weight))
             elif spec.targets[0].type == "float":
-                values = key_to_float(targets[0])
+                values = ops.key_to_float(targets[0])
                 with_weight = values if weight is None else values * weight
                 partial.append(ops.sums_by(groups, count, with_weight))
                 partial.append(ops.sums_by(groups, count, weight))
             else:
-                high, low = self._halves(targets[0].astype(xp.int64), weight)
-                partial.append(self._exact_sums(groups, count, high))
+                high, low = ops.halves(targets[0].astype(xp.int64), weight)
+                partial.append(ops.exact_sums(groups, count, high))
                 partial.append(ops.sums_by(groups, count, low))
-                partial.append(self._exact_sums(groups, count, weight))
+                partial.append(ops.exact_sums(groups, count, weight))
         self.blocks.append((*(key[first] for key in keys), *partial))
         self.pending += count
         if self.pending > max(self.limits.chunk, self.settled):
@@ -121,41 +119,15 @@ class Gathering:
         if self.pending > max(self.limits.chunk, self.settled):
             self._merge()
 
-    def _counts(self, groups: Array, count: int, weight: Array | None) -> Array:
-        counts = self._exact_sums(groups, count, weight)
-        return fitting(counts) if counts.dtype == object else counts
-
-    def _exact_sums(self, groups: Array, count: int, amounts: Array | None) -> Array:
-        """Sums of ints by group: Python's ints, where 64 bits might not do."""
-        xp = self.ops.xp
-        if amounts is not None and float(xp.abs(amounts.astype(float)).sum()) >= 2.0**62:
-            amounts = amounts.astype(object)
-        sums: Array = self.ops.sums_by(groups, count, amounts)
-        return sums
-
     def _best(self, spec: Spec, groups: Array, count: int, keys: Array) -> Array:
         """The row of the best key of each group."""
         ranked = keys
         if spec.targets[0].type == "symbol":
-            ranked = self.scope.symbols.ranks()[keys]
+            ranked = self.ops.ranks_of(self.scope.symbols, keys)
         best: Array = self.ops.best_by(
             groups, count, ranked.astype(self.ops.xp.int64), spec.kind != "max"
         )
         return best
-
-    def _halves(self, values: Array, weight: Array | None) -> tuple[Array, Array]:
-        """value * weight as high * 2^32 + low, each half far from an overflow."""
-        xp = self.ops.xp
-        if weight is None:
-            return values >> 32, values & 0xFFFF_FFFF
-        # (h * 2^32 + l) * w = (h * w + (l * w >> 32)) * 2^32 + (l * w & mask), w below 2^31
-        high, low = values >> 32, values & 0xFFFF_FFFF
-        if len(weight) and int(xp.max(weight)) >= 1 << 31:
-            # Rare (products of large counts), so let Python's ints do it.
-            exact = values.astype(object) * weight.astype(object)
-            return exact >> 32, (exact & 0xFFFF_FFFF).astype(xp.int64)
-        product = low * weight
-        return high * weight + (product >> 32), product & 0xFFFF_FFFF
 
     def _merge(self) -> None:
         ops = self.ops
@@ -172,7 +144,7 @@ class Gathering:
                     at += 1
                     continue
                 for part in parts[at : at + self._parts(spec)]:
-                    sums = self._counts if spec.kind == "count" else self._exact_sums
+                    sums = ops.counts_by if spec.kind == "count" else ops.exact_sums
                     out.append(sums(groups, count, part))
                 if self._parts(spec) == 3:  # carry, so that no number of merges overflows
                     out[-3] = out[-3] + (out[-2] >> 32)
@@ -232,7 +204,8 @@ class Gathering:
         totals, counts = parts
         if bool(xp.isnan(totals).any()):
             raise EvaluationError("the sum of inf and -inf is not a number", spec.span)
-        return float_to_key(totals / counts if spec.kind == "mean" else totals)
+        found: Array = self.ops.float_to_key(totals / counts if spec.kind == "mean" else totals)
+        return found
 
     def _finish_int(self, spec: Spec, parts: list[Array]) -> Array:
         xp = self.ops.xp
@@ -241,7 +214,7 @@ class Gathering:
         fits = (high >= -(1 << 31)) & (high < 1 << 31)
         if spec.kind == "sum":
             if not bool(fits.all()):
-                at = int(xp.flatnonzero(~fits)[0])
+                at = int(self.ops.survivors(~fits)[0])
                 exact = (int(high[at]) << 32) + int(low[at])
                 raise EvaluationError(
                     f"the sum {exact} does not fit into 64 bits",
@@ -250,11 +223,8 @@ class Gathering:
                 )
             total: Array = ((high << 32) + low).astype(xp.int64)
             return total
-        means = [
-            ((h << 32) + lo) / n
-            for h, lo, n in zip(high.tolist(), low.tolist(), counts.tolist(), strict=True)
-        ]
-        return float_to_key(xp.array(means, dtype=xp.float64))
+        mean: Array = self.ops.float_to_key(self.ops.means(high, low, counts))
+        return mean
 
 
 def neutral(spec: Spec) -> int | None:

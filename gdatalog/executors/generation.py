@@ -74,10 +74,10 @@ class Generation:
 
     def _pieces(self, lengths: Array) -> Iterator[tuple[Array, Array]]:
         ops, limits = self.ops, self.walk.limits
-        for low, high, skip, take in ops.pieces(lengths, limits.chunk):
+        for low, high, skip, take, size in ops.pieces(lengths, limits.chunk):
             limits.poll()
             mine = lengths[low:high] if take < 0 else ops.xp.full(1, take)
-            rows, positions = ops.expand(ops.xp.full(len(mine), skip), mine)
+            rows, positions = ops.expand(ops.xp.full(len(mine), skip), mine, size)
             self.tried += len(rows)
             yield rows + low, positions
 

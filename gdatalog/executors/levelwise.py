@@ -42,7 +42,6 @@ from gdatalog.plan.nodes import (
     Seek,
     Step,
 )
-from gdatalog.storage.marked import MarkedRows
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
@@ -66,13 +65,13 @@ class Levelwise:
     scope: Any
     limits: Limits
     seen: dict[int, Seen] | None = None  # by id of the step, when a profile is asked for
-    lasting: dict[int, MarkedRows] = field(default_factory=dict)  # of all rounds of a fixpoint
+    lasting: dict[int, Any] = field(default_factory=dict)  # of all rounds of a fixpoint
     marks: Marks | None = None  # of the branch at hand: where its failures are noted
     roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
     _bases: int = 0
     _made: list[tuple[Step, ...]] = field(default_factory=list)  # kept, for steps go by their id
     _idle_compacts: set[int] = field(default_factory=set)
-    _marked: dict[int, MarkedRows] = field(default_factory=dict)  # by id of the compact step
+    _marked: dict[int, Any] = field(default_factory=dict)  # by id of the compact step
 
     def run(self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink) -> None:
         """Runs the steps from `at` on over the rows of a frontier, into the sink."""
@@ -110,7 +109,7 @@ class Levelwise:
                 if trie.total == 0:
                     return Frontier(0)
                 if step.weighted:
-                    return weighing(frontier, ops.xp.full(frontier.size, trie.total))
+                    return weighing(ops, frontier, ops.xp.full(frontier.size, trie.total))
                 return frontier
             case Seek():
                 keys, _ = ops.evaluate(step.value, frontier.column, frontier.size, self.scope)
@@ -162,19 +161,20 @@ class Levelwise:
         self, frontier: Frontier, keys: Array, participants: Sequence[Participant]
     ) -> Frontier:
         """Keeps the rows whose key every participant has below its node."""
+        ops = self.ops
         for part in participants:
             trie = self.tries[part.trie]
             level = trie.levels[part.depth]
             if part.depth == 0:
-                found = level.find(keys)
+                found = ops.find(level, keys)
             else:
-                found = level.find_in(frontier.column(part.trie), keys)
-            rows = self.ops.survivors(found >= 0)
+                found = ops.find_in(level, frontier.column(part.trie), keys)
+            rows = ops.survivors(found >= 0)
             if len(rows) < frontier.size:
                 frontier, found, keys = frontier.take(rows), found[rows], keys[rows]
             frontier = frontier.adding({part.trie: found})
             if trie.weights is not None and part.depth + 1 == len(trie.levels):
-                frontier = weighing(frontier, trie.weights[found])
+                frontier = weighing(ops, frontier, trie.weights[found])
         return frontier
 
     def _compact(self, step: Compact, frontier: Frontier) -> Frontier:
@@ -186,7 +186,7 @@ class Levelwise:
         memory = self.lasting if step.lasting else self._marked
         marked = memory.get(id(step))
         if marked is None:
-            marked = MarkedRows(min(MOST_MARKS, self.limits.spare() // 8))
+            marked = self.ops.marked_rows(min(MOST_MARKS, self.limits.spare() // 8))
             memory[id(step)] = marked
         if marked.fits(columns):
             rows = marked.news(columns)
@@ -219,7 +219,7 @@ class Levelwise:
                     # The last level of a count is never made, only measured.
                     sink.emit_counts(frontier, counts)
                     if self.seen is not None:
-                        went = int(counts.sum())
+                        (went,) = self.ops.totals(counts)
                         self._note(step, frontier.size, 0, went, started)
                     return
             children = expansion.join(step)

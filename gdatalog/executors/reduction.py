@@ -52,7 +52,7 @@ class Outcome:
             rows, positions = self.ops.expand(self.starts[groups], lengths)
             child = frontier.take(rows)
         if WEIGHT in columns:
-            return weighing(child, columns[WEIGHT][positions])
+            return weighing(self.ops, child, columns[WEIGHT][positions])
         if not columns:
             return child
         return child.adding({name: column[positions] for name, column in columns.items()})

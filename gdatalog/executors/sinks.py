@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from gdatalog.errors import EvaluationError
-from gdatalog.executors.frontier import Frontier, fitting, times, weight_of
+from gdatalog.executors.frontier import Frontier, times, weight_of
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import Expr, Slot
-from gdatalog.storage.marked import MarkedRows
 from gdatalog.storage.table import Array
 
 Columns = tuple[Array, ...]
@@ -58,7 +57,7 @@ class RowSet(Sink):
         self._settled: Columns | None = None
         self._blocks: list[Columns] = []
         self._pending = 0
-        self._marked: MarkedRows | None = None  # instead, where there are few possible rows
+        self._marked: Any = None  # instead, where there are few possible rows
         self._types: list[Any] = []  # of the marked columns
 
     def emit(self, frontier: Frontier) -> None:
@@ -97,7 +96,7 @@ class RowSet(Sink):
         if self.limit is None and len(rows[0]) >= MANY:
             # Many more are to come, most of them again: a mark is cheaper than a sort.
             self._types = [column.dtype for column in rows]
-            self._marked = MarkedRows(min(MOST_MARKS, self.limits.spare() // 4))
+            self._marked = self.ops.marked_rows(min(MOST_MARKS, self.limits.spare() // 4))
             if self._marked.fits(rows):
                 self._marked.add(rows)
                 self._settled = None
@@ -135,8 +134,8 @@ class RowSet(Sink):
         return self.done
 
     def _unmark(self) -> Columns:
-        assert self._marked is not None
-        return self._marked.rows(self._types)
+        rows: Columns = self._marked.rows(self._types)
+        return rows
 
     def finish(self) -> tuple[Columns, int]:
         """The rows, sorted, and how many there are."""
@@ -167,8 +166,9 @@ class Bag(Sink):
         self.gathering.add(columns, frontier.size, frontier.column, weight_of(frontier))
 
     def emit_counts(self, frontier: Frontier, counts: Array) -> None:
-        product = times(counts, weight_of(frontier))
-        some = self.gathering.ops.survivors(product)
+        ops = self.gathering.ops
+        product = times(ops, counts, weight_of(frontier))
+        some = ops.survivors(product)
         columns = tuple(frontier.column(key.name)[some] for key in self.keys)
         self.gathering.add(columns, len(some), frontier.column, product[some])
 
@@ -218,18 +218,10 @@ class Totals(Sink):
         self._add(frontier, weight_of(frontier))
 
     def emit_counts(self, frontier: Frontier, counts: Array) -> None:
-        self._add(frontier, times(counts, weight_of(frontier)))
+        self._add(frontier, times(self.ops, counts, weight_of(frontier)))
 
     def _add(self, frontier: Frontier, amounts: Array | None) -> None:
-        rows, totals = frontier.column(self.base), self.totals
-        if amounts is not None and (
-            float(totals.max(initial=0)) + float(amounts.sum(dtype=float)) >= 2.0**62
-        ):
-            exact = totals.astype(object)
-            self.ops.add_at(exact, rows, amounts.astype(object))
-            self.totals = fitting(exact)
-        else:
-            self.ops.add_at(totals, rows, amounts)
+        self.totals = self.ops.add_counts(self.totals, frontier.column(self.base), amounts)
 
 
 class Failing(Sink):

@@ -5,7 +5,7 @@ A driver compiles a source and launches what it names. Arrays are `xp`'s: CuPy's
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -49,6 +49,13 @@ class Driver(Protocol):
 
     def free_memory(self) -> int:
         """Bytes that could be taken now."""
+        ...
+
+    def wait(self, poll: Callable[[], None], flags: Any, at: int, stop: int) -> None:
+        """Waits for what has been launched, and calls `poll` now and then.
+
+        If that raises, the kernels are asked for an end, by `flags[at] = stop` while they run.
+        """
         ...
 
     def synchronize(self) -> None:

@@ -32,6 +32,12 @@ void* gd_shared(const void* key, i64 bytes, const char* name);
 [[noreturn]] void gd_outside_slice(const char* name, i64 start, i64 length, i64 of);
 }
 
+// What CUDA has without a header too.
+extern "C" {
+double exp(double), log(double), pow(double, double), fmod(double, double), fabs(double);
+double floor(double), ceil(double), sqrt(double), trunc(double);
+}
+
 // ------------------------------------------------------------------------------ kernels and arrays
 
 #define GD_AT_ONCE __attribute__((always_inline)) inline
@@ -293,8 +299,10 @@ static int gd_types_of(void (*)(P...), const char** out) {
     return (int)sizeof...(P);
 }
 #define GD_LAUNCHED(kernel, ...)                                                         \
-    extern "C" void gd_start_##kernel(const u64* words) {                                \
-        static const char* const names[] = {__VA_ARGS__};                                \
-        gd_start(kernel, words, names);                                                  \
+    extern "C" void gd_start_##kernel(const u64* gd_words) {                             \
+        static const char* const gd_names[] = {__VA_ARGS__};                             \
+        gd_start(kernel, gd_words, gd_names);                                            \
     }                                                                                    \
-    extern "C" int gd_types_##kernel(const char** out) { return gd_types_of(kernel, out); }
+    extern "C" int gd_types_##kernel(const char** gd_out) {                              \
+        return gd_types_of(kernel, gd_out);                                              \
+    }

@@ -164,7 +164,7 @@ DEVICE void give_back(Tile<N> t, C control, R ring, i64 capacity, Task task) {
 template <int N>
 DEVICE bool late(Tile<N> t, i64 began, i64 limit) {
     if (limit == 0) return true;
-    i64 now = 0;
-    if (t.rank == 0) now = nanoseconds();
-    return from_rank(t, now, 0) - began >= limit;
+    i64 taken = 0;  // by the first lane's clock: each lane has read its own when the task began
+    if (t.rank == 0) taken = nanoseconds() - began;
+    return from_rank(t, taken, 0) >= limit;
 }

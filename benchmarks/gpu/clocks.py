@@ -1,0 +1,166 @@
+"""A driver with clocks: how long each kernel that it launches ran, and how long it was compiled.
+
+On a GPU the clocks are CUDA events, which stand in the stream beside the kernel; elsewhere all is
+waited for before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from statistics import median
+from time import perf_counter
+from typing import Any, TypeVar
+
+from gdatalog.gpu_ops.driver import Driver, Kernel, Resources
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A source that was compiled."""
+
+    told: str
+    source: str
+    names: tuple[str, ...]
+    seconds: float
+    resources: dict[str, Resources]
+
+
+class Clocked:
+    """A driver that is another one, and notes what it is asked for."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.compiled: list[Compiled] = []
+        self.spans: list[tuple[str, Callable[[], float]]] = []  # what gives a launch's seconds
+        self.by_name: dict[str, float] = {}  # seconds of kernels that have been asked for
+        self.kept: dict[tuple[str, str], Kernel] = {}  # by source and name, of who keeps them here
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.driver, name)
+
+    def kernels(self, source: str, names: Sequence[str], told: str) -> dict[str, Kernel]:
+        began = perf_counter()
+        found = self.driver.kernels(source, names, told)
+        seconds = perf_counter() - began
+        resources = {name: found[name].resources for name in names}
+        self.compiled.append(Compiled(told, source, tuple(names), seconds, resources))
+        return {name: ClockedKernel(name, kernel, self) for name, kernel in found.items()}
+
+    def take(self) -> tuple[int, float]:
+        """How many kernels were launched since it was last asked, and their seconds together."""
+        self.driver.synchronize()
+        spans, self.spans = self.spans, []
+        total = 0.0
+        for name, span in spans:
+            seconds = span()
+            self.by_name[name] = self.by_name.get(name, 0.0) + seconds
+            total += seconds
+        return len(spans), total
+
+    def span(self, name: str, work: Callable[[], T]) -> T:
+        """Runs something on the device, between two clocks."""
+        xp = self.driver.xp
+        if hasattr(xp, "cuda"):
+            before, after = xp.cuda.Event(), xp.cuda.Event()
+            before.record()
+            result = work()
+            after.record()
+            taken = partial(xp.cuda.get_elapsed_time, before, after)
+            self.spans.append((name, lambda: float(taken()) / 1e3))
+            return result
+        self.driver.synchronize()
+        began = perf_counter()
+        result = work()
+        self.driver.synchronize()
+        seconds = perf_counter() - began
+        self.spans.append((name, lambda: seconds))
+        return result
+
+
+class ClockedKernel:
+    def __init__(self, name: str, kernel: Kernel, clocks: Clocked) -> None:
+        self.name, self.kernel, self.clocks = name, kernel, clocks
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.kernel, name)
+
+    def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
+        self.clocks.span(self.name, lambda: self.kernel.launch(blocks, threads, args))
+
+
+@dataclass(slots=True)
+class Phases:
+    """Seconds by phase, everything waited for at its borders."""
+
+    driver: Driver
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def of(self, phase: str) -> Iterator[None]:
+        self.driver.synchronize()
+        began = perf_counter()
+        yield
+        self.driver.synchronize()
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + perf_counter() - began
+
+
+def medians(clocks: Clocked, work: Callable[[], Any], budget: float, most: int) -> Medians:
+    """Runs something again and again, for so many seconds or times, and at least 3 times.
+
+    It was run before, so nothing is compiled and nothing has to warm up.
+    """
+    walls: list[float] = []
+    kernels: list[float] = []
+    launches = 0
+    while len(walls) < 3 or (len(walls) < most and sum(walls) < budget):
+        clocks.take()
+        began = perf_counter()
+        work()
+        clocks.driver.synchronize()
+        walls.append(perf_counter() - began)
+        launches, seconds = clocks.take()
+        kernels.append(seconds)
+        if sum(walls) > 4 * budget:
+            break
+    return Medians(median(walls), median(kernels) if launches else None, launches, len(walls))
+
+
+@dataclass(frozen=True, slots=True)
+class Medians:
+    wall: float
+    kernels: float | None  # None: no kernel was launched through the driver
+    launches: int
+    runs: int
+
+
+def under_half(ends: Any, seconds: float) -> float | None:
+    """The share of a kernel's time in which fewer than half of its blocks were at work.
+
+    `ends` are the nanoseconds at which blocks ended. Each SM has as many blocks, so when fewer
+    than half of the SMs work, fewer than half of the blocks do: this is an upper bound.
+    """
+    known = sorted(int(end) for end in ends if int(end) > 0)
+    if not known or seconds <= 0:
+        return None
+    left = known[-1] - known[(len(known) - 1) // 2]
+    return min(1.0, left / 1e9 / seconds)
+
+
+def pool_bytes(xp: Any) -> int | None:
+    """What CuPy's pool holds now: the most that was in use since it was last emptied."""
+    if not hasattr(xp, "get_default_memory_pool"):
+        return None
+    return int(xp.get_default_memory_pool().total_bytes())
+
+
+def empty_pool(xp: Any) -> int | None:
+    """Gives what is free back, so that from now on the pool grows to what is used at once."""
+    if not hasattr(xp, "get_default_memory_pool"):
+        return None
+    xp.get_default_memory_pool().free_all_blocks()
+    return pool_bytes(xp)

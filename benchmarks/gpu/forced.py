@@ -1,0 +1,117 @@
+"""Our side's databases, on a device of choice, and the knobs that the benchmark forces on them.
+
+All that is asked of what is not public is here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import gdatalog as gd
+from benchmarks.gpu.made import Edges
+from gdatalog.engine.knobs import Strategy
+from gdatalog.gpu_ops.driver import Driver
+
+MILLISECOND = 1_000_000
+NEVER = -1  # a task is never split
+MOST_BLOCKS = 1 << 16
+TILES = (1, 2, 4, 8, 16, 32)
+
+
+class NoGpu(Exception):
+    """There is none that can be used; says why."""
+
+
+class NoKnob(Exception):
+    """What is to be forced is not there: a figure would say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forced:
+    """How a rule is to be run; None: as we would choose.
+
+    `tile`: lanes to a subtree; `time_limit`: nanoseconds after which a task is split; `chunk`: how
+    many rows a level may have.
+    """
+
+    strategy: Strategy = "lftj"
+    tile: int | None = None
+    time_limit: int | None = None
+    chunk: int | None = None
+
+
+class Ours:
+    """A database whose joins run on a device."""
+
+    def __init__(self, edges: Edges, device: Any, xp: Any) -> None:
+        """`device`: None for the CPU."""
+        self.db = gd.connect(device="cpu")
+        self.xp = xp
+        if device is not None:
+            self.db._workspace.device = device
+        self.walks: Any = getattr(device, "walks", None)  # depth-first kernels
+        self.tuning: Any = getattr(self.walks, "tuning", None)
+        self.db["E"] = rows(edges, xp)
+
+    def count(self, text: str, forced: Forced) -> int:
+        workspace = self.db._workspace
+        workspace.chunk_rows = forced.chunk
+        if hasattr(workspace, "tile"):
+            workspace.tile = forced.tile or 0
+        elif forced.tile is not None:
+            raise NoKnob("there is no knob for the tile")
+        if self.tuning is not None:
+            limit = self.tuning.limit if forced.time_limit is None else forced.time_limit
+            self.walks.tuning = replace(self.tuning, limit=limit)
+        elif forced.time_limit is not None:
+            raise NoKnob("there is no knob for the time limit")
+        ((found,),) = self.db.query(text, strategy=forced.strategy).fetchall()
+        return int(found)
+
+    def stop(self) -> None:
+        self.db.interrupt()
+
+    def watch(self, on: bool) -> None:
+        """Whether depth-first kernels are to note when each block of theirs ends."""
+        if self.walks is not None:
+            self.walks.ends = self.xp.zeros(MOST_BLOCKS, dtype=self.xp.int64) if on else None
+
+    def ends(self) -> Any:
+        """Nanoseconds at which the blocks of the last depth-first kernel ended; 0: no block."""
+        return None if self.walks is None else self.walks.ends
+
+    def close(self) -> None:
+        self.db.close()
+
+
+def rows(edges: Edges, xp: Any) -> Any:
+    """The relation of a graph, in the machine's memory."""
+    import numpy as np
+
+    u, v = on_host(edges.u, xp), on_host(edges.v, xp)
+    if not edges.rises:
+        u, v = np.concatenate([u, v]), np.concatenate([v, u])
+    return np.stack([u.astype(np.int32), v.astype(np.int32)], axis=1)
+
+
+def on_host(array: Any, xp: Any) -> Any:
+    return xp.asnumpy(array) if hasattr(xp, "asnumpy") and isinstance(array, xp.ndarray) else array
+
+
+def device_of(driver: Driver) -> Any:
+    """The device whose kernels a driver runs."""
+    try:
+        from gdatalog.gpu_ops.device import Gpu
+    except ImportError:
+        raise NoGpu("this version has no executors for a GPU") from None
+    return Gpu(driver)
+
+
+def gpu_driver() -> Driver:
+    """CuPy's driver of the first GPU."""
+    try:
+        from gdatalog.gpu_ops.cuda import CudaDriver
+    except ImportError:
+        raise NoGpu("this version has no driver for a GPU") from None
+    return CudaDriver()

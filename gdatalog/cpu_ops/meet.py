@@ -1,0 +1,71 @@
+"""A level's expansion on NumPy: lists written out, looked up in other lists, what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gdatalog.cpu_ops.arrays import expand, survivors
+from gdatalog.storage.marked import MarkedRows
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
+
+
+def meet(
+    values: Array,
+    starts: Array,
+    lengths: Array,
+    size: int | None,
+    which: int | Array,
+    others: Sequence[Lookup],
+    placed: bool,
+) -> Meeting:
+    """The entries of lists in `values` that are in every other list of their row.
+
+    The first list is of row `which` and so on, or `which` are the lists' rows; `size` is how
+    many entries there are, where that is known. Where they stand is told if `placed`.
+    """
+    rows, positions = expand(starts, lengths)
+    tried = len(rows)
+    if not isinstance(which, int):
+        rows = which[rows]
+    elif which:
+        rows += which
+    found = values[positions]
+    kept = [positions] if placed else []
+    for level, parents, wanted in others:
+        places = find(level, found) if parents is None else find_in(level, parents[rows], found)
+        mask = places >= 0
+        if not mask.all():
+            left = survivors(mask)
+            rows, found = rows[left], found[left]
+            kept = [column[left] for column in kept]
+            if wanted:
+                places = places[left]
+        if wanted:
+            kept.append(places)
+    return Meeting(tried, rows, found, kept)
+
+
+def find(level: TrieLevel, values: Array) -> Array:
+    """Positions of values in the root's list, -1 where absent."""
+    return level.find(values)
+
+
+def find_in(level: TrieLevel, parents: Array, values: Array) -> Array:
+    """Positions of values in their parents' lists, -1 where absent."""
+    return level.find_in(parents, values)
+
+
+def bound_in(level: TrieLevel, parents: Array, values: Array, after_equal: bool) -> Array:
+    """Where in its parent's list each value would stand; behind an equal one if asked."""
+    return level.bound_in(parents, values, after_equal)
+
+
+def level_of(values: Array, offsets: Array) -> TrieLevel:
+    """Lists that are made on the way."""
+    return TrieLevel(values, offsets)
+
+
+def marked_rows(most: int) -> MarkedRows:
+    """An empty set of rows, of at most so many bytes of marks."""
+    return MarkedRows(most)

@@ -1,0 +1,152 @@
+"""The plain verbs of executors on a device's arrays: survivors, expand, pieces, results by group.
+
+What `cpu_ops/arrays.py` is on NumPy. Reductions give arrays that only a host round trip makes
+numbers of, so each function here says with its name or its docstring where it waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gdatalog.gpu_ops.driver import Driver
+from gdatalog.gpu_ops.launching import TILE, Kernels
+
+Array = Any  # the device's: CuPy's on a GPU
+
+
+class Arrays:
+    """`xp` makes and holds the arrays; the driver compiles kernels and launches them."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.xp: Any = driver.xp
+        self.kernels = Kernels(driver)
+
+    # -------------------------------------------------------------------- to and from the host
+
+    def numbers(self, *scalars: Array) -> list[int]:
+        """What arrays of one int each hold: one round trip for all of them."""
+        if not scalars:
+            return []
+        xp = self.xp
+        together = xp.stack([xp.asarray(scalar).astype(xp.int64).reshape(()) for scalar in scalars])
+        found: list[int] = together.tolist()
+        return found
+
+    def to_host(self, columns: Sequence[Array]) -> tuple[Any, ...]:
+        """The columns in the machine's memory, as NumPy's arrays."""
+        return tuple(column.get() for column in columns)
+
+    def totals(self, *lists: Array) -> list[int]:
+        """The sum of each array of ints: one round trip."""
+        return self.numbers(*(values.sum() for values in lists))
+
+    # -------------------------------------------------------------------------------- rows
+
+    def survivors(self, mask: Array) -> Array:
+        """The indices that are left after a test. Waits for how many there are."""
+        xp, size = self.xp, len(mask)
+        place = self.place_of(size)
+        if not size:
+            return xp.empty(0, dtype=place)
+        if mask.dtype != bool:
+            mask = mask != 0
+        found, state = xp.empty(size, dtype=place), self.state_of(size)
+        types = {"PLACE": "i32" if place == xp.int32 else "i64"}
+        self.kernels.launch(
+            '#include "survivors.cuh"\n', "survivors", types, size, [mask, found, state, size]
+        )
+        return self.kept(found, state)
+
+    def place_of(self, size: int) -> Any:
+        """The type of positions in so many entries."""
+        return self.xp.int32 if size < 1 << 31 else self.xp.int64
+
+    def state_of(self, size: int) -> Array:
+        """Zeros for the tiles of a compaction, as compact.cuh tells."""
+        return self.xp.zeros(2 + -(-size // TILE), dtype=self.xp.int64)
+
+    def kept(self, found: Array, state: Array, *more: Array) -> Any:
+        """The first entries of what a compaction has filled. Waits for how many they are."""
+        count = int(state[1])
+        if 2 * count < len(found):  # let go of the room that was not needed
+            parts = [part[:count].copy() for part in (found, *more)]
+        else:
+            parts = [part[:count] for part in (found, *more)]
+        return parts if more else parts[0]
+
+    def expand(self, starts: Array, lengths: Array, size: int | None = None) -> tuple[Array, Array]:
+        """Every position of every list: (row, position), row by row, by load-balancing search.
+
+        Waits for how many there are, unless that is known.
+        """
+        xp = self.xp
+        ends = xp.cumsum(lengths)
+        if size is None:
+            size = int(ends[-1]) if len(ends) else 0
+        positions = xp.arange(size)
+        rows = xp.searchsorted(ends, positions, side="right")
+        positions += (starts - (ends - lengths))[rows]
+        return rows, positions
+
+    def pieces(self, lengths: Array, limit: int) -> Iterator[tuple[int, int, int, int, int]]:
+        """As `cpu_ops.pieces`. Waits once if all is one piece, else once a piece."""
+        xp, rows = self.xp, len(lengths)
+        if not rows:
+            return
+        ends = xp.cumsum(xp.minimum(lengths, limit + 1))
+        total = int(ends[-1])
+        if total <= limit:
+            if total:
+                yield 0, rows, 0, -1, total
+            return
+        row, before = 0, 0
+        while row < rows:
+            # Behind the last row whose list ends within the piece: what it comes to, and the next.
+            behind = xp.searchsorted(ends, xp.asarray([before + limit]), side="right")[0]
+            last, following = xp.maximum(behind - 1, 0), xp.minimum(behind, rows - 1)
+            stop, end, next_end, long = self.numbers(
+                behind, ends[last], ends[following], lengths[following]
+            )
+            if stop > row:
+                if end > before:
+                    yield row, stop, 0, -1, end - before
+                row, before = stop, end
+            if row < rows and long > limit:
+                for skip in range(0, long, limit):
+                    take = min(limit, long - skip)
+                    yield row, row + 1, skip, take, take
+                row, before = row + 1, next_end
+
+    def intersect(self, lists: Sequence[Array]) -> tuple[Array, list[Array]]:
+        """Values common to sorted lists, and where each stands in each list (sorted search)."""
+        xp = self.xp
+        shortest = min(range(len(lists)), key=lambda at: len(lists[at]))
+        values = lists[shortest]
+        for at, other in enumerate(lists):
+            if at != shortest and other is not lists[shortest]:
+                values = values[self.survivors(self.in_sorted(values, other))]
+        return values, [
+            xp.arange(len(values)) if len(values) == len(other) else xp.searchsorted(other, values)
+            for other in lists
+        ]
+
+    def in_sorted(self, values: Array, among: Array) -> Array:
+        """Which of `values` occur in the sorted array `among`."""
+        xp = self.xp
+        if len(among) == 0:
+            return xp.zeros(len(values), dtype=bool)
+        at = xp.minimum(xp.searchsorted(among, values), len(among) - 1)
+        found: Array = among[at] == values
+        return found
+
+    def sort_across(self, columns: Sequence[Array]) -> list[Array]:
+        """The values of each row in ascending order, the least in the first column."""
+        xp = self.xp
+        found = list(columns)
+        for end in range(len(found) - 1, 0, -1):
+            for at in range(end):
+                low, high = found[at], found[at + 1]
+                found[at], found[at + 1] = xp.minimum(low, high), xp.maximum(low, high)
+        return found

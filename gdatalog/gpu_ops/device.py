@@ -1,0 +1,87 @@
+"""A GPU as a device of the engine: its verbs, and the tries that they read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gdatalog.executors.limits import Limits
+from gdatalog.gpu_ops.driver import Driver
+from gdatalog.gpu_ops.kept import Kept
+from gdatalog.gpu_ops.sums import Sums
+from gdatalog.gpu_ops.tiles import lanes_for
+from gdatalog.gpu_ops.walk import Block, Walks
+from gdatalog.plan.effects import all_steps, expressions
+from gdatalog.plan.nodes import RulePlan, TrieRef
+from gdatalog.printer.expressions import printable
+from gdatalog.printer.module import Printed
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.trie import Trie
+
+LARGEST_CHUNK = 1 << 26  # rows: more at once keep the device no busier
+
+
+class Gpu:
+    """`engine.device.Device` by way of a driver."""
+
+    def __init__(self, driver: Driver, memory: int | None = None) -> None:
+        """`memory`: the bytes that may be kept between queries, if a user says so."""
+        self.driver = driver
+        self.ops: Any = Sums(driver)
+        self.walks = Walks(driver, self.ops)
+        self.kept = Kept(driver, self.ops, memory)
+
+    @property
+    def name(self) -> str:
+        return self.driver.name
+
+    def trie(self, relation: Relation, ref: TrieRef) -> Trie:
+        """The trie of a relation that a plan asks for, made on the device and kept there."""
+        tests = tuple((test.left, test.op, test.right) for test in ref.tests)
+        return self.kept.trie(relation, ref.columns, tests, ref.weighted, ref.ranked)
+
+    def charge(self, limits: Limits, what: str, relation: Relation) -> None:
+        """Says what all that is kept takes, after room has been made for what else is held."""
+        name = f"indexes on {self.name}"
+        if limits.memory is not None:
+            self.kept.shrink(limits.spare() + limits.held.get(name, 0))
+        limits.charge(name, self.kept.nbytes)
+
+    def hold(self, relation: Relation) -> None:
+        self.kept.hold(relation)
+
+    def refuses(self, plan: RulePlan) -> str | None:
+        """Why a rule cannot run here, if it cannot: it makes strings."""
+        computed = [expr for gather in plan.gathers for expr in gather.targets]
+        for join in plan.joins:
+            computed += join.outputs
+            computed += (expr for step in all_steps(join.steps) for expr in expressions(step))
+        return next(filter(None, map(printable, (*computed, *plan.head))), None)
+
+    def room(self, spare: int) -> tuple[int, int]:
+        """What is free here."""
+        return self.driver.free_memory(), LARGEST_CHUNK
+
+    def lanes(self, tries: Sequence[Trie], knobs: Any) -> int:
+        return int(knobs.tile) or lanes_for(tries)
+
+    def ready(self, printed: Printed) -> bool:
+        return self.walks.ready(printed)
+
+    def walk(
+        self,
+        printed: Printed,
+        tries: Sequence[Trie],
+        scope: Any,
+        limits: Limits,
+        told: str,
+        knobs: Any,
+        wanted: int | None,
+    ) -> list[Block]:
+        """A plan's rows, depth-first."""
+        return self.walks.run(printed, tries, scope, limits, told, wanted)
+
+    def close(self) -> None:
+        """Lets go of kernels, tries, and rows; those that are nowhere else are brought home."""
+        self.walks.forget()
+        self.kept.close()

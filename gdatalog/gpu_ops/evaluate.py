@@ -1,0 +1,166 @@
+"""Expressions over rows on a device: from keys to values, through the functions, back to keys.
+
+The twin of `cpu_ops/evaluate.py`. What reads no variable is computed on the host. Strings are
+codes there as everywhere: they are compared by ranks, and a function of one of them is a table,
+computed on the host for every code and kept here. What makes new strings, or needs the texts of
+two, does not run on a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
+
+from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.cpu_ops.evaluate import evaluate as on_host
+from gdatalog.cpu_ops.functions import EQUALITY
+from gdatalog.executors.failure import NotOnDevice
+from gdatalog.gpu_ops.arrays import Array
+from gdatalog.gpu_ops.driver import Driver
+from gdatalog.gpu_ops.functions import Functions
+from gdatalog.gpu_ops.marked import MarkedRows
+from gdatalog.gpu_ops.rows import Rows
+from gdatalog.plan.nodes import Apply, Expr, Slot, slots
+from gdatalog.printer.expressions import printable
+from gdatalog.printer.tables import fill
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.values import TypeName
+
+ColumnOf = Callable[[str], Array]
+_KEPT = 256  # constants and tables of each kind, before they are made anew
+
+
+class Expressions(Rows):
+    """The verbs on expressions."""
+
+    def __init__(self, driver: Driver) -> None:
+        super().__init__(driver)
+        self.functions = Functions(self.xp)
+        self.float_to_key = self.functions.float_to_key
+        self.key_to_float = self.functions.key_to_float
+        self._constants: dict[int, Array] = {}
+        self._ranks: WeakKeyDictionary[SymbolTable, Array] = WeakKeyDictionary()
+        self._tables: dict[int, tuple[object, Array]] = {}  # by id of the host's, which is held
+
+    def evaluate(
+        self, expr: Expr, column: ColumnOf, size: int, scope: Scope
+    ) -> tuple[Array, Array | None]:
+        """The keys of an expression, one a row, and where it failed (None: nowhere)."""
+        if isinstance(expr, Slot):
+            return column(expr.name), None
+        values, failed = self._values(expr, column, scope)
+        if expr.type == "float":
+            values = self.float_to_key(values)
+        elif expr.type == "bool":
+            values = values.astype(self.xp.int32)
+        return self._long(values, size), None if failed is None else self._long(failed, size)
+
+    def test(self, expr: Expr, column: ColumnOf, size: int, scope: Scope) -> Array:
+        """Which rows pass a test; tests do not fail, what they are made of has been computed."""
+        return self._long(self._values(expr, column, scope)[0], size)
+
+    def ranks_of(self, symbols: SymbolTable, codes: Array) -> Array:
+        """The place of each symbol among all texts in the order of code points."""
+        ranks = self._ranks.get(symbols)
+        if ranks is None or len(ranks) != len(symbols):
+            ranks = self.xp.asarray(symbols.ranks())
+            self._ranks[symbols] = ranks
+        return ranks[codes]
+
+    def marked_rows(self, most: int) -> MarkedRows:
+        """An empty set of rows, of at most so many bytes of marks."""
+        return MarkedRows(self, most)
+
+    def _long(self, values: Array, size: int) -> Array:
+        if len(values) == size:
+            return values
+        return self.xp.ascontiguousarray(self.xp.broadcast_to(values, (size,)))
+
+    def _to_values(self, keys: Array, kind: TypeName) -> Array:
+        if kind == "float":
+            return self.key_to_float(keys)
+        if kind == "bool":
+            return keys != 0
+        return keys if kind == "symbol" else keys.astype(self.xp.int64)
+
+    def _values(self, expr: Expr, column: ColumnOf, scope: Scope) -> tuple[Array, Array | None]:
+        if isinstance(expr, Slot):
+            return self._to_values(column(expr.name), expr.type), None
+        if not slots(expr):
+            keys, failed = on_host(expr, _no_column, 1, scope)
+            values = self._to_values(self._constant(int(keys[0])), expr.type)
+            if failed is None or not failed[0]:
+                return values, None
+            return values, self.xp.ones(1, dtype=bool)
+        assert isinstance(expr, Apply)
+        kind = expr.args[0].type
+        ordered = expr.function in self.functions.order
+        symbols = "symbol" in (arg.type for arg in expr.args)
+        if symbols and not ordered and expr.function not in ("ord", *_EXTREME):
+            return self._table(expr, column, scope)
+        args, failed = [], None
+        for arg in expr.args:
+            values, bad = self._values(arg, column, scope)
+            if kind == "symbol" and expr.function not in EQUALITY and expr.function not in _EXTREME:
+                values = self.ranks_of(scope.symbols, values)
+            args.append(values)
+            failed = _either(failed, bad)
+        if ordered:
+            return self.functions.order[expr.function](*args), failed
+        if kind == "symbol":
+            found = args[0] if expr.function == "ord" else self._extreme(expr, args, scope)
+            return found, failed
+        values, bad = self.functions.call(expr.function, args, kind)
+        return values, _either(failed, bad)
+
+    def _extreme(self, expr: Apply, args: list[Array], scope: Scope) -> Array:
+        best = args[0]
+        for other in args[1:]:
+            lower = self.ranks_of(scope.symbols, other) < self.ranks_of(scope.symbols, best)
+            best = self.xp.where(lower if expr.function == "min" else ~lower, other, best)
+        return best
+
+    def _table(self, expr: Apply, column: ColumnOf, scope: Scope) -> tuple[Array, Array | None]:
+        """A function of one string that varies, read off a table by its code."""
+        reason = printable(expr)
+        if reason is not None:
+            raise NotOnDevice(reason)
+        (varying,) = (arg for arg in expr.args if slots(arg))
+        codes, failed = self._values(varying, column, scope)
+        keys, bad = fill(expr, scope)
+        values = self._uploaded(keys)[codes]
+        if expr.type == "bool":
+            values = values != 0
+        elif expr.type == "float":
+            values = self.key_to_float(values)
+        if bad.any():
+            failed = _either(failed, self._uploaded(bad)[codes] != 0)
+        return values, failed
+
+    def _uploaded(self, table: Array) -> Array:
+        known = self._tables.get(id(table))
+        if known is None:
+            if len(self._tables) >= _KEPT:
+                self._tables.clear()
+            known = table, self.xp.asarray(table)
+            self._tables[id(table)] = known
+        return known[1]
+
+    def _constant(self, key: int) -> Array:
+        found = self._constants.get(key)
+        if found is None:
+            if len(self._constants) >= _KEPT:
+                self._constants.clear()
+            found = self._constants[key] = self.xp.full(1, key, dtype=self.xp.int64)
+        return found
+
+
+_EXTREME = ("min", "max")
+
+
+def _either(one: Array | None, other: Array | None) -> Array | None:
+    return one if other is None else other if one is None else one | other
+
+
+def _no_column(name: str) -> Array:
+    raise AssertionError(name)

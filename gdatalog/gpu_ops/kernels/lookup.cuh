@@ -1,0 +1,53 @@
+// Values looked up one by one, each in a list of its own or all in one.
+//
+// VALUE: of the lists; OFFSET: of where they start; PARENT: of the lists' numbers; SOUGHT: of what
+// is looked up; PLACE: of the answers, -1 where a value is absent.
+#include "search.cuh"
+
+#ifndef VALUE
+#define VALUE i32
+#endif
+#ifndef OFFSET
+#define OFFSET i64
+#endif
+#ifndef PARENT
+#define PARENT i64
+#endif
+#ifndef SOUGHT
+#define SOUGHT i32
+#endif
+#ifndef PLACE
+#define PLACE i64
+#endif
+
+KERNEL(find_in)(ARRAY(const VALUE) values, ARRAY(const OFFSET) offsets,
+                ARRAY(const PARENT) parents, ARRAY(const SOUGHT) sought, ARRAY(PLACE) found,
+                i64 size) {
+    for (i64 at = thread_of_grid(); at < size; at += threads_of_grid()) {
+        const i64 parent = parents[at];
+        found[at] = (PLACE)find_within(values, offsets[parent], offsets[parent + 1], sought[at]);
+    }
+}
+
+// Where a value would stand in its list; behind an equal one if `after`.
+KERNEL(bound_in)(ARRAY(const VALUE) values, ARRAY(const OFFSET) offsets,
+                 ARRAY(const PARENT) parents, ARRAY(const SOUGHT) sought, ARRAY(i64) found,
+                 i64 after, i64 size) {
+    for (i64 at = thread_of_grid(); at < size; at += threads_of_grid()) {
+        const i64 parent = parents[at], lo = offsets[parent], hi = offsets[parent + 1];
+        const i64 key = sought[at];
+        found[at] = after ? upper_bound(values, lo, hi, key) : lower_bound(values, lo, hi, key);
+    }
+}
+
+KERNEL(find_sorted)(ARRAY(const VALUE) values, ARRAY(const SOUGHT) sought, ARRAY(PLACE) found,
+                    i64 length, i64 size) {
+    for (i64 at = thread_of_grid(); at < size; at += threads_of_grid())
+        found[at] = (PLACE)find_within(values, 0, length, sought[at]);
+}
+
+KERNEL(find_dense)(ARRAY(const i32) index, ARRAY(const SOUGHT) sought, ARRAY(PLACE) found,
+                   i64 least, i64 length, i64 size) {
+    for (i64 at = thread_of_grid(); at < size; at += threads_of_grid())
+        found[at] = (PLACE)find_indexed(index, least, length, sought[at]);
+}

@@ -1,0 +1,41 @@
+// Sums by group. GROUP is the type of a group's number.
+#include "tile.cuh"
+
+#ifndef GROUP
+#define GROUP i64
+#endif
+
+// Adds to each group's total the amounts (or 1 each) of its rows. A thread takes `each` rows that
+// stand together and adds once for each run of a group: rows often come in order.
+KERNEL(sum_ints)(ARRAY(const GROUP) groups, ARRAY(const i64) amounts, ARRAY(i64) totals, i64 given,
+                 i64 each, i64 size) {
+    const i64 step = threads_of_grid() * each;
+    for (i64 start = thread_of_grid() * each; start < size; start += step) {
+        const i64 end = start + each < size ? start + each : size;
+        i64 group = groups[start];
+        u64 sum = 0;  // wraps
+        for (i64 at = start; at < end; at++) {
+            const i64 mine = groups[at];
+            if (mine != group) {
+                atomic_add(totals, group, (i64)sum);
+                group = mine;
+                sum = 0;
+            }
+            sum += given ? (u64)amounts[at] : 1u;
+        }
+        atomic_add(totals, group, (i64)sum);
+    }
+}
+
+// The sums of lists of doubles that stand one behind the other, each by one warp, and always in
+// the same order.
+KERNEL(sum_doubles)(ARRAY(const i64) starts, ARRAY(const double) amounts, ARRAY(double) totals,
+                    i64 lists) {
+    const Tile<32> t = tile_here<32>();
+    for (i64 list = tile_of_grid<32>(); list < lists; list += tiles_of_grid<32>()) {
+        double mine = 0.0;
+        for (i64 at = starts[list] + t.rank; at < starts[list + 1]; at += 32) mine += amounts[at];
+        const double whole = sum(t, mine);
+        if (t.rank == 0) totals[list] = whole;
+    }
+}

@@ -1,0 +1,119 @@
+// Values inside loops: floats and their keys, arithmetic as NumPy does it, dates. The twin of
+// cpu_ops/compiled/values.py, name by name. What are operators there are functions here:
+//
+//   negative(a)  shift_left(a, b)  shift_right(a, b)  magnitude(a)  least_of(a, b)
+//   greatest_of(a, b), the last three of two i64 or of two doubles
+//
+// Whether a computation fails is asked by the code that calls: here a result is only never
+// undefined. Ints wrap, by way of u64. Floats are as on the host to the last bit, but those of
+// exp, log and pow, as long as nobody makes one operation of two: --fmad=false, and for the host
+// -ffp-contract=off. On a device the functions of C's mathematics are there; for the host what
+// comes before includes <cmath>.
+#pragma once
+#include "prelude.cuh"
+
+constexpr i64 ALL_BUT_SIGN = 0x7FFFFFFFFFFFFFFFLL;
+constexpr i64 NANOSECONDS_A_DAY = 86400000000000LL;
+constexpr u64 LONGEST_RANGE = (u64)1 << 50;  // nobody would see its end
+
+// ------------------------------------------------------------------------------ floats and keys
+
+DEVICE double float_of_key(i64 key) { return double_of_bits(key ^ ((key >> 63) & ALL_BUT_SIGN)); }
+DEVICE i64 key_of_float(double value) {
+    const i64 bits = bits_of_double(value + 0.0);  // -0.0 + 0.0 is 0.0
+    return bits ^ ((bits >> 63) & ALL_BUT_SIGN);
+}
+
+// ---------------------------------------------------------------------------------------- ints
+
+DEVICE i64 plus(i64 a, i64 b) { return (i64)((u64)a + (u64)b); }
+DEVICE i64 minus(i64 a, i64 b) { return (i64)((u64)a - (u64)b); }
+DEVICE i64 times(i64 a, i64 b) { return (i64)((u64)a * (u64)b); }
+DEVICE i64 negative(i64 a) { return minus(0, a); }
+DEVICE i64 magnitude(i64 a) { return a < 0 ? negative(a) : a; }
+DEVICE i64 least_of(i64 a, i64 b) { return b < a ? b : a; }
+DEVICE i64 greatest_of(i64 a, i64 b) { return a < b ? b : a; }
+
+// Truncates; by -1 it wraps, where a machine would trap.
+DEVICE i64 divide(i64 a, i64 b) {
+    if (b == -1) return negative(a);
+    return b == 0 ? 0 : a / b;
+}
+// Has the sign of the dividend.
+DEVICE i64 remainder(i64 a, i64 b) { return b == -1 || b == 0 ? 0 : a % b; }
+
+// Wraps; a negative power truncates to 0, but of 1 and -1.
+DEVICE i64 power(i64 a, i64 b) {
+    if (b < 0) {
+        if (a == 1) return 1;
+        if (a == -1) return b & 1 ? -1 : 1;
+        return 0;
+    }
+    u64 result = 1, base = (u64)a;
+    for (u64 rest = (u64)b; rest > 0; rest >>= 1) {
+        if (rest & 1) result *= base;
+        base *= base;
+    }
+    return (i64)result;
+}
+
+DEVICE i64 shift_left(i64 a, i64 b) { return (i64)((u64)a << (b & 63)); }
+DEVICE i64 shift_right(i64 a, i64 b) { return a >> (b & 63); }
+DEVICE i64 shift_right_unsigned(i64 a, i64 b) { return (i64)((u64)a >> (b & 63)); }
+
+// -------------------------------------------------------------------------------------- floats
+
+// A float as an int; 0 where there is none that it could be.
+DEVICE i64 truncate(double value) {
+    const bool fits = -9223372036854775808.0 <= value && value < 9223372036854775808.0;
+    return fits ? (i64)value : 0;
+}
+DEVICE double floor_of(double value) { return floor(value); }
+DEVICE double ceil_of(double value) { return ceil(value); }
+DEVICE double root_of(double value) { return sqrt(value); }
+DEVICE double exp_of(double value) { return exp(value); }
+DEVICE double log_of(double value) { return log(value); }
+DEVICE double real_power(double a, double b) { return pow(a, b); }
+DEVICE double real_remainder(double a, double b) { return fmod(a, b); }
+DEVICE double magnitude(double a) { return fabs(a); }
+// What is no number stays so, as with NumPy.
+DEVICE double least_of(double a, double b) { return a <= b || a != a ? a : b; }
+DEVICE double greatest_of(double a, double b) { return a >= b || a != a ? a : b; }
+
+// --------------------------------------------------------------------------------------- dates
+
+struct Civil {
+    i64 year, month, day;
+};
+
+DEVICE i64 floor_divide(i64 a, i64 b) { return a / b - (a % b < 0 ? 1 : 0); }  // of b > 0
+
+// Year, month and day of nanoseconds since 1970.
+//
+// Years are counted from March, so that a leap day is the last of its year, in eras of 400 years,
+// which have 146097 days; day 719468 of that count is 1970-01-01.
+DEVICE Civil civil_of(i64 time) {
+    const i64 days = floor_divide(time, NANOSECONDS_A_DAY) + 719468;
+    const i64 era = floor_divide(days, 146097);
+    i64 day = days - era * 146097;
+    const i64 year = (day - day / 1460 + day / 36524 - day / 146096) / 365;
+    day -= 365 * year + year / 4 - year / 100;
+    const i64 month = (5 * day + 2) / 153;  // of a year that starts in March
+    day -= (153 * month + 2) / 5;
+    const bool next = month >= 10;
+    const Civil civil = {year + 400 * era + (next ? 1 : 0), next ? month - 9 : month + 3, day + 1};
+    return civil;
+}
+DEVICE i64 year_of(i64 time) { return civil_of(time).year; }
+DEVICE i64 month_of(i64 time) { return civil_of(time).month; }
+DEVICE i64 day_of(i64 time) { return civil_of(time).day; }
+
+// -------------------------------------------------------------------------------------- ranges
+
+// How many values a range has; without signs, for the distance of two ints may not fit.
+DEVICE i64 length_of(i64 start, i64 stop, i64 step) {
+    if (step == 0 || (step > 0 ? start >= stop : start <= stop)) return 0;
+    const u64 distance = step > 0 ? (u64)stop - (u64)start : (u64)start - (u64)stop;
+    const u64 more = (distance - 1) / (u64)magnitude(step);
+    return (i64)(more < LONGEST_RANGE - 1 ? more : LONGEST_RANGE - 1) + 1;
+}

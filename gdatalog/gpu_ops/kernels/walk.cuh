@@ -1,0 +1,135 @@
+// What the loops of a plan are made of, beside the searches: a tile's task, its rows, its end.
+//
+// A task is an interval of units, the bindings of the first levels. A unit's turns (of the level
+// below) can be given to others when the task has taken too long. What has been marked holds; from
+// there the work goes on if the pool for rows is empty.
+#pragma once
+#include "pool.cuh"
+#include "work.cuh"
+
+// What a launch is given.
+struct Run {
+    Array<i64> control, ring;
+    Array<i32> counts, previous;
+    i64 capacity, grain, limit, pieces, blocks, block_rows, wanted, tiles;
+};
+
+// What a tile is at.
+struct Work {
+    Task task;             // whose `start` and `low` are where the tile is
+    i64 kept_unit, kept_low;  // where they were at the mark
+    Pool pool;
+    i64 made;     // rows
+    i64 began;    // when, in nanoseconds
+    int trouble;  // why all that was done is void; each lane's own
+    bool held;    // whether the task is this tile's
+};
+
+DEVICE Work work_open() {
+    const Work work = {{0, 0, 0, 0}, 0, 0, pool_open(), 0, 0, 0, false};
+    return work;
+}
+
+// From here on the work goes on, if what comes now has to be undone.
+DEVICE void mark_task(Work& work) {
+    work.kept_unit = work.task.start;
+    work.kept_low = work.task.low;
+    pool_mark(work.pool);
+}
+
+// Whether some lane has found that all work is void: then the launch is to end.
+template <int N>
+DEVICE bool troubled(Tile<N> t, const Run& run, Work& work) {
+    if (!any(t, work.trouble != 0)) return false;
+    const int reason = greatest(t, work.trouble);
+    if (t.rank == 0) stop(run.control, (Reason)reason);
+    return true;
+}
+
+// How many units a tile takes at once: enough that the counter is no bottleneck, few enough that
+// tiles end together. `run.grain` at the least.
+DEVICE i64 grain_of(const Run& run, i64 total) {
+    const i64 share = total / (run.tiles * 16);
+    const i64 most = share < 1024 ? share : 1024;
+    return most > run.grain ? most : run.grain;
+}
+
+// The next task; done is the one before.
+template <int N>
+DEVICE bool next_work(Tile<N> t, const Run& run, Work& work, i64 total) {
+    if (troubled(t, run, work)) return false;
+    const bool held = work.held;
+    work.held = next_task(t, run.control, run.ring, run.capacity, total, grain_of(run, total),
+                          work.task, held);
+    if (!work.held) return false;
+    mark_task(work);
+    if (run.limit > 0) work.began = nanoseconds();
+    return true;
+}
+
+// The loop has come to a unit.
+DEVICE void begin_unit(Work& work, i64 unit) {
+    if (unit == work.task.start) return;
+    work.task.start = unit;
+    work.task.low = 0;
+}
+
+DEVICE i64 first_turn(const Work& work) { return work.task.low; }
+DEVICE i64 last_turn(const Work& work, i64 unit) {
+    return unit + 1 == work.task.stop ? work.task.high : EVERYTHING;
+}
+
+template <int N>
+DEVICE bool overdue(Tile<N> t, const Run& run, const Work& work) {
+    return run.limit >= 0 && late(t, work.began, run.limit);
+}
+
+// Gives the units behind the one at hand to others, and then its turns [from, end); gives where
+// the tile's own part of the unit ends.
+template <int N>
+DEVICE i64 share_turns(Tile<N> t, const Run& run, Work& work, i64 unit, i64 from, i64 end) {
+    work.began = nanoseconds();
+    if (leaving(run.control)) return from;  // what is left does not matter
+    Task& task = work.task;
+    if (task.stop > unit + 1) {
+        const i64 left = share_units(t, run.control, run.ring, run.capacity, unit + 1, task.stop,
+                                     task.high, run.pieces);
+        if (left < task.stop) {
+            task.stop = left;
+            task.high = EVERYTHING;
+        }
+        if (left > unit + 1) return end;
+    }
+    const i64 own = share(t, run.control, run.ring, run.capacity, unit, from, end, run.pieces);
+    if (own < end) task.high = own;
+    return own;
+}
+
+// Room for `rows` rows; if there is none, all since the mark is undone and given back.
+template <int N>
+DEVICE bool room(Tile<N> t, const Run& run, Work& work, i64 rows) {
+    if (pool_reserve(t, work.pool, run.control, run.counts, run.previous, run.blocks,
+                     run.block_rows, rows)) {
+        return true;
+    }
+    pool_roll_back(t, work.pool, run.counts, run.previous);
+    if (t.rank == 0) stop(run.control, FULL);
+    if (work.held) {
+        const Task left = {work.kept_unit, work.task.stop, work.kept_low, work.task.high};
+        give_back(t, run.control, run.ring, run.capacity, left);
+        work.held = false;
+    }
+    return false;
+}
+
+// So many rows have been written. False when there are as many as are wanted.
+template <int N>
+DEVICE bool wrote(Tile<N> t, const Run& run, Work& work, i64 rows) {
+    work.pool.n += rows;
+    work.made += rows;
+    if (work.made < run.wanted) return true;
+    if (t.rank == 0) stop(run.control, ENOUGH);
+    return false;
+}
+
+DEVICE i64 row_of(const Run& run, const Work& work) { return pool_row(work.pool, run.block_rows); }

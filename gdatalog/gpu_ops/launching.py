@@ -1,0 +1,44 @@
+"""Kernels by their text, and how many blocks of them to start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gdatalog.gpu_ops.driver import Driver, Kernel
+from gdatalog.gpu_ops.sources import whole
+
+THREADS = 256  # of a block, as in compact.cuh
+TILE = 4 * THREADS  # entries that a block takes at a time, as in compact.cuh
+_TYPES = {"int32": "i32", "int64": "i64", "float64": "double", "uint8": "u8"}
+
+
+def type_of(array: Any) -> str:
+    """What kernels call the type of an array's entries."""
+    return _TYPES[str(array.dtype)]
+
+
+class Kernels:
+    """The kernels of one driver: each text is compiled when it is first asked for."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self._known: dict[tuple[str, str], Kernel] = {}
+        self._resident: dict[tuple[str, str], int] = {}
+
+    def launch(
+        self, text: str, name: str, types: dict[str, str], size: int, args: Sequence[Any]
+    ) -> None:
+        """Starts blocks for `size` entries, TILE of them each, if the device has room for all.
+
+        `types` are those that the text leaves open.
+        """
+        lines = [f"#define {told} {kind}\n" for told, kind in types.items()]
+        key = "".join([*lines, text]), name
+        kernel = self._known.get(key)
+        if kernel is None:
+            kernel = self.driver.kernels(whole(key[0]), [name], f"the kernel {name}")[name]
+            self._known[key] = kernel
+            self._resident[key] = kernel.resident(THREADS)
+        blocks = max(1, min(-(-size // TILE), self._resident[key]))
+        kernel.launch(blocks, THREADS, args)

@@ -1,0 +1,133 @@
+"""A printed plan as the source of one kernel, and what to give it.
+
+The kernel is called `walk_plan`. Each tile of `LANES` lanes takes tasks until there are none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdatalog.gpu_ops.sources import whole
+from gdatalog.gpu_ops.translate import Translation
+from gdatalog.printer.arguments import Argument
+from gdatalog.printer.module import Printed
+
+_ELEMENTS = {"i4": "i32", "i8": "i64", "u1": "u8", "u8": "u64", "f8": "double", "b1": "u8"}
+
+# What every walk is given first: what its tiles share, and the numbers of a launch.
+SHARED = ("control", "ring", "counts", "previous", "ends")
+NUMBERS = (
+    "capacity", "grain", "limit", "pieces", "blocks", "block_rows", "wanted", "tiles",
+)  # fmt: skip
+
+_HEAD = """#include "walk.cuh"
+#include "lists.cuh"
+#include "bits.cuh"
+#include "values.cuh"
+"""
+
+_START = """\
+    const Tile<LANES> t = tile_here<LANES>();
+    const Run run = {control, ring,   counts,     previous, capacity, grain, limit,
+                     pieces,  blocks, block_rows, wanted,   tiles};
+    Work work = work_open();
+"""
+
+_END = """\
+finish:
+    if (troubled(t, run, work)) work.pool.n = 0;
+    pool_close(t, work.pool, counts);
+    if (thread_of_block() == 0 && block_of_grid() < ends_n) ends[block_of_grid()] = nanoseconds();
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """`arrays`: the kernel's array arguments behind those that all walks have, in order; `sized`:
+    those of them that are followed by their length."""
+
+    printed: Printed
+    source: str
+    arrays: tuple[str, ...]
+    sized: frozenset[str]
+    scratch: tuple[Argument, ...]
+    outputs: tuple[Argument, ...]
+    lanes: int
+
+
+def element(kind: str) -> str:
+    """C++'s name for the elements of an array that Numba calls `kind`."""
+    return _ELEMENTS[kind.removesuffix("[::1]")]
+
+
+def loops_of(printed: Printed) -> Loops:
+    """The kernel of a plan that was printed for a tile."""
+    lanes = printed.lanes
+    types = {"sizes": "i8[::1]"} | printed.expressions.types()
+    inputs = {name: element(kind) for name, kind in types.items()}
+    scratch, outputs = [], []
+    for argument in printed.arguments:
+        if argument.kind == "output":
+            outputs.append(argument)
+        elif argument.kind in ("buffer", "rows", "words"):
+            scratch.append(argument)
+        else:
+            inputs[argument.name] = element(argument.type)
+    own = {argument.name: element(argument.type) for argument in scratch}
+    columns = [element(argument.type) for argument in outputs]
+    translation = Translation(inputs | own, columns, lanes)
+    scalars = [f"{kind}{at.trie}_{at.depth}" for kind, at in printed.scalars]
+    prologue = [f"{name} = sizes[{at}]" for at, name in enumerate(scalars)]
+    prologue += printed.expressions.prologue()
+    text = printed.source.replace(
+        "def walk():\n", "def walk():\n" + "".join(f"    {line}\n" for line in prologue)
+    )
+    body = translation.body(text)
+    sized = frozenset(translation.lengths) | own.keys()
+    arrays = [*inputs, *own, *(argument.name for argument in outputs)]
+    parameters = [
+        "ARRAY(i64) control", "ARRAY(i64) ring", "ARRAY(i32) counts", "ARRAY(i32) previous",
+        "ARRAY(i64) ends", "i64 ends_n", *(f"i64 {name}" for name in NUMBERS),
+    ]  # fmt: skip
+    parameters += [_parameter(f"const {kind}", name, sized) for name, kind in inputs.items()]
+    parameters += [_parameter(kind, name, sized, "_all") for name, kind in own.items()]
+    parameters += [f"ARRAY({kind}) out{at}" for at, kind in enumerate(columns)]
+    give = [f"    {_register(kind)} give{at} = 0;" for at, kind in enumerate(columns)]
+    lines = [
+        _HEAD,
+        *(f"// {line.removeprefix('# ')}" for line in printed.source.splitlines()
+          if line.startswith("# ")),
+        f"enum {{ LANES = {lanes} }};", "",
+        "KERNEL(walk_plan)(" + ",\n             ".join(parameters) + ") {",
+        "    if (tile_of_grid<LANES>() >= tiles) return;",
+        *(_slice(name, kind) for name, kind in own.items()),
+        *translation.declarations(), *give, "    bool gives = false;",
+        _START.rstrip("\n"),
+        *body,
+        _END.rstrip("\n"),
+        "}", "",
+    ]  # fmt: skip
+    return Loops(
+        printed,
+        whole("\n".join(lines)),
+        tuple(arrays),
+        sized,
+        tuple(scratch),
+        tuple(outputs),
+        lanes,
+    )
+
+
+def _parameter(kind: str, name: str, sized: frozenset[str], suffix: str = "") -> str:
+    length = f", i64 {name}_n" if name in sized else ""
+    return f"ARRAY({kind}) {name}{suffix}{length}"
+
+
+def _slice(name: str, kind: str) -> str:
+    """A tile's own part of its scratch."""
+    part = f"slice({name}_all, tile_of_grid<LANES>() * {name}_n, {name}_n)"
+    return f"    Array<{kind}> {name} = {part};"
+
+
+def _register(kind: str) -> str:
+    return "double" if kind == "double" else "i64"

@@ -1,0 +1,69 @@
+"""A set of rows as one mark for each row that there could be, on a device.
+
+The twin of `storage/marked.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gdatalog.gpu_ops.arrays import Array
+from gdatalog.gpu_ops.rows import Columns, Packing, Rows
+
+
+class MarkedRows:
+    def __init__(self, ops: Rows, most: int) -> None:
+        self.ops = ops
+        self.most = most  # bytes
+        self._packing: Packing | None = None
+        self._marks = ops.xp.zeros(0, dtype=bool)
+        self._no_more = False  # more room was asked for than there may be
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._marks.nbytes)
+
+    def fits(self, rows: Columns) -> bool:
+        """Makes room for these rows; False, and nothing is changed, if there is not so much."""
+        ops, xp = self.ops, self.ops.xp
+        if self._packing is not None and ops.holds(self._packing, rows):
+            return True
+        if self._no_more:
+            return False
+        known = self.rows([xp.int64] * len(rows)) if self._packing else None
+        everything = rows
+        if known is not None and len(known[0]):
+            everything = ops.concatenate([known, rows])
+        for spare in (1, 0):
+            packing = ops.packing(everything, spare)
+            if packing is not None and 1 << sum(packing.bits) <= self.most:
+                break
+        else:
+            self._no_more = True
+            return False
+        self._packing = packing
+        self._marks = xp.zeros(1 << sum(packing.bits), dtype=bool)
+        if known is not None:
+            self._marks[packing.pack(known)] = True
+        return True
+
+    def add(self, rows: Columns) -> None:
+        """Marks rows, which fit."""
+        assert self._packing is not None
+        self._marks[self._packing.pack(rows)] = True
+
+    def news(self, rows: Columns) -> Array:
+        """Marks rows, which fit; the indices, ascending, of the first of each that was not."""
+        assert self._packing is not None
+        ops = self.ops
+        packed = self._packing.pack(rows)
+        fresh = ops.survivors(~self._marks[packed])
+        found: Array = fresh[ops.first_rows((packed[fresh],))]
+        self._marks[packed[found]] = True
+        return found
+
+    def rows(self, dtypes: Sequence[Any]) -> Columns:
+        """The marked rows, sorted."""
+        assert self._packing is not None
+        return self._packing.unpack(self.ops.survivors(self._marks), dtypes)

@@ -1,0 +1,202 @@
+"""Sets of rows as columns on a device: sorting, duplicates, groups, membership.
+
+The twin of `storage/rows.py`: rows whose columns fit together into 63 bits are packed into one
+integer each, which one radix sort orders; wider rows are sorted column by column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gdatalog.gpu_ops.arrays import Array, Arrays
+from gdatalog.storage.rows import INT32_MAX, INT32_MIN
+
+Columns = tuple[Array, ...]
+Poll = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Where each column's bits lie in a packed row; the order of rows is kept."""
+
+    xp: Any
+    least: tuple[int, ...]
+    bits: tuple[int, ...]
+
+    def pack(self, columns: Sequence[Array]) -> Array:
+        """The rows as integers; columns without bits are not looked at."""
+        packed: Array | None = None
+        for column, low, width in zip(columns, self.least, self.bits, strict=True):
+            if not width:
+                continue
+            mine = column.astype(self.xp.int64)
+            if low:
+                mine -= low
+            if packed is None:
+                packed = mine
+            else:
+                packed <<= width
+                packed |= mine
+        return self.xp.zeros(len(columns[0]), self.xp.int64) if packed is None else packed
+
+    def unpack(self, packed: Array, dtypes: Sequence[Any]) -> Columns:
+        columns: list[Array] = []
+        packed = packed.astype(self.xp.int64)
+        below = sum(self.bits)
+        for low, width, dtype in zip(self.least, self.bits, dtypes, strict=True):
+            below -= width
+            columns.append((((packed >> below) & ((1 << width) - 1)) + low).astype(dtype))
+        return tuple(columns)
+
+
+class Rows(Arrays):
+    """The verbs on sets of rows."""
+
+    def spans(self, columns: Sequence[Array]) -> list[tuple[int, int]]:
+        """The least and the greatest value of each column, (0, 0) of none: one round trip."""
+        if not columns or not len(columns[0]):
+            return [(0, 0)] * len(columns)
+        found = self.numbers(*(edge for c in columns for edge in (c.min(), c.max())))
+        return list(zip(found[::2], found[1::2], strict=True))
+
+    def packing(self, columns: Sequence[Array], spare: int = 0) -> Packing | None:
+        """A packing for these columns, with `spare` bits of room above each; None if too wide."""
+        spans = self.spans(columns)
+        bits = [(high - low).bit_length() for low, high in spans]
+        total = sum(bits)
+        if total > 63:
+            return None
+        room = min(spare, (63 - total) // max(1, len(bits)))
+        least = tuple(low for low, _ in spans)
+        return Packing(self.xp, least, tuple(width + room for width in bits))
+
+    def holds(self, packing: Packing, columns: Sequence[Array]) -> bool:
+        """Whether these columns' values fit into a packing as well."""
+        if not len(columns[0]):
+            return True
+        spans = self.spans(columns)
+        return all(
+            least >= low and (greatest - low) >> width == 0
+            for (least, greatest), low, width in zip(
+                spans, packing.least, packing.bits, strict=True
+            )
+        )
+
+    def firsts(self, values: Array) -> Array:
+        """Which entries of a sorted array differ from the one before."""
+        marks = self.xp.empty(len(values), dtype=bool)
+        marks[:1] = True
+        marks[1:] = values[1:] != values[:-1]
+        return marks
+
+    def row_firsts(self, columns: Sequence[Array]) -> Array:
+        """Which rows of lexicographically sorted columns differ from the row before."""
+        marks = self.firsts(columns[0])
+        for column in columns[1:]:
+            marks[1:] |= column[1:] != column[:-1]
+        return marks
+
+    def sorted_set(self, values: Array) -> Array:
+        """The sorted distinct values of an array of ints; the array itself if it is just that."""
+        if len(values) < 2 or bool((values[1:] > values[:-1]).all()):
+            return values
+        values = self.xp.sort(values)
+        kept = self.survivors(self.firsts(values))
+        return values if len(kept) == len(values) else values[kept]
+
+    def sort_rows(self, columns: Sequence[Array], poll: Poll | None = None) -> Columns:
+        """The same set of rows, sorted lexicographically and without duplicates.
+
+        A sort is a matter of milliseconds here: `poll` is asked once.
+        """
+        columns = tuple(columns)
+        if not columns or len(columns[0]) < 2:
+            return columns
+        if poll is not None:
+            poll()
+        if len(columns) == 1:
+            return (self.sorted_set(columns[0]),)
+        packing = self.packing(columns)
+        if packing is not None:
+            packed = packing.pack(columns)
+            distinct = self.sorted_set(packed)
+            if distinct is packed:
+                return columns
+            return packing.unpack(distinct, [column.dtype for column in columns])
+        order = self.order_rows(columns)
+        columns = tuple(column[order] for column in columns)
+        kept = self.survivors(self.row_firsts(columns))
+        if len(kept) == len(order):
+            return columns
+        return tuple(column[kept] for column in columns)
+
+    def order_rows(self, columns: Sequence[Array]) -> Array:
+        """The order of rows that do not fit into 63 bits, equal ones as they stand."""
+        xp = self.xp
+        found: Array = xp.lexsort(xp.stack([column.astype(xp.int64) for column in columns[::-1]]))
+        return found
+
+    def _ordered(self, columns: Sequence[Array]) -> tuple[Array, Array]:
+        """The order of rows, equal ones as they stand, and which differ from the one before."""
+        packing = self.packing(columns)
+        if packing is None:
+            order = self.order_rows(columns)
+            return order, self.row_firsts([column[order] for column in columns])
+        packed = packing.pack(columns)
+        order = self.xp.argsort(packed, kind="stable")
+        return order, self.firsts(packed[order])
+
+    def order_by(self, columns: Sequence[Array]) -> Array:
+        """The order that sorts rows lexicographically, equal rows as they stand."""
+        packing = self.packing(columns)
+        if packing is None:
+            return self.order_rows(columns)
+        return self.xp.argsort(packing.pack(columns), kind="stable")
+
+    def first_rows(self, columns: Sequence[Array]) -> Array:
+        """The indices, ascending, of one row of each set of equal rows: the first of them."""
+        if not len(columns[0]):
+            return self.xp.arange(0)
+        order, marks = self._ordered(columns)
+        return self.xp.sort(order[self.survivors(marks)])
+
+    def group_rows(self, columns: Sequence[Array], length: int) -> tuple[Array, Array]:
+        """(first, groups): the first row of each distinct row, and for each row its group's number.
+
+        Groups are numbered in the order of the rows' values.
+        """
+        xp = self.xp
+        if not columns or not length:
+            first = xp.zeros(min(1, length), dtype=xp.int64)
+            return first, xp.zeros(length, dtype=xp.int64)
+        order, marks = self._ordered(columns)
+        groups = xp.empty(length, dtype=xp.int64)
+        groups[order] = xp.cumsum(marks) - 1
+        return order[self.survivors(marks)], groups
+
+    def concatenate(self, blocks: Sequence[Columns]) -> Columns:
+        """The rows of all blocks, one after the other; there is at least one block."""
+        if len(blocks) == 1:
+            return blocks[0]
+        return tuple(self.xp.concatenate(parts) for parts in zip(*blocks, strict=True))
+
+    def merged(self, runs: Sequence[Array]) -> Array:
+        """Sorted arrays as one: a radix sort takes no longer than a merge would."""
+        if len(runs) == 1:
+            return runs[0]
+        found: Array = self.xp.sort(self.xp.concatenate(runs))
+        return found
+
+    def narrowed(self, columns: Sequence[Array]) -> Columns:
+        """The same integers in 32 bits where a column's fit, else in 64: one round trip."""
+        xp = self.xp
+        wide = [column for column in columns if column.dtype != xp.int32]
+        fits = iter([a >= INT32_MIN and b <= INT32_MAX for a, b in self.spans(wide)])
+        return tuple(
+            column
+            if column.dtype == xp.int32
+            else column.astype(xp.int32 if next(fits) else xp.int64, copy=False)
+            for column in columns
+        )

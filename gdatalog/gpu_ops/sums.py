@@ -1,0 +1,104 @@
+"""Counts, sums and optima by group, on a device.
+
+Where 64 bits might not do, the CPU computes with Python's ints: `NotOnDevice` says so, and the
+rule is run there. Floats are added up in the order of their rows, or of 32 parts of them, so that
+the same rows give the same sum each time.
+"""
+
+from __future__ import annotations
+
+from gdatalog.executors.failure import NotOnDevice
+from gdatalog.gpu_ops.arrays import Array
+from gdatalog.gpu_ops.launching import type_of
+from gdatalog.gpu_ops.meet import Meetings
+
+_TOO_LARGE = "counts or sums may leave 62 bits"
+_EACH = 16  # rows that a thread adds up before it adds to a group's total
+
+
+class Sums(Meetings):
+    """The verbs on groups."""
+
+    def sums_by(self, groups: Array, count: int, amounts: Array | None) -> Array:
+        """The sum of the amounts (1 where None) of each group."""
+        xp = self.xp
+        if amounts is not None and amounts.dtype == xp.float64:
+            return self._sums_of_floats(groups, count, amounts)
+        totals = xp.zeros(count, dtype=xp.int64)
+        self.add_at(totals, groups, amounts)
+        return totals
+
+    def add_at(self, totals: Array, rows: Array, amounts: Array | None) -> None:
+        """Adds to `totals[row]` each amount (1 where None)."""
+        size = len(rows)
+        if not size:
+            return
+        given = amounts if amounts is not None else self.xp.empty(0, dtype=self.xp.int64)
+        rows, given = map(self.xp.ascontiguousarray, (rows, given))
+        args = [rows, given.astype(self.xp.int64, copy=False), totals]
+        types = {"GROUP": type_of(rows)}
+        args += [int(amounts is not None), _EACH, size]
+        self.kernels.launch('#include "sums.cuh"\n', "sum_ints", types, size, args)
+
+    def _sums_of_floats(self, groups: Array, count: int, amounts: Array) -> Array:
+        xp = self.xp
+        totals = xp.zeros(count, dtype=xp.float64)
+        if count == 1:
+            totals[0] = amounts.sum()
+        elif count:
+            order = xp.argsort(groups, kind="stable")
+            starts = xp.searchsorted(groups[order], xp.arange(count + 1))
+            args = [starts, amounts[order], totals, count]
+            types = {"GROUP": "i64"}
+            self.kernels.launch('#include "sums.cuh"\n', "sum_doubles", types, 128 * count, args)
+        return totals
+
+    def best_by(self, groups: Array, count: int, values: Array, least: bool) -> Array:
+        """The row that holds the least (or greatest) of each group of ints; no group is empty."""
+        order = self.order_by((groups, values if least else ~values))
+        return order[self.survivors(self.firsts(groups[order]))]
+
+    # ------------------------------------------------------------------ what must be exact
+
+    def times(self, counts: Array, weight: Array) -> Array:
+        """Counts multiplied, where that surely fits. Waits for how large they are."""
+        if len(counts) and len(weight):
+            xp = self.xp
+            most = counts.max().astype(xp.float64) * weight.max().astype(xp.float64)
+            if float(most) >= 2.0**63:
+                raise NotOnDevice(_TOO_LARGE)
+        return counts * weight
+
+    def add_counts(self, totals: Array, rows: Array, amounts: Array | None) -> Array:
+        """The totals, with the amounts (1 where None) added to those of `rows`."""
+        if amounts is not None and len(totals):
+            self._check(totals.max() + amounts.sum(dtype=self.xp.float64))
+        self.add_at(totals, rows, amounts)
+        return totals
+
+    def exact_sums(self, groups: Array, count: int, amounts: Array | None) -> Array:
+        """Sums of ints by group."""
+        if amounts is not None:
+            self._check(abs(amounts.astype(self.xp.float64)).sum())
+        return self.sums_by(groups, count, amounts)
+
+    counts_by = exact_sums
+
+    def _check(self, bound: Array) -> None:
+        if float(bound) >= 2.0**62:
+            raise NotOnDevice(_TOO_LARGE)
+
+    def halves(self, values: Array, weight: Array | None) -> tuple[Array, Array]:
+        """value * weight as high * 2^32 + low, each half far from an overflow."""
+        high, low = values >> 32, values & 0xFFFF_FFFF
+        if weight is None or not len(weight):
+            return high, low
+        if int(weight.max()) >= 1 << 31:
+            raise NotOnDevice(_TOO_LARGE)
+        product = low * weight
+        return high * weight + (product >> 32), product & 0xFFFF_FFFF
+
+    def means(self, high: Array, low: Array, counts: Array) -> Array:
+        """(high * 2^32 + low) / count, rounded once: by Python, a group at a time."""
+        rows = zip(*self.xp.stack([high, low, counts]).tolist(), strict=True)
+        return self.xp.asarray([((h << 32) + lo) / n for h, lo, n in rows], dtype=self.xp.float64)

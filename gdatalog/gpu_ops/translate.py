@@ -1,0 +1,432 @@
+"""Printed loops, which are Python, as CUDA.
+
+The printer writes a small part of Python: names, arithmetic, comparisons, calls of known
+functions, `if`, `for` over a range, `while`, `continue`, `break`, `return` of a status. Here its
+syntax tree becomes C++ statement by statement. Names get types by what they are assigned, and are
+declared at the top of the function, so that a jump crosses nothing.
+
+Three forms are of tiles alone. `for i in lanes(low, high)`: each lane takes turns of its own; a
+`continue` then jumps to the end of the turn, where all lanes meet and write their rows. `emit(...)`
+gives a row. `leads()` is true for one lane.
+
+Above 300 lines, for what can be said in the loops and how it is said in C++ stand side by side.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+Type = str  # of C++: bool, i64, u64, double
+
+# Functions that a tile's lanes call together.
+TOGETHER = frozenset({
+    "above", "and_rows", "below", "copy_row", "count_and_shared", "count_common",
+    "count_row_shared", "fill_ones", "intersect", "recode_rows",
+})  # fmt: skip
+# Behind which of its arguments a function wants to know how long that array is.
+LENGTHS = {
+    "find_indexed": (1,), "find_root": (0, 2), "parent_of": (0,), "recode_rows": (3, 5),
+}  # fmt: skip
+RENAMED = {
+    "sum_of_lanes": "sum", "least_of_lanes": "least", "greatest_of_lanes": "greatest",
+    "trailing_zeros": "lowest_bit",
+}  # fmt: skip
+OF_LANES = frozenset({"sum_of_lanes", "least_of_lanes", "greatest_of_lanes"})
+# What a tile is at, in the words of walk.cuh.
+STATE = {
+    "next_task": "next_work(t, run, work, {0})",
+    "begin_unit": "begin_unit(work, {0})",
+    "mark_task": "mark_task(work)",
+    "first_turn": "first_turn(work)",
+    "last_turn": "last_turn(work, {0})",
+    "late": "overdue(t, run, work)",
+    "share_turns": "share_turns(t, run, work, {0}, {1}, {2})",
+    "leads": "t.rank == 0",
+}
+BOOLS = frozenset({"has", "has_bit", "leads", "late", "next_task"})
+DOUBLES = frozenset({
+    "float_of_key", "floor_of", "ceil_of", "root_of", "exp_of", "log_of", "real_power",
+    "real_remainder",
+})  # fmt: skip
+OPERATORS = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.BitAnd: "&", ast.BitOr: "|",
+    ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>", ast.Eq: "==", ast.NotEq: "!=",
+    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.And: "&&", ast.Or: "||",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Lanes:
+    """A loop whose turns lanes take: its label, and how many loops are open inside of it."""
+
+    end: str
+    depth: int = 0
+    left: bool = False  # whether something jumps there
+
+
+@dataclass(slots=True)
+class Translation:
+    """`arrays`: what the elements of each array are. `outputs`: the types of a row's columns."""
+
+    arrays: Mapping[str, Type]
+    outputs: Sequence[Type]
+    lanes: int
+    types: dict[str, Type] = field(default_factory=dict)
+    tuples: dict[str, int] = field(default_factory=dict)  # local arrays: how long
+    lengths: set[str] = field(default_factory=set)  # arrays that are asked how long they are
+    comments: dict[int, str] = field(default_factory=dict)  # by line
+    lines: list[str] = field(default_factory=list)
+    _depth: int = 1
+    _turns: int = 0
+    _inside: _Lanes | None = None
+
+    def body(self, source: str) -> list[str]:
+        """The statements of the one function of a text, which knows the state of its tile."""
+        for number, line in enumerate(source.splitlines(), 1):
+            code, mark, comment = line.partition("  # ")
+            if mark and code.strip():
+                self.comments[number] = comment
+        function = ast.parse(source).body[0]
+        assert isinstance(function, ast.FunctionDef)
+        while self._types_of(function.body):
+            pass
+        self._block(function.body)
+        return self.lines
+
+    def declarations(self) -> list[str]:
+        """The function's variables."""
+        found: dict[Type, list[str]] = {}
+        for name, kind in self.types.items():
+            found.setdefault(kind, []).append(name)
+        lines = [f"    {kind} {', '.join(names)};" for kind, names in found.items()]
+        return [*lines, *(f"    i64 {name}[{size}];" for name, size in self.tuples.items())]
+
+    # ------------------------------------------------------------------------------- types
+
+    def _types_of(self, body: Sequence[ast.stmt]) -> bool:
+        """Gives names their types; whether that has told anything new."""
+        before = dict(self.types)
+        for node in (inner for statement in body for inner in ast.walk(statement)):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Tuple(elts=values)):
+                    self.tuples[name] = len(values)
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    self._widen(name, self._type(value))
+                case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+                    for target, value in zip(names, values, strict=True):
+                        assert isinstance(target, ast.Name)
+                        self._widen(target.id, self._type(value))
+                case ast.AugAssign(target=ast.Name(id=name), value=value):
+                    self._widen(name, self._type(value))
+        return self.types != before
+
+    def _widen(self, name: str, kind: Type) -> None:
+        if name in _STATE_NAMES:
+            return
+        self.types[name] = _wider(self.types.get(name, "bool"), kind)
+
+    def _type(self, node: ast.expr) -> Type:
+        match node:
+            case ast.Constant(value=bool()) | ast.Compare() | ast.UnaryOp(op=ast.Not()):
+                return "bool"
+            case ast.Constant(value=float()):
+                return "double"
+            case ast.Name(id=name):
+                return self.types.get(name, "i64" if name in _STATE_NAMES else "bool")
+            case ast.BoolOp(values=values):
+                return "bool" if all(self._type(v) == "bool" for v in values) else "i64"
+            case ast.BinOp(left=left, op=op, right=right):
+                if isinstance(op, ast.Div):
+                    return "double"
+                return _wider("i64", _wider(self._type(left), self._type(right)))
+            case ast.UnaryOp(operand=operand):
+                return _wider("i64", self._type(operand))
+            case ast.IfExp(body=one, orelse=other):
+                return _wider(self._type(one), self._type(other))
+            case ast.Subscript(value=ast.Name(id=name)):
+                return "i64" if name in self.tuples else self._element(name)
+            case ast.Call(func=function, args=args):
+                return self._type_of_call(_called(function), args)
+            case _:
+                return "i64"
+
+    def _element(self, array: str) -> Type:
+        return {"u64": "u64", "double": "double"}.get(self.arrays[array], "i64")
+
+    def _type_of_call(self, name: str, args: Sequence[ast.expr]) -> Type:
+        if name in ("np.uint64", "float"):
+            return "u64" if name == "np.uint64" else "double"
+        if name == "at":
+            assert isinstance(args[0], ast.Name)
+            return self._element(args[0].id)
+        if name in ("min", "max", "abs") or name in OF_LANES:
+            kind = "bool"
+            for arg in args:
+                kind = _wider(kind, self._type(arg))
+            return _wider("i64", kind)
+        if name in DOUBLES:
+            return "double"
+        return "bool" if name in BOOLS else "i64"
+
+    # -------------------------------------------------------------------------- statements
+
+    def _line(self, text: str) -> None:
+        self.lines.append("    " * self._depth + text)
+
+    @contextmanager
+    def _braces(self, head: str, loop: bool = False) -> Iterator[None]:
+        self._line(head + " {")
+        self._depth += 1
+        if loop and self._inside is not None:
+            self._inside.depth += 1
+        yield
+        if loop and self._inside is not None:
+            self._inside.depth -= 1
+        self._depth -= 1
+        self._line("}")
+
+    def _block(self, body: Sequence[ast.stmt]) -> None:
+        for statement in body:
+            self._statement(statement)
+
+    def _statement(self, node: ast.stmt) -> None:
+        match node:
+            case ast.Pass():
+                pass
+            case ast.Expr(value=ast.Call(func=ast.Name(id="emit"), args=args)):
+                self._emit(args)
+            case ast.Expr(value=ast.Call(func=ast.Name(id="done_task"))):
+                pass  # the next one says so
+            case ast.Expr(value=value):
+                self._line(self._expr(value) + ";")
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Tuple(elts=values)):
+                for at, value in enumerate(values):
+                    self._line(f"{name}[{at}] = {self._expr(value)};")
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                comment = self.comments.get(node.lineno, "")
+                known = _STATE_NAMES.get(name, name)
+                self._line(f"{known} = {self._expr(value)};" + (comment and f"  // {comment}"))
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+                self._several(names, values)
+            case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
+                self._line(f"{name} {OPERATORS[type(op)]}= {self._expr(value)};")
+            case ast.If(test=test, body=body, orelse=orelse):
+                with self._braces(f"if {self._condition(test)}"):
+                    self._block(body)
+                if orelse:
+                    with self._braces("else"):
+                        self._block(orelse)
+            case ast.While(test=test, body=body):
+                with self._braces(f"while {self._condition(test)}", loop=True):
+                    self._block(body)
+            case ast.For():
+                self._for(node)
+            case ast.Continue():
+                if self._inside is None or self._inside.depth:
+                    self._line("continue;")
+                else:
+                    self._leave(self._inside)
+            case ast.Break():
+                assert self._inside is None or self._inside.depth
+                self._line("break;")
+            case ast.Return(value=ast.Constant(value=int(status))):
+                self._return(status)
+            case _:
+                raise AssertionError(ast.unparse(node))
+
+    def _several(self, names: Sequence[ast.expr], values: Sequence[ast.expr]) -> None:
+        """Assignments that are meant at once."""
+        targets = [self._expr(name) for name in names]
+        sources = [self._expr(value) for value in values]
+        if any(target in _names(value) for target in targets for value in values):
+            with self._braces(""):
+                for at, (name, source) in enumerate(zip(targets, sources, strict=True)):
+                    self._line(f"const {self.types[name]} new{at} = {source};")
+                for at, name in enumerate(targets):
+                    self._line(f"{name} = new{at};")
+            return
+        for name, source in zip(targets, sources, strict=True):
+            self._line(f"{name} = {source};")
+
+    def _for(self, node: ast.For) -> None:
+        assert isinstance(node.target, ast.Name) and isinstance(node.iter, ast.Call)
+        name, bounds = node.target.id, [self._expr(arg) for arg in node.iter.args]
+        low, high = bounds if len(bounds) == 2 else ("0", bounds[0])
+        if _called(node.iter.func) == "range":
+            ends = f"i64 {name} = {low}, {name}_end = {high}"
+            with self._braces(f"for ({ends}; {name} < {name}_end; ++{name})", loop=True):
+                self._block(node.body)
+            return
+        self._lanes_loop(name, low, high, node.body)
+
+    def _lanes_loop(self, name: str, low: str, high: str, body: Sequence[ast.stmt]) -> None:
+        """Turns by lanes: each does its own, then all meet for the rows that they have."""
+        assert self._inside is None
+        self._turns += 1
+        emits = any(isinstance(n, ast.Name) and n.id == "emit" for s in body for n in ast.walk(s))
+        first = f"{name}_first"
+        ends = f"i64 {first} = {low}, {name}_end = {high}"
+        with self._braces(f"for ({ends}; {first} < {name}_end; {first} += LANES)"):
+            self._line(f"const i64 {name} = {first} + t.rank;")
+            if emits:
+                self._line("gives = false;")
+            self._inside = _Lanes(f"turn{self._turns}")
+            with self._braces(f"if ({name} < {name}_end)"):
+                self._block(body)
+            if self._inside.left:
+                self._line(f"{self._inside.end}:;")
+            self._inside = None
+            if emits:
+                self._write("ballot(t, gives)", "gives", [f"give{at}" for at in range(self._width)])
+
+    @property
+    def _width(self) -> int:
+        return len(self.outputs)
+
+    def _emit(self, args: Sequence[ast.expr]) -> None:
+        columns = [self._expr(arg) for arg in args]
+        if self._inside is not None:
+            for at, column in enumerate(columns):
+                self._line(f"give{at} = {column};")
+            self._line("gives = true;")
+            return
+        self._write("1u", "t.rank == 0", columns)
+
+    def _write(self, votes: str, mine: str, columns: Sequence[str]) -> None:
+        """Writes the rows that lanes have; the tile ends where there is no room, or enough."""
+        with self._braces(""):
+            self._line(f"const u32 votes = {votes};")
+            with self._braces("if (votes != 0u)"):
+                self._line("if (!room(t, run, work, bits_of(votes))) goto finish;")
+                with self._braces(f"if ({mine})"):
+                    self._line("const i64 row = row_of(run, work) + before(t, votes);")
+                    for at, (column, kind) in enumerate(zip(columns, self.outputs, strict=True)):
+                        self._line(f"out{at}[row] = ({kind})({column});")
+                self._line("if (!wrote(t, run, work, bits_of(votes))) goto finish;")
+
+    def _return(self, status: int) -> None:
+        """All work is void. A lane alone says so where the tile meets again."""
+        if self._inside is not None:
+            self._line(f"work.trouble = {status};")
+            self._leave(self._inside)
+            return
+        self._line(f"stop(run.control, (Reason){status});")
+        self._line("goto finish;")
+
+    def _leave(self, inside: _Lanes) -> None:
+        """The lane's turn is over."""
+        inside.left = True
+        self._line(f"goto {inside.end};")
+
+    # ------------------------------------------------------------------------- expressions
+
+    def _condition(self, node: ast.expr) -> str:
+        text = self._expr(node)
+        return text if isinstance(node, (ast.Compare, ast.BoolOp)) else f"({text})"
+
+    def _expr(self, node: ast.expr) -> str:
+        match node:
+            case ast.Constant(value=bool(value)):
+                return "true" if value else "false"
+            case ast.Constant(value=int(value)):
+                return str(value) if value < 1 << 31 else f"{value}ll"
+            case ast.Constant(value=float(value)):
+                return repr(value)
+            case ast.Name(id=name):
+                return _STATE_NAMES.get(name, name)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return f"!({self._expr(operand)})"
+            case ast.UnaryOp(op=ast.Invert(), operand=operand):
+                return f"~({self._expr(operand)})"
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)):
+                return _least(value) if isinstance(value, int) else f"-{value!r}"
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                inner = self._expr(operand)
+                return f"-({inner})" if self._type(operand) == "double" else f"minus(0, {inner})"
+            case ast.BinOp(left=left, op=op, right=right):
+                one, other = self._expr(left), self._expr(right)
+                if isinstance(op, ast.LShift) and self._type(left) != "u64":
+                    return f"shift_left({one}, {other})"
+                return f"({one} {OPERATORS[type(op)]} {other})"
+            case ast.BoolOp(op=op, values=values):
+                return f"({f' {OPERATORS[type(op)]} '.join(map(self._expr, values))})"
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                return self._compare(left, ops, others)
+            case ast.IfExp(test=test, body=one, orelse=other):
+                kind = self._type(node)
+                yes, no = self._expr(one), self._expr(other)
+                return f"({self._expr(test)} ? ({kind})({yes}) : ({kind})({no}))"
+            case ast.Subscript(value=ast.Name(id=name), slice=index):
+                return f"{name}[{self._expr(index)}]"
+            case ast.Call(func=function, args=args):
+                return self._call(_called(function), args)
+            case _:
+                raise AssertionError(ast.unparse(node))
+
+    def _compare(self, left: ast.expr, ops: Sequence[ast.cmpop], others: Sequence[ast.expr]) -> str:
+        texts = [self._expr(left), *map(self._expr, others)]
+        parts = [f"{texts[at]} {OPERATORS[type(op)]} {texts[at + 1]}" for at, op in enumerate(ops)]
+        return f"({' && '.join(parts)})"
+
+    def _call(self, name: str, args: Sequence[ast.expr]) -> str:
+        if name == "len":
+            return self._length(args[0])
+        texts = [self._expr(arg) for arg in args]
+        if name in STATE:
+            return STATE[name].format(*texts)
+        if name in ("np.int64", "np.uint64", "float"):
+            kind = {"np.int64": "i64", "np.uint64": "u64", "float": "double"}[name]
+            return f"({kind})({texts[0]})"
+        if name == "at":
+            return f"{texts[0]}[{texts[1]}]"
+        if name in ("min", "max"):
+            return self._extreme(name, args, texts)
+        if name == "abs":
+            return f"magnitude({texts[0]})"
+        for place in reversed(LENGTHS.get(name, ())):
+            texts.insert(place + 1, self._length(args[place]))
+        if name in TOGETHER or name in OF_LANES:
+            texts.insert(0, "t")
+        return f"{RENAMED.get(name, name)}({', '.join(texts)})"
+
+    def _extreme(self, name: str, args: Sequence[ast.expr], texts: Sequence[str]) -> str:
+        kind = "i64"
+        for arg in args:
+            kind = _wider(kind, self._type(arg))
+        found = f"({kind})({texts[0]})"
+        for text in texts[1:]:
+            function = "least_of" if name == "min" else "greatest_of"
+            found = f"{function}({found}, ({kind})({text}))"
+        return found
+
+    def _length(self, array: ast.expr) -> str:
+        assert isinstance(array, ast.Name)
+        self.lengths.add(array.id)
+        return f"{array.id}_n"
+
+
+# Names that the printer takes for granted, in the words of walk.cuh.
+_STATE_NAMES = {
+    "start": "work.task.start", "stop": "work.task.stop", "trouble": "work.trouble",
+}  # fmt: skip
+
+
+def _wider(one: Type, other: Type) -> Type:
+    order = ("bool", "i64", "u64", "double")
+    return max(one, other, key=order.index)
+
+
+def _called(function: ast.expr) -> str:
+    return ast.unparse(function)
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+
+
+def _least(value: int) -> str:
+    """A negative constant; the least int has no positive one."""
+    return f"(-{value - 1}ll - 1)" if value == 1 << 63 else f"(-{value}ll)"

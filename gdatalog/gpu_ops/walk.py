@@ -1,0 +1,261 @@
+"""Depth-first on a GPU: launches of a plan's kernel, until all of its work is done.
+
+As many blocks as are resident at once take tasks. Rows go to a pool; when that is empty, the tiles
+put back what they were at and the launch ends, the pool is drained or made larger, and the next
+launch goes on with the same counter and the same queue of tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gdatalog.executors.lftj import GiveUp
+from gdatalog.executors.limits import Limits
+from gdatalog.gpu_ops.control import CONTROL_WORDS, EVERYTHING, SLOT_WORDS, Reason, Word, capacity
+from gdatalog.gpu_ops.driver import Driver, Kernel
+from gdatalog.gpu_ops.loops import Loops, loops_of
+from gdatalog.printer.arguments import Argument
+from gdatalog.printer.module import Printed
+
+Block = tuple[Any, ...]
+
+THREADS = 128  # of a block
+PIECES = 16  # that the rest of a task is cut into when it is shared
+FEW_ROWS, BLOCK_ROWS = 32, 256  # of a block of the pool
+MOST_KERNELS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """`limit`: nanoseconds after which a task is shared; 0: at every chance; below: never."""
+
+    limit: int = 10_000_000
+    grain: int = 0  # units that a tile takes at once; 0: by how many there are
+    pool_rows: int = 1 << 22  # of the pool at first
+    blocks: int = 0  # of the grid; 0: as many as are resident
+
+
+class Walks:
+    """The kernels of plans on one device."""
+
+    def __init__(self, driver: Driver, ops: Any) -> None:
+        self.driver = driver
+        self.ops = ops
+        self.tuning = Tuning()
+        self.ends: Any = None  # when each block of the last launch ended, if asked for: an array
+        self._kernels: dict[str, tuple[Loops, Kernel]] = {}
+        self._uploaded: dict[int, tuple[Any, Any]] = {}  # tables by their identity
+
+    def ready(self, printed: Printed) -> bool:
+        """Whether the kernel has been compiled by now."""
+        return printed.source in self._kernels
+
+    def kernel(self, printed: Printed, told: str) -> tuple[Loops, Kernel]:
+        """The kernel of a plan, compiled when it is first asked for."""
+        found = self._kernels.get(printed.source)
+        if found is None:
+            loops = loops_of(printed)
+            kernel = self.driver.kernels(loops.source, ["walk_plan"], told)["walk_plan"]
+            found = loops, kernel
+            if len(self._kernels) >= MOST_KERNELS:
+                self._kernels.clear()
+            self._kernels[printed.source] = found
+        return found
+
+    def run(
+        self,
+        printed: Printed,
+        tries: Sequence[Any],
+        scope: Any,
+        limits: Limits,
+        told: str,
+        wanted: int | None,
+    ) -> list[Block]:
+        """The rows of a plan, as blocks of columns on the device."""
+        if not self.ready(printed):
+            limits.announce(f"compiling {told}")
+        try:
+            loops, kernel = self.kernel(printed, told)
+        finally:
+            limits.announce("")
+        launch = _Launch(self, loops, kernel, tries, scope, limits, wanted)
+        try:
+            return launch.blocks()
+        finally:
+            limits.charge("blocks", 0)
+
+    def upload(self, array: Any) -> Any:
+        """An array of the host's on the device; the same one again where it is large."""
+        if len(array) < 1024:
+            return self.driver.xp.asarray(array)
+        found = self._uploaded.get(id(array))
+        if found is None or found[0] is not array:
+            if len(self._uploaded) >= 32:
+                self._uploaded.clear()
+            found = array, self.driver.xp.asarray(array)
+            self._uploaded[id(array)] = found
+        return found[1]
+
+    def forget(self) -> None:
+        """Lets go of what lies on the device."""
+        self._kernels.clear()
+        self._uploaded.clear()
+        self.ends = None
+
+
+class _Launch:
+    """One plan's run."""
+
+    def __init__(
+        self,
+        walks: Walks,
+        loops: Loops,
+        kernel: Kernel,
+        tries: Sequence[Any],
+        scope: Any,
+        limits: Limits,
+        wanted: int | None,
+    ) -> None:
+        self.walks = walks
+        self.loops = loops
+        self.kernel = kernel
+        self.limits = limits
+        self.xp: Any = walks.driver.xp
+        self.tries = [tries[at] for at in loops.printed.which]
+        self.wanted = EVERYTHING if wanted is None else wanted
+        self.given = self._inputs(scope)
+        self.few = not any(argument.kind == "output" for argument in loops.printed.arguments[:-1])
+        self.tiles, self.grid = self._grid()
+
+    def _inputs(self, scope: Any) -> dict[str, Any]:
+        """What the kernel reads: tries, constants, tables."""
+        printed, upload = self.loops.printed, self.walks.upload
+        given = {n: upload(a) for n, a in printed.expressions.arguments(scope).items()}
+        sizes = [_scalar(kind, self.tries[at.trie], at.depth) for kind, at in printed.scalars]
+        given["sizes"] = self.xp.asarray(np.array(sizes or [0], dtype=np.int64))
+        for argument in printed.arguments:
+            if argument.kind in _SHARED:
+                at = argument.levels[0]
+                given[argument.name] = _SHARED[argument.kind](
+                    self.tries[at.trie], at.depth, self.xp
+                )
+        return given
+
+    def _room(self, argument: Argument) -> int:
+        """How many elements of scratch a tile needs: the longest list decides, exactly."""
+        levels = [self.tries[at.trie].levels[at.depth] for at in argument.levels]
+        longest = min(int(level.longest) for level in levels)
+        if argument.kind == "buffer":
+            return longest + 1
+        words = (longest + 63) >> 6
+        return max(1, longest * words if argument.kind == "rows" else words)
+
+    def _grid(self) -> tuple[int, int]:
+        """How many tiles walk, in how many blocks: all that are resident and have room."""
+        lanes = self.loops.lanes
+        blocks = self.walks.tuning.blocks or self.kernel.resident(THREADS)
+        tiles = blocks * (THREADS // lanes) if self.loops.printed.parallel else 1
+        each = sum(self._room(a) * np.dtype(_DTYPES[a.type]).itemsize for a in self.loops.scratch)
+        if each:
+            spare = min(self.walks.driver.free_memory(), self.limits.spare()) // 2
+            tiles = max(1, min(tiles, spare // each))
+        return tiles, -(-tiles * lanes // THREADS)
+
+    # ------------------------------------------------------------------------------ launches
+
+    def blocks(self) -> list[Block]:
+        xp, loops, tuning = self.xp, self.loops, self.walks.tuning
+        control = xp.zeros(CONTROL_WORDS, dtype=xp.int64)
+        slots = capacity(self.tiles)
+        ring = xp.zeros(slots * SLOT_WORDS, dtype=xp.int64)
+        scratch = {
+            a.name: xp.empty(self.tiles * self._room(a), dtype=_DTYPES[a.type])
+            for a in loops.scratch
+        }
+        ends = xp.zeros(1, dtype=xp.int64) if self.walks.ends is None else self.walks.ends
+        block_rows, count = self._pool()
+        found: list[Block] = []
+        while True:
+            outputs = [xp.empty(count * block_rows, dtype=_DTYPES[a.type]) for a in loops.outputs]
+            counts = xp.zeros(count, dtype=xp.int32)
+            previous = xp.zeros(count, dtype=xp.int32)
+            held = sum(part.nbytes for block in found for part in block)
+            self.limits.charge("blocks", held + sum(o.nbytes for o in outputs))
+            numbers = {
+                "capacity": slots, "grain": max(loops.printed.grain, tuning.grain, 1),
+                "limit": tuning.limit, "pieces": PIECES, "blocks": count,
+                "block_rows": block_rows, "wanted": self.wanted, "tiles": self.tiles,
+            }  # fmt: skip
+            args = [control, ring, counts, previous, ends, len(ends), *numbers.values()]
+            for name in loops.arrays:
+                if name in self.given or name in scratch:
+                    args.append(self.given[name] if name in self.given else scratch[name])
+                    if name in loops.sized:
+                        each = len(args[-1]) // (self.tiles if name in scratch else 1)
+                        args.append(each)
+            args += outputs
+            self.kernel.launch(self.grid, THREADS, args)
+            self.walks.driver.wait(self.limits.poll, control, int(Word.STOP), int(Reason.STOPPED))
+            rows = self._drain(outputs, counts, block_rows)
+            if rows is not None:
+                found.append(rows)
+            status = int(control[Word.STATUS])
+            if status in (Reason.FAILED, Reason.OVERFLOWED):
+                raise GiveUp
+            if status != Reason.FULL:
+                return found
+            for word in (Word.STATUS, Word.STOP, Word.POOL):
+                control[word] = 0
+            count *= 2
+
+    def _pool(self) -> tuple[int, int]:
+        """Rows of a block, and how many blocks there are at first: one for each tile at least."""
+        if not self.loops.outputs:
+            return FEW_ROWS, 1
+        rows = max(self.tiles, self.walks.tuning.pool_rows // BLOCK_ROWS)
+        each = BLOCK_ROWS * sum(np.dtype(_DTYPES[a.type]).itemsize for a in self.loops.outputs)
+        spare = min(self.walks.driver.free_memory(), self.limits.spare()) // 4
+        return BLOCK_ROWS, max(self.tiles, min(rows, spare // each))
+
+    def _drain(self, outputs: Sequence[Any], counts: Any, block_rows: int) -> Block | None:
+        """The rows of a pool's blocks, without the gaps between them."""
+        total = int(counts.sum())
+        if not total:
+            return None
+        starts = self.xp.arange(len(counts), dtype=self.xp.int64) * block_rows
+        _, positions = self.walks.ops.expand(starts, counts.astype(self.xp.int64))
+        return tuple(output[positions] for output in outputs)
+
+
+_DTYPES = {
+    "i4[::1]": np.int32, "i8[::1]": np.int64, "u1[::1]": np.uint8, "u8[::1]": np.uint64,
+    "f8[::1]": np.float64, "b1[::1]": np.uint8,
+}  # fmt: skip
+
+
+def _index(trie: Any, depth: int, xp: Any) -> Any:
+    found = trie.levels[0].dense_index()
+    return found[1] if found is not None and len(found[1]) else xp.empty(0, dtype=xp.int32)
+
+
+_SHARED: dict[str, Any] = {
+    "values": lambda trie, depth, xp: trie.levels[depth].values,
+    "offsets": lambda trie, depth, xp: trie.levels[depth].offsets,
+    "index": _index,
+    "weights": lambda trie, depth, xp: trie.weights.astype(xp.int64, copy=False),
+    "sums": lambda trie, depth, xp: trie.weight_sums().astype(xp.int64, copy=False),
+    "labels": lambda trie, depth, xp: trie.labels,
+}
+
+
+def _scalar(kind: str, trie: Any, depth: int) -> int:
+    if kind == "total":
+        return int(trie.total)
+    if kind == "low":
+        found = trie.levels[0].dense_index()
+        return int(found[0]) if found is not None else 0
+    return int(trie.levels[depth].span[0])

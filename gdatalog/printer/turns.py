@@ -1,0 +1,127 @@
+"""The turns of a level's loop, in the form that its worker needs.
+
+A thread takes one after the other. Of a tile's lanes each takes its own where little is below;
+where more is, all take each turn together, and the turns that are left can be given to others.
+Where there is no buffer of what lists have in common, the loop leaps from one list to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from gdatalog.plan.nest import Node
+from gdatalog.printer.lists import Walk
+from gdatalog.printer.scope import Known
+
+if TYPE_CHECKING:
+    from gdatalog.printer.leaves import Leaf
+    from gdatalog.printer.nest import Nest
+
+
+@contextmanager
+def turns(
+    nest: Nest, walk: Walk, known: Known, lanes: bool, sought: dict[Node, str]
+) -> Iterator[str]:
+    """The loop of a walk, in the form that its worker needs; gives where it is."""
+    text = nest.text
+    if walk.others:
+        with leaping(nest, walk, sought, known.unit) as turn:
+            yield turn
+    elif known.unit is not None and not lanes:
+        with shared_turns(nest, walk.low, walk.high, known.unit) as turn:
+            yield turn
+    else:
+        turn = text.name("i")
+        kind = "lanes" if lanes else "range"
+        with text.block(f"for {turn} in {kind}({walk.low}, {walk.high})"):
+            yield turn
+
+
+def _ends(nest: Nest, low: str, high: str, unit: str | None) -> tuple[str, str]:
+    """Where a loop is, at its start, and its end; of a unit's turns a task may be only some."""
+    text = nest.text
+    place = text.name("i")
+    if unit is None:
+        text.line(f"{place} = {low}")
+        return place, high
+    end = text.name("e")
+    text.line(f"{place} = {low} + first_turn({unit})")
+    text.line(f"{end} = min({high}, {low} + last_turn({unit}))")
+    return place, end
+
+
+def _share(nest: Nest, unit: str, low: str, turn: str, end: str) -> None:
+    """Gives the turns behind this one to others, if the task has taken too long."""
+    with nest.text.block(f"if {end} - {turn} > 1 and late()"):
+        rest = f"share_turns({unit}, {turn} + 1 - {low}, {end} - {low})"
+        nest.text.line(f"{end} = {low} + {rest}")
+
+
+@contextmanager
+def shared_turns(nest: Nest, low: str, high: str, unit: str) -> Iterator[str]:
+    """A loop whose turns can be given to others when the task has taken too long."""
+    text = nest.text
+    place, end = _ends(nest, low, high, unit)
+    turn = text.name("i")
+    with text.block(f"while {place} < {end}"):
+        text.line(f"{turn} = {place}")
+        text.line(f"{place} = {turn} + 1")
+        _share(nest, unit, low, turn, end)
+        yield turn
+
+
+@contextmanager
+def leaping(
+    nest: Nest, walk: Walk, cursors: dict[Node, str], unit: str | None = None
+) -> Iterator[str]:
+    """The loop of a walk that leaps; gives where it is. `cursors` come to know where in the others
+    the value stands."""
+    text = nest.text
+    found = {other: text.name("p") for other in walk.others}
+    for other, cursor in found.items():
+        text.line(f"{cursor} = {other.low}")
+        if other.node is not None:
+            cursors[other.node] = cursor
+    place, end = _ends(nest, walk.low, walk.high, unit)
+    turn, value = text.name("i"), text.name("x")
+    with text.block(f"while {place} < {end}"):
+        text.line(f"{turn} = {place}")
+        text.line(f"{value} = np.int64({nest.call('at', walk.array, turn)})")
+        for other, cursor in found.items():
+            sought = nest.call("seek", other.array, cursor, other.high, value)
+            text.line(f"{cursor} = {sought}")
+            with text.block(f"if {cursor} >= {other.high}"):
+                text.line("break")
+            with text.block(f"if {nest.call('at', other.array, cursor)} != {value}"):
+                ahead = f"np.int64({nest.call('at', other.array, cursor)})"
+                leap = nest.call("seek", walk.array, f"{turn} + 1", end, ahead)
+                text.line(f"{place} = {leap}")
+                text.line("continue")
+        text.line(f"{place} = {turn} + 1")
+        if unit is not None:
+            _share(nest, unit, walk.low, turn, end)
+        yield turn
+
+
+def begin_unit(nest: Nest, unit: str, leaf: Leaf, known: Known, lanes: bool, whole: bool) -> None:
+    """The turn of a loop is a place that the work can go on from.
+
+    On a tile, what is below may also be shared with others, if the turn is a `whole` unit.
+    """
+    text = nest.text
+    if not nest.tile:
+        if leaf.marks_tasks():
+            text.line(f"state[0] = {unit}")
+            text.line("state[1] = stop")
+            text.line("state[4] = n")
+        return
+    if lanes:
+        return  # a few turns at once: too short to be shared
+    text.line(f"begin_unit({unit})")
+    if leaf.marks_tasks():
+        text.line("mark_task()")
+    if whole:
+        known.unit = text.name("unit")
+        text.line(f"{known.unit} = {unit}")
