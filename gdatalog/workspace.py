@@ -75,6 +75,7 @@ class Workspace:
         self.strategy: Strategy = "auto"  # of calls that name none
         self.threads = 0
         self.intersect = "auto"
+        self.tile = 0
         self.device: Device = CPU
         self.announce: Callable[[str], None] = _log
         self._remembered: Memory = {}
@@ -214,7 +215,8 @@ class Workspace:
         """A program over the rules and data at hand, checked."""
         self.check_open()
         chosen = strategy_of(strategy)
-        knobs = Knobs(self.strategy if chosen == "auto" else chosen, self.threads, self.intersect)
+        strategy = self.strategy if chosen == "auto" else chosen
+        knobs = Knobs(strategy, self.threads, self.intersect, self.tile)
         self.stop.clear()
 
         def poll() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import gdatalog
-from gdatalog.engine import depth
+from gdatalog.engine import device
 
 FOLDER = Path(gdatalog.__file__).parent / "cpu_ops" / "compiled"
 HERE = "interpreted_loops"
@@ -122,6 +122,6 @@ def load(name: str, source: str, *_: Any) -> Any:
 def interpreted() -> Iterator[None]:
     """Within, printed plans are run by Python."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(depth.code_cache, "load", load)
-        patch.setattr(depth.code_cache, "compiled", lambda name: True)
+        patch.setattr(device.code_cache, "load", load)
+        patch.setattr(device.code_cache, "compiled", lambda name: True)
         yield

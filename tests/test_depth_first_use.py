@@ -22,7 +22,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.cpu_ops import code_cache
-from gdatalog.engine import choose, depth
+from gdatalog.engine import choose, device
 from gdatalog.engine.knobs import STRATEGIES
 
 HERE = Path(__file__).resolve().parent.parent
@@ -100,13 +100,13 @@ def test_an_explanation_tells_what_cannot_be_compiled(db: gd.Database) -> None:
 def test_interrupting_loops_that_are_compiled(
     db: gd.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun = depth.run_nest
+    begun = device.run_nest
 
     def run_nest(*args: Any) -> Any:
         threading.Timer(0.2, db.interrupt).start()
         return begun(*args)
 
-    monkeypatch.setattr(depth, "run_nest", run_nest)
+    monkeypatch.setattr(device, "run_nest", run_nest)
     with pytest.raises(gd.Interrupted):
         db.query(LONG, strategy="lftj")
     assert threading.active_count() == 1
@@ -263,7 +263,7 @@ def test_who_asks_for_breadth_first_compiles_nothing(
     def refused(*args: Any) -> Any:
         raise AssertionError("compiled")
 
-    monkeypatch.setattr(depth.code_cache, "load", refused)
+    monkeypatch.setattr(device.code_cache, "load", refused)
     db.query(QUICK, strategy="levelwise")
     with pytest.raises(AssertionError, match="compiled"):
         db.query(QUICK, strategy="lftj")

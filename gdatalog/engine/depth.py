@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cpu_ops import code_cache
 from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.knobs import Knobs
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
-from gdatalog.executors.lftj import Block, GiveUp, run_nest
+from gdatalog.executors.lftj import Block, GiveUp
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import Gather, JoinPlan, Slot, TrieRef
@@ -64,11 +64,14 @@ def form_of_bag(keys: Sequence[Slot], gathers: Sequence[Gather]) -> Form:
 class Nest:
     """One join on its way to a function, which is printed when first asked for."""
 
-    def __init__(self, join: JoinPlan, form: Form, trie_of: TrieOf, knobs: Knobs) -> None:
+    def __init__(
+        self, join: JoinPlan, form: Form, trie_of: TrieOf, knobs: Knobs, device: Device = CPU
+    ) -> None:
         self.join = join
         self.form = form
         self.trie_of = trie_of
         self.knobs = knobs
+        self.device = device
 
     @cached_property
     def tries(self) -> list[Trie]:
@@ -77,7 +80,8 @@ class Nest:
 
     @cached_property
     def _text(self) -> Printed | str:
-        return _print(self.join, self.form, self.tries, self.knobs.intersect)
+        lanes = self.device.lanes(self.tries, self.knobs)
+        return _print(self.join, self.form, self.tries, self.knobs.intersect, lanes)
 
     @property
     def reason(self) -> str | None:
@@ -89,26 +93,16 @@ class Nest:
         assert isinstance(self._text, Printed), self._text
         return self._text
 
-    @cached_property
-    def name(self) -> str:
-        return code_cache.versioned(self.printed.shape, self.printed.source)
-
     @property
     def compiled(self) -> bool:
-        return code_cache.compiled(self.name)
+        return self.device.ready(self.printed)
 
     def run(
         self, scope: Scope, limits: Limits, told: str, wanted: int | None = None
     ) -> list[Block]:
-        if not self.compiled:
-            limits.announce(f"compiling {told}")
         try:
-            function = code_cache.load(self.name, self.printed.source, limits.poll).run
-        finally:
-            limits.announce("")
-        try:
-            return run_nest(
-                function, self.printed, self.tries, scope, limits, self.knobs.workers, wanted
+            return self.device.walk(
+                self.printed, self.tries, scope, limits, told, self.knobs, wanted
             )
         except MemoryLimitError:
             if self.knobs.strategy != "auto":
@@ -118,25 +112,29 @@ class Nest:
             raise GiveUp("rows of compiled loops did not fit into the memory limit") from None
 
 
-def _print(join: JoinPlan, form: Form, tries: Sequence[Trie], intersect: str) -> Printed | str:
+def _print(
+    join: JoinPlan, form: Form, tries: Sequence[Trie], intersect: str, lanes: int
+) -> Printed | str:
     """The text for a join over tries of these sizes, or why there is none."""
     first = {id(trie): at for at, trie in reversed(list(enumerate(tries)))}
     layout = tuple(
         (
             first[id(trie)],
-            tuple((level.values.dtype.char, len(level), level.longest, level.span)
-                  for level in trie.levels),
+            tuple((level.values.dtype.char, level.offsets.dtype.char, len(level), level.longest,
+                   level.span) for level in trie.levels),
         )
         for trie in tries
     )  # fmt: skip
-    key = (join, form, intersect, layout)
+    key = (join, form, intersect, layout, lanes)
     with _lock:
         found = _printed.get(key)
         if found is not None:
             _printed.move_to_end(key)
             return found
     try:
-        found = print_plan(join, tries, form.leaf(), intersect)
+        found = print_plan(join, tries, form.leaf(), intersect, lanes)
+        if lanes and not found.parallel:
+            found = "there is no list whose values could be shared out"
     except Unprintable as reason:
         found = str(reason)
     with _lock:

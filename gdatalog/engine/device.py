@@ -5,12 +5,17 @@ A device is a value of a database. The one here is the CPU; `gpu_ops` has the ot
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from gdatalog import cpu_ops
+from gdatalog.cpu_ops import code_cache
 from gdatalog.engine.budget import LARGEST_CHUNK
+from gdatalog.engine.knobs import Knobs
+from gdatalog.executors.lftj import Block, run_nest
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import RulePlan, TrieRef
+from gdatalog.printer.module import Printed
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
@@ -36,6 +41,27 @@ class Device(Protocol):
 
     def hold(self, relation: Relation) -> None:
         """Knows of a relation whose rows may lie there."""
+        ...
+
+    def lanes(self, tries: Sequence[Trie], knobs: Knobs) -> int:
+        """How many lanes are to walk a subtree together; 0 where there are none, on a CPU."""
+        ...
+
+    def ready(self, printed: Printed) -> bool:
+        """Whether printed loops have been compiled by now."""
+        ...
+
+    def walk(
+        self,
+        printed: Printed,
+        tries: Sequence[Trie],
+        scope: Any,
+        limits: Limits,
+        told: str,
+        knobs: Knobs,
+        wanted: int | None,
+    ) -> list[Block]:
+        """Compiles printed loops, if need be, and runs them; `told`: what of, for messages."""
         ...
 
     def refuses(self, plan: RulePlan) -> str | None:
@@ -67,6 +93,31 @@ class Cpu:
 
     def hold(self, relation: Relation) -> None:
         """Its rows are here."""
+
+    def lanes(self, tries: Sequence[Trie], knobs: Knobs) -> int:
+        return 0
+
+    def ready(self, printed: Printed) -> bool:
+        return code_cache.compiled(code_cache.versioned(printed.shape, printed.source))
+
+    def walk(
+        self,
+        printed: Printed,
+        tries: Sequence[Trie],
+        scope: Any,
+        limits: Limits,
+        told: str,
+        knobs: Knobs,
+        wanted: int | None,
+    ) -> list[Block]:
+        name = code_cache.versioned(printed.shape, printed.source)
+        if not self.ready(printed):
+            limits.announce(f"compiling {told}")
+        try:
+            function = code_cache.load(name, printed.source, limits.poll).run
+        finally:
+            limits.announce("")
+        return run_nest(function, printed, tries, scope, limits, knobs.workers, wanted)
 
     def refuses(self, plan: RulePlan) -> str | None:
         return None

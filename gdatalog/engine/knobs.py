@@ -25,6 +25,7 @@ def cores() -> int:
 class Knobs:
     """`strategy`: which executor; `threads`: how many the depth-first one uses.
 
+    `tile`: how many lanes of a GPU walk a subtree together; 0: by the lengths of the lists.
     `intersect` forces one way to intersect lists, for tests: "auto", "leapfrog", "merge", "mark",
     "recode", or "plain" for none of the last two.
     """
@@ -32,6 +33,7 @@ class Knobs:
     strategy: Strategy = "auto"
     threads: int = 0  # 0: one for each core
     intersect: str = "auto"
+    tile: int = 0
 
     @property
     def workers(self) -> int:

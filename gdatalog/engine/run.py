@@ -91,7 +91,7 @@ class Run:
         knobs = self.knobs
         if self.lasting is not None and knobs.strategy == "auto":
             knobs = replace(knobs, strategy="levelwise")  # the rounds of a fixpoint are small
-        return Nest(self.plan.joins[number], form, self.trie_of, knobs)
+        return Nest(self.plan.joins[number], form, self.trie_of, knobs, self.device)
 
     def _run(
         self,

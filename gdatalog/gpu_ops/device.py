@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gdatalog.executors.limits import Limits
 from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.kept import Kept
 from gdatalog.gpu_ops.sums import Sums
+from gdatalog.gpu_ops.tiles import lanes_for
+from gdatalog.gpu_ops.walk import Block, Walks
 from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.printer.expressions import printable
+from gdatalog.printer.module import Printed
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
@@ -25,6 +29,7 @@ class Gpu:
         self.driver = driver
         self.ops: Any = Sums(driver)
         self.kept = Kept(driver, self.ops, memory)
+        self.walks = Walks(driver, self.ops)
 
     @property
     def name(self) -> str:
@@ -57,6 +62,26 @@ class Gpu:
         """What is free here."""
         return self.driver.free_memory(), LARGEST_CHUNK
 
+    def lanes(self, tries: Sequence[Trie], knobs: Any) -> int:
+        return int(knobs.tile) or lanes_for(tries)
+
+    def ready(self, printed: Printed) -> bool:
+        return self.walks.ready(printed)
+
+    def walk(
+        self,
+        printed: Printed,
+        tries: Sequence[Trie],
+        scope: Any,
+        limits: Limits,
+        told: str,
+        knobs: Any,
+        wanted: int | None,
+    ) -> list[Block]:
+        """A plan's rows, depth-first."""
+        return self.walks.run(printed, tries, scope, limits, told, wanted)
+
     def close(self) -> None:
-        """Lets go of the tries, and of rows; those that are nowhere else are brought home."""
+        """Lets go of kernels, tries and rows; rows that are nowhere else are brought home."""
+        self.walks.forget()
         self.kept.close()

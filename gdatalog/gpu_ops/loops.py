@@ -60,8 +60,9 @@ def element(kind: str) -> str:
     return _ELEMENTS[kind.removesuffix("[::1]")]
 
 
-def loops_of(printed: Printed, lanes: int) -> Loops:
-    """The kernel of a plan that was printed for a tile of so many lanes."""
+def loops_of(printed: Printed) -> Loops:
+    """The kernel of a plan that was printed for a tile."""
+    lanes = printed.lanes
     types = {"sizes": "i8[::1]"} | printed.expressions.types()
     inputs = {name: element(kind) for name, kind in types.items()}
     scratch, outputs = [], []

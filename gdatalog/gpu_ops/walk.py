@@ -54,11 +54,11 @@ class Walks:
         """Whether the kernel has been compiled by now."""
         return printed.source in self._kernels
 
-    def kernel(self, printed: Printed, lanes: int, told: str) -> tuple[Loops, Kernel]:
+    def kernel(self, printed: Printed, told: str) -> tuple[Loops, Kernel]:
         """The kernel of a plan, compiled when it is first asked for."""
         found = self._kernels.get(printed.source)
         if found is None:
-            loops = loops_of(printed, lanes)
+            loops = loops_of(printed)
             kernel = self.driver.kernels(loops.source, ["walk_plan"], told)["walk_plan"]
             found = loops, kernel
             if len(self._kernels) >= MOST_KERNELS:
@@ -69,7 +69,6 @@ class Walks:
     def run(
         self,
         printed: Printed,
-        lanes: int,
         tries: Sequence[Any],
         scope: Any,
         limits: Limits,
@@ -77,7 +76,12 @@ class Walks:
         wanted: int | None,
     ) -> list[Block]:
         """The rows of a plan, as blocks of columns on the device."""
-        loops, kernel = self.kernel(printed, lanes, told)
+        if not self.ready(printed):
+            limits.announce(f"compiling {told}")
+        try:
+            loops, kernel = self.kernel(printed, told)
+        finally:
+            limits.announce("")
         launch = _Launch(self, loops, kernel, tries, scope, limits, wanted)
         try:
             return launch.blocks()

@@ -44,6 +44,7 @@ class Printed:
     outputs: int
     parallel: bool
     grain: int
+    lanes: int = 0
 
 
 def print_plan(
@@ -68,6 +69,7 @@ def print_plan(
         len(outputs),
         nest.tasks,
         nest.grain,
+        tile,
     )
 
 
