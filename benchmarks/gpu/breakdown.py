@@ -15,9 +15,7 @@ SUITE = "where the time goes"
 REST = "the rest: arrays, the host"
 
 
-def dissected(
-    setting: Setting, what: str, edges: Edges, sides: Sequence[Side]
-) -> Iterator[Case]:
+def dissected(setting: Setting, what: str, edges: Edges, sides: Sequence[Side]) -> Iterator[Case]:
     """One case for each side: a figure for each part. Kernels are told apart by their names."""
     for side in sides:
         runner = side.start(setting, edges)

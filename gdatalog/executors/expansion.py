@@ -160,7 +160,7 @@ class Expansion:
                 found = Roots(levels[0], [None] * len(levels))
             else:
                 values, positions = self.ops.intersect([level.values for level in levels])
-                bounds = self.ops.xp.array([0, len(values)])
+                bounds = self.ops.xp.arange(2) * len(values)
                 found = Roots(self.ops.level_of(values, bounds), positions)
             self.walk.roots[id(step)] = found
         return found

@@ -14,7 +14,6 @@ from typing import Any
 from gdatalog.gpu_ops.arrays import Array
 from gdatalog.gpu_ops.evaluate import Expressions
 from gdatalog.gpu_ops.launching import type_of
-from gdatalog.gpu_ops.levels import DeviceLevel
 from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
 
 
@@ -71,7 +70,7 @@ class Meetings(Expressions):
 
     def level_of(self, values: Array, offsets: Array) -> TrieLevel:
         """Lists that are made on the way."""
-        return DeviceLevel(self.xp, values, offsets)
+        return TrieLevel(values, offsets, self.xp)
 
     def find(self, level: TrieLevel, values: Array) -> Array:
         """Positions of values in the root's list, -1 where absent: by index where dense."""

@@ -25,6 +25,7 @@ GXX = os.environ.get("CXX", "g++")
 _KERNELS = [
     *("-std=c++17", "-O0", "-g1", "-fPIC", "-shared", "-nostdlib", "-DGD_HOST"),
     *("-fno-omit-frame-pointer", "-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables"),
+    "-fstack-clash-protection",  # no frame is too large for the guard of a stack
     *("-fsanitize=undefined", "-fno-sanitize=vptr", "-fno-sanitize-recover=all"),
     *("-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-unused-parameter"),
     *("-Wno-unused-variable", "-Wno-unused-but-set-variable", "-Wno-unknown-pragmas"),
@@ -79,7 +80,7 @@ def fibers() -> ctypes.CDLL:
     """fibers.cpp, whose functions the kernels' objects find when they are loaded."""
     path = HERE / "fibers.cpp"
     text = path.read_text(encoding="utf-8")
-    made = _compiled("fibers", text, [*_FIBERS, "-ldl", "-lrt"], [HERE / "host.hpp"])
+    made = _compiled("fibers", text, [*_FIBERS, "-ldl", "-lrt"], sorted(HERE.glob("*.hpp")))
     return ctypes.CDLL(str(made), mode=ctypes.RTLD_GLOBAL)
 
 

@@ -64,7 +64,7 @@ class HostKernel:
     def __init__(
         self, driver: HostDriver, name: str, types: list[str], params: list[str], start: Any
     ) -> None:
-        self._driver, self._name, self._start = driver, name, start
+        self.driver, self._name, self._start = driver, name, start
         self._types, self._params = types, params
 
     @property
@@ -72,7 +72,7 @@ class HostKernel:
         return Resources(0, 0, 0)
 
     def resident(self, threads: int) -> int:
-        return self._driver.blocks
+        return self.driver.blocks
 
     def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
         self._check(0 < blocks < 2**31, f"{blocks} blocks")
@@ -85,7 +85,7 @@ class HostKernel:
             word for at, value in enumerate(args) for word in self._words(at, value)
         ]  # what the arrays' memory is, while `args` holds them
         self._check_apart(args)
-        self._driver.start(self._name, self._start, words, blocks, threads)
+        self.driver.start(self._name, self._start, words, blocks, threads)
 
     def _check(self, holds: bool, otherwise: str) -> None:
         if not holds:

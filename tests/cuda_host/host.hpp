@@ -299,8 +299,10 @@ static int gd_types_of(void (*)(P...), const char** out) {
     return (int)sizeof...(P);
 }
 #define GD_LAUNCHED(kernel, ...)                                                         \
-    extern "C" void gd_start_##kernel(const u64* words) {                                \
-        static const char* const names[] = {__VA_ARGS__};                                \
-        gd_start(kernel, words, names);                                                  \
+    extern "C" void gd_start_##kernel(const u64* gd_words) {                             \
+        static const char* const gd_names[] = {__VA_ARGS__};                             \
+        gd_start(kernel, gd_words, gd_names);                                            \
     }                                                                                    \
-    extern "C" int gd_types_##kernel(const char** out) { return gd_types_of(kernel, out); }
+    extern "C" int gd_types_##kernel(const char** gd_out) {                              \
+        return gd_types_of(kernel, gd_out);                                              \
+    }
