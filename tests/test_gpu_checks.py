@@ -150,10 +150,10 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         state.looks += 1
         return state.seen  # type: ignore[no-any-return]
 
-    def opened(number: int, why: str) -> devices.Opened:
+    def opened(number: int, why: str, memory: int | None) -> devices.Opened:
         gpu = Cpu()
         gpu.name = f"cuda:{number}"
-        state.opened.append(number)
+        state.opened.append((number, memory))
         return devices.Opened(gpu, why, state.use)
 
     @contextmanager
@@ -179,6 +179,8 @@ def test_auto_takes_a_gpu_and_says_so(machine: Any, caplog: pytest.LogCaptureFix
     assert caplog.messages == ["device: cuda:0 (a GPU is there)"]
     assert gd.connect(device="cuda:0").device == gd.connect(device="cuda").device == "cuda:0"
     assert machine.looks == 1  # once for each process
+    gd.connect(device="cuda:0", memory_limit="1KiB")
+    assert machine.opened == [(0, None), (0, None), (0, None), (0, 1024)]
 
 
 def test_auto_says_why_it_takes_no_gpu(machine: Any, caplog: pytest.LogCaptureFixture) -> None:
