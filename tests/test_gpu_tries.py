@@ -85,7 +85,7 @@ def kept(limit: int | None = None) -> Kept:
     return Kept(driver, Rows(driver), limit)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_tries_are_those_of_storage(data: st.DataObject) -> None:
     held, rows = kept(), data.draw(relations())
@@ -99,7 +99,7 @@ def test_tries_are_those_of_storage(data: st.DataObject) -> None:
         assert not order or held.trie(rows, order, tests, weighted) is found
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 @given(relations(2), st.lists(st.sampled_from(OPS), max_size=2), st.booleans(), st.booleans())
 def test_ranked_tries_are_those_of_storage(
     rows: Relation, ops: list[str], turned: bool, weighted: bool
@@ -118,7 +118,7 @@ def test_ranked_tries_are_those_of_storage(
         same(there.degrees(column, tests), here.degrees(column, tests), dtypes=False)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(relations(), st.data())
 def test_searches_in_tries(rows: Relation, data: st.DataObject) -> None:
     held = kept()

@@ -28,8 +28,8 @@ class Gpu:
         """`memory`: the bytes that may be kept between queries, if a user says so."""
         self.driver = driver
         self.ops: Any = Sums(driver)
-        self.walks = Walks(driver, self.ops)
         self.kept = Kept(driver, self.ops, memory)
+        self.walks = Walks(driver, self.ops)
 
     @property
     def name(self) -> str:
@@ -82,6 +82,6 @@ class Gpu:
         return self.walks.run(printed, tries, scope, limits, told, wanted)
 
     def close(self) -> None:
-        """Lets go of kernels, tries, and rows; those that are nowhere else are brought home."""
+        """Lets go of kernels, tries and rows; rows that are nowhere else are brought home."""
         self.walks.forget()
         self.kept.close()
