@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from gdatalog.cpu_ops.arrays import expand, survivors
 from gdatalog.storage.marked import MarkedRows
 from gdatalog.storage.table import Array
@@ -59,6 +61,20 @@ def find_in(level: TrieLevel, parents: Array, values: Array) -> Array:
 def bound_in(level: TrieLevel, parents: Array, values: Array, after_equal: bool) -> Array:
     """Where in its parent's list each value would stand; behind an equal one if asked."""
     return level.bound_in(parents, values, after_equal)
+
+
+def ranges(
+    level: TrieLevel, parents: Array, cuts: Sequence[tuple[str, Array]]
+) -> tuple[Array, Array]:
+    """Where each parent's list starts and how long it is, cut by (operator, bounds)."""
+    starts, ends = level.offsets[parents], level.offsets[parents + 1]
+    for op, bounds in cuts:
+        at_bound = bound_in(level, parents, bounds, op in ("<=", ">"))
+        if op in ("<", "<="):
+            ends = np.minimum(ends, at_bound)
+        else:
+            starts = np.maximum(starts, at_bound)
+    return starts, np.maximum(ends - starts, 0)
 
 
 def level_of(values: Array, offsets: Array) -> TrieLevel:

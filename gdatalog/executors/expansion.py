@@ -7,7 +7,7 @@ optimal); where rows differ in which list that is, they are run in groups.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gdatalog.executors.frontier import Frontier, Key, weighing
@@ -38,6 +38,7 @@ class _Lists:
     values: Array
     starts: Array
     lengths: Array
+    total: int | None = None  # of the lengths, where it is known
 
 
 @dataclass(slots=True)
@@ -78,7 +79,7 @@ class Expansion:
                         part = _Lists(lists.who, lists.values, lists.starts[rows], best[rows])
                         yield from self._expand(step, self.frontier.take(rows), part)
                 return
-            choices = [choices[shortest]]
+            choices = [replace(choices[shortest], total=totals[shortest])]
         yield from self._expand(step, self.frontier, choices[0])
 
     def counts(self, step: Join) -> Array | None:
@@ -111,14 +112,13 @@ class Expansion:
             if part.depth == 0 or place in covered:
                 continue
             level = self.walk.tries[part.trie].levels[part.depth]
-            parents = frontier.column(part.trie)
-            starts, ends = level.offsets[parents], level.offsets[parents + 1]
-            for at, cut in enumerate(step.cuts):
-                if (place, at) not in step.implied:
-                    bound = self._bound(cut, frontier)
-                    at_bound = self.ops.bound_in(level, parents, bound, cut.op in ("<=", ">"))
-                    starts, ends = self._clip(cut.op, starts, ends, at_bound)
-            choices.append(self._lists(place, level.values, starts, ends))
+            bounds = [
+                (cut.op, self._bound(cut, frontier))
+                for at, cut in enumerate(step.cuts)
+                if (place, at) not in step.implied
+            ]
+            found = self.ops.ranges(level, frontier.column(part.trie), bounds)
+            choices.append(_Lists(place, level.values, *found))
         if not choices:
             choices.append(self._root_lists(step))
         return choices
@@ -141,15 +141,17 @@ class Expansion:
         """Every row meets the same list: the common values of the roots."""
         xp = self.ops.xp
         values = self._roots(step).level.values
-        starts = xp.zeros(self.frontier.size, dtype=xp.int64)
-        ends = xp.full(self.frontier.size, len(values))
+        size = self.frontier.size
+        starts, ends = xp.zeros(size, dtype=xp.int64), xp.full(size, len(values))
+        total: int | None = size * len(values)
         for at, cut in enumerate(step.cuts):
             if all((place, at) not in step.implied for place in range(len(step.participants))):
                 bound = self._bound(cut, self.frontier)
                 side = "right" if cut.op in ("<=", ">") else "left"
                 at_bound = xp.searchsorted(values, bound, side=side)
                 starts, ends = self._clip(cut.op, starts, ends, at_bound)
-        return self._lists(_ROOTS, values, starts, ends)
+                total = None
+        return replace(self._lists(_ROOTS, values, starts, ends), total=total)
 
     def _roots(self, step: Join) -> Roots:
         found = self.walk.roots.get(id(step))
@@ -160,7 +162,7 @@ class Expansion:
                 found = Roots(levels[0], [None] * len(levels))
             else:
                 values, positions = self.ops.intersect([level.values for level in levels])
-                bounds = self.ops.xp.array([0, len(values)])
+                bounds = self.ops.xp.arange(2) * len(values)
                 found = Roots(self.ops.level_of(values, bounds), positions)
             self.walk.roots[id(step)] = found
         return found
@@ -174,7 +176,10 @@ class Expansion:
         if level is None or not level.whole:
             return None
         assert level.rows is not None
-        own = frontier.column("@" + variable)
+        number = "@" + variable
+        if number not in level.columns:
+            level.columns[number] = self.ops.xp.arange(level.size)
+        own = frontier.column(number)
         return _Reused(level.lists(self.ops), level.rows[own], own)
 
     def _reuse_lists(self, variable: str, reused: _Reused, cuts: Sequence[Cut]) -> _Lists:
@@ -194,7 +199,7 @@ class Expansion:
         ops, limits = self.ops, self.walk.limits
         sought, names = self._others(step, frontier, lists)
         placed = lists.who in names
-        for low, high, skip, take, size in ops.pieces(lists.lengths, limits.chunk):
+        for low, high, skip, take, size in ops.pieces(lists.lengths, limits.chunk, lists.total):
             limits.poll()
             starts, lengths = lists.starts[low:high], lists.lengths[low:high]
             whole = take < 0
@@ -259,7 +264,6 @@ class Expansion:
         ops, tries = self.ops, self.walk.tries
         size = len(found.values)
         columns: dict[Key, Array] = {step.variable: found.values}
-        columns["@" + step.variable] = ops.xp.arange(size)
         child = Frontier(size, frontier, found.rows, columns)
         at_roots = places.pop(_ROOTS, None)
         if at_roots is not None:

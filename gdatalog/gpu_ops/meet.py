@@ -14,7 +14,6 @@ from typing import Any
 from gdatalog.gpu_ops.arrays import Array
 from gdatalog.gpu_ops.evaluate import Expressions
 from gdatalog.gpu_ops.launching import type_of
-from gdatalog.gpu_ops.levels import DeviceLevel
 from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
 
 
@@ -69,9 +68,26 @@ class Meetings(Expressions):
         rows = kept[0] if picked is None else picked[kept[0]]
         return Meeting(size, rows, kept[1], kept[2:])
 
+    def ranges(
+        self, level: TrieLevel, parents: Array, cuts: Sequence[tuple[str, Array]]
+    ) -> tuple[Array, Array]:
+        """Where each parent's list starts and how long it is, cut by (operator, bounds)."""
+        xp, size = self.xp, len(parents)
+        starts, lengths = xp.empty(size, dtype=xp.int64), xp.empty(size, dtype=xp.int64)
+        if not size:
+            return starts, lengths
+        parents = xp.ascontiguousarray(parents)
+        bounds = [xp.ascontiguousarray(bound) for _, bound in cuts]
+        text = _ranges(
+            level, parents, [(op, type_of(b)) for (op, _), b in zip(cuts, bounds, strict=True)]
+        )
+        args = [level.values, level.offsets, parents, *bounds, starts, lengths, size]
+        self.kernels.launch(text, "ranges", {}, size, args)
+        return starts, lengths
+
     def level_of(self, values: Array, offsets: Array) -> TrieLevel:
         """Lists that are made on the way."""
-        return DeviceLevel(self.xp, values, offsets)
+        return TrieLevel(values, offsets, self.xp)
 
     def find(self, level: TrieLevel, values: Array) -> Array:
         """Positions of values in the root's list, -1 where absent: by index where dense."""
@@ -119,6 +135,32 @@ class Meetings(Expressions):
         args = [level.values, level.offsets, parents, values, found, *how, size]
         self.kernels.launch('#include "lookup.cuh"\n', name, types, size, args)
         return found
+
+
+def _ranges(level: TrieLevel, parents: Array, cuts: Sequence[tuple[str, str]]) -> str:
+    """The kernel that finds the parts of lists that cuts leave, for these operators and types."""
+    params = [
+        f"ARRAY(const {type_of(level.values)}) values",
+        f"ARRAY(const {type_of(level.offsets)}) offsets",
+        f"ARRAY(const {type_of(parents)}) parents",
+        *(f"ARRAY(const {kind}) bounds{at}" for at, (_, kind) in enumerate(cuts)),
+        "ARRAY(i64) starts",
+        "ARRAY(i64) lengths",
+        "i64 size",
+    ]
+    lines = [
+        '#include "search.cuh"',
+        f"KERNEL(ranges)({', '.join(params)}) {{",
+        "    for (i64 at = thread_of_grid(); at < size; at += threads_of_grid()) {",
+        "        const i64 parent = parents[at];",
+        "        i64 lo = offsets[parent], hi = offsets[parent + 1];",
+    ]
+    for at, (op, _) in enumerate(cuts):
+        side = "upper" if op in ("<=", ">") else "lower"
+        edge = "hi" if op in ("<", "<=") else "lo"
+        lines.append(f"        {edge} = {side}_bound(values, lo, hi, bounds{at}[at]);")
+    lines += ["        starts[at] = lo;", "        lengths[at] = hi - lo;", "    }", "}"]
+    return "\n".join(lines) + "\n"
 
 
 class _Printed:
