@@ -39,7 +39,7 @@ def run(setting: Setting) -> Iterator[Case]:
         for graph in setting.few((*SPARSE, "ogbl-ddi", "R-MAT")):
             if graph not in SPARSE and name not in DENSE:
                 continue
-            if not setting.wants(f"{name}, {graph}", 2.0 if name in BY_HAND else 8.0):
+            if not setting.wants(f"{name}, {graph}", 6.0):
                 continue
             if name in long and graph in SPARSE:
                 setting.left_out.append(f"{name}, {graph}: long on a smaller graph")

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 import gdatalog as gd
 from benchmarks.gpu.made import Edges
 from gdatalog.engine.knobs import Strategy
@@ -52,7 +54,7 @@ class Ours:
             self.db._workspace.device = device
         self.walks: Any = getattr(device, "walks", None)  # depth-first kernels
         self.tuning: Any = getattr(self.walks, "tuning", None)
-        self.db["E"] = rows(edges, xp)
+        self.db["E"] = columns(edges, xp, on_device=device is not None)
 
     def count(self, text: str, forced: Forced) -> int:
         workspace = self.db._workspace
@@ -85,14 +87,15 @@ class Ours:
         self.db.close()
 
 
-def rows(edges: Edges, xp: Any) -> Any:
-    """The relation of a graph, in the machine's memory."""
-    import numpy as np
-
-    u, v = on_host(edges.u, xp), on_host(edges.v, xp)
+def columns(edges: Edges, xp: Any, on_device: bool) -> dict[str, Any]:
+    """The relation of a graph: for a device its own arrays, if that is where it was made."""
+    u, v = edges.u, edges.v
+    if not on_device:
+        u, v = on_host(u, xp), on_host(v, xp)
+    library = xp if isinstance(u, xp.ndarray) else np
     if not edges.rises:
-        u, v = np.concatenate([u, v]), np.concatenate([v, u])
-    return np.stack([u.astype(np.int32), v.astype(np.int32)], axis=1)
+        u, v = library.concatenate([u, v]), library.concatenate([v, u])
+    return {"a": u.astype(np.int32, copy=False), "b": v.astype(np.int32, copy=False)}
 
 
 def on_host(array: Any, xp: Any) -> Any:

@@ -44,7 +44,7 @@ def searched(xp: Any, values: Any, keys: Any, low: Any, high: Any, lanes: int = 
     Each counts once for a warp: at its next step it lies in the first cache.
     """
     total = 0
-    piece = PIECE // 32
+    piece = PIECE // 8
     for start in range(0, len(keys), piece):
         part = slice(start, start + piece)
         steps = list(probes(xp, values, keys[part], low[part], high[part]))

@@ -31,7 +31,7 @@ class Setting:
     only: str = ""
     left_out: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)  # why something could not be measured
-    budget: float = 0.4  # seconds of runs for each figure
+    budget: float = 0.25  # seconds of runs for each figure
     cap: float = 20.0  # seconds after which a run is stopped
     _began: float = field(default_factory=perf_counter)
     _until: float = float("inf")  # seconds since then: the suite at hand has to be over
