@@ -7,6 +7,7 @@ that look into the harness itself (`HOST_ONLY`) stay on the host.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -74,3 +75,23 @@ def mark(config: pytest.Config, items: list[pytest.Item]) -> None:
         own = getattr(item, "originalname", item.name)
         if name.startswith("test_gpu_") and name not in NOT_KERNELS and own not in HOST_ONLY:
             item.add_marker("gpu")
+
+
+def table(config: pytest.Config, reports: Mapping[str, Sequence[Any]]) -> list[str]:
+    """What ran, by file: how many tests passed, failed and were skipped, and their seconds."""
+    if not asked(config):
+        return []
+    files: dict[str, dict[str, float]] = {}
+    for kind in ("passed", "failed", "error", "skipped"):
+        for report in reports.get(kind, ()):
+            of = files.setdefault(report.nodeid.split("::")[0].rpartition("/")[2], {})
+            of[kind] = of.get(kind, 0) + 1
+            of["seconds"] = of.get("seconds", 0.0) + getattr(report, "duration", 0.0)
+    lines = [f"{'on the GPU':<28}{'passed':>8}{'failed':>8}{'skipped':>8}{'seconds':>9}"]
+    for name, of in sorted(files.items()):
+        failed = of.get("failed", 0) + of.get("error", 0)
+        lines.append(
+            f"{name:<28}{of.get('passed', 0):>8}{failed:>8}{of.get('skipped', 0):>8}"
+            f"{of['seconds']:>9.1f}"
+        )
+    return [*lines, reason()] if reason() else lines
