@@ -12,6 +12,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gdatalog as gd
@@ -159,8 +160,10 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     @contextmanager
     def use() -> Iterator[None]:
         state.inside = True
-        yield
-        state.inside = False
+        try:
+            yield
+        finally:
+            state.inside = False
 
     state.use = use
     monkeypatch.setattr(probe, "look", look)
@@ -219,6 +222,10 @@ def test_a_thread_works_on_the_device_while_it_has_its_turn(machine: Any) -> Non
     machine.inside = False
     with db._lock, db._lock:
         assert machine.inside
+    assert not machine.inside
+
+    with pytest.raises(gd.UsageError), db._lock:
+        db.query("?- 1 < 2.", limit=-1)
     assert not machine.inside
 
     def fails() -> Any:
@@ -312,7 +319,7 @@ def _cupy(**given: Any) -> Any:
 
     class Numbers:
         def __add__(self, other: int) -> Any:
-            return SimpleNamespace(sum=lambda: 10)
+            return SimpleNamespace(get=lambda: np.arange(1, 5))
 
     parts: dict[str, Any] = {
         "built": lambda: 12090,

@@ -14,7 +14,7 @@ from gdatalog.gpu_ops.device import Gpu
 from gdatalog.report import Profile
 from gdatalog.shell.output import Output
 from gdatalog.shell.repl import Repl
-from tests.cuda_host import HostDriver
+from tests.cuda_host import HostDriver, needs_compiler
 
 TEXT = 'p(x) <- E(x, y), x < y. q(cat(s, "!")) <- N(_, s).'
 
@@ -23,6 +23,7 @@ TEXT = 'p(x) <- E(x, y), x < y. q(cat(s, "!")) <- N(_, s).'
 def db() -> Iterator[gd.Database]:
     with gd.connect(device="cpu") as db:
         db._workspace.device, db._workspace.why = Gpu(HostDriver()), "a GPU is there"
+        db._workspace.strategy = "levelwise"
         db["E"] = [(1, 2), (2, 3), (1, 3)]
         db["N"] = [(1, "a"), (2, "b")]
         yield db
@@ -33,6 +34,7 @@ def test_the_device_of_a_database(db: gd.Database) -> None:
     assert repr(db) == "<gdatalog.Database on cuda:0: E, N>"
 
 
+@needs_compiler
 def test_an_explanation_says_where_and_why(db: gd.Database) -> None:
     lines = str(db.explain(TEXT + " r(x, s) <- p(x), q(s).")).splitlines()
     assert lines[0] == "on cuda:0 (a GPU is there)"

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from threading import RLock
+from types import TracebackType
 
 from gdatalog.engine.device import CPU, Device
 from gdatalog.errors import DeviceError, UsageError
@@ -111,8 +112,13 @@ class Turn:
             self._lock.release()
             raise
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
-            self._used.pop().__exit__(None, None, None)
+            self._used.pop().__exit__(kind, problem, trace)
         finally:
             self._lock.release()

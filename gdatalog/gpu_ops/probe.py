@@ -96,7 +96,7 @@ def _with_cupy(seen: Probe, number: int) -> Probe:
     seen = replace(seen, nvrtc=(int(major), int(minor)))
     try:
         with cupy.cuda.Device(number):
-            if int((cupy.arange(4) + 1).sum()) != 10:
+            if int((cupy.arange(4) + 1).get().sum()) != 10:
                 return replace(seen, trial="1 + 2 + 3 + 4 is not 10 there")
     except Exception as problem:
         return replace(seen, trial=_said(problem))
