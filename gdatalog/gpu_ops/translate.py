@@ -46,7 +46,7 @@ STATE = {
     "share_turns": "share_turns(t, run, work, {0}, {1}, {2})",
     "leads": "t.rank == 0",
 }
-BOOLS = frozenset({"has", "has_bit", "leads", "late", "next_task"})
+BOOLS = frozenset({"begin_unit", "has", "has_bit", "leads", "late", "next_task"})
 DOUBLES = frozenset({
     "float_of_key", "floor_of", "ceil_of", "root_of", "exp_of", "log_of", "real_power",
     "real_remainder",

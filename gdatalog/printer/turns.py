@@ -119,7 +119,8 @@ def begin_unit(nest: Nest, unit: str, leaf: Leaf, known: Known, lanes: bool, who
         return
     if lanes:
         return  # a few turns at once: too short to be shared
-    text.line(f"begin_unit({unit})")
+    with text.block(f"if not begin_unit({unit})"):
+        text.line("break")  # it has been given to others, and so has all behind it
     if leaf.marks_tasks():
         text.line("mark_task()")
     if whole:

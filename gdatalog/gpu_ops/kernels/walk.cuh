@@ -67,11 +67,15 @@ DEVICE bool next_work(Tile<N> t, const Run& run, Work& work, i64 total) {
     return true;
 }
 
-// The loop has come to a unit.
-DEVICE void begin_unit(Work& work, i64 unit) {
-    if (unit == work.task.start) return;
-    work.task.start = unit;
-    work.task.low = 0;
+// The loop has come to a unit. False if that is no longer this tile's: it has been shared, as has
+// all behind it.
+DEVICE bool begin_unit(Work& work, i64 unit) {
+    if (unit >= work.task.stop) return false;
+    if (unit != work.task.start) {
+        work.task.start = unit;
+        work.task.low = 0;
+    }
+    return true;
 }
 
 DEVICE i64 first_turn(const Work& work) { return work.task.low; }

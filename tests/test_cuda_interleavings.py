@@ -1,0 +1,111 @@
+"""Whole walks on fibers: each splits when it can, rings and pools are tiny, tiles take turns.
+
+The answers are those of the CPU, whatever the turns.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from typing import Any, Final
+
+import pytest
+
+import gdatalog
+from gdatalog.gpu_ops import walk
+from gdatalog.gpu_ops.control import Word
+from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.walk import Tuning
+from tests.cuda_host import HostDriver, needs_compiler
+
+pytestmark = needs_compiler
+
+PROGRAMS: Final = {
+    "K4": "n(count()) <- E(a,b), E(b,c), E(a,c), E(a,d), E(b,d), E(c,d), a < b < c < d.",
+    "squares": "s(a,b,c,d) <- E(a,b), E(b,c), E(c,d), E(d,a), distinct(a,b,c,d).",
+    "paths": "p(a,b,c,d) <- E(a,b), E(b,c), E(c,d), !E(a,d).",
+    "groups": "g(b, count()) <- E(_,b), E(b,c), E(c,d), E(b,d).",
+    "witness": "w(a,b) <- E(a,b), E(b,c), E(c,d), E(d,_e), E(a,d).",
+    "cliques": "k(a,b,c,d,e) <- E(a,b), E(a,c), E(a,d), E(a,e), E(b,c), E(b,d), E(b,e), E(c,d), "
+    "E(c,e), E(d,e), a < b < c < d < e.",
+    "sum": "n(sum(d)) <- E(a,b), E(b,c), E(c,d), E(a,c).",
+}
+
+
+def edges(seed: int) -> list[tuple[int, int]]:
+    """A graph of few vertices, of which some have long lists."""
+    dice = random.Random(seed)
+    found = {(dice.randrange(14), dice.randrange(14)) for _ in range(70)}
+    found |= {(3, other) for other in range(14)} | {(other, 5) for other in range(14)}
+    return sorted(found | {(b, a) for a, b in found})
+
+
+def on_cpu(program: str, seed: int) -> list[Any]:
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = edges(seed)
+        return sorted(db.query(program, strategy="levelwise").fetchall())
+
+
+class Walked:
+    """Runs a program on fibers, and says what its launches did."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, tile: int, seed: int) -> None:
+        dice = random.Random(seed)
+        self.tile, self.seed = tile, seed
+        self.launches = self.splits = 0
+        self.driver = HostDriver(seed=seed + 1, blocks=1 + seed % 2)
+        self.tuning = Tuning(limit=0, grain=dice.choice([1, 4, 20]))
+        room = dice.choice([4, 8, 32])
+        patch.setattr(walk, "capacity", lambda tiles: room)
+        patch.setattr(walk, "PIECES", dice.randint(1, 5))
+        # As many blocks as tiles work, so that each can give what it has counted.
+        patch.setattr(walk._Launch, "_pool", lambda launch: (32, room // 2))
+        wait = self.driver.wait
+
+        def waited(poll: Any, control: Any, *rest: Any) -> None:
+            wait(poll, control, *rest)
+            self.launches += 1
+            self.splits += int(control[int(Word.SPLITS)])
+            assert int(control[Word.BUSY]) == int(control[Word.TAIL]) - int(control[Word.HEAD])
+
+        patch.setattr(self.driver, "wait", waited)
+
+    def rows(self, program: str) -> list[Any]:
+        device = Gpu(self.driver)
+        device.walks.tuning = self.tuning
+        with gdatalog.connect(device="cpu") as db, warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            db._workspace.device = device
+            db._workspace.tile = self.tile
+            db["E"] = edges(self.seed)
+            return list(db.query(program, strategy="lftj").fetchall())
+
+
+def check(patch: pytest.MonkeyPatch, name: str, tile: int, seeds: range) -> tuple[int, int]:
+    """How many launches there were, and splits."""
+    launches = splits = 0
+    for seed in seeds:
+        with patch.context() as inner:
+            walked = Walked(inner, tile, seed)
+            assert sorted(walked.rows(PROGRAMS[name])) == on_cpu(PROGRAMS[name], seed), seed
+            launches += walked.launches
+            splits += walked.splits
+    return launches, splits
+
+
+@pytest.mark.parametrize(("name", "tile"), [("K4", 32), ("paths", 4)])
+def test_answers_are_the_same_in_every_order(
+    name: str, tile: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launches, splits = check(monkeypatch, name, tile, range(20))
+    assert splits > 100
+    assert launches > 20 or name == "K4"  # which gives a row for each tile
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tile", [1, 8, 32])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_answers_are_the_same_in_every_order_more(
+    name: str, tile: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check(monkeypatch, name, tile, range(20, 32))
