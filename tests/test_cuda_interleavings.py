@@ -12,11 +12,11 @@ from typing import Any, Final
 import pytest
 
 import gdatalog
-from gdatalog.gpu_ops import walk
+from gdatalog.gpu_ops import loops, walk
 from gdatalog.gpu_ops.control import Word
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.walk import Tuning
-from tests.cuda_host import HostDriver, needs_compiler
+from tests.cuda_host import HostDriver, HostFault, needs_compiler
 
 pytestmark = needs_compiler
 
@@ -31,10 +31,16 @@ PROGRAMS: Final = {
     "sum": "n(sum(d)) <- E(a,b), E(b,c), E(c,d), E(a,c).",
 }
 
+ALL_SHOWN: Final = {
+    "squares",
+    "paths",
+    "cliques",
+}  # each row is of one binding, so none comes twice
+
 
 def edges(seed: int) -> list[tuple[int, int]]:
-    """A graph of few vertices, of which some have long lists."""
-    dice = random.Random(seed)
+    """One of three graphs of few vertices, of which some have long lists."""
+    dice = random.Random(seed % 3)
     found = {(dice.randrange(14), dice.randrange(14)) for _ in range(70)}
     found |= {(3, other) for other in range(14)} | {(other, 5) for other in range(14)}
     return sorted(found | {(b, a) for a, b in found})
@@ -49,10 +55,10 @@ def on_cpu(program: str, seed: int) -> list[Any]:
 class Walked:
     """Runs a program on fibers, and says what its launches did."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, tile: int, seed: int) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, tile: int, way: str, seed: int) -> None:
         dice = random.Random(seed)
-        self.tile, self.seed = tile, seed
-        self.launches = self.splits = 0
+        self.tile, self.way, self.seed = tile, way, seed
+        self.launches = self.splits = self.made = 0
         self.driver = HostDriver(seed=seed + 1, blocks=1 + seed % 2)
         self.tuning = Tuning(limit=0, grain=dice.choice([1, 4, 20]))
         room = dice.choice([4, 8, 32])
@@ -73,21 +79,35 @@ class Walked:
     def rows(self, program: str) -> list[Any]:
         device = Gpu(self.driver)
         device.walks.tuning = self.tuning
+        run = device.walks.run
+
+        def counted(*args: Any) -> Any:
+            blocks = run(*args)
+            self.made += sum(len(block[0]) for block in blocks)
+            return blocks
+
+        device.walks.run = counted  # type: ignore[method-assign]
         with gdatalog.connect(device="cpu") as db, warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
             db._workspace.device = device
             db._workspace.tile = self.tile
+            db._workspace.intersect = self.way
             db["E"] = edges(self.seed)
             return list(db.query(program, strategy="lftj").fetchall())
 
 
-def check(patch: pytest.MonkeyPatch, name: str, tile: int, seeds: range) -> tuple[int, int]:
+def check(
+    patch: pytest.MonkeyPatch, name: str, tile: int, seeds: range, way: str = "auto"
+) -> tuple[int, int]:
     """How many launches there were, and splits."""
     launches = splits = 0
     for seed in seeds:
         with patch.context() as inner:
-            walked = Walked(inner, tile, seed)
-            assert sorted(walked.rows(PROGRAMS[name])) == on_cpu(PROGRAMS[name], seed), seed
+            walked = Walked(inner, tile, way, seed)
+            expected = on_cpu(PROGRAMS[name], seed)
+            assert sorted(walked.rows(PROGRAMS[name])) == expected, seed
+            if name in ALL_SHOWN:
+                assert walked.made == len(expected), seed
             launches += walked.launches
             splits += walked.splits
     return launches, splits
@@ -97,9 +117,35 @@ def check(patch: pytest.MonkeyPatch, name: str, tile: int, seeds: range) -> tupl
 def test_answers_are_the_same_in_every_order(
     name: str, tile: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    launches, splits = check(monkeypatch, name, tile, range(20))
+    launches, splits = check(monkeypatch, name, tile, range(0, 60, 3))
     assert splits > 100
     assert launches > 20 or name == "K4"  # which gives a row for each tile
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("found", "instead"),
+    [
+        ("if (unit >= work.task.stop) return false;", ""),
+        ("if (own < end) task.high = own;", ""),
+        ("work.kept_low = work.task.low;", "work.kept_low = 0;"),
+        ("pool_mark(work.pool);", ""),
+    ],
+    ids=["units", "own", "kept", "mark"],
+)
+def test_a_walk_that_forgets_is_noticed(
+    found: str, instead: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = loops.whole
+
+    def mutated(text: str) -> str:
+        made = whole(text)
+        assert made.count(found) == 1, found
+        return made.replace(found, instead)
+
+    monkeypatch.setattr(loops, "whole", mutated)
+    with pytest.raises((AssertionError, HostFault)):
+        check(monkeypatch, "paths", 4, range(0, 90, 3))
 
 
 @pytest.mark.slow
@@ -109,3 +155,12 @@ def test_answers_are_the_same_in_every_order_more(
     name: str, tile: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check(monkeypatch, name, tile, range(20, 32))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["recode", "plain"])
+@pytest.mark.parametrize("name", ["K4", "squares", "cliques"])
+def test_answers_are_the_same_however_lists_meet(
+    name: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check(monkeypatch, name, 4, range(0, 24, 3), way)
