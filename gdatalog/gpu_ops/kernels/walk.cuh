@@ -21,12 +21,13 @@ struct Work {
     Pool pool;
     i64 made;     // rows
     i64 began;    // when, in nanoseconds
+    i64 asked;    // when it last looked whether to share
     int trouble;  // why all that was done is void; each lane's own
     bool held;    // whether the task is this tile's
 };
 
 DEVICE Work work_open() {
-    const Work work = {{0, 0, 0, 0}, 0, 0, pool_open(), 0, 0, 0, false};
+    const Work work = {{0, 0, 0, 0}, 0, 0, pool_open(), 0, 0, 0, 0, false};
     return work;
 }
 
@@ -63,7 +64,7 @@ DEVICE bool next_work(Tile<N> t, const Run& run, Work& work, i64 total) {
                           work.task, held);
     if (!work.held) return false;
     mark_task(work);
-    if (run.limit > 0) work.began = nanoseconds();
+    if (run.limit > 0) work.began = work.asked = nanoseconds();
     return true;
 }
 
@@ -84,17 +85,20 @@ DEVICE i64 last_turn(const Work& work, i64 unit) {
 }
 
 template <int N>
-DEVICE bool overdue(Tile<N> t, const Run& run, const Work& work) {
-    return run.limit >= 0 && late(t, work.began, run.limit);
+DEVICE bool overdue(Tile<N> t, const Run& run, Work& work) {
+    return run.limit >= 0 && late(t, run.control, work.began, work.asked, run.limit);
 }
 
 // Gives the units behind the one at hand to others, and then its turns [from, end); gives where
 // the tile's own part of the unit ends.
 template <int N>
 DEVICE i64 share_turns(Tile<N> t, const Run& run, Work& work, i64 unit, i64 from, i64 end) {
-    work.began = nanoseconds();
-    if (leaving(run.control)) return from;  // what is left does not matter
     Task& task = work.task;
+    work.began = work.asked = nanoseconds();
+    if (leaving(run.control)) {  // what is left does not matter
+        task.stop = unit + 1;
+        return from;
+    }
     if (task.stop > unit + 1) {
         const i64 left = share_units(t, run.control, run.ring, run.capacity, unit + 1, task.stop,
                                      task.high, run.pieces);
