@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gdatalog.gpu_ops.levels import DeviceLevel
 
 import gdatalog as gd
 from gdatalog.engine.depth import form_of_bag, form_of_rows
 from gdatalog.engine.device import CPU
-from gdatalog.gpu_ops.levels import DeviceLevel
 from gdatalog.gpu_ops.loops import loops_of
 from gdatalog.gpu_ops.sources import whole
 from gdatalog.gpu_ops.sums import Sums

@@ -4,7 +4,7 @@
 //     bool held = false;
 //     while (next_task(t, control, ring, capacity, total, grain, task, held)) {
 //         held = true;
-//         ... walk it; now and then, `if (late(t, began, limit))` share what lies ahead;
+//         ... walk it; now and then, if it is `late`, share what lies ahead;
 //         ... if the pool is empty: roll back, give_back what is not committed, held = false
 //     }
 //
@@ -28,6 +28,7 @@
 #include "tile.cuh"
 
 enum { SHORTEST_PAUSE = 64, LONGEST_PAUSE = 16384 };  // nanoseconds between looks at the queue
+enum { LOOKS = 100 };  // at what others do, before a task is late
 
 template <int N>
 DEVICE i64 working_tiles(i64 capacity) {
@@ -39,35 +40,48 @@ DEVICE i64 room_to_share(i64 capacity) {
     return capacity - working_tiles<N>(capacity);
 }
 
+// For one lane: looks once for a task, of the queue, else of units that nobody has taken. False if
+// there is none now, and then the tile holds none; `over` if there will be none.
+template <class C, class R>
+DEVICE bool find_task(C control, R ring, i64 capacity, i64 total, i64 grain, bool held, Task& task,
+                      bool& over) {
+    over = stopping(control);
+    if (!over && queue_get(ring, control, capacity, task)) {
+        if (held) atomic_add(control, BUSY, (i64)-1);
+        return true;
+    }
+    const bool units = load_relaxed(control, NEXT) < total;
+    if (!over && units) {
+        if (!held) atomic_add(control, BUSY, (i64)1);
+        const i64 start = atomic_add(control, NEXT, grain);
+        if (start < total) {
+            task.high = UNTOUCHED;
+            task.start = start;
+            task.stop = grain < total - start ? start + grain : total;
+            return true;
+        }
+        held = true;
+    }
+    if (held) atomic_add(control, BUSY, (i64)-1);
+    // If there were units a moment ago, it is not over: whoever took them has counted itself
+    // before, and may share them.
+    if (!over) over = !units && load_relaxed(control, BUSY) == 0;
+    return false;
+}
+
 // For one lane: a task, or one of no units when there is none.
 template <class C, class R>
 APART Task take_task(C control, R ring, i64 capacity, i64 total, i64 grain, bool held) {
     Task task = {0, 0, 0, EVERYTHING};
+    bool over = false;
+    if (find_task(control, ring, capacity, total, grain, held, task, over) || over) return task;
+    atomic_add(control, IDLE, (i64)1);
     for (int wait = SHORTEST_PAUSE;; wait = wait < LONGEST_PAUSE ? 2 * wait : wait) {
-        const bool ends = stopping(control);
-        if (!ends && queue_get(ring, control, capacity, task)) {
-            if (held) atomic_add(control, BUSY, (i64)-1);
-            return task;
-        }
-        const bool units = load_relaxed(control, NEXT) < total;
-        if (!ends && units) {
-            if (!held) atomic_add(control, BUSY, (i64)1);
-            const i64 start = atomic_add(control, NEXT, grain);
-            if (start < total) {
-                task.low = FRESH;
-                task.start = start;
-                task.stop = grain < total - start ? start + grain : total;
-                return task;
-            }
-            held = true;
-        }
-        if (held) atomic_add(control, BUSY, (i64)-1);
-        held = false;
-        // After units that were left a moment ago it looks again: whoever took them has counted
-        // itself before, and may share them.
-        if (ends || (!units && load_relaxed(control, BUSY) == 0)) return task;
         pause(wait);
+        if (find_task(control, ring, capacity, total, grain, false, task, over) || over) break;
     }
+    atomic_add(control, IDLE, (i64)-1);
+    return task;
 }
 
 // The next task: of the queue, else `grain` units (of `total`) that nobody has taken; waits while
@@ -160,11 +174,21 @@ DEVICE void give_back(Tile<N> t, C control, R ring, i64 capacity, Task task) {
     }
 }
 
-// Whether a task that began at that time (`ticks()`) has taken so long that it is to be shared; a limit of 0 says so always. All lanes of the tile get one answer.
-template <int N>
-DEVICE bool late(Tile<N> t, i64 began, i64 limit) {
+// Whether a task that began at that time (`ticks()`) is to be shared: it has taken `limit`;
+// or a good while, and somebody has nothing to do, or the launch is to stop. A limit of 0 says so
+// always. All lanes of the tile get one answer, by the first one's clock. `asked`: when this was
+// last asked, for looking at what others do takes longer than at the clock; at first `began`.
+template <int N, class C>
+DEVICE bool late(Tile<N> t, C control, i64 began, i64& asked, i64 limit) {
     if (limit == 0) return true;
-    i64 taken = 0;  // by the first lane's clock: each lane has read its own when the task began
-    if (t.rank == 0) taken = ticks() - began;
-    return from_rank(t, taken, 0) >= limit;
+    int answer = 0;
+    if (t.rank == 0) {
+        const i64 now = ticks();
+        if (now - asked >= limit / LOOKS) {
+            asked = now;
+            answer = now - began >= limit || stopping(control) ||
+                     load_relaxed(control, IDLE) > queue_size(control);
+        }
+    }
+    return from_rank(t, answer, 0) != 0;
 }
