@@ -14,7 +14,7 @@ from traceback import format_exc
 from benchmarks.gpu.clocks import Clocked
 from benchmarks.gpu.forced import NoGpu, gpu_driver
 from benchmarks.gpu.machine import Facts, facts
-from benchmarks.gpu.report import asked, markdown
+from benchmarks.gpu.report import asked, markdown, speeds
 from benchmarks.gpu.setting import Setting
 from benchmarks.records import Case, asks
 from gdatalog.errors import Error
@@ -53,7 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out = options.out or OUT
     write(setting, cases, facts(driver), out)
     found = list(asks(cases))
-    print("\n".join(["", *asked(found), "", f"the whole report: {out / 'README.md'}"]))
+    print(
+        "\n".join(["", *speeds(cases), *asked(found), "", f"the whole report: {out / 'README.md'}"])
+    )
     wrong = [figure for case in cases for figure in case.figures if "WRONG" in figure.trouble]
     return 1 if wrong else 0
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from benchmarks.gpu import published
+from benchmarks.gpu import cliques, published
 from benchmarks.gpu.machine import Facts
-from benchmarks.gpu.race import clock, ms
+from benchmarks.gpu.race import best, clock, ms
 from benchmarks.records import Ask, Case, Figure, asks
 
 HEAD = """# Benchmarks on a GPU
@@ -36,6 +36,7 @@ def markdown(
 ) -> str:
     told = ", ".join(f"{key}: {value}" for key, value in facts.items())
     parts = [HEAD, f"{told}.\n", "## What is asked for\n", *asked(list(asks(cases))), ""]
+    parts += speeds(cases)
     parts += [f"![{what}]({name})\n" for name, what in pictures]
     for suite in dict.fromkeys(case.suite for case in cases):
         shown = [case for case in cases if case.suite == suite and case.figures]
@@ -61,6 +62,30 @@ def asked(found: Sequence[Ask]) -> list[str]:
         met = {None: "", True: "met", False: "**not met**"}[ask.met]
         lines.append(f"| {ask.work} | {ask.wanted} | {ask.seen} | {met} |")
     return lines
+
+
+def speeds(cases: Sequence[Case]) -> list[str]:
+    """The table of cliques, short: milliseconds of kernels, or of the whole where there are none."""
+    lines = []
+    for case in cases:
+        hand = [f.side for f in case.figures if f.side.startswith("by hand")]
+        if case.suite != cliques.SUITE:
+            continue
+        columns = ([cliques.AUTO], ["tile 32"], ["tile 1"], hand, [cliques.BREADTH], [cliques.CPU])
+        cells = [_best(case, sides) for sides in columns]
+        lines.append(f"| {case.what} | {' | '.join(cells)} |")
+    if not lines:
+        return []
+    names = ("ms", cliques.AUTO, "tile 32", "tile 1", "by hand", cliques.BREADTH, cliques.CPU)
+    return [f"| {' | '.join(names)} |", f"| --- |{' ---: |' * (len(names) - 1)}", *lines, ""]
+
+
+def _best(case: Case, sides: Sequence[str]) -> str:
+    figure = best(case, sides)
+    if figure is not None:
+        return ms(clock(figure))
+    own = [figure for side in sides if (figure := case.figure(side)) is not None]
+    return "stopped" if any(f.stopped for f in own) else "failed" if own else ""
 
 
 def _table(cases: Sequence[Case]) -> Iterator[str]:
