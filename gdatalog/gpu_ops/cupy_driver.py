@@ -18,9 +18,10 @@ from gdatalog.gpu_ops.compile_error import compile_error
 from gdatalog.gpu_ops.driver import Kernel, Resources
 from gdatalog.gpu_ops.kernel_cache import import_cupy
 
-# Products and sums round apart, as NumPy's do. What a source includes and does not use is no
-# reason to warn (177), nor what generated code sets and does not use (550).
-OPTIONS = ("-std=c++17", "--fmad=false", "--diag-suppress=177,550")
+# Products and sums round apart, as NumPy's do. No reason to warn: what a source includes and does
+# not use (177), what generated code sets and does not use (550), what a template has not for one
+# lane (111, 128).
+OPTIONS = ("-std=c++17", "--fmad=false", "--diag-suppress=111,128,177,550")
 
 # Between two looks at whether a kernel has ended: at first none, so that short ones cost nothing.
 BUSY, PAUSE = 0.001, 0.0002  # seconds

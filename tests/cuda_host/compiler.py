@@ -30,6 +30,7 @@ _KERNELS = [
     *("-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-unused-parameter"),
     *("-Wno-unused-variable", "-Wno-unused-but-set-variable", "-Wno-unknown-pragmas"),
 ]
+_RACES = ["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"]
 _FIBERS = [
     *("-std=c++17", "-O2", "-fPIC", "-shared", "-DGD_HOST", "-fno-omit-frame-pointer"),
     *("-U_FORTIFY_SOURCE", "-Wall", "-Wextra"),
@@ -84,9 +85,10 @@ def fibers() -> ctypes.CDLL:
     return ctypes.CDLL(str(made), mode=ctypes.RTLD_GLOBAL)
 
 
-def kernels(text: str) -> Path:
-    """A source of kernels, with host.hpp in front."""
-    return _compiled("kernels", text, _KERNELS, [HERE / "host.hpp"])
+def kernels(text: str, races: bool) -> Path:
+    """A source of kernels, with host.hpp in front; `races`: it tells of each access of memory."""
+    options = [*_KERNELS, *(_RACES if races else [])]
+    return _compiled("kernels", text, options, [HERE / "host.hpp"])
 
 
 # What a function's name has around it: its arguments, those of its template.

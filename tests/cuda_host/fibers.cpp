@@ -35,6 +35,7 @@ void* gd_shared(const void* key, i64 bytes, const char* name) {
                              (int)SHARED_BYTES, block.shared_bytes), __builtin_frame_address(0));
         memory.reset(new char[bytes]);
         memset(memory.get(), 0xA5, bytes);  // whatever was there before
+        look_for_races(memory.get(), bytes);
     }
     return memory.get();
 }
@@ -73,6 +74,7 @@ void on_signal(int number, siginfo_t* info, void*) {
 }
 
 void run() {
+    start_races();
     admit();
     now.running = true;
     goes_on(next(true));
@@ -128,6 +130,7 @@ extern "C" const char* gd_launch(Start start, const u64* words, int blocks, int 
             free_stacks.push_back(stack.get());
         }
     }
+    races = Races();
     settings->passed = now.settings.passed;
     settings->switches = now.settings.switches;
     now = Launch();

@@ -33,6 +33,8 @@ struct GdSettings {     // as driver.py has it
     i64 step;           // nanoseconds from one such place to the next
     i64 patience;       // so many places, and no end: it is said to spin
     double seconds;     // of this thread's time, for what comes to no such place
+    const u64* written; // where to look for races (the kernels were compiled for it): of each
+    i64 written_count;  // array that is written to, its address and bytes; null: nowhere
     i64 passed;         // out: places
     i64 switches;       // out
 };

@@ -1,5 +1,6 @@
 // Where threads meet: lanes of a warp that name the same mask, threads of a block.
 #pragma once
+#include "races.hpp"
 #include "schedule.hpp"
 
 namespace {
@@ -44,10 +45,15 @@ u64 result_of(const Meeting& meeting, int base, int lane, u32 votes) {
 void complete(const Meeting& meeting, int base) {
     u32 votes = 0;
     u64 results[32];
+    std::vector<int> fibers;
     for (int lane = 0; lane < 32; lane++)
         if (meeting.mask >> lane & 1 && now.fibers[base + lane].value & 1) votes |= 1u << lane;
     for (int lane = 0; lane < 32; lane++)
-        if (meeting.mask >> lane & 1) results[lane] = result_of(meeting, base, lane, votes);
+        if (meeting.mask >> lane & 1) {
+            results[lane] = result_of(meeting, base, lane, votes);
+            fibers.push_back(base + lane);
+        }
+    if (meeting.kind == GD_SYNC) met(fibers);  // a GPU promises no order for the others
     for (int lane = 0; lane < 32; lane++) {
         if (!(meeting.mask >> lane & 1)) continue;
         Fiber& fiber = now.fibers[base + lane];
@@ -167,6 +173,9 @@ void gd_block_sync() {
     mine.frame = frame;
     if (++block.waiting == now.threads) {
         block.waiting = 0;
+        std::vector<int> fibers;
+        for (int thread = 0; thread < now.threads; thread++) fibers.push_back(first + thread);
+        met(fibers);
         for (int thread = 0; thread < now.threads; thread++)
             if (now.fibers[first + thread].state == IN_BLOCK) {
                 now.fibers[first + thread].state = READY;

@@ -1,6 +1,6 @@
 // Which fiber goes on, and how: fibers on stacks that outlive them.
 #pragma once
-#include "faults.hpp"
+#include "races.hpp"
 
 namespace {
 
@@ -90,6 +90,7 @@ void entry() {
     stack->base = __builtin_frame_address(0);
     for (;;) {
         now.start(now.words);
+        settle();
         end_of(current);
         if (now.ended == (i64)now.fibers.size()) {
             if (_setjmp(stack->where) == 0) {
@@ -148,6 +149,7 @@ void goes_on(int number) {
 
 // Another fiber goes on. The one that runs has said before what it waits for.
 void leave(bool spins) {
+    settle();
     const int number = next(spins);
     if (number == current) {
         draw_left();
