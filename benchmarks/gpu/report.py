@@ -65,7 +65,7 @@ def asked(found: Sequence[Ask]) -> list[str]:
 
 
 def speeds(cases: Sequence[Case]) -> list[str]:
-    """The table of cliques, short: milliseconds of kernels, or of the whole where there are none."""
+    """The table of cliques, short: milliseconds of kernels, or of all where there are none."""
     lines = []
     for case in cases:
         hand = [f.side for f in case.figures if f.side.startswith("by hand")]
