@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu import __main__ as program
-from benchmarks.gpu import sectors
+from benchmarks.gpu import breakdown, sectors
 from benchmarks.gpu.clocks import Clocked, under_half
 from benchmarks.gpu.forced import Forced
 from benchmarks.gpu.hand import Hand
@@ -205,6 +205,9 @@ def test_every_suite_runs(tmp_path: Path) -> None:
     told = [(c.what, f.side, f.trouble) for c in cases for f in c.figures if f.trouble]
     assert told == []
     assert {case.suite for case in cases} >= {"cliques", "random graphs", "compiling"}
+    parts = {f.side for case in cases if case.suite == breakdown.SUITE for f in case.figures}
+    assert {"sort", "merge", "the depth-first kernel"} < parts
+    assert any(part.startswith("expand, case") for part in parts)
     report = (tmp_path / "README.md").read_text()
     assert "## What is asked for" in report and "Other people's numbers" in report
 

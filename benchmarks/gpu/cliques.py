@@ -82,5 +82,5 @@ def _case(setting: Setting, name: str, pattern: Pattern, edges: Edges) -> Case:
         names = [side.name for side in hand]
         case.asks = [at_least(case, [mine], names, 0.85) for mine in ("tile 32", AUTO)]
     if not edges.real:
-        case.notes = ("a made-up graph",)
+        case.notes = (f"{edges.name}: a made-up graph",)
     return case

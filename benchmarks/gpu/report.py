@@ -15,9 +15,10 @@ Made by `make bench-gpu`. All sides of a case gave the same answer before any wa
 medians, in milliseconds, of runs after that first one, with the data resident.
 
 *wall*: from asking to the answer in Python, all waited for: parsing, planning, launches. *kernels*:
-the GPU's own clocks around each kernel (empty where array functions did the work). *first*: the
-very first answer: loading, tries, compilation. *compiling*: what compilation took of that. *peak
-MB*: what CuPy's pool held at the most in a run, and *over*: how much of it was not there before.
+the GPU's own clocks around each kernel (empty where array functions did part of the work).
+*first*: the very first answer: loading, tries, compilation. *compiling*: what compilation took of
+that. *peak MB*: what CuPy's pool held at the most in a run, and *over*: how much of it was not
+there before.
 *few blocks*: the share of the kernels' time in which fewer than half of the blocks worked, which is
 at least the share in which fewer than half of the SMs did. *of best*: the best side's time as a
 share of this one's, by the GPU's clocks where there are some. `*`: stopped, and counts as that.
