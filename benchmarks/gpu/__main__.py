@@ -16,7 +16,7 @@ from benchmarks.gpu.forced import NoGpu, gpu_driver
 from benchmarks.gpu.machine import Facts, facts
 from benchmarks.gpu.report import asked, markdown, speeds
 from benchmarks.gpu.setting import Setting
-from benchmarks.records import Case, asks
+from benchmarks.records import Case
 from gdatalog.errors import Error
 
 # In the order in which they run, and by which share of the time each has to be over.
@@ -52,9 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cases = run(setting, options.suites or list(SUITES))
     out = options.out or OUT
     write(setting, cases, facts(driver), out)
-    found = list(asks(cases))
     print(
-        "\n".join(["", *speeds(cases), *asked(found), "", f"the whole report: {out / 'README.md'}"])
+        "\n".join(["", *speeds(cases), *asked(cases), "", f"the whole report: {out / 'README.md'}"])
     )
     wrong = [figure for case in cases for figure in case.figures if "WRONG" in figure.trouble]
     return 1 if wrong else 0

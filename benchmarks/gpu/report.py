@@ -23,6 +23,8 @@ there before.
 at least the share in which fewer than half of the SMs did. *of best*: the best side's time as a
 share of this one's, by the GPU's clocks where there are some. `*`: stopped, and counts as that.
 """
+SHORTEST = 1e-3  # seconds: what takes less has hardly begun when it ends
+_WATCHED = (cliques.AUTO, "tile 32")
 _NAMES = (
     "side", "wall", "kernels", "of best", "first", "compiling", "peak MB", "over", "few blocks"
 )  # fmt: skip
@@ -36,7 +38,7 @@ def markdown(
     reasons: Sequence[str],
 ) -> str:
     told = ", ".join(f"{key}: {value}" for key, value in facts.items())
-    parts = [HEAD, f"{told}.\n", "## What is asked for\n", *asked(list(asks(cases))), ""]
+    parts = [HEAD, f"{told}.\n", "## What is asked for\n", *asked(cases), ""]
     parts += speeds(cases)
     parts += [f"![{what}]({name})\n" for name, what in pictures]
     for suite in dict.fromkeys(case.suite for case in cases):
@@ -54,8 +56,9 @@ def markdown(
     return "\n".join(parts).rstrip() + "\n"
 
 
-def asked(found: Sequence[Ask]) -> list[str]:
+def asked(cases: Sequence[Case]) -> list[str]:
     """The short table: what is asked for, and what was seen."""
+    found = [*asks(cases), *_stragglers(cases)]
     if not found:
         return ["Nothing that was run is asked for."]
     lines = ["| work | asked | seen | |", "| --- | ---: | --- | --- |"]
@@ -63,6 +66,21 @@ def asked(found: Sequence[Ask]) -> list[str]:
         met = {None: "", True: "met", False: "**not met**"}[ask.met]
         lines.append(f"| {ask.work} | {ask.wanted} | {ask.seen} | {met} |")
     return lines
+
+
+def _stragglers(cases: Sequence[Case]) -> Iterator[Ask]:
+    """The work in which few blocks were busy for the longest share of its time."""
+    seen = [
+        (figure.idle, figure, case)
+        for case in cases
+        for figure in case.figures
+        if case.suite == cliques.SUITE and figure.idle is not None and figure.side in _WATCHED
+        if (figure.kernels or 0.0) >= SHORTEST
+    ]
+    if seen:
+        share, figure, case = max(seen, key=lambda one: one[0])
+        told = f"{100 * share:.0f} % of {ms(figure.kernels)} ms: {case.what}, {figure.side}"
+        yield Ask("time with fewer than half of the blocks at work, at most", "", "", told, None)
 
 
 def speeds(cases: Sequence[Case]) -> list[str]:
