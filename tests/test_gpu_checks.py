@@ -12,6 +12,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gdatalog as gd
@@ -150,17 +151,19 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         state.looks += 1
         return state.seen  # type: ignore[no-any-return]
 
-    def opened(number: int, why: str) -> devices.Opened:
+    def opened(number: int, why: str, memory: int | None) -> devices.Opened:
         gpu = Cpu()
         gpu.name = f"cuda:{number}"
-        state.opened.append(number)
+        state.opened.append((number, memory))
         return devices.Opened(gpu, why, state.use)
 
     @contextmanager
     def use() -> Iterator[None]:
         state.inside = True
-        yield
-        state.inside = False
+        try:
+            yield
+        finally:
+            state.inside = False
 
     state.use = use
     monkeypatch.setattr(probe, "look", look)
@@ -179,6 +182,8 @@ def test_auto_takes_a_gpu_and_says_so(machine: Any, caplog: pytest.LogCaptureFix
     assert caplog.messages == ["device: cuda:0 (a GPU is there)"]
     assert gd.connect(device="cuda:0").device == gd.connect(device="cuda").device == "cuda:0"
     assert machine.looks == 1  # once for each process
+    gd.connect(device="cuda:0", memory_limit="1KiB")
+    assert machine.opened == [(0, None), (0, None), (0, None), (0, 1024)]
 
 
 def test_auto_says_why_it_takes_no_gpu(machine: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -217,6 +222,10 @@ def test_a_thread_works_on_the_device_while_it_has_its_turn(machine: Any) -> Non
     machine.inside = False
     with db._lock, db._lock:
         assert machine.inside
+    assert not machine.inside
+
+    with pytest.raises(gd.UsageError), db._lock:
+        db.query("?- 1 < 2.", limit=-1)
     assert not machine.inside
 
     def fails() -> Any:
@@ -310,7 +319,7 @@ def _cupy(**given: Any) -> Any:
 
     class Numbers:
         def __add__(self, other: int) -> Any:
-            return SimpleNamespace(sum=lambda: 10)
+            return SimpleNamespace(get=lambda: np.arange(1, 5))
 
     parts: dict[str, Any] = {
         "built": lambda: 12090,

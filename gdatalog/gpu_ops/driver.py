@@ -52,6 +52,10 @@ class Driver(Protocol):
         """Bytes that could be taken now."""
         ...
 
+    def release(self) -> None:
+        """Gives the system back what memory has been let go of."""
+        ...
+
     def wait(self, poll: Callable[[], None], flags: Any, at: int, stop: int) -> None:
         """Waits for what has been launched, and calls `poll` now and then.
 

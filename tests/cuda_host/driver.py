@@ -236,6 +236,9 @@ class HostDriver:
     def free_memory(self) -> int:
         return self.memory
 
+    def release(self) -> None:
+        """NumPy's memory is let go of at once."""
+
     def synchronize(self) -> None:
         """A launch has ended when `launch` comes back."""
 
