@@ -121,15 +121,25 @@ DEVICE void recode_row_alone(L list, i64 lo, i64 hi, C children, i64 c, i64 stop
     }
 }
 
-// A row of a list that is not much longer than the children are: its values are looked for among
-// them, N at a time, and a ballot is N bits of the row.
+// A row of a tile, in one of two ways. Where the list is not much longer than the children are,
+// its values are looked for among them, N at a time, and a ballot is N bits of the row. Few
+// children are looked for in the list, and each lane sets its bit.
 template <int N, class L, class C, class R>
-DEVICE void recode_row_by_list(Tile<N> t, L list, i64 lo, i64 hi, C children, i64 c, i64 stop,
-                               R rows, i64 row) {
+DEVICE void recode_row(Tile<N> t, L list, i64 lo, i64 hi, C children, i64 c, i64 stop, R rows,
+                       i64 row) {
     const i64 words = (hi - lo + 63) >> 6;
+    const bool by_list = hi - lo <= 2 * (stop - c);
+    if (!by_list) {
+        for (i64 w = t.rank; w < words; w += N) rows[row + w] = NO_BITS;
+        sync(t);
+    }
     i64 at = 0;  // words before it are written
     u64 word = NO_BITS;
-    walk(t, list, lo, hi, children, c, stop, [&](i64 k, bool yes, i64, i64) {
+    const auto each = [&](i64 k, bool yes, i64, i64 place) {
+        if (!by_list) {
+            if (yes) atomic_or(rows, row + ((place - lo) >> 6), ONE_BIT << ((place - lo) & 63));
+            return;
+        }
         const int shift = (int)(k - lo) & 63;
         word |= (u64)ballot(t, yes) << shift;
         if (shift + N == 64) {
@@ -137,22 +147,11 @@ DEVICE void recode_row_by_list(Tile<N> t, L list, i64 lo, i64 hi, C children, i6
             at++;
             word = NO_BITS;
         }
-    });
+    };
+    walk_either(t, !by_list, read_only(list), lo, hi, read_only(children), c, stop, each);
+    if (!by_list) return;
     // What is left is this word, and those behind the last of the children.
     for (i64 w = at + t.rank; w < words; w += N) rows[row + w] = w == at ? word : NO_BITS;
-}
-
-// A row of few children: they are looked for in the list, and each lane sets its bit.
-template <int N, class L, class C, class R>
-DEVICE void recode_row_by_children(Tile<N> t, L list, i64 lo, i64 hi, C children, i64 c, i64 stop,
-                                   R rows, i64 row) {
-    const i64 words = (hi - lo + 63) >> 6;
-    for (i64 w = t.rank; w < words; w += N) rows[row + w] = NO_BITS;
-    sync(t);
-    walk(t, children, c, stop, list, lo, hi, [&](i64, bool yes, i64, i64 place) {
-        const i64 k = place - lo;
-        if (yes) atomic_or(rows, row + (k >> 6), ONE_BIT << (k & 63));
-    });
 }
 
 // Fills the rows of a list: which of its values are children of each of them in a trie.
@@ -174,23 +173,12 @@ DEVICE void recode_rows(Tile<N> t, L list, i64 lo, i64 hi, V root_values, i64 n_
             }
         }
         for (int r = 0; r < N && first + r < n; r++) {
-            i64 c = from_rank(t, mine, r), stop = from_rank(t, end, r);
+            const i64 c = from_rank(t, mine, r), stop = from_rank(t, end, r);
             const i64 row = (first + r) * words;
             if (N == 1) {
                 recode_row_alone(list, lo, hi, child_values, c, stop, rows, row);
-                continue;
-            }
-            // A look at the ends spares most of the searches: little is cut off, as a rule.
-            if (c < stop && +child_values[c] < +list[lo]) {
-                c = lower(t, child_values, c, stop, +list[lo]);
-            }
-            if (c < stop && +child_values[stop - 1] > +list[hi - 1]) {
-                stop = upper(t, child_values, c, stop, +list[hi - 1]);
-            }
-            if (n <= 2 * (stop - c)) {
-                recode_row_by_list(t, list, lo, hi, child_values, c, stop, rows, row);
             } else {
-                recode_row_by_children(t, list, lo, hi, child_values, c, stop, rows, row);
+                recode_row(t, list, lo, hi, child_values, c, stop, rows, row);
             }
         }
     }

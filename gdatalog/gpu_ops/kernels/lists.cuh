@@ -27,25 +27,26 @@ DEVICE bool precedes(V value, K key) {
     return UP_TO ? value <= key : value < key;
 }
 
-// The first position whose value is not before the key. As many steps wherever the key is, so
-// that lanes which search lists of one length stay together.
+// The first position in [lo, hi) whose value is not before the key; hi if all are.
 template <bool UP_TO, class A, class K>
 DEVICE i64 bound(A values, i64 lo, i64 hi, K key) {
-    i64 length = hi - lo;
-    if (length <= 0) return lo;
-    while (length > PART) {
-        const i64 half = length >> 1;
-        lo += precedes<UP_TO>(+values[lo + half - 1], key) ? half : 0;
-        length -= half;
+    while (hi - lo > PART) {
+        const i64 middle = lo + ((hi - lo) >> 1);
+        if (precedes<UP_TO>(+values[middle], key)) {
+            lo = middle + 1;
+        } else {
+            hi = middle;
+        }
     }
-    const auto part = slice(values, lo, length);
-    u32 at = 0, left = (u32)length;
-    while (left > 1) {
-        const u32 half = left >> 1;
-        at += precedes<UP_TO>(+part[at + half - 1], key) ? half : 0;
-        left -= half;
+    if (lo >= hi) return lo;
+    u32 at = 0, left = (u32)(hi - lo);
+    const auto part = slice(values, lo, left);
+    while (left > 0) {
+        const u32 half = left >> 1, probe = at + half;
+        const bool yes = precedes<UP_TO>(+part[probe], key);
+        at = yes ? probe + 1 : at;
+        left = yes ? left - half - 1 : half;
     }
-    at += precedes<UP_TO>(+part[at], key) ? 1 : 0;
     return lo + at;
 }
 
@@ -251,34 +252,49 @@ DEVICE void walk(Tile<N> t, W walked, i64 wlo, i64 whi, S sought, i64 slo, i64 s
         for (int half = N / 2; half > 0; half /= 2) {
             place += from_rank(t, window.value, (int)place + half - 1) < key ? half : 0;
         }
-        bool yes = false;
+        // Its part, without the last value, which is not before the key; or all that lies behind.
+        i64 start = window.start + window.length, left = shi - start;
         if (key <= window.end) {
-            const auto part = slice(sought, window.start, window.length);
-            place *= step;
-            for (u32 half = step >> 1; half > 0; half >>= 1) {
-                const u32 probe = place + half - 1;
-                place += +part[probe < window.length ? probe : window.length - 1] < key ? half : 0;
-            }
-            yes = +part[place] == key;
-            next = window.start + place;
-        } else {
-            next = lower(sought, window.start + window.length, shi, key);
-            yes = next < shi && +sought[next] == key;
+            const u32 before = place * step, most = window.length - before;
+            start = window.start + before;
+            left = (step < most ? step : most) - 1;
         }
+        next = lower(sought, start, start + left, key);
+        const bool yes = next < shi && +sought[next] == key;
         each(at, yes && mine < whi, key, next);
         if (window.end <= last && window.start + window.length == shi) return;
     }
 }
 
-// Of two lists the shorter one is walked; the second one also if it is up to twice as long, for
-// the first is more often one that has been met before, and near.
+template <class T>
+DEVICE Array<const T> read_only(Array<T> array) {
+    return array;
+}
+
+// Walks the first or the second of two lists.
 template <int N, class A, class B, class F>
-DEVICE void walk_shorter(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi, F each) {
-    if (bhi - blo <= 2 * (ahi - alo)) {
+DEVICE void walk_either(Tile<N> t, bool second, Array<const A> va, i64 alo, i64 ahi,
+                        Array<const B> vb, i64 blo, i64 bhi, F each) {
+    if (second) {
         walk(t, vb, blo, bhi, va, alo, ahi, each);
     } else {
         walk(t, va, alo, ahi, vb, blo, bhi, each);
     }
+}
+// The same where both are of one width, and one loop serves both: there is half to compile.
+template <int N, class T, class F>
+DEVICE void walk_either(Tile<N> t, bool second, Array<const T> va, i64 alo, i64 ahi,
+                        Array<const T> vb, i64 blo, i64 bhi, F each) {
+    walk(t, second ? vb : va, second ? blo : alo, second ? bhi : ahi, second ? va : vb,
+         second ? alo : blo, second ? ahi : bhi, each);
+}
+
+// Walks the shorter one; the second one also if it is up to twice as long, for the first is more
+// often one that has been met before, and near.
+template <int N, class A, class B, class F>
+DEVICE void walk_shorter(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi, F each) {
+    const bool second = bhi - blo <= 2 * (ahi - alo);
+    walk_either(t, second, read_only(va), alo, ahi, read_only(vb), blo, bhi, each);
 }
 
 // Writes the common values, ascending; gives how many. `out` may be the first list's array: what
