@@ -8,6 +8,8 @@
 // is for all of its lanes together, all with the same arguments.
 //
 // `+values[i]` is the number itself, where a checking compiler's `values[i]` may be more.
+//
+// Above 300 lines, for all ways in which two lists meet stand side by side.
 #pragma once
 #include "tile.cuh"
 
@@ -201,6 +203,10 @@ DEVICE i64 count_leapfrog(A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi) {
 // The longest step between two of the N values below, so that 32 bits hold all of them.
 constexpr i64 LONGEST_STEP = (i64)1 << 24;
 
+// From how many lanes on a window (below) is worth its shuffles, for each of which a tile that is
+// but a part of a warp has to look who is there.
+constexpr int WINDOWED = 8;
+
 // N values of a list, one in each lane, evenly spaced: the last ones of N parts of it. A search
 // begins in them, by shuffles; one read by all lanes brings in what would be a chain of misses.
 // Where the list ends before it, the window is empty: its values are then the list's last.
@@ -233,6 +239,16 @@ DEVICE auto window_at(Tile<N> t, S sought, i64 start, i64 shi, u32 step) {
 template <int N, class W, class S, class F>
 DEVICE void walk(Tile<N> t, W walked, i64 wlo, i64 whi, S sought, i64 slo, i64 shi, F each) {
     if (wlo >= whi || slo >= shi) return;
+    i64 next = slo;  // where this lane's value is in the other list, or would be
+    if (N < WINDOWED) {
+        for (i64 at = wlo; at < whi; at += N) {
+            const i64 mine = at + t.rank;
+            const auto key = +walked[mine < whi ? mine : whi - 1];  // the last lanes may repeat it
+            next = seek(sought, next, shi, key);
+            each(at, mine < whi && next < shi && +sought[next] == key, key, next);
+        }
+        return;
+    }
     // The window is all of the list, or what some two rounds will ask for.
     u32 step = 1;
     for (i64 w = whi - wlo; N * (i64)step < shi - slo && w < 2 * (shi - slo); w *= 2) {
@@ -240,10 +256,9 @@ DEVICE void walk(Tile<N> t, W walked, i64 wlo, i64 whi, S sought, i64 slo, i64 s
         step *= 2;
     }
     auto window = window_at(t, sought, slo, shi, step);
-    i64 next = slo;  // where this lane's value is in the other list, or would be
     for (i64 at = wlo; at < whi; at += N) {
         const i64 mine = at + t.rank;
-        const auto key = +walked[mine < whi ? mine : whi - 1];  // the last lanes may repeat it
+        const auto key = +walked[mine < whi ? mine : whi - 1];
         const auto last = from_rank(t, key, N - 1);
         if (window.end < last && window.start + window.length < shi) {
             window = window_at(t, sought, from_rank(t, next, N - 1), shi, step);
