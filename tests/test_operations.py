@@ -385,7 +385,7 @@ NARROW_BATCHES = st.lists(st.lists(st.tuples(MEDIUM, SMALL), max_size=8), max_si
 @quick
 @given(BATCHES | NARROW_BATCHES)
 def test_growing_sets(batches: list[list[tuple[int, int]]]) -> None:
-    grown, known = Growing(("a", "b"), ("int", "int")), set[tuple[int, ...]]()
+    grown, known = Growing(("a", "b"), ("int", "int"), ops), set[tuple[int, ...]]()
     for batch in batches:
         rows = relation(batch)
         new = grown.add(rows.keys, rows.length)
@@ -398,7 +398,7 @@ def test_growing_sets(batches: list[list[tuple[int, int]]]) -> None:
 
 
 def test_a_proposition_grows_once() -> None:
-    grown = Growing((), ())
+    grown = Growing((), (), ops)
     assert len(grown.add((), 0)) == 0
     assert len(grown.add((), 1)) == 1
     assert len(grown.add((), 1)) == 0
@@ -408,7 +408,7 @@ def test_a_proposition_grows_once() -> None:
 @quick
 @given(BATCHES | NARROW_BATCHES, st.sampled_from(["min", "max"]))
 def test_best_of_each_group(batches: list[list[tuple[int, int]]], kind: str) -> None:
-    best = Best(("g", "v"), ("int", "int"), {1: kind}, SymbolTable())
+    best = Best(("g", "v"), ("int", "int"), {1: kind}, SymbolTable(), ops)
     pick = min if kind == "min" else max
     known: dict[int, int] = {}
     for batch in batches:
@@ -424,7 +424,7 @@ def test_best_of_each_group(batches: list[list[tuple[int, int]]], kind: str) -> 
 def test_best_texts_are_compared_as_texts() -> None:
     symbols = SymbolTable()
     codes = [symbols.intern(text) for text in ("pear", "apple", "fig")]
-    best = Best(("v",), ("symbol",), {0: "min"}, symbols)
+    best = Best(("v",), ("symbol",), {0: "min"}, symbols, ops)
     news = best.add((ints(codes, np.int32),), 3)
     assert [symbols.text(code) for code in news.keys[0]] == ["apple"]
     assert not len(best.add((ints(codes[:1], np.int32),), 1))

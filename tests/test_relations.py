@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
+from gdatalog import cpu_ops
 from gdatalog.cpu_ops.sorter import sort_by_digits, sorter_for
 from gdatalog.engine.derived import Blocks, in_order, relation_of
 from gdatalog.result import Result
@@ -313,21 +314,21 @@ def test_what_rules_give(as_if_long: None, many: list[list[Row]], data: st.DataO
         if data.draw(st.booleans()):
             blocks = [columns_of([row]) for row in distinct]
             parts.append(Blocks(blocks, len(distinct)))
-            expected = in_order(parts[-1])
+            expected = in_order(parts[-1], cpu_ops)
         else:
             parts.append((columns_of(sorted(distinct)), len(distinct)))
-            expected = in_order(parts[-1])
+            expected = in_order(parts[-1], cpu_ops)
         assert tuples(expected[0]) == sorted(distinct) and expected[1] == len(distinct)
     names, types = tuple(f"c{at}" for at in range(width)), ("int",) * width
-    whole = relation_of(names, types, parts)  # type: ignore[arg-type]
+    whole = relation_of(names, types, parts, cpu_ops)  # type: ignore[arg-type]
     assert tuples(whole.keys) == sorted({row for found in many for row in found})
     assert len(whole.keys) == width
 
 
 def test_a_proposition_that_rules_give() -> None:
     for part, expected in ((((), 1), 1), (((), 0), 0), (Blocks([()], 1), 1), (Blocks([], 0), 0)):
-        assert len(relation_of((), (), [part])) == expected  # type: ignore[list-item]
-        assert in_order(part) == ((), expected)  # type: ignore[arg-type]
+        assert len(relation_of((), (), [part], cpu_ops)) == expected  # type: ignore[list-item]
+        assert in_order(part, cpu_ops) == ((), expected)  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------------------------ sorting

@@ -15,7 +15,8 @@ from gdatalog.cpu_ops.arrays import (
 )
 from gdatalog.cpu_ops.evaluate import evaluate, test
 from gdatalog.cpu_ops.exact import add_counts, counts_by, exact_sums, halves, means, ranks_of, times
-from gdatalog.cpu_ops.meet import bound_in, find, find_in, level_of, marked_rows, meet
+from gdatalog.cpu_ops.meet import bound_in, find, find_in, level_of, marked_rows, meet, ranges
+from gdatalog.cpu_ops.runs import holds, merged, narrowed, packing
 from gdatalog.cpu_ops.sorter import sorter_for
 from gdatalog.storage import sorting
 from gdatalog.storage.keys import float_to_key, key_to_float
@@ -24,6 +25,7 @@ from gdatalog.storage.rows import (
     first_rows,
     group_rows,
     in_sorted,
+    order_rows,
     row_firsts,
     sort_rows,
 )
@@ -44,6 +46,7 @@ __all__ = [
     "float_to_key",
     "group_rows",
     "halves",
+    "holds",
     "in_sorted",
     "intersect",
     "key_to_float",
@@ -51,7 +54,12 @@ __all__ = [
     "marked_rows",
     "means",
     "meet",
+    "merged",
+    "narrowed",
+    "order_rows",
+    "packing",
     "pieces",
+    "ranges",
     "ranks_of",
     "row_firsts",
     "sort_across",

@@ -1,13 +1,20 @@
-"""What rules give: rows as an executor leaves them, and the relation that they make."""
+"""What rules give: rows as an executor leaves them, and the relation that they make.
+
+Columns are a device's arrays, or NumPy's; where rules of both kinds meet, all go to the device.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from gdatalog.storage.elsewhere import lies_here
 from gdatalog.storage.keys import narrow
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import Columns, concatenate, sort_rows
+from gdatalog.storage.rows import Columns
 from gdatalog.values import TypeName
 
 # Distinct rows in order, and how many they are.
@@ -25,28 +32,56 @@ class Blocks:
 Derived = Rows | Blocks
 
 
-def in_order(derived: Derived) -> Rows:
+def away(ops: Any) -> Any:
+    """The operations that a relation of their arrays has to know; None if these are NumPy's."""
+    return None if ops.xp is np else ops
+
+
+def laid(rows: Columns, ops: Any) -> Columns:
+    """Columns where the operations are."""
+    return tuple(map(ops.xp.asarray, rows))
+
+
+def in_order(derived: Derived, ops: Any) -> Rows:
     """The rows, sorted."""
     if not isinstance(derived, Blocks):
         return derived
-    filled = [block for block in derived.blocks if block and len(block[0])]
+    filled = [laid(block, ops) for block in derived.blocks if block and len(block[0])]
     if not filled:
         return (derived.blocks[0] if derived.blocks else ()), derived.count
-    return sort_rows(concatenate(filled)), derived.count
+    return ops.sort_rows(ops.concatenate(filled)), derived.count
+
+
+def union_rows(parts: Sequence[Rows], ops: Any) -> Rows:
+    """The distinct rows of several sets of rows, sorted."""
+    filled = [rows for rows, count in parts if count]
+    if not filled:
+        return (parts[0][0], 0) if parts else ((), 0)
+    if not filled[0]:
+        return (), 1
+    if len(filled) == 1:
+        return filled[0], len(filled[0][0])
+    rows = ops.sort_rows(ops.concatenate([laid(part, ops) for part in filled]))
+    return rows, len(rows[0])
 
 
 def relation_of(
-    columns: tuple[str, ...], types: tuple[TypeName, ...], parts: Sequence[Derived]
+    columns: tuple[str, ...], types: tuple[TypeName, ...], parts: Sequence[Derived], ops: Any
 ) -> Relation:
     """The union of rows to which no more will be added; sorted when somebody needs that."""
     filled = [part for part in parts if (part.count if isinstance(part, Blocks) else part[1])]
-    if len(filled) == 1 and not isinstance(filled[0], Blocks):
-        rows, count = filled[0]
-        return Relation(columns, types, tuple(map(narrow, rows)), count)
     blocks: list[Columns] = []
     count = 0
     for part in filled:
         more = part if isinstance(part, Blocks) else Blocks([part[0]], part[1])
         blocks += more.blocks
         count += more.count
-    return Relation.of_blocks(columns, types, blocks, count, distinct=len(filled) == 1)
+    there = away(ops)
+    if there is not None and all(lies_here(column) for block in blocks for column in block):
+        there = None
+    if there is not None:
+        blocks = [laid(block, there) for block in blocks]
+    if len(filled) == 1 and not isinstance(filled[0], Blocks):
+        rows = blocks[0] if there is not None else tuple(map(narrow, blocks[0]))
+        return Relation(columns, types, rows, count, there)
+    return Relation.of_blocks(columns, types, blocks, count, len(filled) == 1, there)

@@ -35,6 +35,14 @@ class Device(Protocol):
         """The trie of a relation that a plan asks for, where the device's executors can read it."""
         ...
 
+    def charge(self, limits: Limits, what: str, relation: Relation) -> None:
+        """Says what the tries of a relation take there."""
+        ...
+
+    def hold(self, relation: Relation) -> None:
+        """Knows of a relation whose rows may lie there."""
+        ...
+
     def lanes(self, tries: Sequence[Trie], knobs: Knobs) -> int:
         """How many lanes are to walk a subtree together; 0 where there are none, on a CPU."""
         ...
@@ -79,6 +87,12 @@ class Cpu:
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
         tests = tuple((test.left, test.op, test.right) for test in ref.tests)
         return relation.trie(ref.columns, tests, ref.weighted, ref.ranked)
+
+    def charge(self, limits: Limits, what: str, relation: Relation) -> None:
+        limits.charge(f"index of {what}", relation.trie_nbytes)
+
+    def hold(self, relation: Relation) -> None:
+        """Its rows are here."""
 
     def lanes(self, tries: Sequence[Trie], knobs: Knobs) -> int:
         return 0

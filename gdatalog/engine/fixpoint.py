@@ -16,13 +16,13 @@ from typing import Any
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import chunk_rows
-from gdatalog.engine.derived import Derived, Rows, in_order, relation_of
+from gdatalog.engine.derived import Derived, Rows, in_order, relation_of, union_rows
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.growing import Best, Growing, optimum_columns
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.narrowing import TrieOf, narrowed
 from gdatalog.engine.prepared import Plans
-from gdatalog.engine.run import RuleRun, run_rule, union_rows
+from gdatalog.engine.run import RuleRun, run_rule
 from gdatalog.errors import Caution, EvaluationError, MemoryLimitError, Note
 from gdatalog.executors.limits import Limits
 from gdatalog.parser.syntax import Atom, Call
@@ -78,6 +78,7 @@ class StratumRun:
         self.stratum = stratum
         self.seeds = seeds
         self.around = around
+        self.ops = around.device.ops
         self.rules = {
             name: [rule for rule in stratum.rules if rule.head.name == name]
             for name in stratum.relations
@@ -93,9 +94,9 @@ class StratumRun:
             schema = around.schemas[name]
             kinds = optimum_columns(self.rules[name])
             self.tables[name] = (
-                Best(schema.columns, schema.types, kinds, around.scope.symbols)
+                Best(schema.columns, schema.types, kinds, around.scope.symbols, self.ops)
                 if kinds
-                else Growing(schema.columns, schema.types)
+                else Growing(schema.columns, schema.types, self.ops)
             )
 
     def run(self, limit: int | None = None) -> dict[str, Relation]:
@@ -107,17 +108,22 @@ class StratumRun:
                 if plan.joins:
                     parts.append(self._run(plan, limit))
             if not self.stratum.recursive and isinstance(table, Growing):
-                relation = relation_of(table.columns, table.types, parts)
+                relation = relation_of(table.columns, table.types, parts, self.ops)
+                self.around.device.hold(relation)
                 self.around.limits.charge(name, relation.nbytes)
                 return {name: relation}
-            rows, count = union_rows(list(map(in_order, parts)))
-            self.deltas[name] = table.add(rows, count)
+            self.deltas[name] = self._add(table, parts)
         if self.stratum.recursive:
             self._rounds()
             self.around.limits.charge("rows followed", 0)
         for name, table in self.tables.items():
             self.around.limits.charge(name, table.nbytes)
+            self.around.device.hold(table.full())
         return {name: table.full() for name, table in self.tables.items()}
+
+    def _add(self, table: Growing | Best, parts: Sequence[Derived]) -> Relation:
+        """Adds what rules have given; gives what of it is new."""
+        return table.add(*union_rows([in_order(part, self.ops) for part in parts], self.ops))
 
     def recursive(self, rule: CheckedRule) -> bool:
         if not self.stratum.recursive or rule.body is None:
@@ -137,16 +143,16 @@ class StratumRun:
             while any(delta.length for delta in self.deltas.values()):
                 number += 1
                 self.around.limits.poll()
-                derived: dict[str, list[Rows]] = {}
+                derived: dict[str, list[Derived]] = {}
                 for plan in plans:
                     if any(self.deltas[name].length for name in plan.recursive_on):
-                        rows = in_order(self._run(plan, None, self.lasting))
+                        rows = self._run(plan, None, self.lasting)
                         derived.setdefault(plan.relation, []).append(rows)
                 if any(ref.version == "old" for p in plans for j in p.joins for ref in j.tries):
                     self.olds = {name: table.full() for name, table in self.tables.items()}
                 self.deltas = {}
                 for name, table in self.tables.items():
-                    self.deltas[name] = table.add(*union_rows(derived.get(name, [])))
+                    self.deltas[name] = self._add(table, derived.get(name, ()))
                     self.around.limits.charge(name, table.nbytes)
                 news.append(
                     Round(
@@ -286,9 +292,10 @@ class StratumRun:
             relation = self.tables[ref.relation].full()
         else:
             relation = self.around.relation(ref.relation)
-        trie = (device or self.around.device).trie(relation, ref)
-        what = "index of " + ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
-        self.around.limits.charge(what, relation.trie_nbytes)
+        device = device or self.around.device
+        trie = device.trie(relation, ref)
+        what = ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
+        device.charge(self.around.limits, what, relation)
         return trie
 
 

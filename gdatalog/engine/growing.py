@@ -1,7 +1,8 @@
 """Relations while a fixpoint makes them: what is new of what a round has derived.
 
 `Growing` is a plain set, kept as sorted runs that are merged geometrically, so that a thousand
-tiny rounds cost no thousand passes. `Best` keeps the least or greatest value per group.
+tiny rounds cost no thousand passes. `Best` keeps the least or greatest value per group. Both hold
+arrays of the device whose operations they are given, and what comes from elsewhere is laid there.
 """
 
 from __future__ import annotations
@@ -9,22 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
+from gdatalog.engine.derived import away, laid
 from gdatalog.parser.syntax import HeadAggregate
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.planner.walk import walk
-from gdatalog.storage.keys import narrow
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import (
-    Columns,
-    Packing,
-    concatenate,
-    group_rows,
-    in_sorted,
-    row_firsts,
-    sort_rows,
-)
+from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName
@@ -33,11 +24,12 @@ from gdatalog.values import TypeName
 class Growing:
     """A set of rows that only grows."""
 
-    def __init__(self, columns: tuple[str, ...], types: tuple[TypeName, ...]) -> None:
+    def __init__(self, columns: tuple[str, ...], types: tuple[TypeName, ...], ops: Any) -> None:
         self.columns = columns
         self.types = types
+        self.ops = ops
         self.length = 0
-        self._packing: Packing | None = None
+        self._packing: Any = None
         self._runs: list[Array] = []  # packed rows, each run sorted
         self._wide: Columns | None = None  # the rows, where they cannot be packed
         self._full: Relation | None = Relation.empty(columns, types)
@@ -45,8 +37,8 @@ class Growing:
     @property
     def nbytes(self) -> int:
         if self._wide is not None:
-            return sum(column.nbytes for column in self._wide)
-        held = sum(run.nbytes for run in self._runs)
+            return sum(int(column.nbytes) for column in self._wide)
+        held = sum(int(run.nbytes) for run in self._runs)
         return held + (self._full.nbytes if self._full is not None else 0)
 
     def add(self, rows: Columns, count: int) -> Relation:
@@ -58,22 +50,28 @@ class Growing:
             self.length = 1
             self._full = Relation(self.columns, (), (), 1)
             return Relation(self.columns, (), (), new)
+        rows = laid(rows, self.ops)
         if self._wide is None and self._fit(rows):
             new_rows = self._add_packed(rows)
         else:
             new_rows = self._add_wide(rows)
-        if len(new_rows[0]):
-            self.length += len(new_rows[0])
-            self._full = None
-        new_rows = tuple(map(narrow, new_rows))
-        return Relation(self.columns, self.types, new_rows, len(new_rows[0]))
+        count = len(new_rows[0])
+        if not count:
+            return Relation.empty(self.columns, self.types)
+        self.length += count
+        self._full = None
+        return self._relation(new_rows, count)
+
+    def _relation(self, rows: Columns, count: int) -> Relation:
+        rows = self.ops.narrowed(rows)
+        return Relation(self.columns, self.types, rows, count, away(self.ops))
 
     def _fit(self, rows: Columns) -> bool:
         """Makes sure that the packing holds these rows; False if no packing does."""
-        if self._packing is not None and self._packing.holds(rows):
+        if self._packing is not None and self.ops.holds(self._packing, rows):
             return True
-        everything = concatenate([*(self._unpack(run) for run in self._runs), rows])
-        packing = Packing.of(everything, spare=4)
+        everything = self.ops.concatenate([*(self._unpack(run) for run in self._runs), rows])
+        packing = self.ops.packing(everything, spare=4)
         if packing is None:
             return False
         self._runs = [packing.pack(self._unpack(run)) for run in self._runs]
@@ -81,49 +79,47 @@ class Growing:
         return True
 
     def _unpack(self, run: Array) -> Columns:
-        assert self._packing is not None
-        return self._packing.unpack(run, [np.dtype(np.int64)] * len(self.types))
+        rows: Columns = self._packing.unpack(run, [self.ops.xp.dtype("int64")] * len(self.types))
+        return rows
 
     def _add_packed(self, rows: Columns) -> Columns:
-        assert self._packing is not None
+        ops = self.ops
         packed = self._packing.pack(rows)
         for run in self._runs:
-            packed = packed[~in_sorted(packed, run)]
+            packed = packed[ops.survivors(~ops.in_sorted(packed, run))]
         if len(packed):
             self._runs.append(packed)
         while len(self._runs) > 1 and 2 * len(self._runs[-1]) > len(self._runs[-2]):
             small, large = self._runs.pop(), self._runs.pop()
-            # A stable sort finds the two runs sorted and merges them.
-            self._runs.append(np.sort(np.concatenate([large, small]), kind="stable"))
+            self._runs.append(ops.merged([large, small]))
         return self._unpack(packed)
 
     def _add_wide(self, rows: Columns) -> Columns:
+        ops, xp = self.ops, self.ops.xp
         if self._wide is None:
             runs = [self._unpack(run) for run in self._runs]
-            width = range(len(self.types))
-            empty = tuple(np.empty(0, dtype=np.int64) for _ in width)
-            self._wide = sort_rows(concatenate([empty, *runs]))
+            empty = tuple(xp.empty(0, dtype=xp.int64) for _ in self.types)
+            self._wide = ops.sort_rows(ops.concatenate([empty, *runs]))
             self._runs, self._packing = [], None
-        both = concatenate([self._wide, rows])
-        known = np.zeros(len(both[0]), dtype=np.bool_)
+        both = ops.concatenate([self._wide, rows])
+        known = xp.zeros(len(both[0]), dtype=bool)
         known[: len(self._wide[0])] = True
-        order = np.lexsort(both[::-1])  # stable: a known row stands before its equal
+        order = ops.order_rows(both)  # equal rows as they stand: a known one before its equal
         ordered = tuple(column[order] for column in both)
-        marks = row_firsts(ordered)
-        self._wide = tuple(column[marks] for column in ordered)
-        new = marks & ~known[order]
+        marks = ops.row_firsts(ordered)
+        kept = ops.survivors(marks)
+        self._wide = tuple(column[kept] for column in ordered)
+        new = ops.survivors(marks & ~known[order])
         return tuple(column[new] for column in ordered)
 
     def full(self) -> Relation:
         """All rows, as a relation."""
         if self._full is None:
-            if self._wide is not None:
-                keys = self._wide
-            else:
-                if len(self._runs) > 1:
-                    self._runs = [np.sort(np.concatenate(self._runs), kind="stable")]
+            keys = self._wide
+            if keys is None:
+                self._runs = [self.ops.merged(self._runs)]
                 keys = self._unpack(self._runs[0])
-            self._full = Relation(self.columns, self.types, tuple(map(narrow, keys)), self.length)
+            self._full = self._relation(keys, self.length)
         return self._full
 
 
@@ -150,11 +146,14 @@ class Best:
         types: tuple[TypeName, ...],
         kinds: Mapping[int, str],
         symbols: SymbolTable,
+        ops: Any,
     ) -> None:
         self.columns = columns
         self.types = types
         self.kinds = dict(kinds)  # column -> "min" or "max"
         self.symbols = symbols
+        self.ops = ops
+        self._rows: Columns | None = None
         self._full = Relation.empty(columns, types)
 
     @property
@@ -172,37 +171,36 @@ class Best:
         """Adds rows; gives those of the groups that are new or better now."""
         if count == 0:
             return Relation.empty(self.columns, self.types)
-        before = self._full
-        both = concatenate([before.keys, rows])
-        total = len(both[0])
+        ops, before = self.ops, self.length
+        rows = laid(rows, ops)
+        both = rows if self._rows is None else ops.concatenate([self._rows, rows])
         groups_by = [both[at] for at in range(len(both)) if at not in self.kinds]
-        first, groups = group_rows(groups_by, total)
+        first, groups = ops.group_rows(groups_by, len(both[0]))
         best: list[Array] = []
-        changed = first >= before.length  # groups are stable-sorted: known rows come first
+        changed = first >= before  # groups are stable-sorted: known rows come first
         for at, column in enumerate(both):
             kind = self.kinds.get(at)
             if kind is None:
                 best.append(column[first])
                 continue
-            ranked = self._rank(column, at)
-            order = np.lexsort((ranked if kind == "min" else ~ranked, groups))
-            starts = np.flatnonzero(np.append(True, groups[order][1:] != groups[order][:-1]))
-            value = column[order[starts]]
+            value = column[ops.best_by(groups, len(first), self._ranked(column, at), kind == "min")]
             changed = changed | (value != column[first])
             best.append(value)
-        keys = tuple(map(narrow, best))
-        ordered = np.lexsort(keys[::-1]) if keys else np.arange(len(first))
-        sorted_keys = tuple(key[ordered] for key in keys)
-        self._full = Relation(self.columns, self.types, sorted_keys, len(first))
-        news = np.flatnonzero(changed[ordered])
-        return Relation(
-            self.columns, self.types, tuple(key[news] for key in sorted_keys), len(news)
-        )
+        keys = ops.narrowed(best)
+        ordered = ops.order_rows(keys)
+        self._rows = tuple(key[ordered] for key in keys)
+        self._full = self._relation(self._rows, len(first))
+        news = ops.survivors(changed[ordered])
+        return self._relation(tuple(key[news] for key in self._rows), len(news))
 
-    def _rank(self, column: Array, at: int) -> Array:
+    def _relation(self, rows: Columns, count: int) -> Relation:
+        return Relation(self.columns, self.types, rows, count, away(self.ops))
+
+    def _ranked(self, column: Array, at: int) -> Array:
         if self.types[at] == "symbol":
-            return self.symbols.ranks()[column]
-        return column.astype(np.int64)
+            ranks: Array = self.ops.ranks_of(self.symbols, column)
+            return ranks
+        return column.astype(self.ops.xp.int64)
 
     def group(self, relation: Relation, row: int) -> Sequence[tuple[str, int, Any]]:
         """A row's group, as (column, key, type), for messages."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
@@ -23,7 +23,7 @@ from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.sinks import Bag, RowSet, Sink
 from gdatalog.plan.effects import longest_first, may_fail, one_row_each
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
-from gdatalog.storage.rows import Columns, concatenate, sort_rows
+from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
 
 AUTO = Knobs()
@@ -245,7 +245,7 @@ def run_rule(
     if reason is None:
         try:
             run = Run(plan, trie_of, scope, limits, knobs, report, lasting, device)
-            found = _at_home(run.rows(limit), device)
+            found = run.rows(limit)
         except NotOnDevice as refused:
             reason = str(refused)
             if lasting is not None:
@@ -265,14 +265,6 @@ def run_rule(
     return found
 
 
-def _at_home(found: Derived, device: Device) -> Derived:
-    """What a device has found, in the machine's memory."""
-    if device is CPU or isinstance(found, Blocks):
-        return found
-    columns, count = found
-    return device.ops.to_host(columns), count
-
-
 def _heads(plan: RulePlan, frontier: Frontier, ops: Any, scope: Scope) -> tuple[Columns, int]:
     """The head's expressions of keys and gathered values."""
     heads = []
@@ -283,17 +275,4 @@ def _heads(plan: RulePlan, frontier: Frontier, ops: Any, scope: Scope) -> tuple[
             raise describe_failure(expr, frontier.take(bad), ops, scope)
         heads.append(keys)
     rows = ops.sort_rows(heads)
-    return rows, len(rows[0])
-
-
-def union_rows(parts: Sequence[tuple[Columns, int]]) -> tuple[Columns, int]:
-    """The distinct rows of several sets of rows, sorted."""
-    filled = [rows for rows, count in parts if count]
-    if not filled:
-        return (parts[0][0], 0) if parts else ((), 0)
-    if not filled[0]:
-        return (), 1
-    if len(filled) == 1:
-        return filled[0], len(filled[0][0])
-    rows = sort_rows(concatenate(filled))
     return rows, len(rows[0])

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from gdatalog.executors.limits import Limits
 from gdatalog.gpu_ops.driver import Driver
-from gdatalog.gpu_ops.levels import DeviceLevel
+from gdatalog.gpu_ops.kept import Kept
 from gdatalog.gpu_ops.sums import Sums
 from gdatalog.gpu_ops.tiles import lanes_for
 from gdatalog.gpu_ops.walk import Block, Walks
@@ -25,24 +24,31 @@ LARGEST_CHUNK = 1 << 26  # rows: more at once keep the device no busier
 class Gpu:
     """`engine.device.Device` by way of a driver."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, memory: int | None = None) -> None:
+        """`memory`: the bytes that may be kept between queries, if a user says so."""
         self.driver = driver
         self.ops: Any = Sums(driver)
+        self.kept = Kept(driver, self.ops, memory)
         self.walks = Walks(driver, self.ops)
-        self._tries: WeakKeyDictionary[Relation, dict[TrieRef, Trie]] = WeakKeyDictionary()
 
     @property
     def name(self) -> str:
         return self.driver.name
 
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
-        """The trie of a relation that a plan asks for, copied to the device once."""
-        known = self._tries.setdefault(relation, {})
-        if ref not in known:
-            tests = tuple((test.left, test.op, test.right) for test in ref.tests)
-            host = relation.trie(ref.columns, tests, ref.weighted, ref.ranked)
-            known[ref] = self._copied(host)
-        return known[ref]
+        """The trie of a relation that a plan asks for, made on the device and kept there."""
+        tests = tuple((test.left, test.op, test.right) for test in ref.tests)
+        return self.kept.trie(relation, ref.columns, tests, ref.weighted, ref.ranked)
+
+    def charge(self, limits: Limits, what: str, relation: Relation) -> None:
+        """Says what all that is kept takes, after room has been made for what else is held."""
+        name = f"indexes on {self.name}"
+        if limits.memory is not None:
+            self.kept.shrink(limits.spare() + limits.held.get(name, 0))
+        limits.charge(name, self.kept.nbytes)
+
+    def hold(self, relation: Relation) -> None:
+        self.kept.hold(relation)
 
     def refuses(self, plan: RulePlan) -> str | None:
         """Why a rule cannot run here, if it cannot: it makes strings."""
@@ -76,35 +82,6 @@ class Gpu:
         return self.walks.run(printed, tries, scope, limits, told, wanted)
 
     def close(self) -> None:
-        """Lets go of the tries and the kernels."""
+        """Lets go of kernels, tries and rows; rows that are nowhere else are brought home."""
         self.walks.forget()
-        self._tries.clear()
-
-    def _copied(self, host: Trie) -> Trie:
-        xp = self.driver.xp
-        levels = [
-            DeviceLevel(xp, xp.asarray(level.values), xp.asarray(level.offsets))
-            for level in host.levels
-        ]
-        weights = None if host.weights is None else xp.asarray(host.weights)
-        labels = None if host.labels is None else xp.asarray(host.labels)
-        return DeviceTrie(xp, levels, host.total, weights, labels)
-
-
-class DeviceTrie(Trie):
-    """As `Trie`, over the arrays of `xp`."""
-
-    __slots__ = ("xp",)
-
-    def __init__(self, xp: Any, *parts: Any) -> None:
-        super().__init__(*parts)
-        self.xp = xp
-
-    def weight_sums(self) -> Any:
-        """How many rows stand before each node of the last level, and behind the last."""
-        if self._weight_sums is None:
-            assert self.weights is not None
-            sums = self.xp.zeros(len(self.weights) + 1, dtype=self.xp.int64)
-            sums[1:] = self.xp.cumsum(self.weights)
-            self._weight_sums = sums
-        return self._weight_sums
+        self.kept.close()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gdatalog.gpu_ops.arrays import Array, Arrays
+from gdatalog.storage.rows import INT32_MAX, INT32_MIN
 
 Columns = tuple[Array, ...]
 Poll = Callable[[], None]
@@ -180,3 +181,22 @@ class Rows(Arrays):
         if len(blocks) == 1:
             return blocks[0]
         return tuple(self.xp.concatenate(parts) for parts in zip(*blocks, strict=True))
+
+    def merged(self, runs: Sequence[Array]) -> Array:
+        """Sorted arrays as one: a radix sort takes no longer than a merge would."""
+        if len(runs) == 1:
+            return runs[0]
+        found: Array = self.xp.sort(self.xp.concatenate(runs))
+        return found
+
+    def narrowed(self, columns: Sequence[Array]) -> Columns:
+        """The same integers in 32 bits where a column's fit, else in 64: one round trip."""
+        xp = self.xp
+        wide = [column for column in columns if column.dtype != xp.int32]
+        fits = iter([a >= INT32_MIN and b <= INT32_MAX for a, b in self.spans(wide)])
+        return tuple(
+            column
+            if column.dtype == xp.int32
+            else column.astype(xp.int32 if next(fits) else xp.int64, copy=False)
+            for column in columns
+        )

@@ -181,7 +181,7 @@ class Graph:
             ((high, low)[column], False, 1),
             (low, True, 0),
         ):
-            if all(_holds(sign if left < right else -sign, op) for left, op, right in tests):
+            if passes(sign, tests):
                 found += np.bincount(ranks[loops == same], minlength=count)
         return found
 
@@ -195,7 +195,7 @@ class Graph:
             (high, low, False, 1),
             (low, low, True, 0),
         ):
-            if all(_holds(sign if left < right else -sign, op) for left, op, right in tests):
+            if passes(sign, tests):
                 rows = np.flatnonzero(loops == same)
                 parts.append((sources[rows], targets[rows]))
         if not parts:
@@ -208,6 +208,11 @@ class Graph:
     @property
     def nbytes(self) -> int:
         return 0 if self._ranking is None else self._ranking.nbytes
+
+
+def passes(sign: int, tests: Sequence[tuple[int, str, int]]) -> bool:
+    """Whether tests of two columns hold where their difference has this sign."""
+    return all(_holds(sign if left < right else -sign, op) for left, op, right in tests)
 
 
 def _holds(sign: int, op: str) -> bool:

@@ -13,25 +13,18 @@ import numpy as np
 
 from gdatalog.storage.arrays import is_borrowed
 from gdatalog.storage.degrees import COMPARE
+from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.graph import Graph
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
-from gdatalog.storage.row_store import FEW, Known, RowStore
+from gdatalog.storage.row_store import FEW, RowStore
 from gdatalog.storage.rows import Columns
-from gdatalog.storage.statistics import RowTest, Statistics
+from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
 from gdatalog.storage.threads import LONG, spread
-from gdatalog.storage.trie import Trie
+from gdatalog.storage.trie import RowTest, Trie, TrieName, first_levels, trie_name
 from gdatalog.storage.trie_builder import build_trie, trie_of_rows
 from gdatalog.values import TypeName
-
-_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
-
-def _onwards(test: RowTest) -> RowTest:
-    """The same test with the lower column first: one index has one name."""
-    left, op, right = test
-    return test if left <= right else (right, _FLIPPED[op], left)
 
 
 class Relation:
@@ -45,15 +38,19 @@ class Relation:
         types: tuple[TypeName, ...],
         keys: Columns,
         length: int,
+        ops: Any = None,
     ) -> None:
-        """A relation of sorted distinct rows; `length` tells how many they are, without columns."""
-        self._over(columns, types, RowStore([keys], length, Known.SORTED))
+        """A relation of sorted distinct rows; `length` tells how many they are, without columns.
+
+        `ops`: the operations of the device whose arrays the columns are, if they are not NumPy's.
+        """
+        self._over(columns, types, RowStore([keys], length, Known.SORTED, ops if keys else None))
 
     def _over(self, columns: tuple[str, ...], types: tuple[TypeName, ...], store: RowStore) -> None:
         self.columns = columns
         self.types = types
         self._store = store
-        self._tries: dict[tuple[Any, ...], Trie] = {}
+        self._tries: dict[TrieName, Trie] = {}
         # The orders of columns that parts of this relation were indexed by in its place.
         self.narrowed: set[tuple[int, ...]] = set()
         self.statistics = Statistics(store, types, self._tries)
@@ -78,10 +75,12 @@ class Relation:
         blocks: Sequence[Columns],
         length: int,
         distinct: bool = False,
+        ops: Any = None,
     ) -> Relation:
         """The relation of the rows of all blocks, which are `length` together, in any order.
 
         If they are `distinct` nothing need be done with them before they are asked for.
+        `ops`: the operations of the device whose arrays all columns are, if they are not NumPy's.
         """
         if not types:
             return Relation(columns, types, (), min(1, length))
@@ -90,8 +89,8 @@ class Relation:
             return Relation.empty(columns, types)
         known = Known.DISTINCT if distinct else Known.NOTHING
         relation = Relation.__new__(Relation)
-        relation._over(columns, types, RowStore(blocks, length, known))
-        if length < FEW:
+        relation._over(columns, types, RowStore(blocks, length, known, ops))
+        if length < FEW and ops is None:
             relation._store.sorted()
         return relation
 
@@ -132,10 +131,14 @@ class Relation:
     # ----------------------------------------------------------------------------------- rows
 
     @property
+    def store(self) -> RowStore:
+        """The rows as they came: here, on a device, or both."""
+        return self._store
+
+    @property
     def length(self) -> int:
         """How many rows there are."""
-        self._store.distinct()
-        return self._store.at_most
+        return self._store.count
 
     @property
     def at_most(self) -> int:
@@ -200,37 +203,20 @@ class Relation:
 
         `ranked`: of both ways of every row of a graph, with ranks for vertices.
         """
-        if order[:1] == (1,) and (ranked or (len(self.types) == 2 and self.symmetric)):
-            # One trie serves both orders.
-            order = tuple(1 - column for column in order)
-            tests = tuple((1 - left, op, 1 - right) for left, op, right in tests)
-        tests = tuple(_onwards(test) for test in tests)
-        name = (order, tests, weighted, ranked)
+        turned = order[:1] == (1,) and (ranked or (len(self.types) == 2 and self.symmetric))
+        name = trie_name(order, tests, weighted, ranked, turned)
         trie = self._tries.get(name)
         if trie is None:
             build = self._build_ranked if ranked else self._build
-            trie = None if weighted else self._first_levels(order, tests, ranked)
-            trie = trie or build(order, tests, weighted)
+            trie = first_levels(self._tries, name) or build(name[0], name[1], weighted)
             self._tries[name] = trie
         return trie
-
-    def _first_levels(
-        self, order: tuple[int, ...], tests: tuple[RowTest, ...], ranked: bool
-    ) -> Trie | None:
-        """The trie of some columns as the first levels of one that goes on, if that is there."""
-        for (longer, told, _, by_rank), trie in self._tries.items():
-            if order and longer[: len(order)] == order and told == tests and by_rank == ranked:
-                levels = trie.levels[: len(order)]
-                first = Trie(levels, len(levels[-1]), None)
-                first.labels = trie.labels
-                return first
-        return None
 
     def indexed(
         self, order: tuple[int, ...], tests: tuple[RowTest, ...] = (), weighted: bool = False
     ) -> bool:
         """Whether this trie has been made."""
-        return (order, tuple(_onwards(test) for test in tests), weighted, False) in self._tries
+        return trie_name(order, tests, weighted, False, False) in self._tries
 
     def _build_ranked(
         self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool

@@ -3,16 +3,22 @@
 Rows come in blocks: from data (in any order, perhaps twice), or from the threads of an executor
 (distinct). Sorting millions of rows costs more than most queries on them, and many never need
 it: an export takes any order, and an index sorts the columns that it has.
+
+Rows that a device has made stay there until NumPy's code asks for them: then they are copied
+once. How many there are needs no copy, and the device's own tries are made of them where they are.
+
+Above 300 lines, for rows here and elsewhere are the same rows under one lock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
 from threading import RLock
+from typing import Any
 
 import numpy as np
 
+from gdatalog.storage.elsewhere import Elsewhere, Known
 from gdatalog.storage.rows import (
     INT32_MAX,
     INT32_MIN,
@@ -30,21 +36,20 @@ from gdatalog.storage.threads import LONG, by_stretches, spread
 FEW = 1 << 14
 
 
-class Known(IntEnum):
-    """What is known of the rows; each says more than the one before."""
-
-    NOTHING = 0
-    DISTINCT = 1
-    SORTED = 2  # and distinct, in one block
-
-
 class RowStore:
     """A set of rows of at least one column."""
 
-    __slots__ = ("_blocks", "_count", "_known", "_lock", "_plain")
+    __slots__ = (
+        "__weakref__", "_blocks", "_count", "_elsewhere", "_here", "_known", "_lock", "_plain"
+    )  # fmt: skip
 
-    def __init__(self, blocks: Sequence[Columns], count: int, known: Known) -> None:
-        self._blocks = list(blocks)
+    def __init__(
+        self, blocks: Sequence[Columns], count: int, known: Known, ops: Any = None
+    ) -> None:
+        """`ops`: the operations of the device on which the blocks lie, if they lie on one."""
+        self._elsewhere = None if ops is None else Elsewhere(ops, blocks, count, known)
+        self._here = ops is None
+        self._blocks = list(blocks) if self._here else []
         self._plain = known == Known.SORTED  # one block, in 32 bits where they do
         self._count = count
         self._known = known
@@ -52,30 +57,98 @@ class RowStore:
 
     def __getstate__(self) -> tuple[list[Columns], int, Known]:
         with self._lock:
+            self._bring()
             return self._blocks, self._count, self._known
 
     def __setstate__(self, state: tuple[list[Columns], int, Known]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
+    # ------------------------------------------------------------------------------ elsewhere
+
+    @property
+    def here(self) -> bool:
+        """Whether NumPy's code can have the rows without a copy from a device."""
+        return self._here
+
+    @property
+    def elsewhere(self) -> Elsewhere | None:
+        """The rows on a device, if they are on one (too)."""
+        return self._elsewhere
+
+    def lay(self, ops: Any) -> Elsewhere:
+        """The rows on a device: copied there if they are not there yet, and kept."""
+        with self._lock:
+            found = self._elsewhere
+            if found is None or found.ops is not ops:
+                self._bring()
+                rows = tuple(map(ops.xp.asarray, self.as_they_are()))
+                found = Elsewhere(ops, [rows], self._count, self._known)
+                self._elsewhere = found
+            return found
+
+    def let_go(self) -> None:
+        """Gives up the rows on a device; those that are nowhere else are brought here first."""
+        with self._lock:
+            self._bring()
+            self._elsewhere = None
+
+    def _bring(self) -> None:
+        """Has the rows here."""
+        if self._here:
+            return
+        with self._lock:
+            away = self._elsewhere
+            if self._here or away is None:
+                return
+            rows = away.fetched()
+            if away.known < Known.SORTED and away.count < FEW:
+                rows = sort_rows(rows)
+                self._hold(rows, Known.SORTED)
+            else:
+                self._blocks = [rows]
+                self._count, self._known = away.count, away.known
+            self._plain = True
+            self._here = True
+
+    # ----------------------------------------------------------------------------------- rows
+
     @property
     def known(self) -> Known:
-        return self._known
+        away = None if self._here else self._elsewhere
+        return self._known if away is None else away.known
 
     @property
     def at_most(self) -> int:
         """How many rows there are, if none of them is there twice."""
-        return self._count
+        away = self._elsewhere
+        return self._count if away is None else min(self._count, away.count)
+
+    @property
+    def count(self) -> int:
+        """How many rows there are; where a device has them, it makes them distinct."""
+        away = self._elsewhere
+        if away is None:
+            self.distinct()
+        elif self._known < Known.DISTINCT:
+            with self._lock:
+                away.distinct()
+        return self.at_most
 
     @property
     def blocks(self) -> list[Columns]:
+        self._bring()
         return self._blocks
 
     @property
     def nbytes(self) -> int:
+        away = None if self._here else self._elsewhere
+        if away is not None:
+            return away.nbytes
         return sum(column.nbytes for block in self._blocks for column in block)
 
     def as_they_are(self) -> Columns:
         """The rows in any order; there may be duplicates."""
+        self._bring()
         if not self._plain:
             with self._lock:
                 self._blocks = [_joined(self._blocks)]
@@ -84,6 +157,11 @@ class RowStore:
 
     def distinct(self) -> list[Columns]:
         """The rows in any order, in blocks."""
+        away = None if self._here else self._elsewhere
+        if away is not None:  # made distinct before they are copied
+            with self._lock:
+                away.distinct()
+        self._bring()
         if self._known < Known.DISTINCT:
             with self._lock:
                 if self._known < Known.DISTINCT:
@@ -92,6 +170,11 @@ class RowStore:
 
     def sorted(self) -> Columns:
         """The rows, sorted."""
+        away = None if self._here else self._elsewhere
+        if away is not None:
+            with self._lock:
+                away.sorted()
+        self._bring()
         if self._known < Known.SORTED:
             with self._lock:
                 if self._known < Known.SORTED:

@@ -12,15 +12,13 @@ from typing import Any
 import numpy as np
 
 from gdatalog.storage.degrees import COMPARE, Degrees, Lists
+from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.graph import Graph
-from gdatalog.storage.row_store import Known, RowStore
+from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns, Packing, firsts, sorted_set
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import Trie
+from gdatalog.storage.trie import RowTest, Trie, TrieName
 from gdatalog.values import TypeName
-
-# A test between two columns of a row, as (left column, operator, right column).
-RowTest = tuple[int, str, int]
 
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 SAMPLE = 50_000
@@ -36,7 +34,7 @@ class Statistics:
     )  # fmt: skip
 
     def __init__(
-        self, store: RowStore, types: Sequence[TypeName], tries: Mapping[tuple[Any, ...], Trie]
+        self, store: RowStore, types: Sequence[TypeName], tries: Mapping[TrieName, Trie]
     ) -> None:
         """`tries` are those that the relation has by now, by order, tests, whether weighted, and
         whether ranked."""

@@ -6,15 +6,18 @@ node, each list ascending; `offsets[p]` to `offsets[p + 1]` are the children of 
 Searches in many lists at once go through one array of (parent, value) pairs packed into 64
 bits, made when first needed: one sorted search then serves every list. Values of 64 bits are
 first replaced by their rank among the level's distinct values.
+
+Arrays are NumPy's, or a device's: `xp` has the functions on them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.table import Array
 
 # 33 bits for a value of 32 bits, so that a bound just outside of them has a place too.
@@ -22,13 +25,21 @@ _SHIFT = 33
 _BIAS = 1 << 32
 _LOW, _HIGH = -(1 << 31) - 1, 1 << 31
 
+# A test between two columns of a row, as (left column, operator, right column).
+RowTest = tuple[int, str, int]
+# A relation's trie by its order of columns, tests, whether it is weighted, whether ranked.
+TrieName = tuple[tuple[int, ...], tuple[RowTest, ...], bool, bool]
+
+_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
 
 class TrieLevel:
     """The lists of one level: `values`, and where each parent's list starts (`offsets`)."""
 
-    __slots__ = ("_domain", "_index", "_longest", "_pairs", "_span", "offsets", "values")
+    __slots__ = ("_domain", "_index", "_longest", "_pairs", "_span", "offsets", "values", "xp")
 
-    def __init__(self, values: Array, offsets: Array) -> None:
+    def __init__(self, values: Array, offsets: Array, xp: Any = np) -> None:
+        self.xp = xp
         self.values = values
         self.offsets = offsets
         self._pairs: Array | None = None
@@ -38,7 +49,7 @@ class TrieLevel:
         self._span: tuple[int, int] | None = None
 
     def __getstate__(self) -> tuple[Array, Array]:
-        return self.values, self.offsets
+        return brought(self.values), brought(self.offsets)
 
     def __setstate__(self, state: tuple[Array, Array]) -> None:
         self.__init__(*state)  # type: ignore[misc]
@@ -56,7 +67,8 @@ class TrieLevel:
     def longest(self) -> int:
         """How long the longest of the lists is."""
         if self._longest is None:
-            self._longest = int(np.diff(self.offsets).max(initial=0))
+            lengths = self.xp.diff(self.offsets)
+            self._longest = int(lengths.max()) if len(lengths) else 0
         return self._longest
 
     @property
@@ -72,29 +84,32 @@ class TrieLevel:
     def dense_index(self) -> tuple[int, Array] | None:
         """(least value, position by value - least or -1), if the list is dense enough."""
         if self._index is None:
-            values = self.values
+            xp, values = self.xp, self.values
             low, high = (int(values[0]), int(values[-1])) if len(values) else (0, -1)
             if high - low + 1 > 4 * len(values) + 1024:
-                self._index = (0, np.empty(0, dtype=np.int32))
+                self._index = (0, xp.empty(0, dtype=xp.int32))
             else:
-                index = np.full(high - low + 1, -1, dtype=np.int32)
-                index[values.astype(np.int64) - low] = np.arange(len(values), dtype=np.int32)
+                index = xp.full(high - low + 1, -1, dtype=xp.int32)
+                index[values.astype(xp.int64) - low] = xp.arange(len(values), dtype=xp.int32)
                 self._index = (low, index)
         return self._index if len(self._index[1]) or not len(self.values) else None
 
     def find(self, values: Array) -> Array:
         """Positions of values in the root's list, -1 where absent: by index where dense."""
-        dense = self.dense_index()
+        xp, dense = self.xp, self.dense_index()
+        at: Array
         if dense is not None:
             low, index = dense
             if len(index) == 0:
-                return np.full(len(values), -1, dtype=np.int32)
-            at = values.astype(np.int64) - low
+                at = xp.full(len(values), -1, dtype=xp.int32)
+                return at
+            at = values.astype(xp.int64) - low
             inside = (at >= 0) & (at < len(index))
-            if inside.all():
-                return index[at]
-            return np.where(inside, index[np.where(inside, at, 0)], np.int32(-1))
-        at = np.searchsorted(self.values, values)
+            if not inside.all():
+                at = xp.where(inside, index[xp.where(inside, at, 0)], xp.int32(-1))
+                return at
+            return index[at]
+        at = xp.searchsorted(self.values, values)
         at[at == len(self.values)] = 0
         at[self.values[at] != values] = -1
         return at
@@ -104,8 +119,14 @@ class TrieLevel:
     def pairs(self) -> Array:
         """(parent, value) of every entry, packed, ascending."""
         if self._pairs is None:
-            lengths = np.diff(self.offsets)
-            parents = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+            xp = self.xp
+            if xp is np:
+                lengths = np.diff(self.offsets)
+                parents = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+            else:  # which has no `repeat` by lengths that lie on a device
+                entries = xp.arange(len(self.values))
+                parents = xp.searchsorted(self.offsets[1:], entries, side="right")
+                parents = parents.astype(xp.int64, copy=False)
             parents <<= _SHIFT
             parents |= self._code(self.values)[0]
             self._pairs = parents
@@ -113,25 +134,29 @@ class TrieLevel:
 
     def _code(self, values: Array) -> tuple[Array, Array | None]:
         """33-bit codes in the values' order; for 64-bit levels also whether each is exact."""
-        if self.values.dtype == np.int32:
-            if values.dtype != np.int32:
-                values = np.clip(values, _LOW, _HIGH)
-            return values.astype(np.int64) + _BIAS, None
+        xp = self.xp
+        if self.values.dtype == xp.int32:
+            if values.dtype != xp.int32:
+                values = xp.clip(values, _LOW, _HIGH)
+            return values.astype(xp.int64) + _BIAS, None
         if self._domain is None:
-            self._domain = np.unique(self.values)
-        at = np.searchsorted(self._domain, values)
-        inside = np.minimum(at, max(0, len(self._domain) - 1))
+            self._domain = xp.unique(self.values)
+        at = xp.searchsorted(self._domain, values)
+        inside = xp.minimum(at, max(0, len(self._domain) - 1))
         exact = self._domain[inside] == values if len(self._domain) else at < 0
         return at, exact
 
     def find_in(self, parents: Array, values: Array) -> Array:
         """Positions of values in their parents' lists, -1 where absent (sorted search)."""
+        xp = self.xp
+        at: Array
         if len(self.values) == 0:
-            return np.full(len(values), -1, dtype=np.int64)
+            at = xp.full(len(values), -1, dtype=xp.int64)
+            return at
         codes, exact = self._code(values)
-        wanted = (parents.astype(np.int64) << _SHIFT) | codes
+        wanted = (parents.astype(xp.int64) << _SHIFT) | codes
         pairs = self.pairs()
-        at = np.searchsorted(pairs, wanted)
+        at = xp.searchsorted(pairs, wanted)
         at[at == len(pairs)] = 0
         missing = pairs[at] != wanted
         if exact is not None:
@@ -141,12 +166,14 @@ class TrieLevel:
 
     def bound_in(self, parents: Array, values: Array, after_equal: bool) -> Array:
         """Where in its parent's list each value would stand; behind an equal one if asked."""
+        xp = self.xp
         codes, exact = self._code(values)
-        wanted = (parents.astype(np.int64) << _SHIFT) | codes
+        wanted = (parents.astype(xp.int64) << _SHIFT) | codes
         if after_equal:
             # behind an equal code, unless the code is only the place of an absent value
-            wanted += 1 if exact is None else exact.astype(np.int64)
-        return np.searchsorted(self.pairs(), wanted)
+            wanted += 1 if exact is None else exact.astype(xp.int64)
+        places: Array = xp.searchsorted(self.pairs(), wanted)
+        return places
 
 
 class Lookup(NamedTuple):
@@ -174,7 +201,7 @@ class Trie:
     ranks stand for values, `labels` are the values, by rank.
     """
 
-    __slots__ = ("_total", "_weight_sums", "labels", "levels", "weights")
+    __slots__ = ("__weakref__", "_total", "_weight_sums", "labels", "levels", "weights")
 
     def __init__(
         self,
@@ -198,7 +225,8 @@ class Trie:
         return self._total
 
     def __getstate__(self) -> tuple[object, ...]:
-        return self.levels, self.total, self.weights, self.labels
+        known = [None if part is None else brought(part) for part in (self.weights, self.labels)]
+        return self.levels, self.total, *known
 
     def __setstate__(self, state: tuple[object, ...]) -> None:
         self.__init__(*state)  # type: ignore[misc]
@@ -207,10 +235,43 @@ class Trie:
         """How many rows stand before each node of the last level, and behind the last."""
         if self._weight_sums is None:
             assert self.weights is not None
-            self._weight_sums = np.append(0, np.cumsum(self.weights))
+            weights = self.weights
+            xp = self.levels[-1].xp if self.levels else np
+            self._weight_sums = xp.zeros(len(weights) + 1, dtype=weights.dtype)
+            xp.cumsum(weights, out=self._weight_sums[1:])
         return self._weight_sums
 
     @property
     def nbytes(self) -> int:
         size = sum(level.nbytes for level in self.levels)
         return size + (self.weights.nbytes if self.weights is not None else 0)
+
+
+def trie_name(
+    order: Sequence[int], tests: Sequence[RowTest], weighted: bool, ranked: bool, turned: bool
+) -> TrieName:
+    """What a trie is known by: tests have the lower column first, so that one trie has one name.
+
+    `turned`: the other column first, of two, where one trie serves both orders.
+    """
+    if turned:
+        order = [1 - column for column in order]
+        tests = [(1 - left, op, 1 - right) for left, op, right in tests]
+    return tuple(order), tuple(map(_onwards, tests)), weighted, ranked
+
+
+def _onwards(test: RowTest) -> RowTest:
+    left, op, right = test
+    return test if left <= right else (right, _FLIPPED[op], left)
+
+
+def first_levels(tries: Mapping[TrieName, Trie], name: TrieName) -> Trie | None:
+    """The trie of some columns as the first levels of one that goes on, if that is there."""
+    order, tests, weighted, ranked = name
+    if weighted or not order:
+        return None
+    for (longer, told, _, by_rank), trie in tries.items():
+        if longer[: len(order)] == order and told == tests and by_rank == ranked:
+            levels = trie.levels[: len(order)]
+            return Trie(levels, len(levels[-1]), None, trie.labels)
+    return None

@@ -1,0 +1,32 @@
+"""Sorted runs of packed rows: what a set of rows that grows is kept as."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gdatalog.storage.keys import narrow
+from gdatalog.storage.rows import Columns, Packing
+from gdatalog.storage.table import Array
+
+
+def packing(columns: Sequence[Array], spare: int = 0) -> Packing | None:
+    """A packing for these columns, with `spare` bits of room above each; None if too wide."""
+    return Packing.of(columns, spare)
+
+
+def holds(found: Packing, columns: Sequence[Array]) -> bool:
+    """Whether these columns' values fit into a packing as well."""
+    return found.holds(columns)
+
+
+def merged(runs: Sequence[Array]) -> Array:
+    """Sorted arrays as one."""
+    # A stable sort finds the runs sorted and merges them.
+    return runs[0] if len(runs) == 1 else np.sort(np.concatenate(runs), kind="stable")
+
+
+def narrowed(columns: Sequence[Array]) -> Columns:
+    """The same integers in 32 bits where a column's fit, else in 64."""
+    return tuple(map(narrow, columns))

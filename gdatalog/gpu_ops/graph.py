@@ -1,0 +1,198 @@
+"""A binary relation on a device as a graph: what `storage/graph.py` knows of one here.
+
+Vertices are ranked by the powers of two of their degrees, then by their keys, as they are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gdatalog.storage.elsewhere import Elsewhere
+from gdatalog.storage.graph import passes
+from gdatalog.storage.rows import DENSE, Columns
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import RowTest
+
+
+class Ranking:
+    """The vertices of a graph in ascending order of their degrees' powers of two, then of keys."""
+
+    __slots__ = ("_least", "_ranks", "_vertices", "labels", "ops")
+
+    def __init__(self, ops: Any, left: Array, right: Array) -> None:
+        """`left` and `right` are the edges, each once, in one direction or the other."""
+        xp = ops.xp
+        self.ops = ops
+        low, high = _range(ops, left, right)
+        size = high - low + 1
+        self._least = low
+        self._vertices: Array | None = None
+        if size > DENSE * max(1, len(left)):
+            self._vertices = xp.unique(xp.concatenate([left, right]))
+            size = len(self._vertices)
+        ends = self._places(left), self._places(right)
+        degrees = xp.bincount(ends[0], minlength=size) + xp.bincount(ends[1], minlength=size)
+        degrees[ends[0][ops.survivors(ends[0] == ends[1])]] -= 1  # a loop makes one neighbour
+        present = ops.survivors(degrees)
+        bits = size.bit_length()
+        twos = xp.left_shift(1, xp.arange(63))
+        powers = xp.searchsorted(twos, degrees[present].astype(xp.int64), side="right")
+        ordered = xp.sort(powers << bits | present)
+        places = ordered & ((1 << bits) - 1)
+        self._ranks = xp.empty(size, dtype=xp.int32)
+        self._ranks[places] = xp.arange(len(places), dtype=xp.int32)
+        keys = places + low if self._vertices is None else self._vertices[places]
+        self.labels: Array = keys.astype(np.promote_types(left.dtype, right.dtype))
+
+    def _places(self, keys: Array) -> Array:
+        if self._vertices is not None:
+            found: Array = self.ops.xp.searchsorted(self._vertices, keys)
+            return found
+        return keys.astype(self.ops.xp.int64) - self._least
+
+    def ranks(self, keys: Array) -> Array:
+        """The ranks of vertices."""
+        found: Array = self._ranks[self._places(keys)]
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        own = 0 if self._vertices is None else int(self._vertices.nbytes)
+        return int(self.labels.nbytes) + int(self._ranks.nbytes) + own
+
+
+class DeviceGraph:
+    """What is known of rows on a device as edges; each found out when it is first asked for."""
+
+    __slots__ = ("_loops", "_ranking", "_rows", "_skew", "_symmetric", "ops")
+
+    def __init__(self, rows: Elsewhere) -> None:
+        self.ops = rows.ops
+        self._rows = rows
+        self._symmetric: bool | None = None
+        self._loops: bool | None = None
+        self._skew: float | None = None
+        self._ranking: Ranking | None = None
+
+    @property
+    def mirrored(self) -> bool:
+        """As `symmetric`, which a device finds out as soon."""
+        return self.symmetric
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether there is an edge (y, x) wherever there is one (x, y)."""
+        if self._symmetric is None:
+            self._symmetric = self._turned()
+        return self._symmetric
+
+    def _turned(self) -> bool:
+        """Whether the edges from higher to lower keys, turned round, are those the other way."""
+        ops = self.ops
+        left, right = self._rows.as_they_are()
+        if len(left) == 0:
+            return True
+        spans = ops.spans((left, right))
+        if spans[0] != spans[1]:
+            return False
+        left, right = self._rows.distinct()
+        up, down = ops.survivors(left < right), ops.survivors(left > right)
+        if len(up) != len(down):
+            return False
+        there = ops.sort_rows((left[up], right[up]))
+        back = ops.sort_rows((right[down], left[down]))
+        return all(bool((a == b).all()) for a, b in zip(there, back, strict=True))
+
+    @property
+    def loops(self) -> bool:
+        """Whether a vertex is its own neighbour."""
+        if self._loops is None:
+            left, right = self._rows.as_they_are()
+            self._loops = bool((left == right).any())
+        return self._loops
+
+    @property
+    def skew(self) -> float:
+        """How many more pairs of higher neighbours there are in the order of keys than of degrees.
+
+        That is about how much longer it takes to look for cliques.
+        """
+        if self._skew is None:
+            xp = self.ops.xp
+            low, high = self.edges()
+            a, b = self.ranking().ranks(low), self.ranking().ranks(high)
+            apart = self.ops.survivors(a != b)
+            pairs = []
+            for sources in (a[apart], xp.minimum(a, b)[apart]):
+                # The device's count of nothing is an error in some versions.
+                out = xp.bincount(sources) if len(sources) else sources
+                pairs.append(float((out.astype(xp.float64) ** 2).sum()))
+            self._skew = pairs[0] / pairs[1] if pairs[1] else 1.0
+        return self._skew
+
+    def ranking(self) -> Ranking:
+        if self._ranking is None:
+            self._ranking = Ranking(self.ops, *self.edges())
+        return self._ranking
+
+    def edges(self) -> Columns:
+        """Each edge once, from the lower key to the higher, whichever way it is there."""
+        ops, xp = self.ops, self.ops.xp
+        left, right = self._rows.distinct()
+        if self.symmetric:
+            rows = ops.survivors(left <= right)
+            return left[rows], right[rows]
+        rows_once: Columns = ops.sort_rows((xp.minimum(left, right), xp.maximum(left, right)))
+        return rows_once
+
+    def _ranked_ends(self) -> Columns:
+        """The lower and the higher rank of each edge."""
+        xp = self.ops.xp
+        a, b = (self.ranking().ranks(keys) for keys in self.edges())
+        return xp.minimum(a, b), xp.maximum(a, b)
+
+    def degrees(self, column: int, tests: Sequence[RowTest]) -> Array:
+        """In how many of the rows of `ranked` each rank stands in a column."""
+        xp = self.ops.xp
+        count = len(self.ranking().labels)
+        found: Array = xp.zeros(count, dtype=xp.int64)
+        for ends in self._kept(tests):
+            if len(ends[column]):
+                found += xp.bincount(ends[column], minlength=count)
+        return found
+
+    def _kept(self, tests: Sequence[RowTest]) -> list[Columns]:
+        """The rows of `ranked`, in no order: from lower to higher ranks, back, and loops."""
+        low, high = self._ranked_ends()
+        apart, same = (self.ops.survivors(m) for m in (low != high, low == high))
+        return [
+            (sources[rows], targets[rows])
+            for sources, targets, rows, sign in (
+                (low, high, apart, -1),
+                (high, low, apart, 1),
+                (low, low, same, 0),
+            )
+            if passes(sign, tests)
+        ]
+
+    def ranked(self, tests: Sequence[RowTest]) -> Columns:
+        """Both ways of every edge, as ranks, sorted: the rows that pass comparisons of the two."""
+        xp = self.ops.xp
+        parts = self._kept(tests)
+        if not parts:
+            return xp.empty(0, dtype=xp.int32), xp.empty(0, dtype=xp.int32)
+        bits = len(self.ranking().labels).bit_length()
+        packed = xp.sort(xp.concatenate([a.astype(xp.int64) << bits | b for a, b in parts]))
+        return (packed >> bits).astype(xp.int32), (packed & ((1 << bits) - 1)).astype(xp.int32)
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self._ranking is None else self._ranking.nbytes
+
+
+def _range(ops: Any, left: Array, right: Array) -> tuple[int, int]:
+    spans = ops.spans((left, right))
+    return min(low for low, _ in spans), max(high for _, high in spans)

@@ -1,0 +1,131 @@
+"""Tries made on a device, of rows that lie there: what `storage/trie_builder.py` does on NumPy.
+
+Rows are packed into integers, which one radix sort orders; where a value differs from the one
+before, a node begins. Each level waits once, for how many nodes it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gdatalog.storage.degrees import COMPARE
+from gdatalog.storage.elsewhere import Elsewhere, Known
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import RowTest, Trie, TrieLevel
+
+SHORT = 1 << 31  # entries, below which offsets take 32 bits
+
+
+def build(
+    ops: Any, rows: Elsewhere, order: Sequence[int], tests: Sequence[RowTest], weighted: bool
+) -> Trie:
+    """The trie of the rows that pass `tests`, its levels the columns of `order`."""
+    if not order:
+        return Trie((), passing(ops, rows, tests), None)
+    width = len(rows.as_they_are())
+    # Rows that differ only in dropped columns are counted, so none may be there twice.
+    columns = rows.distinct() if weighted and len(order) < width else rows.as_they_are()
+    in_order = rows.known == Known.SORTED and list(order) == list(range(len(order)))
+    length = len(columns[0])
+    used = [columns[column] for column in order]
+    if tests:
+        kept = ops.survivors(mask(columns, tests))
+        length = len(kept)
+        used = [column[kept] for column in used]
+    if in_order:
+        return of_sorted(ops, used, length, weighted)
+    if weighted and len(order) == width:
+        trie = of_rows(ops, used, length, False)
+        ones = ops.xp.ones(trie.total, dtype=ops.xp.int64)
+        return Trie(trie.levels, trie.total, ones)
+    return of_rows(ops, used, length, weighted)
+
+
+def mask(columns: Columns, tests: Sequence[RowTest]) -> Array:
+    """Which rows pass the tests, of which there is at least one."""
+    left, op, right = tests[0]
+    found: Array = COMPARE[op](columns[left], columns[right])
+    for left, op, right in tests[1:]:
+        found &= COMPARE[op](columns[left], columns[right])
+    return found
+
+
+def passing(ops: Any, rows: Elsewhere, tests: Sequence[RowTest]) -> int:
+    """How many different rows pass the tests."""
+    columns = rows.distinct()
+    if not tests:
+        return rows.count
+    return len(ops.survivors(mask(columns, tests)))
+
+
+def of_rows(ops: Any, columns: Sequence[Array], length: int, weighted: bool) -> Trie:
+    """The trie of rows in any order; if it is not weighted equal rows are the same row."""
+    if length < 2:
+        return of_sorted(ops, columns, length, weighted)
+    packing = ops.packing(columns)
+    if packing is None:
+        order = ops.order_rows(columns)
+        return of_sorted(ops, [column[order] for column in columns], length, weighted)
+    packed = ops.xp.sort(packing.pack(columns))
+    starts = ops.survivors(ops.firsts(packed))
+    weights = _lengths(ops, starts, length) if weighted else None
+    if len(starts) < length:
+        packed = packed[starts]
+    dtypes = [column.dtype for column in columns]
+    levels: list[TrieLevel] = []
+    for at in range(len(dtypes) - 1, 0, -1):
+        low, bits = packing.least[at], packing.bits[at]
+        values = ((packed & ((1 << bits) - 1)) + low).astype(dtypes[at])
+        above = packed >> bits
+        starts = ops.survivors(ops.firsts(above))
+        levels.append(_level(ops, values, starts))
+        packed = above[starts]
+    levels.append(_root(ops, (packed + packing.least[0]).astype(dtypes[0])))
+    total = length if weighted else len(levels[0])
+    return Trie(levels[::-1], total, weights)
+
+
+def of_sorted(ops: Any, columns: Sequence[Array], length: int, weighted: bool) -> Trie:
+    """The trie of lexicographically sorted columns of so many rows."""
+    weights = None
+    left = list(columns)
+    if length:
+        starts = ops.survivors(ops.row_firsts(left))
+        weights = _lengths(ops, starts, length) if weighted else None
+        if len(starts) < length:
+            left = [column[starts] for column in left]
+    elif weighted:
+        weights = ops.xp.ones(0, dtype=ops.xp.int64)
+    total = length if weighted else len(left[0])
+    levels: list[TrieLevel] = []
+    while len(left) > 1:
+        values = left.pop()
+        starts = ops.survivors(ops.row_firsts(left)) if len(values) else ops.xp.arange(0)
+        levels.append(_level(ops, values, starts))
+        left = [column[starts] for column in left]
+    levels.append(_root(ops, left[0]))
+    return Trie(levels[::-1], total, weights)
+
+
+def _lengths(ops: Any, starts: Array, end: int) -> Array:
+    """How far it is from each start to the next, and from the last to the end."""
+    lengths: Array = ops.xp.diff(_with_end(ops, starts, end, ops.xp.int64))
+    return lengths
+
+
+def _with_end(ops: Any, starts: Array, end: int, dtype: Any) -> Array:
+    offsets: Array = ops.xp.empty(len(starts) + 1, dtype=dtype)
+    offsets[:-1] = starts
+    offsets[-1:] = end
+    return offsets
+
+
+def _level(ops: Any, values: Array, starts: Array) -> TrieLevel:
+    dtype = ops.xp.int32 if len(values) < SHORT else ops.xp.int64
+    return TrieLevel(values, _with_end(ops, starts, len(values), dtype), ops.xp)
+
+
+def _root(ops: Any, values: Array) -> TrieLevel:
+    return _level(ops, values, ops.xp.zeros(1, dtype=ops.xp.int64))

@@ -1,0 +1,75 @@
+"""Rows that lie elsewhere: columns of a device's arrays, with the operations on them.
+
+Such an array has a dtype, a length, `nbytes`, and `get()`, which copies it to the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.table import Array
+
+
+class Known(IntEnum):
+    """What is known of some rows; each says more than the one before."""
+
+    NOTHING = 0
+    DISTINCT = 1
+    SORTED = 2  # and distinct, in one block
+
+
+def lies_here(column: Any) -> bool:
+    """Whether a column is NumPy's."""
+    return isinstance(column, np.ndarray)
+
+
+def brought(column: Any) -> Array:
+    """A column as a NumPy array."""
+    return column if isinstance(column, np.ndarray) else np.asarray(column.get())
+
+
+class Elsewhere:
+    """A set of rows of at least one column, on the device whose operations `ops` are."""
+
+    __slots__ = ("__weakref__", "_blocks", "_plain", "count", "known", "ops")
+
+    def __init__(self, ops: Any, blocks: Sequence[Columns], count: int, known: Known) -> None:
+        """`count`: how many rows there are, if none of them is there twice."""
+        self.ops = ops
+        self._blocks = list(blocks)
+        self._plain = False  # one block, in 32 bits where they do
+        self.count = count
+        self.known = known
+
+    @property
+    def nbytes(self) -> int:
+        return sum(int(column.nbytes) for block in self._blocks for column in block)
+
+    def as_they_are(self) -> Columns:
+        """The rows in any order; there may be duplicates."""
+        if not self._plain:
+            self._blocks = [self.ops.narrowed(self.ops.concatenate(self._blocks))]
+            self._plain = True
+        return self._blocks[0]
+
+    def distinct(self) -> Columns:
+        """The rows in any order, each once."""
+        return self.as_they_are() if self.known >= Known.DISTINCT else self.sorted()
+
+    def sorted(self) -> Columns:
+        """The rows, sorted."""
+        if self.known < Known.SORTED:
+            rows = tuple(self.ops.sort_rows(self.as_they_are()))
+            self._blocks = [rows]
+            self.count = len(rows[0])
+            self.known = Known.SORTED
+        return self.as_they_are()
+
+    def fetched(self) -> Columns:
+        """The rows, copied to the host."""
+        return tuple(map(brought, self.as_they_are()))
