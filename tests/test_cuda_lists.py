@@ -107,13 +107,14 @@ def check(seed: int, tile: int, pairs: list[tuple[Array, Array]], types: Types) 
     found = xp.zeros((count, 4), dtype=np.int64)
     args = (xp.asarray(a.array), own, xp.asarray(b.array), xp.asarray(np.array(cases)), count)
     launch(kernels(*types)[f"meet_{tile}"], tile, count, seed, *args, out, found)
+    counts, written, kept = found.get().tolist(), out.get().tolist(), own.get().tolist()
     for at, (case, (one, other_one)) in enumerate(zip(cases, pairs, strict=True)):
         wanted = sorted(set(one.tolist()) & set(other_one.tolist()))
         start, buffer = case[4], case[5]
         told = f"case {at}: {case}"
-        assert found.get()[at].tolist() == [len(wanted)] * 4, told
-        assert out.get()[start : start + len(wanted)].tolist() == wanted, told
-        assert own.get()[buffer : buffer + len(wanted)].tolist() == wanted, told
+        assert counts[at] == [len(wanted)] * 4, told
+        assert written[start : start + len(wanted)] == wanted, told
+        assert kept[buffer : buffer + len(wanted)] == wanted, told
 
 
 def check_meetings(seed: int, tile: int, types: Types, count: int) -> None:

@@ -249,6 +249,8 @@ DEVICE void walk(Tile<N> t, W walked, i64 wlo, i64 whi, S sought, i64 slo, i64 s
         }
         return;
     }
+    // Values are read one round ahead, so that nobody waits for them.
+    auto ahead = +walked[wlo + t.rank < whi ? wlo + t.rank : whi - 1];
     // The window is all of the list, or what some two rounds will ask for.
     u32 step = 1;
     for (i64 w = whi - wlo; N * (i64)step < shi - slo && w < 2 * (shi - slo); w *= 2) {
@@ -258,7 +260,8 @@ DEVICE void walk(Tile<N> t, W walked, i64 wlo, i64 whi, S sought, i64 slo, i64 s
     auto window = window_at(t, sought, slo, shi, step);
     for (i64 at = wlo; at < whi; at += N) {
         const i64 mine = at + t.rank;
-        const auto key = +walked[mine < whi ? mine : whi - 1];
+        const auto key = ahead;
+        if (at + N < whi) ahead = +walked[mine + N < whi ? mine + N : whi - 1];
         const auto last = from_rank(t, key, N - 1);
         if (window.end < last && window.start + window.length < shi) {
             window = window_at(t, sought, from_rank(t, next, N - 1), shi, step);
