@@ -230,6 +230,29 @@ DEVICE auto window_at(Tile<N> t, S sought, i64 start, i64 shi, u32 step) {
     return window;
 }
 
+// In which part a key is that is not behind the end.
+template <int N, class V, class K>
+DEVICE u32 part_of(Tile<N> t, const Window<V>& window, K key) {
+    int part = 0;
+    for (int half = N / 2; half > 0; half /= 2) {
+        part += from_rank(t, window.value, part + half - 1) < key ? half : 0;
+    }
+    return (u32)part;
+}
+
+// The range in which a key of a part stands or would stand: without the part's last value, which
+// is not before the key.
+struct Range {
+    i64 lo, hi;
+};
+template <class V>
+DEVICE Range range_of(const Window<V>& window, u32 step, u32 part) {
+    const u32 before = part * step, left = window.length - before;
+    const i64 lo = window.start + before;
+    const Range range = {lo, lo + (step < left ? step : left) - 1};
+    return range;
+}
+
 // Reads a list from end to end, N values at a time, and looks for each in another list. All lanes
 // come to `each(at, yes, key, place)`: `at` is where the N values begin; whether this lane's value
 // `key` is in the other list, and its place there.
@@ -266,18 +289,10 @@ DEVICE void walk(Tile<N> t, W walked, i64 wlo, i64 whi, S sought, i64 slo, i64 s
         if (window.end < last && window.start + window.length < shi) {
             window = window_at(t, sought, from_rank(t, next, N - 1), shi, step);
         }
-        u32 place = 0;
-        for (int half = N / 2; half > 0; half /= 2) {
-            place += from_rank(t, window.value, (int)place + half - 1) < key ? half : 0;
-        }
-        // Its part, without the last value, which is not before the key; or all that lies behind.
-        i64 start = window.start + window.length, left = shi - start;
-        if (key <= window.end) {
-            const u32 before = place * step, most = window.length - before;
-            start = window.start + before;
-            left = (step < most ? step : most) - 1;
-        }
-        next = lower(sought, start, start + left, key);
+        const u32 part = part_of(t, window, key);
+        Range range = {window.start + window.length, shi};
+        if (key <= window.end) range = range_of(window, step, part);
+        next = lower(sought, range.lo, range.hi, key);
         const bool yes = next < shi && +sought[next] == key;
         each(at, yes && mine < whi, key, next);
         if (window.end <= last && window.start + window.length == shi) return;
