@@ -169,7 +169,7 @@ def test_searches(tile: int, width: type[Any], seed: int) -> None:
         among = [*values.tolist()[:: max(1, len(values) // 3)], *values.tolist()[-1:]]
         near = [min(max(key + by, -(2**63)), 2**63 - 1) for key in among for by in (-1, 0, 1)]
         cases += [(lo, hi, key) for key in [*near, 0, 2**63 - 1, -(2**63)]]
-    found = xp.zeros((len(cases), 9), dtype=np.int64)
+    found = xp.zeros((len(cases), 11), dtype=np.int64)
     args = xp.asarray(lists.array), xp.asarray(np.array(cases)), len(cases), found
     launch(kernels(width, np.int32)[f"search_{tile}"], tile, len(cases), seed, *args)
     whole_array = lists.array.tolist()
@@ -178,7 +178,7 @@ def test_searches(tile: int, width: type[Any], seed: int) -> None:
         last = bisect_right(whole_array, key, lo, hi)
         place = first if last > first else -1
         one = [first, last, place, int(place >= 0)]
-        assert got == [*one, first, *one], (lo, hi, key)
+        assert got == [*one, first, *one, *[last - lo - 1] * 2], (lo, hi, key)
 
 
 @pytest.mark.parametrize("width", C_TYPES)
