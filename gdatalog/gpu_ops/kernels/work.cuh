@@ -71,16 +71,17 @@ DEVICE bool find_task(C control, R ring, i64 capacity, i64 total, i64 grain, boo
 
 // For one lane: a task, or one of no units when there is none.
 template <class C, class R>
-APART Task take_task(C control, R ring, i64 capacity, i64 total, i64 grain, bool held) {
+DEVICE Task take_task(C control, R ring, i64 capacity, i64 total, i64 grain, bool held) {
     Task task = {0, 0, 0, EVERYTHING};
-    bool over = false;
-    if (find_task(control, ring, capacity, total, grain, held, task, over) || over) return task;
-    atomic_add(control, IDLE, (i64)1);
+    bool over = false, idle = false;
     for (int wait = SHORTEST_PAUSE;; wait = wait < LONGEST_PAUSE ? 2 * wait : wait) {
+        if (find_task(control, ring, capacity, total, grain, held, task, over) || over) break;
+        if (!idle) atomic_add(control, IDLE, (i64)1);
+        idle = true;
+        held = false;
         pause(wait);
-        if (find_task(control, ring, capacity, total, grain, false, task, over) || over) break;
     }
-    atomic_add(control, IDLE, (i64)-1);
+    if (idle) atomic_add(control, IDLE, (i64)-1);
     return task;
 }
 
@@ -106,44 +107,40 @@ DEVICE void done_task(Tile<N> t, C control) {
     if (t.rank == 0) atomic_add(control, BUSY, (i64)-1);
 }
 
-// For one lane: `rest` in so many pieces, by units or by entries of its one unit, the last piece
-// first, as long as there is room. Gives what is left, which begins where `rest` does.
+// For one lane: one more task, unless what is left of the ring is for giving back.
 template <class C, class R>
-APART Task put_pieces(C control, R ring, i64 capacity, i64 room, Task rest, i64 pieces,
-                      bool units) {
-    const i64 begin = units ? rest.start : rest.low, all = (units ? rest.stop : rest.high) - begin;
-    if (pieces > all) pieces = all;
-    i64 put = 0;
-    while (put < pieces) {
-        const i64 before = pieces - 1 - put, longer = all % pieces;  // the first are the longer
-        const i64 from = begin + before * (all / pieces) + (before < longer ? before : longer);
-        Task piece = rest;
-        (units ? piece.start : piece.low) = from;
-        atomic_add(control, BUSY, (i64)1);
-        if (!queue_put(ring, control, capacity, piece, room)) {
-            atomic_add(control, BUSY, (i64)-1);
-            break;
-        }
-        (units ? rest.stop : rest.high) = from;
-        if (units) rest.high = EVERYTHING;
-        ++put;
+DEVICE bool put_task(C control, R ring, i64 capacity, i64 room, Task task) {
+    atomic_add(control, BUSY, (i64)1);
+    if (queue_put(ring, control, capacity, task, room)) {
+        atomic_add(control, SPLITS, (i64)1);
+        return true;
     }
-    if (put > 0) atomic_add(control, SPLITS, put);
-    return rest;
+    atomic_add(control, BUSY, (i64)-1);
+    return false;
 }
 
-// Shares the entries [low, high) of a unit, in up to `pieces` tasks. The caller's own part ends
-// at what comes back: `low` if all was put, `high` if nothing, for what found no room stays its own.
+// How long each of so many pieces is. (Dividing 64 bits would take many registers.)
+DEVICE i64 piece_of(i64 count, i64 pieces) {
+    const u32 all = count < 0x7FFFFFFF ? (u32)count : 0x7FFFFFFFu;
+    return (all + (u32)pieces - 1u) / (u32)pieces;
+}
+
+// Shares the entries [low, high) of a unit, in up to `pieces` tasks, the last entries first. The
+// caller's own part ends at what comes back: `low` if all was put, `high` if nothing, for what
+// found no room stays its own.
 template <int N, class C, class R>
 DEVICE i64 share(Tile<N> t, C control, R ring, i64 capacity, i64 unit, i64 low, i64 high,
                  i64 pieces) {
-    i64 end = high;
-    if (t.rank == 0 && low < high) {
-        const Task rest = {unit, unit + 1, low, high};
-        const i64 room = room_to_share<N>(capacity);
-        end = put_pieces(control, ring, capacity, room, rest, pieces, false).high;
+    if (t.rank == 0) {
+        const i64 room = room_to_share<N>(capacity), piece = piece_of(high - low, pieces);
+        while (low < high) {
+            const i64 from = high - low > piece ? high - piece : low;
+            const Task task = {unit, unit + 1, from, high};
+            if (!put_task(control, ring, capacity, room, task)) break;
+            high = from;
+        }
     }
-    return from_rank(t, end, 0);
+    return from_rank(t, high, 0);
 }
 
 // Shares the units [start, stop), the last up to its entry `high`; gives where the caller's own
@@ -154,13 +151,17 @@ DEVICE i64 share(Tile<N> t, C control, R ring, i64 capacity, i64 unit, i64 low, 
 template <int N, class C, class R>
 DEVICE i64 share_units(Tile<N> t, C control, R ring, i64 capacity, i64 start, i64 stop, i64 high,
                        i64 pieces) {
-    i64 end = stop;
-    if (t.rank == 0 && start < stop) {
-        const Task rest = {start, stop, 0, high};
-        const i64 room = room_to_share<N>(capacity);
-        end = put_pieces(control, ring, capacity, room, rest, pieces, true).stop;
+    if (t.rank == 0) {
+        const i64 room = room_to_share<N>(capacity), piece = piece_of(stop - start, pieces);
+        while (start < stop) {
+            const i64 from = stop - start > piece ? stop - piece : start;
+            const Task task = {from, stop, 0, high};
+            if (!put_task(control, ring, capacity, room, task)) break;
+            stop = from;
+            high = EVERYTHING;
+        }
     }
-    return from_rank(t, end, 0);
+    return from_rank(t, stop, 0);
 }
 
 // Puts a task that this tile has taken, or what is left of it, back for the next launch, and ends
