@@ -79,6 +79,7 @@ class CupyDriver:
         self.xp: Any = import_cupy()
         with self.use():
             device = self.xp.cuda.Device(number)
+            self.clock = int(device.attributes["ClockRate"]) / 1e6
             self._processors = int(device.attributes["MultiProcessorCount"])
 
     @contextmanager

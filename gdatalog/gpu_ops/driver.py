@@ -38,6 +38,7 @@ class Driver(Protocol):
     """`xp`: NumPy's functions on this device's arrays."""
 
     name: str  # "cuda:0"
+    clock: float  # ticks of kernels' clocks in a nanosecond, roughly
     xp: Any
 
     def kernels(self, source: str, names: Sequence[str], told: str) -> dict[str, Kernel]:

@@ -165,6 +165,7 @@ class HostDriver:
     """
 
     name = "cuda:0"
+    clock = 1.0
     xp: Any = xp
 
     def __init__(self, seed: int = 0, *, blocks: int = 2, races: bool = False) -> None:
