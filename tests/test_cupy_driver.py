@@ -93,12 +93,13 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A module that has what the driver asks of CuPy."""
     fake: Any = ModuleType("cupy")
     fake.used, fake.fault, fake.synchronized = [], None, 0
+    fake.attributes = {"MultiProcessorCount": 132, "ClockRate": 1_980_000}
     fake.events, fake.copied, fake.freed = [], [], []
 
     class Device:
         def __init__(self, number: int) -> None:
             self.number = number
-            self.attributes = {"MultiProcessorCount": 132}
+            self.attributes = fake.attributes
 
         def __enter__(self) -> None:
             fake.used.append(self.number)
@@ -146,11 +147,13 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_driver_works_on_its_gpu(cupy: Any) -> None:
     driver = CupyDriver(1)
-    assert driver.name == "cuda:1" and driver.xp is cupy
+    assert driver.name == "cuda:1" and driver.xp is cupy and driver.clock == 1.98
     assert cupy.used == [1, "left"]
     with driver.use():
         assert cupy.used == [1, "left", 1]
     assert cupy.used[-1] == "left"
+    del cupy.attributes["ClockRate"]
+    assert CupyDriver().clock == 1.5
 
 
 @needs_nvrtc

@@ -27,6 +27,9 @@ OPTIONS = ("-std=c++17", "--fmad=false", "--diag-suppress=111,128,177,550")
 BUSY, PAUSE = 0.001, 0.0002  # seconds
 
 
+USUAL_CLOCK = 1_500_000  # kilohertz, where CUDA does not tell
+
+
 class NoMemory(MemoryError):
     """The GPU has none left for a kernel."""
 
@@ -79,8 +82,9 @@ class CupyDriver:
         self.xp: Any = import_cupy()
         with self.use():
             device = self.xp.cuda.Device(number)
-            self.clock = int(device.attributes["ClockRate"]) / 1e6
-            self._processors = int(device.attributes["MultiProcessorCount"])
+            found = device.attributes
+            self.clock = int(found.get("ClockRate", USUAL_CLOCK)) / 1e6
+            self._processors = int(found["MultiProcessorCount"])
 
     @contextmanager
     def use(self) -> Iterator[None]:
