@@ -20,7 +20,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.gpu_ops import cupy_driver, kernel_cache
-from gdatalog.gpu_ops.cupy_driver import OPTIONS, CupyDriver
+from gdatalog.gpu_ops.cupy_driver import OPTIONS, CupyDriver, bare
 from gdatalog.gpu_ops.driver import Resources
 from gdatalog.gpu_ops.sources import whole
 
@@ -184,6 +184,18 @@ def test_a_kernel_that_does_not_compile(cupy: Any) -> None:
     assert "a kernel of `p(1).` does not compile" in text
     assert 'identifier "uno" is undefined' in text
     assert "KERNEL(one)(ARRAY(i64) out) { out[0] = uno; }" in text
+
+
+@needs_nvrtc
+def test_rules_that_differ_in_comments_share_their_code(cupy: Any) -> None:
+    sources = [SOURCE + f'// of {name}: "日本"\n' for name in ("p", "q")]
+    codes = [
+        CupyDriver().kernels(source, ["one"], "p(1).")["one"]._function._source  # type: ignore[attr-defined]
+        for source in sources
+    ]
+    assert codes[0] == codes[1] and codes[0].isascii()
+    assert codes[0].count("\n") == sources[0].count("\n")
+    assert bare('asm("a // b");  // "c"\n') == 'asm("a // b");  // "c"\n'
 
 
 @needs_nvrtc

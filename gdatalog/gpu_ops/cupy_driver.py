@@ -6,6 +6,7 @@ makes arrays by its `xp`, does it inside `driver.use()`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter, sleep
@@ -22,6 +23,9 @@ from gdatalog.gpu_ops.kernel_cache import import_cupy
 # not use (177), what generated code sets and does not use (550), what a template has not for one
 # lane (111, 128).
 OPTIONS = ("-std=c++17", "--fmad=false", "--diag-suppress=111,128,177,550")
+
+# Of a whole line, or behind code; a text of one line has its closing quote behind a comment's mark.
+_COMMENT = re.compile(r'^[ ]*//.*$|[ ]*//[^"\n]*$', re.MULTILINE)
 
 # Between two looks at whether a kernel has ended: at first none, so that short ones cost nothing.
 BUSY, PAUSE = 0.001, 0.0002  # seconds
@@ -60,6 +64,17 @@ class CupyKernel:
         if found is None:
             found = self._resident[threads] = self._occupancy(self._function.kernel.ptr, threads)
         return found
+
+
+def bare(source: str) -> str:
+    """A source without its comments, which are of one rule only: others have the same code.
+
+    Lines stay where they are. What is left is ASCII, which CuPy writes to a file in any locale.
+
+    >>> bare("int x;  // of p(x)\\n// y\\nint y;")
+    'int x;\\n\\nint y;'
+    """
+    return _COMMENT.sub("", source).encode("ascii", "backslashreplace").decode()
 
 
 def _argument(value: Any) -> Any:
@@ -104,7 +119,7 @@ class CupyDriver:
             ) from problem
 
     def kernels(self, source: str, names: Sequence[str], told: str) -> dict[str, Kernel]:
-        module = self.xp.RawModule(code=source, options=OPTIONS)
+        module = self.xp.RawModule(code=bare(source), options=OPTIONS)
         made: dict[str, Kernel] = {}
         for name in names:
             try:
