@@ -29,8 +29,8 @@ DRIVER = HostDriver()
 OPS: Any = Gpu(DRIVER).ops
 xp = OPS.xp
 
-few = settings(max_examples=12, deadline=None)
-some = settings(max_examples=60, deadline=None)
+few = settings(max_examples=7, deadline=None)
+some = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 1 << 20)
 
 

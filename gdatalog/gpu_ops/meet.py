@@ -13,7 +13,7 @@ from typing import Any
 
 from gdatalog.gpu_ops.arrays import Array
 from gdatalog.gpu_ops.evaluate import Expressions
-from gdatalog.gpu_ops.launching import type_of
+from gdatalog.gpu_ops.launching import TILE, type_of
 from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
 
 
@@ -44,7 +44,12 @@ class Meetings(Expressions):
         base = which if isinstance(which, int) else 0
         kernel = _Printed(values, placed)
         rows, found = xp.empty(size, dtype=xp.int32), xp.empty(size, dtype=values.dtype)
-        args: list[Any] = [ends, starts.astype(xp.int64, copy=False), values]
+        args: list[Any] = [
+            ends,
+            self._cuts(ends, size),
+            starts.astype(xp.int64, copy=False),
+            values,
+        ]
         kept = [rows, found]
         if placed:
             kept.append(xp.empty(size, dtype=self.place_of(len(values))))
@@ -69,7 +74,7 @@ class Meetings(Expressions):
                 kept.append(places)
             args += kernel.look_up(lookup, places)
         if size:
-            state = self.state_of(size)
+            state = self.state_of(size if others or tests else 0)
             text = kernel.text(bool(others or tests))
             args += [*kept, state, len(lengths), size, base]
             self.kernels.launch(text, "meet", {}, size, args)
@@ -77,6 +82,15 @@ class Meetings(Expressions):
                 kept = self.kept(kept[0], state, *kept[1:])
         rows = kept[0] if picked is None else picked[kept[0]]
         return Meeting(size, rows, kept[1], kept[2:])
+
+    def _cuts(self, ends: Array, size: int) -> Array:
+        """The rows in which tiles of entries begin, as expand.cuh tells; none for one tile."""
+        xp, tiles = self.xp, -(-size // TILE)
+        cuts = xp.empty(tiles + 1 if tiles > 1 else 0, dtype=xp.int64)
+        if tiles > 1:
+            args = [ends, cuts, len(ends), size, tiles]
+            self.kernels.launch('#include "expand.cuh"\n', "partition", {}, 4 * tiles, args)
+        return cuts
 
     def ranges(
         self, level: TrieLevel, parents: Array, cuts: Sequence[tuple[str, Array]]
@@ -178,7 +192,7 @@ class _Printed:
 
     def __init__(self, values: Array, placed: bool) -> None:
         value = type_of(values)
-        self.params = ["ARRAY(const i64) ends", "ARRAY(const i64) starts"]
+        self.params = ["ARRAY(const i64) ends", "ARRAY(const i64) cuts", "ARRAY(const i64) starts"]
         self.params.append(f"ARRAY(const {value}) values")
         self.outs = ["ARRAY(i32) rows", f"ARRAY({value}) found"]
         self.held = ["i32 row[EACH];", f"{value} value[EACH];"]
@@ -245,16 +259,16 @@ class _Printed:
     def text(self, compacted: bool) -> str:
         """The kernel; what is not compacted is written where it is in the order of entries."""
         params = [*self.params, *self.outs, "ARRAY(i64) state", "i64 count", "i64 size", "i64 base"]
+        first, then = "next_tile(state)", "= next_tile(state)"
         to = "places_of_kept(keep, to, state, tile, tiles);"
         if not compacted:
+            first, then = "block_of_grid()", "+= blocks_of_grid()"
             to = "for (int i = 0; i < EACH; i++) to[i] = first + i * THREADS;"
         lines = [
             '#include "expand.cuh"',
             f"KERNEL(meet)({', '.join(params)}) {{",
-            "    SHARED(i64, span, 2);",
             "    const i64 tiles = (size + TILE - 1) / TILE;",
-            "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
-            "        rows_of_tile(ends, count, size, tile, span);",
+            f"    for (i64 tile = {first}; tile < tiles; tile {then}) {{",
             "        const i64 first = tile * TILE + thread_of_block();",
             "        bool keep[EACH];",
             "        i64 to[EACH];",
@@ -264,7 +278,7 @@ class _Printed:
             "            const i64 entry = first + i * THREADS;",
             "            keep[i] = false;",
             "            if (entry >= size) continue;",
-            "            const i64 r = row_of(ends, span, entry);",
+            "            const i64 r = row_of(ends, cuts, count, tile, tiles, entry);",
             "            const i64 position = starts[r] + entry - (r ? ends[r - 1] : 0);",
             "            const i64 key = values[position];",
             "            row[i] = r;",
