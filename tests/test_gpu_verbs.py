@@ -309,6 +309,7 @@ INTS = np.array(
 REALS = np.array([-math.inf, -1e300, -2.5, -1, 0, 0.5, 1, 7.25, 9.3e18, 2.0**63, 1e-300, math.inf])
 
 OF_TWO = {*"+*/%^", "band", "bor", "bxor", "bshl", "bshr", "bshru", "land", "lor", "lxor"}
+LAST_BIT = {"exp", "log", "^"}  # in which processors differ
 OF_TWO |= {"min", "max", "seconds_between"}
 
 
@@ -332,7 +333,10 @@ def test_functions(kind: Any) -> None:
             failed = np.zeros(len(wanted), dtype=bool) if failed is None else failed.get()
             bad = np.zeros(len(wanted), dtype=bool) if bad is None else bad
             assert failed.tolist() == bad.tolist(), name
-            assert found.get()[~bad].tolist() == wanted[~bad].tolist(), name
+            if kind == "float" and name in LAST_BIT:
+                np.testing.assert_allclose(found.get()[~bad], wanted[~bad], rtol=1e-13)
+            else:
+                assert found.get()[~bad].tolist() == wanted[~bad].tolist(), name
 
 
 @some
