@@ -30,12 +30,11 @@ Made = TypeVar("Made")
 class _Indexes:
     """What is kept of one relation, and when each was used: rows under None, tries by name."""
 
-    __slots__ = ("graph", "tries", "used")
+    __slots__ = ("tries", "used")
 
     def __init__(self) -> None:
         self.tries: dict[TrieName, Trie] = {}
         self.used: dict[TrieName | None, int] = {}
-        self.graph: DeviceGraph | None = None
 
 
 class Kept:
@@ -66,7 +65,6 @@ class Kept:
         size = sum(int(level.nbytes) for level in levels.values())
         for trie in held.tries.values():
             size += 0 if trie.weights is None else int(trie.weights.nbytes)
-        size += 0 if held.graph is None else held.graph.nbytes
         rows = self._rows_there(store)
         return size + (rows.nbytes if rows is not None and store.here else 0)
 
@@ -94,10 +92,8 @@ class Kept:
 
     def graph(self, relation: Relation) -> DeviceGraph:
         """What is known of a relation of two columns as a graph."""
-        held = self._of(relation.store)
-        if held.graph is None:
-            held.graph = DeviceGraph(self._rows(relation.store))
-        return held.graph
+        found: DeviceGraph = self._rows(relation.store).graph
+        return found
 
     def trie(
         self,
@@ -173,7 +169,6 @@ class Kept:
         """Whether a trie, or rows, were kept and are no more."""
         held = self._held[store]
         if name is None:
-            held.graph = None  # it speaks of the rows
             if self._rows_there(store) is None:
                 return False
             store.let_go()

@@ -14,7 +14,6 @@ import numpy as np
 from gdatalog.storage.arrays import is_borrowed
 from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.elsewhere import Known
-from gdatalog.storage.graph import Graph
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
 from gdatalog.storage.row_store import FEW, RowStore
 from gdatalog.storage.rows import Columns
@@ -175,20 +174,24 @@ class Relation:
 
     @property
     def trie_nbytes(self) -> int:
-        ranks = 0 if self.graph is None else self.graph.nbytes
+        graph = self.statistics.graph_here
+        ranks = 0 if graph is None else graph.nbytes
         levels = [level for trie in self._tries.values() for level in trie.levels]
         weights = [t.weights.nbytes for t in self._tries.values() if t.weights is not None]
         return ranks + sum({id(level): level.nbytes for level in levels}.values()) + sum(weights)
 
     @property
-    def graph(self) -> Graph | None:
-        """What is known of the rows as edges, if they can be: both columns have one type."""
+    def graph(self) -> Any:
+        """What is known of the rows as edges, if they can be: both columns have one type.
+
+        A `Graph`, or what a device has in its place.
+        """
         return self.statistics.graph
 
     @property
     def symmetric(self) -> bool:
         """Whether a binary relation holds (y, x) wherever it holds (x, y)."""
-        return self.graph is not None and self.graph.symmetric
+        return bool(self.graph is not None and self.graph.symmetric)
 
     # ---------------------------------------------------------------------------------- tries
 
@@ -221,10 +224,11 @@ class Relation:
     def _build_ranked(
         self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool
     ) -> Trie:
-        assert self.graph is not None, self.types
-        rows = self.graph.ranked(tests)
+        graph = self.statistics.graph_here
+        assert graph is not None, self.types
+        rows = graph.ranked(tests)
         trie = build_trie(rows, len(order), len(rows[0]), weighted)
-        trie.labels = self.graph.ranking().labels
+        trie.labels = graph.ranking().labels
         return trie
 
     def _build(self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool) -> Trie:
