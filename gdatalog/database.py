@@ -6,20 +6,19 @@ Above 300 lines because half of them are what users read: docstrings with tested
 from __future__ import annotations
 
 import os
-import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from threading import RLock
 from time import perf_counter
 from typing import Any
 
 from gdatalog.engine.budget import default_limit, parse_size
+from gdatalog.engine.devices import Opened, Turn, open_device
 from gdatalog.engine.files import FilePolicy, Folders, read_program, to_stdout, write_relation
 from gdatalog.engine.inputs import union
 from gdatalog.engine.knobs import Strategy, threads_of
 from gdatalog.engine.run import RuleRun
-from gdatalog.errors import Caution, DeviceError, NameResolutionError, UsageError
+from gdatalog.errors import Caution, NameResolutionError, UsageError
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Query
 from gdatalog.planner.checked import Schema
@@ -53,11 +52,19 @@ class Database:
         threads: int | None = None,
         files: str | os.PathLike[str] = "all",
     ) -> None:
-        self.device = _device(device)
+        opened = open_device(device)
+        if device == "auto":
+            _log_device(opened)
         self.memory_limit = default_limit() if memory_limit is None else parse_size(memory_limit)
         self._workspace = Workspace(self.memory_limit, FilePolicy(files), _warn)
         self._workspace.threads = threads_of(threads)
-        self._lock = RLock()
+        self._workspace.device, self._workspace.why = opened.device, opened.why
+        self._lock = Turn(opened.use)
+
+    @property
+    def device(self) -> str:
+        """Where queries run: "cpu", or a GPU as "cuda:0"."""
+        return self._workspace.device.name
 
     def __repr__(self) -> str:
         if self._workspace.closed:
@@ -304,19 +311,10 @@ class Database:
             return Profile(reports, seconds, peak, Result(relation, self._workspace.symbols))
 
 
-def _device(device: str) -> str:
-    if device not in ("auto", "cpu") and not re.fullmatch(r"cuda(:\d+)?", device):
-        raise UsageError(f"there is no device {device!r}", hint='"auto", "cpu", "cuda", "cuda:1"')
-    if device.startswith("cuda"):
-        raise DeviceError(
-            "this version of gdatalog runs on the CPU only",
-            hint='use device="cpu", or device="auto", which takes a GPU once there is support',
-        )
-    if device == "auto":
-        import logging
+def _log_device(opened: Opened) -> None:
+    import logging
 
-        logging.getLogger("gdatalog").info("device: cpu")
-    return "cpu"
+    logging.getLogger("gdatalog").info("device: %s (%s)", opened.device.name, opened.why)
 
 
 def _warn(caution: Caution) -> None:
@@ -335,6 +333,8 @@ def connect(
 ) -> Database:
     """A new, empty database.
 
+    `device` says where its queries run: "cpu", "cuda" (or "cuda:1"), or "auto", which takes a GPU
+    if there is a usable one; `db.device` tells, and `gd.doctor()` what is missing for a GPU.
     `memory_limit` ("8GiB", or bytes) bounds what a query may hold. `threads` says how many
     compiled loops use; without it there is one for each core. `files` bounds what a text may
     read and write: "all", "read", "none", or a folder.

@@ -77,6 +77,7 @@ class Workspace:
         self.intersect = "auto"
         self.tile = 0
         self.device: Device = CPU
+        self.why = "asked for"  # this device
         self.announce: Callable[[str], None] = _log
         self._remembered: Memory = {}
         self._read = Read()

@@ -325,16 +325,16 @@ def test_a_folder_that_others_write_to(folder, tmp_path, monkeypatch):
     parent.mkdir()
     parent.chmod(0o777)
     with pytest.raises(PermissionError, match="is not ours alone"):
-        code_cache._own(parent / "code")
+        code_cache.own(parent / "code")
     parent.chmod(0o1777)  # as /tmp: each may make folders, but not change another's
     (parent / "code").chmod(0o755)
-    assert code_cache._own(parent / "code").stat().st_mode & 0o777 == 0o700
+    assert code_cache.own(parent / "code").stat().st_mode & 0o777 == 0o700
     (parent / "link").symlink_to(tmp_path)
     with pytest.raises(PermissionError, match="is not ours alone"):
-        code_cache._own(parent / "link")
+        code_cache.own(parent / "link")
     monkeypatch.setattr(os, "getuid", lambda: 12345678)
     with pytest.raises(PermissionError, match="is not ours alone"):
-        code_cache._own(parent / "code")
+        code_cache.own(parent / "code")
 
 
 # Files of this process cannot be larger than so many bytes: what a full disk is like.

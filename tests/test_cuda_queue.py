@@ -11,10 +11,11 @@ from typing import Final
 
 import pytest
 
-from gdatalog.gpu_ops import control, sources
+from gdatalog.gpu_ops import control
+from tests.cuda_host import needs_compiler
+from tests.cuda_queue.walks import text_of
 
-HERE: Final = Path(__file__).parent / "cuda_host"
-TASKS: Final = sources.whole((HERE / "tasks.cuh").read_text(encoding="utf-8"))
+TASKS: Final = text_of("tasks.cuh")
 
 # ------------------------------------------------------------------------------------- numbers
 
@@ -44,26 +45,36 @@ def test_a_ring_has_room_for_each_tile_twice(tiles: int, room: int) -> None:
     assert control.capacity(tiles) == room
 
 
-# ------------------------------------------------------------------------- threads of the machine
+# -------------------------------------------------------------------- programs of tiles of one lane
 
-THREADS: Final = "\n".join(
-    [
-        "#define ONE_LANE",
-        (HERE / "threads.hpp").read_text(encoding="utf-8").replace("#pragma once\n", ""),
-        TASKS,
-        (HERE / "races.cpp").read_text(encoding="utf-8"),
-    ]
+ONE_LANE: Final = "#define ONE_LANE\n"
+THREADS: Final = ONE_LANE + text_of("one_lane.hpp", "threads.hpp", "tasks.cuh", "races.cpp")
+SCHEDULES: Final = ONE_LANE + text_of(
+    "one_lane.hpp", "all_schedules.hpp", "tasks.cuh", "published.cuh", "schedules.cpp"
 )
 
 
-def run_on_threads(text: str, folder: Path) -> str:
-    """What a program of races.cpp says, ThreadSanitizer's reports included."""
-    (folder / "races.cpp").write_text(text, encoding="utf-8")
-    flags = ["-std=c++17", "-O1", "-g1", "-w", "-fsanitize=thread", "-pthread"]
-    command = ["g++", *flags, "races.cpp", "-o", "races"]
+def run(text: str, folder: Path, *flags: str, argument: int = 0) -> str:
+    """What a program says; reports of ThreadSanitizer are part of it."""
+    (folder / "program.cpp").write_text(text, encoding="utf-8")
+    command = ["g++", "-std=c++17", "-O1", "-g1", "-w", *flags, "program.cpp", "-o", "program"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
-    done = subprocess.run(["./races"], cwd=folder, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        ["./program", str(argument)], cwd=folder, capture_output=True, text=True, timeout=120
+    )
     return done.stdout + done.stderr
+
+
+def run_on_threads(text: str, folder: Path) -> str:
+    return run(text, folder, "-fsanitize=thread", "-pthread")
+
+
+def mutant(text: str, found: str, instead: str) -> str:
+    assert text.count(found) == 1, found
+    return text.replace(found, instead)
+
+
+# ------------------------------------------------------------------------- threads of the machine
 
 
 @pytest.fixture(scope="session")
@@ -81,11 +92,6 @@ def sanitizer(tmp_path_factory: pytest.TempPathFactory) -> None:
         pytest.skip("ThreadSanitizer does not run here")
 
 
-def mutant(text: str, found: str, instead: str) -> str:
-    assert text.count(found) == 1, found
-    return text.replace(found, instead)
-
-
 @pytest.mark.usefixtures("sanitizer")
 def test_threads_race_nowhere(tmp_path: Path) -> None:
     assert run_on_threads(THREADS, tmp_path) == "wrong: 0\n"
@@ -96,9 +102,48 @@ def test_threads_race_nowhere(tmp_path: Path) -> None:
     ("found", "instead"),
     [
         ("store_release(ring, slot, lap + 1)", "store_relaxed(ring, slot, lap + 1)"),
-        ("store_release(ring, slot, lap + capacity)", "store_relaxed(ring, slot, lap + capacity)"),
+        pytest.param(
+            "store_release(ring, slot, lap + capacity)",
+            "store_relaxed(ring, slot, lap + capacity)",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "__atomic_load_n(a + i, __ATOMIC_ACQUIRE)",
+            "__atomic_load_n(a + i, __ATOMIC_RELAXED)",
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["put", "get"],
+    ids=["put", "get", "turn"],
 )
-def test_a_weaker_store_is_a_race(found: str, instead: str, tmp_path: Path) -> None:
+def test_weaker_orders_are_races(found: str, instead: str, tmp_path: Path) -> None:
     assert "data race" in run_on_threads(mutant(THREADS, found, instead), tmp_path)
+
+
+# ------------------------------------------------------------------------------- every schedule
+
+
+def wrongs_of(said: str) -> dict[str, tuple[int, int]]:
+    """For each scene, how many schedules went wrong, of how many."""
+    found = re.findall(r"^(.*): (\d+) of (\d+)$", said, re.MULTILINE)
+    return {scene: (int(wrong), int(runs)) for scene, wrong, runs in found}
+
+
+@needs_compiler
+@pytest.mark.parametrize("more", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_every_schedule_with_few_preemptions(more: int, tmp_path: Path) -> None:
+    scenes = wrongs_of(run(SCHEDULES, tmp_path, argument=more))
+    published, runs = scenes.pop("published")
+    assert 0 < published < runs  # T-DFS's queue, as it was published
+    assert len(scenes) == 5
+    assert {wrong for wrong, _ in scenes.values()} == {0}
+    assert sum(runs for _, runs in scenes.values()) > 20_000
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["HEAD", "TAIL"])
+def test_a_ticket_taken_without_comparing(end: str, tmp_path: Path) -> None:
+    found = f"atomic_cas(control, {end}, ticket, ticket + 1) == ticket"
+    weak = f"(store_relaxed(control, {end}, ticket + 1), true)"
+    said = run(mutant(SCHEDULES, found, weak), tmp_path)
+    assert "stuck" in said or wrongs_of(said)["queue of 2"][0] > 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-import subprocess
 
 import gdatalog as gd
+from gdatalog.gpu_ops.probe import Card, Probe
 from gdatalog.shell import cli, doctor
 
 
@@ -53,20 +53,62 @@ def test_a_library_that_is_there_but_broken(monkeypatch):
     assert found.cure == "python -m pip install --force-reinstall pyarrow"
 
 
-def _nvidia_smi(monkeypatch, code, text):
-    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
-    done = subprocess.CompletedProcess([], code, text, "")
-    monkeypatch.setattr("subprocess.run", lambda *args, **kwargs: done)
-    return {finding.name: finding for finding in gd.doctor().findings}["GPU"]
+def seen(monkeypatch, probe):
+    """What is said of a machine, after its memory limit."""
+    monkeypatch.setattr("gdatalog.gpu_ops.probe.look", lambda number=0: probe)
+    found = {finding.name: finding for finding in gd.doctor().findings}
+    return {name: f for name, f in found.items() if name not in ("a query", "a compiled one")}
 
 
-def test_a_gpu_and_a_driver_that_fails(monkeypatch):
-    card = _nvidia_smi(monkeypatch, 0, "NVIDIA H200, 143771 MiB, 570.1\n")
-    assert card.found == "NVIDIA H200, 143771 MiB, driver 570.1"
-    assert card.cure is None
-    broken = _nvidia_smi(monkeypatch, 9, "couldn't communicate\nwith the driver\n")
-    assert broken.found == "nvidia-smi fails: couldn't communicate with the driver"
-    assert broken.cure == "look after the driver"
+def test_without_a_gpu(monkeypatch):
+    found = seen(monkeypatch, Probe(packages=(("cupy-cuda12x", "14.2.0"),)))
+    assert found["GPU"] == doctor.Finding("GPU", "there is no NVIDIA GPU")
+    assert found["CuPy"] == doctor.Finding("CuPy", "cupy-cuda12x 14.2.0")
+    assert found["device"].found == "cpu (there is no NVIDIA GPU)"
+    assert "a query on it" not in found
+
+
+def test_a_gpu_without_cupy(monkeypatch):
+    card = Card("NVIDIA H200", 143_771 << 20, (9, 0))
+    probe = Probe(None, True, True, None, "570.1", (12, 8), (card,), broken="ImportError: cupy")
+    found = seen(monkeypatch, probe)
+    assert found["GPU driver"].found == "570.1, runs CUDA 12.8 and older"
+    assert found["GPU"].found == "cuda:0 NVIDIA H200, 140.4 GiB, compute capability 9.0"
+    assert found["CuPy"].cure == "python -m pip install 'gdatalog[cuda12]'"
+    assert "a query on it" not in found
+    assert cli.run(["--doctor"]) == 1
+
+
+def test_queries_are_run_on_a_gpu_that_is_well(monkeypatch):
+    asked, answer = [], gd.query
+
+    def query(text, data, *, strategy, device):
+        asked.append((strategy, device))
+        return answer(text, data, strategy=strategy)
+
+    monkeypatch.setattr("gdatalog.database.query", query)
+    card = Card("NVIDIA H200", 143_771 << 20, (9, 0))
+    packages = (("cupy-cuda13x", "14.2.0"),)
+    probe = Probe(None, True, True, None, None, (13, 0), (card,), packages, None, 13, (13, 0))
+    found = seen(monkeypatch, probe)
+    assert found["GPU compiler"].found == "NVRTC 13.0"
+    assert found["a kernel"].found == "compiled and run"
+    assert re.fullmatch(r"answered in \d+\.\d s", found["a query on it"].found)
+    assert re.fullmatch(r"answered in \d+\.\d s", found["a compiled one on it"].found)
+    assert asked == [
+        ("levelwise", "cuda"), ("lftj", "cuda"), ("levelwise", "cpu"), ("lftj", "cpu")
+    ]  # fmt: skip
+
+
+def test_kept_kernels_are_told_of_and_cleared(monkeypatch, tmp_path):
+    monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path))
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "a.cubin").write_bytes(b"0" * 2048)
+    found = gd.doctor().to_dict()
+    assert found["kernel cache"] == f"1 kernels, 2.0 KiB in {tmp_path / 'kernels'}"
+    found = gd.doctor(clear_cache=True).to_dict()
+    assert found["kernel cache"] == "cleared of 1, 2.0 KiB"
+    assert "kernel cache" not in gd.doctor().to_dict()
 
 
 def test_an_installation_that_is_broken(monkeypatch):

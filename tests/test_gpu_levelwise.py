@@ -1,35 +1,48 @@
-"""Breadth-first on a device without one: the verbs and kernels of `gpu_ops` against the oracle."""
+"""Breadth-first on a device that is not there: `gpu_ops` and its kernels against the oracle.
+
+g++ runs the kernels, and a stand-in for CuPy holds the arrays. Drawn programs are run in one
+piece or in chunks of a few rows, by turns.
+"""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
 
 import gdatalog
 from gdatalog.gpu_ops.device import Gpu
 from tests import test_engine_oracle as oracle
 from tests.corners import CORNERS, Example
 from tests.cuda_host import HostDriver, needs_compiler
+from tests.draw import (
+    Drawn,
+    aggregate_programs,
+    graph_programs,
+    programs,
+    recursive_programs,
+    relational_programs,
+    string_programs,
+)
 from tests.examples import EXAMPLES
 from tests.oracle_values import canonical
+from tests.reduce import reduced
 
 pytestmark = [
     needs_compiler,
     pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
 ]
 
-
-@pytest.fixture(scope="module")
-def device() -> Gpu:
-    return Gpu(HostDriver())
+CHUNKS = (None, 3, 17, 1)
+DEVICE = Gpu(HostDriver())  # kernels are compiled once for all
 
 
-def run(
-    device: Gpu, text: str, data: oracle.Data, defined: set[str], chunk: int | None
-) -> oracle.Relations:
+def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
+    """The answers; the number chooses the rows of a chunk."""
     with gdatalog.connect(device="cpu") as db:
-        db._workspace.device = device
+        db._workspace.device = DEVICE
         db._workspace.strategy = "levelwise"
-        db._workspace.chunk_rows = chunk
+        db._workspace.chunk_rows = CHUNKS[number % len(CHUNKS)]
         for name, (types, rows) in data.items():
             db.load(name, oracle.frame(types, rows))
         db.run(text)
@@ -39,14 +52,67 @@ def run(
     return {name: {tuple(map(oracle.plain, row)) for row in rows} for name, rows in found.items()}
 
 
-@pytest.mark.parametrize("chunk", [None, 3])
+def agrees(drawn: Drawn) -> None:
+    def fails(smaller: Drawn) -> str | None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(oracle, "run", lambda t, d, names, _: run(t, d, names, drawn.seed))
+            return oracle.difference(smaller, None, sql=False)
+
+    if fails(drawn):
+        small = reduced(drawn, fails)
+        pytest.fail(f"{fails(small)}\nnumber {drawn.seed}\n{small}")
+
+
+@pytest.mark.drawn
+@oracle.share(12)
+@given(programs())
+def test_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(8)
+@given(graph_programs())
+def test_graph_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(6)
+@given(relational_programs())
+def test_relational_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(4)
+@given(recursive_programs())
+def test_recursive_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(8)
+@given(aggregate_programs())
+def test_aggregate_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(6)
+@given(string_programs())
+def test_string_programs(drawn: Drawn) -> None:
+    agrees(drawn)
+
+
+@pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("example", CORNERS + EXAMPLES, ids=str)
-def test_example(device: Gpu, example: Example, chunk: int | None) -> None:
+def test_example(example: Example, number: int) -> None:
     if example.fails:
         with pytest.raises(gdatalog.EvaluationError):
-            run(device, example.program, example.data, oracle._heads(example), chunk)
+            run(example.program, example.data, oracle._heads(example), number)
         return
-    found = run(device, example.program, example.data, set(example.expected), chunk)
+    found = run(example.program, example.data, set(example.expected), number)
     assert {name: canonical(rows) for name, rows in found.items()} == {
         name: canonical(rows) for name, rows in example.expected.items()
     }

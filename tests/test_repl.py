@@ -109,7 +109,7 @@ def test_a_surprise_is_told_and_survived(talk, monkeypatch):
 
     monkeypatch.setattr(repl, "take", surprise)
     code, out, err = talk("e(1).", ".device")
-    assert (code, out) == (1, "device: cpu\n")
+    assert (code, out) == (1, "device: cpu (there is no NVIDIA GPU)\n")
     assert err.startswith("internal error: KeyError: 'e(1).' -- please report this")
 
 
@@ -190,7 +190,7 @@ def test_relations_schema_rules_stats(talk):
         "no rules",
     ]
     assert parts[6].startswith("relations     2\nstatements    2\n")
-    assert parts[7] == "device: cpu\n"
+    assert parts[7] == "device: cpu (there is no NVIDIA GPU)\n"
     assert "there is no relation 'nope'" in err
 
 

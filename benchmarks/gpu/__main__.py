@@ -17,6 +17,7 @@ from benchmarks.gpu.machine import Facts, facts
 from benchmarks.gpu.report import asked, markdown
 from benchmarks.gpu.setting import Setting
 from benchmarks.records import Case, asks
+from gdatalog.errors import Error
 
 # In the order in which they run, and by which share of the time each has to be over.
 SUITES = {
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no suite {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
     try:
         driver = Clocked(gpu_driver())
-    except (NoGpu, ImportError, RuntimeError) as reason:
+    except (NoGpu, ImportError, RuntimeError, Error) as reason:
         print(f"no benchmark on a GPU: {str(reason).strip()}", file=sys.stderr)
         print("cure: gdatalog --doctor tells what is missing here", file=sys.stderr)
         return 0

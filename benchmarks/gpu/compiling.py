@@ -20,7 +20,9 @@ def run(setting: Setting) -> Iterator[Case]:
     for one in setting.driver.compiled:
         seen.setdefault(one.source, one)
     figures = []
-    for one in sorted(seen.values(), key=lambda one: -len(one.source))[:MOST]:
+    for one in sorted(seen.values(), key=lambda one: -len(one.source))[
+        : 1 if setting.small else MOST
+    ]:
         if not setting.wants(f"compiling {one.told}", 0.5):
             break
         # A comment that nobody has compiled before makes it a source of its own.
@@ -30,10 +32,11 @@ def run(setting: Setting) -> Iterator[Case]:
         figures.append(figure)
     if not figures:
         return
-    cold = [figure.cold for figure in figures if figure.cold is not None]
+    taken = [figure.cold or 0.0 for figure in figures]
     case = Case(SUITE, "the longest sources of all that ran", figures)
-    told = f"{max(cold):.3f} s at most, {median(cold):.3f} in the middle"
-    case.asks = [Ask("compiling a plan", "a clock", f"under {LIMIT} s", told, max(cold) < LIMIT)]
+    told = f"{max(taken):.3f} s at most, {median(taken):.3f} in the middle"
+    case.asks = [Ask("compiling a plan", "a clock", f"under {LIMIT} s", told, max(taken) < LIMIT)]
+    case.notes = ("compiling: *first* is from nothing, *wall* from what is kept on disk",)
     yield case
 
 

@@ -5,15 +5,19 @@ All that is asked of what is not public is here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 import gdatalog as gd
 from benchmarks.gpu.made import Edges
+from gdatalog.engine.knobs import Strategy
 from gdatalog.gpu_ops.driver import Driver
 
 MILLISECOND = 1_000_000
-NEVER = 1 << 62  # nanoseconds: a task is never split
+NEVER = -1  # a task is never split
+MOST_BLOCKS = 1 << 16
 TILES = (1, 2, 4, 8, 16, 32)
 
 
@@ -33,13 +37,10 @@ class Forced:
     many rows a level may have.
     """
 
-    strategy: str = "lftj"
+    strategy: Strategy = "lftj"
     tile: int | None = None
     time_limit: int | None = None
     chunk: int | None = None
-
-
-_KNOBS = {"tile": "tile", "time_limit": "time_limit", "chunk": "chunk_rows"}
 
 
 class Ours:
@@ -48,52 +49,57 @@ class Ours:
     def __init__(self, edges: Edges, device: Any, xp: Any) -> None:
         """`device`: None for the CPU."""
         self.db = gd.connect(device="cpu")
-        workspace = self.db._workspace
+        self.xp = xp
         if device is not None:
-            workspace.device = device
-        self.usual = {name: getattr(workspace, name, None) for name in _KNOBS.values()}
-        self.db["E"] = rows(edges, xp)
+            self.db._workspace.device = device
+        self.walks: Any = getattr(device, "walks", None)  # depth-first kernels
+        self.tuning: Any = getattr(self.walks, "tuning", None)
+        self.db["E"] = columns(edges, xp, on_device=device is not None)
 
     def count(self, text: str, forced: Forced) -> int:
         workspace = self.db._workspace
-        for field, name in _KNOBS.items():
-            value = getattr(forced, field)
-            if value is not None and not hasattr(workspace, name):
-                raise NoKnob(f"there is no knob {name}")
-            if hasattr(workspace, name):
-                setattr(workspace, name, self.usual[name] if value is None else value)
+        workspace.chunk_rows = forced.chunk
+        if hasattr(workspace, "tile"):
+            workspace.tile = forced.tile or 0
+        elif forced.tile is not None:
+            raise NoKnob("there is no knob for the tile")
+        if self.tuning is not None:
+            limit = self.tuning.limit if forced.time_limit is None else forced.time_limit
+            self.walks.tuning = replace(self.tuning, limit=limit)
+        elif forced.time_limit is not None:
+            raise NoKnob("there is no knob for the time limit")
         ((found,),) = self.db.query(text, strategy=forced.strategy).fetchall()
         return int(found)
 
     def stop(self) -> None:
         self.db.interrupt()
 
-    def ends(self) -> Any:
-        """Nanoseconds at which the tiles of the last depth-first kernel ended; None: not told."""
-        return getattr(self.db._workspace.device, "ends", None)
-
     def watch(self, on: bool) -> None:
-        """Whether tiles are to tell when they end."""
-        device = self.db._workspace.device
-        if hasattr(device, "watched"):
-            device.watched = on
+        """Whether depth-first kernels are to note when each block of theirs ends."""
+        if self.walks is not None:
+            self.walks.ends = self.xp.zeros(MOST_BLOCKS, dtype=self.xp.int64) if on else None
+
+    def ends(self) -> Any:
+        """Nanoseconds at which the blocks of the last depth-first kernel ended; 0: no block."""
+        return None if self.walks is None else self.walks.ends
 
     def close(self) -> None:
         self.db.close()
 
 
-def rows(edges: Edges, xp: Any) -> Any:
-    """The relation of a graph, in the machine's memory."""
-    import numpy as np
-
-    u, v = on_host(edges.u, xp), on_host(edges.v, xp)
+def columns(edges: Edges, xp: Any, on_device: bool) -> dict[str, Any]:
+    """The relation of a graph: for a device its own arrays, if that is where it was made."""
+    u, v = edges.u, edges.v
+    if not on_device:
+        u, v = on_host(u, xp), on_host(v, xp)
+    library = xp if isinstance(u, xp.ndarray) else np
     if not edges.rises:
-        u, v = np.concatenate([u, v]), np.concatenate([v, u])
-    return np.stack([u.astype(np.int32), v.astype(np.int32)], axis=1)
+        u, v = library.concatenate([u, v]), library.concatenate([v, u])
+    return {"a": u.astype(np.int32, copy=False), "b": v.astype(np.int32, copy=False)}
 
 
 def on_host(array: Any, xp: Any) -> Any:
-    return xp.asnumpy(array) if isinstance(array, xp.ndarray) else array
+    return xp.asnumpy(array) if hasattr(xp, "asnumpy") and isinstance(array, xp.ndarray) else array
 
 
 def device_of(driver: Driver) -> Any:
@@ -108,7 +114,7 @@ def device_of(driver: Driver) -> Any:
 def gpu_driver() -> Driver:
     """CuPy's driver of the first GPU."""
     try:
-        from gdatalog.gpu_ops.cuda import CudaDriver
+        from gdatalog.gpu_ops.cupy_driver import CupyDriver
     except ImportError:
         raise NoGpu("this version has no driver for a GPU") from None
-    return CudaDriver()
+    return CupyDriver()

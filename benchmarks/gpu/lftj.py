@@ -18,10 +18,10 @@ def run(setting: Setting) -> Iterator[Case]:
     triangles = clique(3)
     graphs = (
         lambda: setting.wu(10_000_000, 3),
-        lambda: setting.rmat(22, 2 * RMAT[1]),
+        lambda: setting.rmat(*RMAT),
         lambda: setting.wu(30_000_000, 3),
     )
-    for number, graph in enumerate(graphs):
+    for number, graph in enumerate(setting.few(graphs)):
         if not setting.wants(f"one thread to a subtree, graph {number + 1}", 20):
             continue
         edges = graph()

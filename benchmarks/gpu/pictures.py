@@ -135,7 +135,6 @@ def _stacked(cases: Sequence[Case], path: Path) -> None:
     save(figure, "", path)
 
 
-
 def _swept(cases: Sequence[Case], suite: str, path: Path) -> bool:
     """A line for each work, as a multiple of its best setting."""
     lines: list[tuple[str, list[str], list[float]]] = []

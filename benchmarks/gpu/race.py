@@ -169,12 +169,10 @@ def _compare(case: Case, expected: int | None) -> None:
 
 def _timed(setting: Setting, figure: Figure, runner: Runner) -> None:
     driver, xp = setting.driver, setting.xp
-    once = (figure.cold or 0.0) - (figure.compiling or 0.0)
     try:
         held = empty_pool(xp)
+        driver.take()
         began = perf_counter()
-        if once > LONG:  # perhaps it was loading that took so long
-            driver.take()
         again = runner.count()
         driver.synchronize()
         wall = perf_counter() - began
@@ -213,11 +211,7 @@ def _watched(setting: Setting, figure: Figure, runner: Runner) -> None:
             watch(False)
     if ends is not None:
         with suppress(ValueError):
-            figure.idle = under_half(_listed(setting.xp, ends), seconds)
-
-
-def _listed(xp: Any, ends: Any) -> list[int]:
-    return (xp.asnumpy(ends) if isinstance(ends, xp.ndarray) else ends).tolist()
+            figure.idle = under_half(setting.xp.asnumpy(ends).tolist(), seconds)
 
 
 def best(case: Case, names: Sequence[str]) -> Figure | None:

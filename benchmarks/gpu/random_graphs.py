@@ -19,8 +19,8 @@ PAIRWISE = "sort-merge"
 
 
 def run(setting: Setting) -> Iterator[Case]:
-    for size in SIZES[-1:] if setting.small else SIZES:
-        for cliques in (3, 4):
+    for size in setting.few(SIZES):
+        for cliques in setting.few((3, 4)):
             pattern = clique(cliques)
             # 20 million rows a second are loaded and indexed, on either device
             if not setting.wants(f"{pattern.name}, {size:,} random edges", 5 + size / 5e6):

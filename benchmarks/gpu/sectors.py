@@ -38,16 +38,33 @@ def _of_warps(xp: Any, positions: Any, itemsize: int, lanes: int) -> int:
     return int(new.sum()) + int(first.sum())
 
 
-def probes(xp: Any, haystack: Any, needles: Any, right: bool = False) -> Iterator[Any]:
-    """The positions that a binary search of each needle in a sorted array reads, step by step."""
-    low = xp.zeros(len(needles), dtype=xp.int64)
-    high = xp.full(len(needles), len(haystack), dtype=xp.int64)
+def searched(xp: Any, values: Any, keys: Any, low: Any, high: Any, lanes: int = LANES) -> int:
+    """Sectors of binary searches, key i in the ascending `values[low[i]:high[i]]`.
+
+    Each counts once for a warp: at its next step it lies in the first cache.
+    """
+    total = 0
+    piece = PIECE // 8
+    for start in range(0, len(keys), piece):
+        part = slice(start, start + piece)
+        steps = list(probes(xp, values, keys[part], low[part], high[part]))
+        if not steps:
+            continue
+        size = len(steps[0])
+        spare = xp.full(-size % lanes, -1, dtype=xp.int64)
+        by_warp = [xp.concatenate([step, spare]).reshape(-1, lanes) for step in steps]
+        together = xp.concatenate(by_warp, axis=1)
+        total += _of_warps(xp, together.reshape(-1), values.dtype.itemsize, lanes * len(steps))
+    return total
+
+
+def probes(xp: Any, values: Any, keys: Any, low: Any, high: Any) -> Iterator[Any]:
+    """The positions that binary searches read, step by step; -1: this one has come to its end."""
     while True:
         left = low < high
         if not bool(left.any()):
             return
         middle = (low + high) >> 1
         yield xp.where(left, middle, -1)
-        value = haystack[xp.minimum(middle, len(haystack) - 1)]
-        above = (value <= needles) if right else (value < needles)
-        low, high = xp.where(left & above, middle + 1, low), xp.where(left & ~above, middle, high)
+        below = values[xp.minimum(middle, len(values) - 1)] < keys
+        low, high = xp.where(left & below, middle + 1, low), xp.where(left & ~below, middle, high)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks.gpu.clocks import Clocked
 from benchmarks.gpu.forced import Ours, device_of
-from benchmarks.gpu.made import Edges, Oriented, oriented, rmat, wu
+from benchmarks.gpu.made import Edges, Oriented, oriented, rmat, uniform, wu
+from benchmarks.graphs import Graph
 from benchmarks.graphs import graph as real_graph
 from gdatalog.gpu_ops.driver import Driver
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -28,7 +31,7 @@ class Setting:
     only: str = ""
     left_out: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)  # why something could not be measured
-    budget: float = 0.4  # seconds of runs for each figure
+    budget: float = 0.25  # seconds of runs for each figure
     cap: float = 20.0  # seconds after which a run is stopped
     _began: float = field(default_factory=perf_counter)
     _until: float = float("inf")  # seconds since then: the suite at hand has to be over
@@ -50,16 +53,17 @@ class Setting:
         self.left_out.append(what)
         return False
 
+    def few(self, things: Sequence[T], number: int = 1) -> Sequence[T]:
+        """All of them, or the first of them where it is only to be seen that all runs."""
+        return things[:number] if self.small else things
+
     # --------------------------------------------------------------------------------- data
 
     def graph(self, name: str) -> Edges:
         """A real graph by its name."""
         if self.small:
-            return self._kept("small", lambda: wu(self.xp, 300, 4, seed=len(name)), both_ways=True)
-        if name not in self._edges:
-            found = real_graph(name)
-            self._edges[name] = Edges(found.name, found.u, found.v, found.real)
-        return self._edges[name]
+            return self._kept("", lambda: Edges("small", *uniform(self.xp, 40, 250, seed=1)))
+        return self._kept(name, lambda: _of(real_graph(name)))
 
     def wu(self, edges: int, clique: int) -> Edges:
         edges = min(edges, 1_000) if self.small else edges
@@ -69,10 +73,9 @@ class Setting:
         scale, edges = (7, 500) if self.small else (scale, edges)
         return self._kept(f"rmat {scale} {edges}", lambda: rmat(self.xp, scale, edges))
 
-    def _kept(self, key: str, make: Callable[[], Edges], both_ways: bool = False) -> Edges:
+    def _kept(self, key: str, make: Callable[[], Edges]) -> Edges:
         if key not in self._edges:
-            made = make()
-            self._edges[key] = Edges(made.name, made.u, made.v) if both_ways else made
+            self._edges[key] = make()
         return self._edges[key]
 
     def oriented(self, edges: Edges) -> Oriented:
@@ -97,3 +100,7 @@ class Setting:
     @property
     def xp(self) -> Any:
         return self.driver.xp
+
+
+def _of(graph: Graph) -> Edges:
+    return Edges(graph.name, graph.u, graph.v, graph.real)

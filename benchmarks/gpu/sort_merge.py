@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from benchmarks.gpu.clocks import Phases
@@ -94,7 +95,7 @@ class SortMerge:
         parts = -(-total // self.chunk)
         cuts = xp.searchsorted(stops, xp.arange(1, parts) * total // parts)
         ends = [0, *(int(cut) + 1 for cut in cuts), len(stops)]
-        return [(a, b) for a, b in zip(ends, ends[1:], strict=False) if a < b]
+        return [(a, b) for a, b in pairwise(ends) if a < b]
 
     def _expanded(self, lengths: Any, last: Any) -> tuple[Any, Any]:
         xp = self.driver.xp

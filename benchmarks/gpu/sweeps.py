@@ -23,24 +23,21 @@ TILE, LIMIT, CHUNK = "sweep of the tile", "sweep of the time limit", "sweep of t
 
 
 def run(setting: Setting) -> Iterator[Case]:
-    graphs = SPARSE[:1] if setting.small else SPARSE
-    tiles = TILES[::5] if setting.small else TILES
-    for graph in graphs:
-        for name in ("triangles", "P2", "P3"):
+    tiles = setting.few(TILES[::-1])[::-1]
+    for graph in setting.few(SPARSE):
+        for name in setting.few(("triangles", "P2", "P3")):
             sides = [ours(NAMED[name], str(tile), Forced(tile=tile)) for tile in tiles]
             yield from _swept(setting, TILE, name, graph, sides)
-    for name, graph in (("P3", "cnr-2000"), ("P7", "ego-Twitter"), ("P2", "cnr-2000")):
+    works = (("P2", "cnr-2000"), ("P3", "cnr-2000"), ("P7", "ego-Twitter"))
+    for name, graph in setting.few(works):
         sides = [
             ours(NAMED[name], told, Forced(tile=32, time_limit=limit))
             for told, limit in LIMITS.items()
         ]
         yield from _swept(setting, LIMIT, name, graph, sides)
-        if setting.small:
-            break
-    for name in ("triangles", "P2"):
-        chunks = CHUNKS[:1] if setting.small else CHUNKS
+    for name in setting.few(("triangles", "P2")):
         sides = [
-            ours(NAMED[name], f"{chunk:,}", Forced("levelwise", chunk=chunk)) for chunk in chunks
+            ours(NAMED[name], f"{chunk:,}", Forced("levelwise", chunk=chunk)) for chunk in CHUNKS
         ]
         yield from _swept(setting, CHUNK, name, "ego-Twitter", sides)
 

@@ -39,11 +39,14 @@ def expand(starts: Array, lengths: Array, size: int | None = None) -> tuple[Arra
     return rows, positions
 
 
-def pieces(lengths: Array, limit: int) -> Iterator[tuple[int, int, int, int, int]]:
+def pieces(
+    lengths: Array, limit: int, total: int | None = None
+) -> Iterator[tuple[int, int, int, int, int]]:
     """Cuts rows with lists of these lengths into pieces of at most `limit` list entries.
 
     Each piece is (first row, last row + 1, entries to skip, entries to take, its size): whole
     rows with skip 0 and take -1, or one row whose list is longer than a piece, by offsets.
+    `total` is how many entries there are, where that is known: another device need not ask.
 
     >>> list(pieces(np.array([2, 2, 7, 1]), 4))
     [(0, 2, 0, -1, 4), (2, 3, 0, 4, 4), (2, 3, 4, 3, 3), (3, 4, 0, -1, 1)]

@@ -299,7 +299,7 @@ def folder() -> Path:
     with _lock:
         if _place.path is None:
             try:
-                _place.path = _own(_root() / _versions())
+                _place.path = own(home() / _versions())
             except OSError as problem:
                 _place.path = _elsewhere(problem)
         return _place.path
@@ -310,7 +310,8 @@ def trouble() -> str | None:
     return _place.trouble
 
 
-def _root() -> Path:
+def home() -> Path:
+    """The folder of all that is generated, for whichever device."""
     told = os.environ.get("GDATALOG_CACHE")
     if told:
         return Path(told).expanduser().absolute()
@@ -337,7 +338,7 @@ def _numba_version() -> str:
     return version("numba")
 
 
-def _own(path: Path) -> Path:
+def own(path: Path) -> Path:
     """The folder, which nobody else can write to: what is in it is executed."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
@@ -362,7 +363,7 @@ def _elsewhere(problem: OSError) -> Path:
             shutil.rmtree(root, ignore_errors=True)
 
     atexit.register(remove)
-    _place.path = _own(Path(root) / _versions())
+    _place.path = own(Path(root) / _versions())
     return _place.path
 
 

@@ -9,8 +9,6 @@ from functools import cached_property
 from threading import Lock
 from typing import Any
 
-import numpy as np
-
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.knobs import Knobs
@@ -169,4 +167,4 @@ def _times(counts: Any, orbit: int) -> Any:
         return counts
     if len(counts) and int(counts.max()) * orbit >= 1 << 62:
         raise EvaluationError("a count does not fit into 64 bits")
-    return np.asarray(counts) * orbit
+    return counts * orbit

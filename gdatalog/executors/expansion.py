@@ -7,12 +7,13 @@ optimal); where rows differ in which list that is, they are run in groups.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from gdatalog.executors.comparisons import Comparison
 from gdatalog.executors.frontier import Frontier, Key, weighing
 from gdatalog.executors.sinks import Sink
-from gdatalog.plan.nodes import Cut, Join, Participant, Slot
+from gdatalog.plan.nodes import Cut, Expr, Join, Participant, Slot
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
 
@@ -38,6 +39,7 @@ class _Lists:
     values: Array
     starts: Array
     lengths: Array
+    total: int | None = None  # of the lengths, where it is known
 
 
 @dataclass(slots=True)
@@ -61,8 +63,9 @@ class Expansion:
 
     # ------------------------------------------------------------------------------- join
 
-    def join(self, step: Join) -> Iterator[Frontier]:
-        """The frontier times the values that the step's variable can take, by pieces."""
+    def join(self, step: Join, tests: Sequence[Comparison] = ()) -> Iterator[Frontier]:
+        """The frontier times the values that the step's variable can take and that pass the
+        tests, by pieces."""
         xp = self.ops.xp
         choices = self._choices(step)
         if len(choices) > 1:
@@ -76,10 +79,10 @@ class Expansion:
                     rows = self.ops.survivors((which == at) & (best > 0))
                     if len(rows):
                         part = _Lists(lists.who, lists.values, lists.starts[rows], best[rows])
-                        yield from self._expand(step, self.frontier.take(rows), part)
+                        yield from self._expand(step, self.frontier.take(rows), part, tests)
                 return
-            choices = [choices[shortest]]
-        yield from self._expand(step, self.frontier, choices[0])
+            choices = [replace(choices[shortest], total=totals[shortest])]
+        yield from self._expand(step, self.frontier, choices[0], tests)
 
     def counts(self, step: Join) -> Array | None:
         """How many values each row has, where that can be read off its list."""
@@ -111,14 +114,13 @@ class Expansion:
             if part.depth == 0 or place in covered:
                 continue
             level = self.walk.tries[part.trie].levels[part.depth]
-            parents = frontier.column(part.trie)
-            starts, ends = level.offsets[parents], level.offsets[parents + 1]
-            for at, cut in enumerate(step.cuts):
-                if (place, at) not in step.implied:
-                    bound = self._bound(cut, frontier)
-                    at_bound = self.ops.bound_in(level, parents, bound, cut.op in ("<=", ">"))
-                    starts, ends = self._clip(cut.op, starts, ends, at_bound)
-            choices.append(self._lists(place, level.values, starts, ends))
+            bounds = [
+                (cut.op, self._bound(cut, frontier))
+                for at, cut in enumerate(step.cuts)
+                if (place, at) not in step.implied
+            ]
+            found = self.ops.ranges(level, frontier.column(part.trie), bounds)
+            choices.append(_Lists(place, level.values, *found))
         if not choices:
             choices.append(self._root_lists(step))
         return choices
@@ -127,8 +129,11 @@ class Expansion:
         return _Lists(who, values, starts, self.ops.xp.maximum(ends - starts, 0))
 
     def _bound(self, cut: Cut, frontier: Frontier) -> Array:
+        return self._keys(cut.bound, frontier)
+
+    def _keys(self, expr: Expr, frontier: Frontier) -> Array:
         keys: Array
-        keys, _ = self.ops.evaluate(cut.bound, frontier.column, frontier.size, self.walk.scope)
+        keys, _ = self.ops.evaluate(expr, frontier.column, frontier.size, self.walk.scope)
         return keys
 
     def _clip(self, op: str, starts: Array, ends: Array, bound: Array) -> tuple[Array, Array]:
@@ -141,15 +146,17 @@ class Expansion:
         """Every row meets the same list: the common values of the roots."""
         xp = self.ops.xp
         values = self._roots(step).level.values
-        starts = xp.zeros(self.frontier.size, dtype=xp.int64)
-        ends = xp.full(self.frontier.size, len(values))
+        size = self.frontier.size
+        starts, ends = xp.zeros(size, dtype=xp.int64), xp.full(size, len(values))
+        total: int | None = size * len(values)
         for at, cut in enumerate(step.cuts):
             if all((place, at) not in step.implied for place in range(len(step.participants))):
                 bound = self._bound(cut, self.frontier)
                 side = "right" if cut.op in ("<=", ">") else "left"
                 at_bound = xp.searchsorted(values, bound, side=side)
                 starts, ends = self._clip(cut.op, starts, ends, at_bound)
-        return self._lists(_ROOTS, values, starts, ends)
+                total = None
+        return replace(self._lists(_ROOTS, values, starts, ends), total=total)
 
     def _roots(self, step: Join) -> Roots:
         found = self.walk.roots.get(id(step))
@@ -174,7 +181,10 @@ class Expansion:
         if level is None or not level.whole:
             return None
         assert level.rows is not None
-        own = frontier.column("@" + variable)
+        number = "@" + variable
+        if number not in level.columns:
+            level.columns[number] = self.ops.xp.arange(level.size)
+        own = frontier.column(number)
         return _Reused(level.lists(self.ops), level.rows[own], own)
 
     def _reuse_lists(self, variable: str, reused: _Reused, cuts: Sequence[Cut]) -> _Lists:
@@ -190,11 +200,14 @@ class Expansion:
             starts, ends = self._clip(cut.op, starts, ends, at_bound)
         return self._lists(_REUSED, level.values, starts, ends)
 
-    def _expand(self, step: Join, frontier: Frontier, lists: _Lists) -> Iterator[Frontier]:
+    def _expand(
+        self, step: Join, frontier: Frontier, lists: _Lists, tests: Sequence[Comparison]
+    ) -> Iterator[Frontier]:
         ops, limits = self.ops, self.walk.limits
+        tested = [(op, self._keys(expr, frontier)) for op, expr in tests]
         sought, names = self._others(step, frontier, lists)
         placed = lists.who in names
-        for low, high, skip, take, size in ops.pieces(lists.lengths, limits.chunk):
+        for low, high, skip, take, size in ops.pieces(lists.lengths, limits.chunk, lists.total):
             limits.poll()
             starts, lengths = lists.starts[low:high], lists.lengths[low:high]
             whole = take < 0
@@ -208,7 +221,7 @@ class Expansion:
                 if wanted is not None:
                     which = low + ops.survivors(wanted[low:high])
                     starts, lengths, count = starts[which - low], lengths[which - low], None
-            found = ops.meet(lists.values, starts, lengths, count, which, sought, placed)
+            found = ops.meet(lists.values, starts, lengths, count, which, sought, placed, tested)
             self.tried += found.tried
             child = self._child(step, frontier, found, dict(zip(names, found.places, strict=True)))
             child.level, child.whole = step.variable, whole
@@ -259,7 +272,6 @@ class Expansion:
         ops, tries = self.ops, self.walk.tries
         size = len(found.values)
         columns: dict[Key, Array] = {step.variable: found.values}
-        columns["@" + step.variable] = ops.xp.arange(size)
         child = Frontier(size, frontier, found.rows, columns)
         at_roots = places.pop(_ROOTS, None)
         if at_roots is not None:

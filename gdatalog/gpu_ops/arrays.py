@@ -90,17 +90,22 @@ class Arrays:
         positions += (starts - (ends - lengths))[rows]
         return rows, positions
 
-    def pieces(self, lengths: Array, limit: int) -> Iterator[tuple[int, int, int, int, int]]:
-        """As `cpu_ops.pieces`. Waits once if all is one piece, else once a piece."""
+    def pieces(
+        self, lengths: Array, limit: int, total: int | None = None
+    ) -> Iterator[tuple[int, int, int, int, int]]:
+        """As `cpu_ops.pieces`. Waits once if all is one piece and nobody knows how long it is,
+        else once a piece."""
         xp, rows = self.xp, len(lengths)
         if not rows:
             return
-        ends = xp.cumsum(xp.minimum(lengths, limit + 1))
-        total = int(ends[-1])
+        if total is None:
+            # A list longer than a piece counts as just that: all may not fit an int.
+            total = int(xp.minimum(lengths, limit + 1).sum())
         if total <= limit:
             if total:
                 yield 0, rows, 0, -1, total
             return
+        ends = xp.cumsum(xp.minimum(lengths, limit + 1))
         row, before = 0, 0
         while row < rows:
             # Behind the last row whose list ends within the piece: what it comes to, and the next.

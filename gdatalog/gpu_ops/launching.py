@@ -31,10 +31,9 @@ class Kernels:
     ) -> None:
         """Starts blocks for `size` entries, TILE of them each, if the device has room for all.
 
-        `types` are the names that the text leaves open.
+        `types` are those that the text leaves open.
         """
-        lines = [f"typedef {kind} {told};\n" for told, kind in types.items()]
-        lines.insert(0, '#include "prelude.cuh"\n')
+        lines = [f"#define {told} {kind}\n" for told, kind in types.items()]
         key = "".join([*lines, text]), name
         kernel = self._known.get(key)
         if kernel is None:

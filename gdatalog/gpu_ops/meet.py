@@ -29,6 +29,7 @@ class Meetings(Expressions):
         which: int | Array,
         others: Sequence[Lookup],
         placed: bool,
+        tests: Sequence[tuple[str, Array]] = (),
     ) -> Meeting:
         """The entries of lists in `values` that are in every other list of their row.
 
@@ -48,11 +49,20 @@ class Meetings(Expressions):
         if placed:
             kept.append(xp.empty(size, dtype=self.place_of(len(values))))
             kernel.placed(kept[-1])
+
+        def of_lists(column: Array) -> Array:
+            """A column of the rows that the lists are of."""
+            if picked is not None:
+                return column[picked]
+            return xp.ascontiguousarray(column[base : base + len(lengths)])
+
+        for op, column in tests:
+            column = of_lists(column)
+            kernel.test(op, column)
+            args.append(column)
         for lookup in others:
-            if lookup.parents is not None and picked is not None:
-                lookup = lookup._replace(parents=lookup.parents[picked])
-            elif lookup.parents is not None and base:
-                lookup = lookup._replace(parents=lookup.parents[base : base + len(lengths)])
+            if lookup.parents is not None:
+                lookup = lookup._replace(parents=of_lists(lookup.parents))
             places = None
             if lookup.wanted:
                 places = xp.empty(size, dtype=self.place_of(len(lookup.level)))
@@ -60,13 +70,30 @@ class Meetings(Expressions):
             args += kernel.look_up(lookup, places)
         if size:
             state = self.state_of(size)
-            text = kernel.text(bool(others))
+            text = kernel.text(bool(others or tests))
             args += [*kept, state, len(lengths), size, base]
             self.kernels.launch(text, "meet", {}, size, args)
-            if others:
+            if others or tests:
                 kept = self.kept(kept[0], state, *kept[1:])
         rows = kept[0] if picked is None else picked[kept[0]]
         return Meeting(size, rows, kept[1], kept[2:])
+
+    def ranges(
+        self, level: TrieLevel, parents: Array, cuts: Sequence[tuple[str, Array]]
+    ) -> tuple[Array, Array]:
+        """Where each parent's list starts and how long it is, cut by (operator, bounds)."""
+        xp, size = self.xp, len(parents)
+        starts, lengths = xp.empty(size, dtype=xp.int64), xp.empty(size, dtype=xp.int64)
+        if not size:
+            return starts, lengths
+        parents = xp.ascontiguousarray(parents)
+        bounds = [xp.ascontiguousarray(bound) for _, bound in cuts]
+        text = _ranges(
+            level, parents, [(op, type_of(b)) for (op, _), b in zip(cuts, bounds, strict=True)]
+        )
+        args = [level.values, level.offsets, parents, *bounds, starts, lengths, size]
+        self.kernels.launch(text, "ranges", {}, size, args)
+        return starts, lengths
 
     def level_of(self, values: Array, offsets: Array) -> TrieLevel:
         """Lists that are made on the way."""
@@ -120,6 +147,32 @@ class Meetings(Expressions):
         return found
 
 
+def _ranges(level: TrieLevel, parents: Array, cuts: Sequence[tuple[str, str]]) -> str:
+    """The kernel that finds the parts of lists that cuts leave, for these operators and types."""
+    params = [
+        f"ARRAY(const {type_of(level.values)}) values",
+        f"ARRAY(const {type_of(level.offsets)}) offsets",
+        f"ARRAY(const {type_of(parents)}) parents",
+        *(f"ARRAY(const {kind}) bounds{at}" for at, (_, kind) in enumerate(cuts)),
+        "ARRAY(i64) starts",
+        "ARRAY(i64) lengths",
+        "i64 size",
+    ]
+    lines = [
+        '#include "search.cuh"',
+        f"KERNEL(ranges)({', '.join(params)}) {{",
+        "    for (i64 at = thread_of_grid(); at < size; at += threads_of_grid()) {",
+        "        const i64 parent = parents[at];",
+        "        i64 lo = offsets[parent], hi = offsets[parent + 1];",
+    ]
+    for at, (op, _) in enumerate(cuts):
+        side = "upper" if op in ("<=", ">") else "lower"
+        edge = "hi" if op in ("<", "<=") else "lo"
+        lines.append(f"        {edge} = {side}_bound(values, lo, hi, bounds{at}[at]);")
+    lines += ["        starts[at] = lo;", "        lengths[at] = hi - lo;", "    }", "}"]
+    return "\n".join(lines) + "\n"
+
+
 class _Printed:
     """The text of one kernel, put together lookup by lookup."""
 
@@ -142,6 +195,13 @@ class _Printed:
         self.held.append(f"{kind} {name}[EACH];")
         self.outs.append(f"ARRAY({kind}) {name}_out")
         self.writes.append(f"{name}_out[to[i]] = {name}[i];")
+
+    def test(self, op: str, column: Array) -> None:
+        """Entries go on that compare so with a column of their rows."""
+        name = f"tested{len(self.params)}"
+        self.params.append(f"ARRAY(const {type_of(column)}) {name}")
+        op = "==" if op == "=" else op
+        self.looks.append(f"if (!(key {op} (i64){name}[r])) continue;")
 
     def look_up(self, lookup: Lookup, places: Array | None) -> list[Any]:
         """One more list that values are looked up in; the kernel's arguments for it."""

@@ -64,6 +64,7 @@ class _Lanes:
 
     end: str
     depth: int = 0
+    left: bool = False  # whether something jumps there
 
 
 @dataclass(slots=True)
@@ -224,8 +225,10 @@ class Translation:
             case ast.For():
                 self._for(node)
             case ast.Continue():
-                inside = self._inside
-                self._line("continue;" if inside is None or inside.depth else f"goto {inside.end};")
+                if self._inside is None or self._inside.depth:
+                    self._line("continue;")
+                else:
+                    self._leave(self._inside)
             case ast.Break():
                 assert self._inside is None or self._inside.depth
                 self._line("break;")
@@ -273,7 +276,8 @@ class Translation:
             self._inside = _Lanes(f"turn{self._turns}")
             with self._braces(f"if ({name} < {name}_end)"):
                 self._block(body)
-            self._line(f"turn{self._turns}:;")
+            if self._inside.left:
+                self._line(f"{self._inside.end}:;")
             self._inside = None
             if emits:
                 self._write("ballot(t, gives)", "gives", [f"give{at}" for at in range(self._width)])
@@ -307,10 +311,15 @@ class Translation:
         """All work is void. A lane alone says so where the tile meets again."""
         if self._inside is not None:
             self._line(f"work.trouble = {status};")
-            self._line(f"goto {self._inside.end};")
+            self._leave(self._inside)
             return
         self._line(f"stop(run.control, (Reason){status});")
         self._line("goto finish;")
+
+    def _leave(self, inside: _Lanes) -> None:
+        """The lane's turn is over."""
+        inside.left = True
+        self._line(f"goto {inside.end};")
 
     # ------------------------------------------------------------------------- expressions
 

@@ -256,10 +256,10 @@ def _needs_text(name: str, rest: str) -> None:
         raise UsageError(f".{name} needs a query or a rule", hint=f".{name} ?- p(x), q(x, y).")
 
 
-@command("device", "", "where queries run")
+@command("device", "", "where queries run, and why")
 def _device(repl: Repl, rest: str) -> None:
     _words(rest, "device", 0, 0)
-    repl.output.text(f"device: {repl.db.device}")
+    repl.output.text(f"device: {repl.db.device} ({repl.db._workspace.why})")
 
 
 @command("set", "[strategy|threads [VALUE]]", "how rules run, and on how many threads")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     from gdatalog.engine.knobs import Strategy
 
 NEEDED = ("numpy", "numba", "pandas", "pyarrow", "lark", "click")
-OPTIONAL = ("cupy-cuda12x", "cupy-cuda13x", "polars", "scipy", "networkx")
+OPTIONAL = ("polars", "scipy", "networkx")
 
+SIMPLE = "p(x, y) <- e(x, y), x < y."
 COMPILED = "p(x, y) <- e(x, y), e(y, x), x < y."
 
 
@@ -80,9 +82,9 @@ def doctor(*, clear_cache: bool = False) -> Diagnosis:
             _processors(),
             _memory(),
             _code_cache(clear_cache),
-            _gpu(),
-            Finding("device", "cpu (this version of gdatalog does not use a GPU)"),
-            _query("a query", "p(x, y) <- e(x, y), x < y.", "levelwise"),
+            *_gpu(clear_cache),
+            _device(),
+            _query("a query", SIMPLE, "levelwise"),
             *(() if clear_cache else (_query("a compiled one", COMPILED, "lftj"),)),
         )
     )
@@ -158,35 +160,61 @@ def _modules(size: Size) -> str:
     return f"{number}, {format_bytes(size.bytes)}"
 
 
-def _gpu() -> Finding:
-    import shutil
-    import subprocess
+def _gpu(clear: bool) -> Iterator[Finding]:
+    """Driver, GPUs, CuPy and its compiler; where all are well, queries on the GPU."""
+    from gdatalog.gpu_ops.checks import checks
+    from gdatalog.gpu_ops.probe import look
 
-    if shutil.which("nvidia-smi") is None:
-        return Finding("GPU", "none found (there is no nvidia-smi)")
-    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(query, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired) as problem:
-        return Finding("GPU", f"nvidia-smi does not answer: {problem}", "look after the driver")
-    if done.returncode != 0:
-        said = " ".join((done.stdout + done.stderr).split())[:200]
-        return Finding("GPU", f"nvidia-smi fails: {said}", "look after the driver")
-    cards = [", driver ".join(line.rsplit(", ", 1)) for line in done.stdout.strip().splitlines()]
-    return Finding("GPU", "; ".join(cards) or "none")
+    seen = look()
+    found = checks(seen)
+    for check in found:
+        yield Finding(check.name, check.found, None if check.absent else check.cure)
+    if found[-1].absent and seen.packages:
+        yield Finding("CuPy", " and ".join(map(" ".join, seen.packages)))
+    yield from _kernel_cache(clear)
+    if all(check.cure is None for check in found):
+        yield _query("a query on it", SIMPLE, "levelwise", "cuda")
+        if not clear:
+            yield _query("a compiled one on it", COMPILED, "lftj", "cuda")
 
 
-def _query(name: str, text: str, strategy: Strategy) -> Finding:
-    """Whether all of it works together."""
+def _kernel_cache(clear: bool) -> Iterator[Finding]:
+    """Where the machine code of kernels is kept, if there is any."""
+    from gdatalog.executors.limits import format_bytes
+    from gdatalog.gpu_ops import kernel_cache
+
+    if clear:
+        went = kernel_cache.let_go(0)
+        yield Finding("kernel cache", f"cleared of {went.modules:,}, {format_bytes(went.bytes)}")
+        return
+    kept = kernel_cache.size()
+    if kept.modules:
+        told = f"{kept.modules:,} kernels, {format_bytes(kept.bytes)}"
+        yield Finding("kernel cache", f"{told} in {kernel_cache.folder()}")
+
+
+def _device() -> Finding:
+    from gdatalog.engine.devices import open_device
+
+    opened = open_device("auto")
+    name = opened.device.name
+    opened.device.close()
+    return Finding("device", f"{name} ({opened.why})")
+
+
+def _query(name: str, text: str, strategy: Strategy, device: str = "cpu") -> Finding:
+    """Whether all of it works together. On a GPU the time is told: the first query loads it."""
     from gdatalog.database import query
 
     started = perf_counter()
     try:
-        rows = query(text, {"e": [(1, 2), (2, 1)]}, strategy=strategy).fetchall()
+        given = {"e": [(1, 2), (2, 1)]}
+        rows = query(text, given, strategy=strategy, device=device).fetchall()
     except Exception as problem:
         what = " ".join(f"{type(problem).__name__}: {problem}".split())
         return Finding(name, f"fails: {what}", "reinstall gdatalog, and report this")
     if rows != [(1, 2)]:
         return Finding(name, f"gives {rows}, not [(1, 2)]", "report this, please")
     seconds = perf_counter() - started
-    return Finding(name, "answered" if seconds < 5 else f"answered in {seconds:.1f} s")
+    slow = seconds >= 5 or device != "cpu"
+    return Finding(name, f"answered in {seconds:.1f} s" if slow else "answered")

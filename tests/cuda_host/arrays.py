@@ -2,6 +2,7 @@
 
 They refuse to be mixed with NumPy's arrays, and become one by `get` or `asnumpy` only. A result is
 never a NumPy scalar. What waits for the device is counted. Where CuPy does not look (an index out
+of range wraps round there) these raise.
 """
 
 from __future__ import annotations
@@ -81,6 +82,20 @@ def index_of(key: Any) -> Any:
 def _has_mask(key: Any) -> bool:
     parts = key if isinstance(key, tuple) else (key,)
     return any(isinstance(part, ndarray) and part.dtype == np.bool_ for part in parts)
+
+
+def _check_once(places: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> None:
+    """Which of two values for one place stays, nobody knows: threads write them."""
+    if values.shape != places.shape:
+        return
+    order = np.argsort(places, axis=None, kind="stable")
+    places, values = places.ravel()[order], values.ravel()[order]
+    if ((places[1:] == places[:-1]) & (values[1:] != values[:-1])).any():
+        raise ValueError("two values are assigned to one place")
+
+
+# What atomics there are for; 64 bits with a sign are not among them.
+_SCATTERED = [np.dtype(name) for name in ("int32", "uint32", "uint64", "float32", "float64")]
 
 
 class _Memory:
@@ -206,20 +221,28 @@ class ndarray:
         given = bare_of(value)
         if _has_mask(key) and np.ndim(given):
             waits()
+        if isinstance(key, ndarray) and key.dtype.kind in "iu" and np.ndim(given):
+            _check_once(key.get_view(), np.asarray(given))
         with np.errstate(all="ignore"):
             self._array[index_of(key)] = given
 
+    def scatter(self, ufunc: Any, slices: Any, value: Any) -> None:
+        """As CuPy, by atomics: those of some types only."""
+        if self.dtype not in _SCATTERED:
+            raise TypeError(f"scattering into {self.dtype}: no atomics of this type")
+        ufunc.at(self._array, index_of(slices), bare_of(value))
+
     def scatter_add(self, slices: Any, value: Any) -> None:
-        np.add.at(self._array, index_of(slices), bare_of(value))
+        self.scatter(np.add, slices, value)
 
     def scatter_max(self, slices: Any, value: Any) -> None:
-        np.maximum.at(self._array, index_of(slices), bare_of(value))
+        self.scatter(np.maximum, slices, value)
 
     def scatter_min(self, slices: Any, value: Any) -> None:
-        np.minimum.at(self._array, index_of(slices), bare_of(value))
+        self.scatter(np.minimum, slices, value)
 
     def fill(self, value: Any) -> None:
-        self._array.fill(bare_of(value) if not isinstance(value, ndarray) else value.item())
+        self._array.fill(bare_of(value))
 
     # ------------------------------------------------------------------------ other arrays
 
@@ -257,7 +280,7 @@ class ndarray:
         return ndarray(self._array.squeeze(axis))
 
     def sort(self, axis: int = -1, kind: Any = None) -> None:
-        self._array.sort(axis)
+        self._array.sort(axis, kind="stable")
 
     # ------------------------------------------------------------------------ NumPy's protocols
 

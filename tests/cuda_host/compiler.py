@@ -25,10 +25,12 @@ GXX = os.environ.get("CXX", "g++")
 _KERNELS = [
     *("-std=c++17", "-O0", "-g1", "-fPIC", "-shared", "-nostdlib", "-DGD_HOST"),
     *("-fno-omit-frame-pointer", "-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables"),
+    "-fstack-clash-protection",  # no frame is too large for the guard of a stack
     *("-fsanitize=undefined", "-fno-sanitize=vptr", "-fno-sanitize-recover=all"),
     *("-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-unused-parameter"),
     *("-Wno-unused-variable", "-Wno-unused-but-set-variable", "-Wno-unknown-pragmas"),
 ]
+_RACES = ["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"]
 _FIBERS = [
     *("-std=c++17", "-O2", "-fPIC", "-shared", "-DGD_HOST", "-fno-omit-frame-pointer"),
     *("-U_FORTIFY_SOURCE", "-Wall", "-Wextra"),
@@ -79,13 +81,14 @@ def fibers() -> ctypes.CDLL:
     """fibers.cpp, whose functions the kernels' objects find when they are loaded."""
     path = HERE / "fibers.cpp"
     text = path.read_text(encoding="utf-8")
-    made = _compiled("fibers", text, [*_FIBERS, "-ldl", "-lrt"], [HERE / "host.hpp"])
+    made = _compiled("fibers", text, [*_FIBERS, "-ldl", "-lrt"], sorted(HERE.glob("*.hpp")))
     return ctypes.CDLL(str(made), mode=ctypes.RTLD_GLOBAL)
 
 
-def kernels(text: str) -> Path:
-    """A source of kernels, with host.hpp in front."""
-    return _compiled("kernels", text, _KERNELS, [HERE / "host.hpp"])
+def kernels(text: str, races: bool) -> Path:
+    """A source of kernels, with host.hpp in front; `races`: it tells of each access of memory."""
+    options = [*_KERNELS, *(_RACES if races else [])]
+    return _compiled("kernels", text, options, [HERE / "host.hpp"])
 
 
 # What a function's name has around it: its arguments, those of its template.

@@ -61,7 +61,7 @@ SIGNATURES = {
     "hstack": "tup dtype casting",
     "ravel": "a order",
     "repeat": "a repeats axis",
-    "reshape": "a shape order",
+    "reshape": "a newshape order copy",
     "roll": "a shift axis",
     "split": "ary indices_or_sections axis",
     "squeeze": "a axis",
@@ -95,8 +95,7 @@ WAITING = {"flatnonzero", "nonzero", "unique", "bincount", "array_equal", "compr
 SAME = """
     bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 intp uint
     integer floating number generic signedinteger unsignedinteger dtype iinfo finfo inf nan
-    newaxis pi e result_type promote_types can_cast issubdtype isscalar broadcast_shapes
-    min_scalar_type
+    newaxis pi e promote_types issubdtype broadcast_shapes
 """
 
 # Methods that do what the function of the same name does, and have its other parameters.
@@ -107,7 +106,14 @@ METHODS = """
 
 # Functions whose first argument is an array of the device, and nothing that could become one.
 FIRST_IS_ARRAY = """
+    lexsort
     all any argmax argmin count_nonzero max min prod sum mean cumprod cumsum diff argsort
     flatnonzero isin nonzero sort unique bincount broadcast_to compress copy expand_dims flip
     ravel reshape roll squeeze swapaxes take take_along_axis transpose
+"""
+
+# Parameters that are never arrays of the device: Python asks for numbers there.
+PLAIN = """
+    shape newshape start stop step axis axis1 axis2 axes dtype repeats reps minlength n shift
+    indices_or_sections order kind side
 """

@@ -35,6 +35,8 @@ class _Settings(ctypes.Structure):
         ("step", ctypes.c_int64),
         ("patience", ctypes.c_int64),
         ("seconds", ctypes.c_double),
+        ("written", ctypes.POINTER(ctypes.c_uint64)),
+        ("written_count", ctypes.c_int64),
         ("passed", ctypes.c_int64),
         ("switches", ctypes.c_int64),
     )
@@ -64,7 +66,7 @@ class HostKernel:
     def __init__(
         self, driver: HostDriver, name: str, types: list[str], params: list[str], start: Any
     ) -> None:
-        self._driver, self._name, self._start = driver, name, start
+        self.driver, self._name, self._start = driver, name, start
         self._types, self._params = types, params
 
     @property
@@ -72,7 +74,7 @@ class HostKernel:
         return Resources(0, 0, 0)
 
     def resident(self, threads: int) -> int:
-        return self._driver.blocks
+        return self.driver.blocks
 
     def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
         self._check(0 < blocks < 2**31, f"{blocks} blocks")
@@ -85,7 +87,26 @@ class HostKernel:
             word for at, value in enumerate(args) for word in self._words(at, value)
         ]  # what the arrays' memory is, while `args` holds them
         self._check_apart(args)
-        self._driver.start(self._name, self._start, words, blocks, threads)
+        written = [
+            number
+            for kind, array in zip(self._types, args, strict=True)
+            if isinstance(array, ndarray) and not kind.startswith("const ")
+            for number in (array.data.ptr, array.nbytes)
+        ]
+        told = self.driver.start(self._start, words, written, blocks, threads)
+        if told is not None:
+            found = re.sub(r"<(\d+)>", lambda place: self._element(int(place[1]), args), told[1])
+            message = compiler.with_places(found)
+            raise HostFault(f"kernel {self._name} (seed {told[0]}): {message}")
+
+    def _element(self, address: int, args: Sequence[Any]) -> str:
+        """What is at an address."""
+        for param, array in zip(self._params, args, strict=True):
+            if isinstance(array, ndarray):
+                at = address - array.data.ptr
+                if 0 <= at < array.nbytes:
+                    return f"{param}[{at // array.itemsize}]"
+        return "an array of a block"
 
     def _check(self, holds: bool, otherwise: str) -> None:
         if not holds:
@@ -138,14 +159,17 @@ class HostDriver:
     `seed`: 0 runs each thread as far as it comes; others let threads take turns as they say, the
     same each time. Every launch adds one to it, if it is not 0. `yields` and `accesses`: the share
     of atomics (and the like), and of accesses to arrays, at which another thread goes on. `blocks`:
-    how many are said to be resident. `step`: nanoseconds of the kernels' clock between two atomics.
+    how many are said to be resident. `races`: accesses that nothing orders are faults. `step`:
+    nanoseconds of the kernels' clock from one atomic to the next. `patience`: how many of them a
+    launch may come to, `seconds`: how long it may take.
     """
 
     name = "cuda:0"
     xp: Any = xp
 
-    def __init__(self, seed: int = 0, *, blocks: int = 2) -> None:
+    def __init__(self, seed: int = 0, *, blocks: int = 2, races: bool = False) -> None:
         self.seed = seed
+        self.races = races
         self.yields = 0.25
         self.accesses = 0.02
         self.blocks = blocks
@@ -167,7 +191,7 @@ class HostDriver:
         runs = compiler.fibers()
         runs.gd_launch.restype = ctypes.c_char_p
         try:
-            made = ctypes.CDLL(str(compiler.kernels("\n".join(lines) + "\n")))
+            made = ctypes.CDLL(str(compiler.kernels("\n".join(lines) + "\n", self.races)))
         except compiler.CannotCompile as error:
             raise HostFault(f"{told}: {error}") from None
         kernels: dict[str, Kernel] = {}
@@ -180,8 +204,13 @@ class HostDriver:
         self._loaded = made
         return kernels
 
-    def start(self, name: str, start: Any, words: list[int], blocks: int, threads: int) -> None:
-        """One launch."""
+    def start(
+        self, start: Any, words: list[int], written: list[int], blocks: int, threads: int
+    ) -> tuple[int, str] | None:
+        """One launch. If it fails: its seed, and what `fibers.cpp` says.
+
+        `written`: address and bytes of each array that the kernel may write to.
+        """
         given = (ctypes.c_uint64 * max(len(words), 1))(*words)
         settings = _Settings(
             seed=self.seed,
@@ -191,6 +220,9 @@ class HostDriver:
             patience=self.patience,
             seconds=self.seconds,
         )
+        if self.races:
+            settings.written = (ctypes.c_uint64 * max(len(written), 1))(*written)
+            settings.written_count = len(written) // 2
         with _ONE:
             told = compiler.fibers().gd_launch(
                 start, given, blocks, threads, ctypes.byref(settings)
@@ -198,9 +230,7 @@ class HostDriver:
         self.launches += 1
         self.passed, self.switches = settings.passed, settings.switches
         seed, self.seed = self.seed, self.seed + 1 if self.seed else 0
-        if told is not None:
-            message = compiler.with_places(told.decode())
-            raise HostFault(f"kernel {name} (seed {seed}): {message}")
+        return None if told is None else (seed, told.decode())
 
     def free_memory(self) -> int:
         return self.memory

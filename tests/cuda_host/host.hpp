@@ -16,6 +16,9 @@ struct GdWhere {
     int thread, threads, block, blocks;
 };
 
+// What an atomic does.
+enum GdOrder { GD_LOADS = 1, GD_STORES = 2, GD_ACQUIRES = 4, GD_RELEASES = 8 };
+
 enum GdKind { GD_SYNC, GD_BALLOT, GD_SHUFFLE, GD_SHUFFLE_XOR, GD_SHUFFLE_UP };
 
 extern "C" {
@@ -23,6 +26,8 @@ extern GdWhere gd_where;      // of the fiber that runs
 extern i64 gd_accesses_left;  // accesses of arrays until another fiber may go on
 void gd_access();
 void gd_yield();
+void gd_atomic(void* address, int bytes, int order);  // it comes next
+void gd_atomic_end();
 void gd_pause(int nanoseconds);
 i64 gd_nanoseconds();
 void gd_block_sync();
@@ -181,53 +186,60 @@ DEVICE int lowest_bit(u64 word) { return __builtin_ffsll((i64)word) - 1; }
 //
 // Another fiber may go on before each. Sums wrap, as a GPU's do.
 
-#define GD_ATOMIC(T, name, Wide, result)                    \
-    DEVICE T name(Array<T> a, i64 i, T by) {                \
-        gd_yield();                                         \
-        T& place = a[i];                                    \
-        const T old = place;                                \
-        place = (T)(result);                                \
-        return old;                                         \
+#define GD_ATOMIC(T, name, order, result)                            \
+    DEVICE T name(Array<T> a, i64 i, T by) {                         \
+        gd_yield();                                                  \
+        T& place = a[i];                                             \
+        gd_atomic(&place, sizeof(T), GD_LOADS | GD_STORES | order);  \
+        const T old = place;                                         \
+        place = (T)(result);                                         \
+        gd_atomic_end();                                             \
+        return old;                                                  \
     }
-GD_ATOMIC(i32, atomic_add, u32, (u32)old + (u32)by)
-GD_ATOMIC(u32, atomic_add, u32, old + by)
-GD_ATOMIC(i64, atomic_add, u64, (u64)old + (u64)by)
-GD_ATOMIC(u64, atomic_add, u64, old + by)
-GD_ATOMIC(u32, atomic_or, u32, old | by)
-GD_ATOMIC(u64, atomic_or, u64, old | by)
-GD_ATOMIC(i64, atomic_min, u64, by < old ? by : old)
-GD_ATOMIC(i64, atomic_max, u64, by > old ? by : old)
-GD_ATOMIC(i64, add_acquire_release, u64, (u64)old + (u64)by)
+GD_ATOMIC(i32, atomic_add, 0, (u32)old + (u32)by)
+GD_ATOMIC(u32, atomic_add, 0, old + by)
+GD_ATOMIC(i64, atomic_add, 0, (u64)old + (u64)by)
+GD_ATOMIC(u64, atomic_add, 0, old + by)
+GD_ATOMIC(u32, atomic_or, 0, old | by)
+GD_ATOMIC(u64, atomic_or, 0, old | by)
+GD_ATOMIC(i64, atomic_min, 0, by < old ? by : old)
+GD_ATOMIC(i64, atomic_max, 0, by > old ? by : old)
+GD_ATOMIC(i64, add_acquire_release, GD_ACQUIRES | GD_RELEASES, (u64)old + (u64)by)
 #undef GD_ATOMIC
 
-#define GD_CAS(T)                                                       \
-    DEVICE T atomic_cas(Array<T> a, i64 i, T expected, T value) {       \
-        gd_yield();                                                     \
-        T& place = a[i];                                                \
-        const T old = place;                                            \
-        if (old == expected) place = value;                             \
-        return old;                                                     \
+#define GD_CAS(T)                                                    \
+    DEVICE T atomic_cas(Array<T> a, i64 i, T expected, T value) {    \
+        gd_yield();                                                  \
+        T& place = a[i];                                             \
+        gd_atomic(&place, sizeof(T), GD_LOADS | GD_STORES);          \
+        const T old = place;                                         \
+        if (old == expected) place = value;                          \
+        gd_atomic_end();                                             \
+        return old;                                                  \
     }
 GD_CAS(i32)
 GD_CAS(i64)
 #undef GD_CAS
 
-DEVICE i64 load_relaxed(Array<const i64> a, i64 i) {
+static GD_AT_ONCE i64 gd_load(Array<const i64> a, i64 i, int order) {
     gd_yield();
-    return a[i];
+    const i64& place = a[i];
+    gd_atomic((void*)&place, sizeof(i64), GD_LOADS | order);
+    const i64 value = place;
+    gd_atomic_end();
+    return value;
 }
-DEVICE void store_relaxed(Array<i64> a, i64 i, i64 value) {
+static GD_AT_ONCE void gd_store(Array<i64> a, i64 i, i64 value, int order) {
     gd_yield();
-    a[i] = value;
+    i64& place = a[i];
+    gd_atomic(&place, sizeof(i64), GD_STORES | order);
+    place = value;
+    gd_atomic_end();
 }
-DEVICE i64 load_acquire(Array<const i64> a, i64 i) {
-    gd_yield();
-    return a[i];
-}
-DEVICE void store_release(Array<i64> a, i64 i, i64 value) {
-    gd_yield();
-    a[i] = value;
-}
+DEVICE i64 load_relaxed(Array<const i64> a, i64 i) { return gd_load(a, i, 0); }
+DEVICE void store_relaxed(Array<i64> a, i64 i, i64 value) { gd_store(a, i, value, 0); }
+DEVICE i64 load_acquire(Array<const i64> a, i64 i) { return gd_load(a, i, GD_ACQUIRES); }
+DEVICE void store_release(Array<i64> a, i64 i, i64 value) { gd_store(a, i, value, GD_RELEASES); }
 
 // --------------------------------------------------------------------------------------- clocks
 
@@ -299,8 +311,10 @@ static int gd_types_of(void (*)(P...), const char** out) {
     return (int)sizeof...(P);
 }
 #define GD_LAUNCHED(kernel, ...)                                                         \
-    extern "C" void gd_start_##kernel(const u64* words) {                                \
-        static const char* const names[] = {__VA_ARGS__};                                \
-        gd_start(kernel, words, names);                                                  \
+    extern "C" void gd_start_##kernel(const u64* gd_words) {                             \
+        static const char* const gd_names[] = {__VA_ARGS__};                             \
+        gd_start(kernel, gd_words, gd_names);                                            \
     }                                                                                    \
-    extern "C" int gd_types_##kernel(const char** out) { return gd_types_of(kernel, out); }
+    extern "C" int gd_types_##kernel(const char** gd_out) {                              \
+        return gd_types_of(kernel, gd_out);                                              \
+    }

@@ -1,66 +1,50 @@
-// Kernels that do many cases of lists.cuh in one launch, each by one tile. A and B are types.
-#include "lists.cuh"
+// Kernels that do many cases of lists.cuh in one launch, each by one tile of LANES lanes, which
+// stands for a number, as A and B do for types.
 
 // A case of two lists: [alo, ahi) and [blo, bhi), and where in `out` there is room for the shorter.
-#define TWO_LISTS(N)                                                                            \
-    KERNEL(meet_##N)                                                                            \
-    (ARRAY(const A) va, ARRAY(A) own, ARRAY(const B) vb, ARRAY(const i64) cases, i64 count,     \
-     ARRAY(A) out, ARRAY(i64) found) {                                                          \
-        const Tile<N> t = tile_here<N>();                                                       \
-        for (i64 c = tile_of_grid<N>(); c < count; c += tiles_of_grid<N>()) {                   \
-            const auto at = slice(cases, 6 * c, 6);                                             \
-            const i64 a = at[1] - at[0], b = at[3] - at[2];                                     \
-            const auto mine = slice(found, 4 * c, 4);                                           \
-            const auto room = slice(out, at[4], a < b ? a : b);                                 \
-            const i64 n = intersect(t, va, at[0], at[1], vb, at[2], at[3], room);               \
-            i64 seen = n; /* by each lane, all that was written */                              \
-            for (i64 k = 0; k < n; k++) seen = seen * 31 % 1000003 + room[k] % 1000;            \
-            if (!all(t, seen == from_rank(t, seen, 0))) mine[0] = -1;                           \
-            const i64 share = count_common(t, va, at[0], at[1], vb, at[2], at[3]);              \
-            const i64 first = at[5]; /* in place, in an array that starts before the list */    \
-            const auto buffer = slice(own, first, at[1] - first);                               \
-            const i64 kept = intersect(t, buffer, at[0] - first, at[1] - first, vb, at[2],      \
-                                       at[3], buffer);                                          \
-            const i64 common = sum(t, share);                                                   \
-            const i64 leapt = count_leapfrog(va, at[0], at[1], vb, at[2], at[3]);               \
-            if (t.rank == 0) {                                                                  \
-                mine[0] += n;                                                                   \
-                mine[1] = common;                                                               \
-                mine[2] = kept;                                                                 \
-                mine[3] = leapt;                                                                \
-            }                                                                                   \
-        }                                                                                       \
+KERNEL(meet_LANES)(ARRAY(const A) va, ARRAY(A) own, ARRAY(const B) vb, ARRAY(const i64) cases, i64 count,
+ ARRAY(A) out, ARRAY(i64) found) {
+    const Tile<LANES> t = tile_here<LANES>();
+    for (i64 c = tile_of_grid<LANES>(); c < count; c += tiles_of_grid<LANES>()) {
+        const auto at = slice(cases, 6 * c, 6);
+        const i64 a = at[1] - at[0], b = at[3] - at[2];
+        const auto mine = slice(found, 4 * c, 4);
+        const auto room = slice(out, at[4], a < b ? a : b);
+        const i64 n = intersect(t, va, at[0], at[1], vb, at[2], at[3], room);
+        i64 seen = n; // by each lane, all that was written
+        for (i64 k = 0; k < n; k++) seen = seen * 31 % 1000003 + room[k] % 1000;
+        if (!all(t, seen == from_rank(t, seen, 0))) mine[0] = -1;
+        const i64 share = count_common(t, va, at[0], at[1], vb, at[2], at[3]);
+        const i64 first = at[5]; // in place, in an array that starts before the list
+        const auto buffer = slice(own, first, at[1] - first);
+        const i64 kept = intersect(t, buffer, at[0] - first, at[1] - first, vb, at[2],
+                                   at[3], buffer);
+        const i64 common = sum(t, share);
+        const i64 leapt = count_leapfrog(va, at[0], at[1], vb, at[2], at[3]);
+        if (t.rank == 0) {
+            mine[0] += n;
+            mine[1] = common;
+            mine[2] = kept;
+            mine[3] = leapt;
+        }
     }
-TWO_LISTS(1)
-TWO_LISTS(2)
-TWO_LISTS(4)
-TWO_LISTS(8)
-TWO_LISTS(16)
-TWO_LISTS(32)
+}
 
 // A case of a list [lo, hi) and a key.
-#define A_KEY(N)                                                                                \
-    KERNEL(search_##N)                                                                          \
-    (ARRAY(const A) values, ARRAY(const i64) cases, i64 count, ARRAY(i64) found) {              \
-        const Tile<N> t = tile_here<N>();                                                       \
-        for (i64 c = tile_of_grid<N>(); c < count; c += tiles_of_grid<N>()) {                   \
-            const i64 lo = cases[3 * c], hi = cases[3 * c + 1], key = cases[3 * c + 2];         \
-            const i64 results[] = {                                                             \
-                lower(values, lo, hi, key),     upper(values, lo, hi, key),                     \
-                find(values, lo, hi, key),      has(values, lo, hi, key),                       \
-                seek(values, lo, hi, key),      lower(t, values, lo, hi, key),                  \
-                upper(t, values, lo, hi, key),  find(t, values, lo, hi, key),                   \
-                has(t, values, lo, hi, key),                                                    \
-            };                                                                                  \
-            for (int k = 0; k < 9; k++) {                                                       \
-                const bool same = all(t, results[k] == from_rank(t, results[k], 0));            \
-                if (t.rank == 0) found[9 * c + k] = same ? results[k] : -2;                     \
-            }                                                                                   \
-        }                                                                                       \
+KERNEL(search_LANES)(ARRAY(const A) values, ARRAY(const i64) cases, i64 count, ARRAY(i64) found) {
+    const Tile<LANES> t = tile_here<LANES>();
+    for (i64 c = tile_of_grid<LANES>(); c < count; c += tiles_of_grid<LANES>()) {
+        const i64 lo = cases[3 * c], hi = cases[3 * c + 1], key = cases[3 * c + 2];
+        const i64 results[] = {
+            lower(values, lo, hi, key),     upper(values, lo, hi, key),
+            find(values, lo, hi, key),      has(values, lo, hi, key),
+            seek(values, lo, hi, key),      lower(t, values, lo, hi, key),
+            upper(t, values, lo, hi, key),  find(t, values, lo, hi, key),
+            has(t, values, lo, hi, key),
+        };
+        for (int k = 0; k < 9; k++) {
+            const bool same = all(t, results[k] == from_rank(t, results[k], 0));
+            if (t.rank == 0) found[9 * c + k] = same ? results[k] : -2;
+        }
     }
-A_KEY(1)
-A_KEY(2)
-A_KEY(4)
-A_KEY(8)
-A_KEY(16)
-A_KEY(32)
+}

@@ -14,9 +14,6 @@ import numpy as np
 from tests.cuda_host import cupy_names
 from tests.cuda_host.arrays import COUNTER, bare_of, index_of, kept, ndarray, waits, wrapped
 
-# Functions of a sequence of arrays.
-OF_MANY = {"column_stack", "concatenate", "hstack", "stack", "vstack"}
-
 
 class _Ufunc:
     """One of CuPy's: arrays of the device and scalars in, arrays of the device out."""
@@ -35,8 +32,13 @@ class _Ufunc:
             key: bare_of(value) if key in ("out", "where") and value is not None else value
             for key, value in kwargs.items()
         }
+        bare = [bare_of(value) for value in args]
+        if "shift" in self.__name__:
+            bits = 8 * np.result_type(bare[0]).itemsize
+            if not np.all((np.asarray(bare[1]) >= 0) & (np.asarray(bare[1]) < bits)):
+                raise OverflowError(f"{self.__name__} by more bits than there are")
         with np.errstate(all="ignore"):
-            made = self._ufunc(*(bare_of(value) for value in args), **given)
+            made = self._ufunc(*bare, **given)
         return kwargs["out"] if kwargs.get("out") is not None else wrapped(made)
 
     def at(self, a: Any, indices: Any, b: Any = None) -> None:
@@ -44,7 +46,7 @@ class _Ufunc:
             raise NotImplementedError(f"{self.__name__}.at")
         if not isinstance(a, ndarray):
             raise TypeError("a must be an array of the device")
-        self._ufunc.at(a.get_view(), index_of(indices), bare_of(b))
+        a.scatter(self._ufunc, indices, b)
 
     def reduce(
         self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False
@@ -64,12 +66,15 @@ class _Ufunc:
         return wrapped(self._ufunc.reduceat(bare_of(array), index_of(indices), axis, dtype))
 
 
-def _argument(name: str, value: Any) -> Any:
+def _argument(function: str, name: str, value: Any) -> Any:
+    """What NumPy's function is given for an argument."""
     if isinstance(value, ndarray):
+        if name in cupy_names.PLAIN.split():
+            raise TypeError(f"{function}: {name} is of the host, not an array of the device")
         return value.get_view()
     if isinstance(value, np.ndarray):
-        raise TypeError(f"{name}: Unsupported type {type(value)}")
-    if name in OF_MANY and isinstance(value, tuple | list):
+        raise TypeError(f"{function}: {name}: Unsupported type {type(value)}")
+    if name == "tup" and isinstance(value, tuple | list):
         for item in value:
             if not isinstance(item, ndarray):
                 raise TypeError(f"Only cupy arrays can be concatenated, not {type(item)}")
@@ -79,31 +84,28 @@ def _argument(name: str, value: Any) -> Any:
 
 def _function(name: str) -> Callable[..., Any]:
     params = cupy_names.SIGNATURES[name].split()
-    numpys = getattr(np, name)
-    check = _CHECKS.get(name)
+    many = params[0] in ("args", "arys")
+    numpys, check = getattr(np, name), _CHECKS.get(name)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        many = params[-1] in ("args", "arys")
         if len(args) > len(params) and not many:
-            raise TypeError(f"{name}() takes {len(params)} arguments")
+            raise TypeError(f"{name}() takes {len(params)} arguments, {len(args)} were given")
         if kwargs.keys() - set(params):
             raise TypeError(f"{name}() has no {sorted(kwargs.keys() - set(params))}")
+        told = [params[0]] * len(args) if many else params
+        given = dict(zip(told, args, strict=False)) | kwargs
+        if name in cupy_names.FIRST_IS_ARRAY.split() and not isinstance(given[params[0]], ndarray):
+            raise TypeError(f"{name}: Unsupported type {type(given[params[0]])}")
         if check is not None:
-            check(*args, **kwargs)
-        if name in cupy_names.WAITING:
+            kwargs = check(given, dict(kwargs))
+        if name in cupy_names.WAITING or (name == "where" and len(given) == 1):
             waits()
-        given = [_argument(name, value) for value in args]
-        named = {key: _argument(name, value) for key, value in kwargs.items()}
-        if name == "where" and len(args) == 1:
-            waits()
-        if "tup" in named:
-            given, named = [named.pop("tup"), *given], named
-        if name == "bincount" and given[2:3] == [None]:
-            del given[2]
-        elif name == "bincount" and named.get("minlength", 0) is None:
-            del named["minlength"]
+        bare = [_argument(name, param, value) for param, value in zip(told, args, strict=False)]
+        named = {key: _argument(name, key, value) for key, value in kwargs.items()}
+        if params[0] in named:  # some of NumPy's take it by place only
+            bare.insert(0, named.pop(params[0]))
         with np.errstate(all="ignore"):
-            made = numpys(*given, **named)
+            made = numpys(*bare, **named)
         out = kwargs.get("out")
         return out if out is not None else wrapped(made)
 
@@ -111,34 +113,47 @@ def _function(name: str) -> Callable[..., Any]:
     return call
 
 
-def _searched(a: Any, v: Any, side: str = "left", sorter: Any = None) -> None:
+def _searched(given: dict[str, Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    a, v = given["a"], given["v"]
     if not isinstance(a, ndarray) or not isinstance(v, ndarray):
         raise NotImplementedError("Only int or ndarray are supported for a and v")
-    if a.dtype != v.dtype and np.promote_types(a.dtype, v.dtype).kind != a.dtype.kind:
-        raise TypeError(f"searchsorted in {a.dtype} for {v.dtype}: by way of floats")
+    if np.promote_types(a.dtype, v.dtype).kind not in (a.dtype.kind, v.dtype.kind):
+        raise TypeError(f"searchsorted in {a.dtype} for {v.dtype}: compared as C++ does it")
+    return kwargs
 
 
-def _repeated(a: Any, repeats: Any, axis: Any = None) -> None:
-    if not isinstance(repeats, int | tuple | list):
-        raise ValueError("repeats is an int or a sequence of ints, no array")
+def _repeated(given: dict[str, Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(given["repeats"], int | np.integer | tuple | list):
+        raise ValueError("`repeats` is an int or a sequence of ints, no array")
+    return kwargs
 
 
-def _keys(keys: Any) -> None:
-    if not isinstance(keys, ndarray):
-        raise TypeError("lexsort needs one array, of two dimensions")
+def _sorted(given: dict[str, Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Equal values stay in their order."""
+    if given.get("kind") not in (None, "stable"):
+        raise ValueError("kind can only be None or 'stable'")
+    return kwargs | {"kind": "stable"}
 
 
-def _arrays(*args: Any, **kwargs: Any) -> None:
-    first = args[0] if args else next(iter(kwargs.values()))
-    if not isinstance(first, ndarray):
-        raise TypeError(f"Unsupported type {type(first)}")
+def _counted(given: dict[str, Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    if kwargs.get("minlength", 0) is None:
+        del kwargs["minlength"]
+    return kwargs
 
 
-_CHECKS: dict[str, Callable[..., None]] = {
+def _keys(given: dict[str, Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    if given["keys"].ndim > 2:
+        raise NotImplementedError("Keys with the rank of three or more")
+    return kwargs
+
+
+_CHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]] = {
     "searchsorted": _searched,
     "repeat": _repeated,
     "lexsort": _keys,
-    **dict.fromkeys(cupy_names.FIRST_IS_ARRAY.split(), _arrays),
+    "sort": _sorted,
+    "argsort": _sorted,
+    "bincount": _counted,
 }
 
 
@@ -177,8 +192,21 @@ def array(
         return xp.stack([asarray(item) for item in obj]).astype(
             dtype if dtype is not None else np.result_type(*(item.dtype for item in obj))
         )
+    if hasattr(obj, "__cuda_array_interface__"):  # another library's: the same memory
+        there = obj.__cuda_array_interface__
+        made = ndarray(kept(np.asarray(SimpleNamespace(__array_interface__=there, owner=obj))))
+        return made if dtype is None else made.astype(dtype, copy=False)
     COUNTER.uploads += 1
     return ndarray(kept(np.array(obj, dtype=dtype, ndmin=ndmin)))
+
+
+def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
+    given = (one.dtype if isinstance(one, ndarray) else one for one in arrays_and_dtypes)
+    return np.result_type(*given)
+
+
+def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+    return np.can_cast(from_.dtype if isinstance(from_, ndarray) else from_, to, casting=casting)
 
 
 def shares_memory(a: ndarray, b: ndarray, max_work: Any = None) -> bool:
@@ -194,6 +222,9 @@ xp = SimpleNamespace(
     array=array,
     asarray=asarray,
     asnumpy=asnumpy,
+    result_type=result_type,
+    can_cast=can_cast,
+    isscalar=lambda element: np.isscalar(element),
     shares_memory=shares_memory,
     get_array_module=get_array_module,
     **{name: _function(name) for name in cupy_names.SIGNATURES},

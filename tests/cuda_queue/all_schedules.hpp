@@ -18,7 +18,7 @@ struct Schedules {
     void (*body)(void*);
     void* given;
     int preemptions = 0;
-    long rests = 0;
+    long steps = 0;
     std::vector<std::pair<int, int>> path;  // the way taken, of how many
     size_t at = 0;
 
@@ -47,7 +47,7 @@ struct Schedules {
         given = with;
         all_threads = threads;
         preemptions = at_most;
-        rests = 0;
+        steps = 0;
         at = 0;
         for (int k = 0; k < threads; ++k) {
             over[k] = false;
@@ -77,8 +77,16 @@ void Schedules::start() {
     schedules.go_on(found[count == 1 ? 0 : schedules.way(count)]);
 }
 
+// A run that does not end, since its threads wait for each other or turn in a circle, ends them all.
+static void count_step() {
+    if (++schedules.steps <= Schedules::LONGEST) return;
+    std::printf("stuck\n");
+    std::exit(1);
+}
+
 static void step() {
     int found[Schedules::MOST];
+    count_step();
     if (schedules.preemptions == 0) return;
     const int count = schedules.others(found);
     if (count == 0) return;
@@ -88,12 +96,9 @@ static void step() {
     schedules.go_on(found[way - 1]);
 }
 
-// Who pauses lets the next one go on; when all do so for ever, they wait for each other.
+// Who pauses lets the next one go on.
 static void rest() {
     int found[Schedules::MOST];
-    if (++schedules.rests > Schedules::LONGEST) {
-        std::printf("stuck\n");
-        std::exit(1);
-    }
+    count_step();
     if (schedules.others(found) > 0) schedules.go_on(found[0]);
 }

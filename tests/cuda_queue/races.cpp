@@ -58,8 +58,8 @@ static int walks(i64 capacity, i64 total, i64 seed) {
         control[STOP] = control[STATUS] = control[POOL] = 0;
         const i64 failing = launch < 20 ? 50 : 0;
         on_threads(THREADS, [&] {
-            walk_1(control.data(), ring.data(), lengths.data(), units.data(), entries.data(),
-                   counts.data(), previous.data(), capacity, total, 3, blocks, block_rows, 3, 7, 5,
+            walk(control.data(), ring.data(), lengths.data(), units.data(), entries.data(),
+                   counts.data(), previous.data(), 1, capacity, total, 3, blocks, block_rows, 3, 7, 5,
                    failing, seed + launch);
         });
         for (i64 b = 0; b < blocks && b < control[POOL]; ++b) {
@@ -77,7 +77,7 @@ static int walks(i64 capacity, i64 total, i64 seed) {
 int main() {
     int wrong = 0;
     for (i64 capacity = 2; capacity <= 16; capacity *= 2) wrong += queue_alone(capacity, 3000);
-    for (i64 seed = 0; seed < 12; ++seed) wrong += walks((i64)2 << seed % 5, 40, seed);
+    for (i64 seed = 0; seed < 12; ++seed) wrong += walks((i64)4 << seed % 4, 40, seed);
     std::printf("wrong: %d\n", wrong);
     return wrong != 0;
 }

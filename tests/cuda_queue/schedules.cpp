@@ -78,8 +78,8 @@ static std::vector<i32> counts, previous;
 static std::vector<std::pair<i64, i64>> found, wanted;
 
 static void walk(void* finishing) {
-    walk_1(scene.control.data(), scene.ring.data(), lengths.data(), units.data(), entries.data(),
-           counts.data(), previous.data(), scene.capacity, TOTAL, 1, BLOCKS, BLOCK_ROWS, 2,
+    walk(scene.control.data(), scene.ring.data(), lengths.data(), units.data(), entries.data(),
+           counts.data(), previous.data(), 1, scene.capacity, TOTAL, 1, BLOCKS, BLOCK_ROWS, 2,
            finishing == &lengths ? 0 : 1, 1, 0, 1);
 }
 static bool launch_ends() {
@@ -121,6 +121,6 @@ int main(int, char** arguments) {
     told("queue of 4", 3, 2 + more, puts_and_gets, 4, puts_are_not_gets);
     told("leaving", 3, 2 + more, leaves<0>, 2, not_each_once);
     told("published", 3, 2, leaves<1>, 2, not_each_once);
-    told("walk, 2 tiles, room for 2", 2, 1 + more, walk, 2, rows_are_wrong);
-    told("walk, 3 tiles, room for 4", 3, 1 + more, walk, 4, rows_are_wrong);
+    told("walk, 2 tiles, room for 4", 2, 1 + more, walk, 4, rows_are_wrong);
+    told("walk, 3 tiles, room for 8", 3, 1 + more, walk, 8, rows_are_wrong);
 }

@@ -69,7 +69,6 @@ DEVICE void walk_tasks(C control, C ring, L lengths, O units, O entries, B count
             }
             if (!room) {
                 pool_roll_back(t, pool, counts, previous);
-                if (t.rank == 0) stop(control, FULL);
                 const Task rest = {kept_unit, task.stop, kept_entry, task.high};
                 give_back(t, control, ring, capacity, rest);
                 held = false;
@@ -90,16 +89,17 @@ DEVICE void walk_tasks(C control, C ring, L lengths, O units, O entries, B count
     pool_close(t, pool, counts);
 }
 
-#define WALK(N)                                                                                   \
-    KERNEL(walk_##N)(ARRAY(i64) control, ARRAY(i64) ring, ARRAY(const i64) lengths,               \
-                     ARRAY(i64) units, ARRAY(i64) entries, ARRAY(i32) counts, ARRAY(i32) previous,\
-                     i64 capacity, i64 total, i64 grain, i64 blocks, i64 block_rows, i64 pieces,  \
-                     i64 sharing, i64 marking, i64 failing, i64 seed) {                           \
-        walk_tasks<N>(control, ring, lengths, units, entries, counts, previous, capacity, total,  \
-                      grain, blocks, block_rows, pieces, sharing, marking, failing, seed);        \
-    }
-WALK(1)
+KERNEL(walk)(ARRAY(i64) control, ARRAY(i64) ring, ARRAY(const i64) lengths, ARRAY(i64) units,
+             ARRAY(i64) entries, ARRAY(i32) counts, ARRAY(i32) previous, i64 lanes, i64 capacity,
+             i64 total, i64 grain, i64 blocks, i64 block_rows, i64 pieces, i64 sharing,
+             i64 marking, i64 failing, i64 seed) {
+#define WALK(N)                                                                                  \
+    if (lanes == N)                                                                              \
+        walk_tasks<N>(control, ring, lengths, units, entries, counts, previous, capacity, total, \
+                      grain, blocks, block_rows, pieces, sharing, marking, failing, seed);
+    WALK(1)
 #ifndef ONE_LANE
-WALK(4)
-WALK(32)
+    WALK(4)
+    WALK(32)
 #endif
+}

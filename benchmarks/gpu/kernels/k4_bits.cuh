@@ -65,12 +65,12 @@ DEVICE i64 recoded(Team team, A offsets, A targets, i32 start, i32 n, R rows) {
     return found;
 }
 
-#define NEAR_ROWS 256
+#define NEAR_ROWS (4 * SHORT)
 
 KERNEL(k4_many)
 (ARRAY(const i32) offsets, ARRAY(const i32) targets, ARRAY(const i32) vertices, i64 count,
  i64 longest, ARRAY(u32) room, ARRAY(i64) counter, ARRAY(i64) total, ARRAY(i64) ends) {
-    SHARED(u32, near, NEAR_ROWS * (NEAR_ROWS / 32 + 1));
+    SHARED(u32, near, NEAR_ROWS * ((NEAR_ROWS + 31) / 32 | 1));
     SHARED(i64, next, 1);
     const Team team = tile_here<LANES>();
     const i64 words = longest * ((longest + 31) / 32 | 1);

@@ -202,6 +202,7 @@ constexpr i64 LONGEST_STEP = (i64)1 << 24;
 
 // N values of a list, one in each lane, evenly spaced: the last ones of N parts of it. A search
 // begins in them, by shuffles; one read by all lanes brings in what would be a chain of misses.
+// Where the list ends before it, the window is empty: its values are then the list's last.
 template <class V>
 struct Window {
     V value;    // this lane's
@@ -224,7 +225,7 @@ DEVICE auto window_at(Tile<N> t, S sought, i64 start, i64 shi, u32 step) {
 
 // Reads a list from end to end, N values at a time, and looks for each in another list. All lanes
 // come to `each(at, yes, key, place)`: `at` is where the N values begin; whether this lane's value
-// `key` is in the other list, and if so at which place.
+// `key` is in the other list, and its place there.
 //
 // What has been found may be written over the start of either list by then: what is read of it
 // later lies behind, or is less than all that is looked for later, as it was before.
@@ -238,15 +239,13 @@ DEVICE void walk(Tile<N> t, W walked, i64 wlo, i64 whi, S sought, i64 slo, i64 s
         step *= 2;
     }
     auto window = window_at(t, sought, slo, shi, step);
-    i64 next = slo;  // where the other list goes on, behind this lane's value
+    i64 next = slo;  // where this lane's value is in the other list, or would be
     for (i64 at = wlo; at < whi; at += N) {
         const i64 mine = at + t.rank;
         const auto key = +walked[mine < whi ? mine : whi - 1];  // the last lanes may repeat it
         const auto last = from_rank(t, key, N - 1);
         if (window.end < last && window.start + window.length < shi) {
-            const i64 start = from_rank(t, next, N - 1);
-            if (start == shi) return;
-            window = window_at(t, sought, start, shi, step);
+            window = window_at(t, sought, from_rank(t, next, N - 1), shi, step);
         }
         u32 place = 0;
         for (int half = N / 2; half > 0; half /= 2) {
@@ -267,7 +266,6 @@ DEVICE void walk(Tile<N> t, W walked, i64 wlo, i64 whi, S sought, i64 slo, i64 s
             yes = next < shi && +sought[next] == key;
         }
         each(at, yes && mine < whi, key, next);
-        next += yes ? 1 : 0;
         if (window.end <= last && window.start + window.length == shi) return;
     }
 }

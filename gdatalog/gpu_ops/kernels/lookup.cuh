@@ -4,6 +4,22 @@
 // is looked up; PLACE: of the answers, -1 where a value is absent.
 #include "search.cuh"
 
+#ifndef VALUE
+#define VALUE i32
+#endif
+#ifndef OFFSET
+#define OFFSET i64
+#endif
+#ifndef PARENT
+#define PARENT i64
+#endif
+#ifndef SOUGHT
+#define SOUGHT i32
+#endif
+#ifndef PLACE
+#define PLACE i64
+#endif
+
 KERNEL(find_in)(ARRAY(const VALUE) values, ARRAY(const OFFSET) offsets,
                 ARRAY(const PARENT) parents, ARRAY(const SOUGHT) sought, ARRAY(PLACE) found,
                 i64 size) {

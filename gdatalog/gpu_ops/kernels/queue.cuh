@@ -27,13 +27,16 @@ struct Task {
 
 enum { SLOT_WORDS = 8 };  // a turn, four words of a task, and room up to half a line
 
+// Puts a task, unless more than `room` would then be in it.
 template <class R, class C>
-DEVICE bool queue_put(R ring, C control, i64 capacity, Task task) {
+DEVICE bool queue_put(R ring, C control, i64 capacity, Task task, i64 room) {
     for (;;) {
         const i64 ticket = load_relaxed(control, TAIL), lap = ticket & -capacity;
         const i64 slot = (ticket - lap) * SLOT_WORDS;
         const i64 turn = load_acquire(ring, slot);
         if (turn < lap) return false;  // a task of the lap before has not left it
+        // Since then others may have been taken out: that makes it less, if the ticket is won.
+        if (room < capacity && ticket - load_relaxed(control, HEAD) >= room) return false;
         if (turn == lap && atomic_cas(control, TAIL, ticket, ticket + 1) == ticket) {
             ring[slot + 1] = task.start;
             ring[slot + 2] = task.stop;
@@ -43,6 +46,10 @@ DEVICE bool queue_put(R ring, C control, i64 capacity, Task task) {
             return true;
         }
     }  // another took this ticket, so there was progress
+}
+template <class R, class C>
+DEVICE bool queue_put(R ring, C control, i64 capacity, Task task) {
+    return queue_put(ring, control, capacity, task, capacity);
 }
 
 template <class R, class C>

@@ -1,6 +1,10 @@
 // Sums by group. GROUP is the type of a group's number.
 #include "tile.cuh"
 
+#ifndef GROUP
+#define GROUP i64
+#endif
+
 // Adds to each group's total the amounts (or 1 each) of its rows. A thread takes `each` rows that
 // stand together and adds once for each run of a group: rows often come in order.
 KERNEL(sum_ints)(ARRAY(const GROUP) groups, ARRAY(const i64) amounts, ARRAY(i64) totals, i64 given,

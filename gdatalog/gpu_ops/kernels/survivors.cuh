@@ -1,6 +1,10 @@
 // The indices of what passed a test. PLACE is the type of an index.
 #include "compact.cuh"
 
+#ifndef PLACE
+#define PLACE i32
+#endif
+
 KERNEL(survivors)(ARRAY(const u8) mask, ARRAY(PLACE) found, ARRAY(i64) state, i64 size) {
     const i64 tiles = (size + TILE - 1) / TILE;
     for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {

@@ -1,0 +1,170 @@
+"""How near breadth-first kernels come to the memory's own speed, by the sectors that they touch.
+
+Measured beside a large copy on the same device, in the same run. What a kernel moves is counted
+from the very positions that it reads and writes, in sectors of 32 bytes for each warp:
+
+- lists written out (expand): the starts and ends of each entry's row, the entry, and what is
+  written; not the search for the row, which stays in the first cache;
+- searches: the value that is looked up, every sector that the warp's binary searches touch, each
+  once for a warp however many steps come back to it, and the place that is written.
+
+Case 1 looks the values of one sorted list up in another; case 3 looks values up in the lists of
+their parents. Case 2, values looked up by index, is a gather by its nature: shown, not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.gpu.clocks import medians
+from benchmarks.gpu.forced import device_of
+from benchmarks.gpu.made import mix, wu
+from benchmarks.gpu.sectors import SECTOR, gathered, searched, streamed
+from benchmarks.gpu.setting import Setting
+from benchmarks.records import Ask, Case, Figure
+
+SUITE = "bandwidth"
+WANTED = 0.5  # of the copy's
+EDGES, ENTRIES = 30_000_000, 1 << 25
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A verb on arrays that are ready; `check` says whether what it gave is right."""
+
+    name: str
+    run: Callable[[], Any]
+    check: Callable[[Any], bool]
+    sectors: Callable[[], int]
+    judged: bool = True
+
+
+def run(setting: Setting) -> Iterator[Case]:
+    rate, copy = copied(setting)
+    case = Case(SUITE, "bytes moved in sectors of 32", [copy])
+    case.asks = [Ask("a copy on the device", "", "", f"{rate / 1e9:,.0f} GB/s", None)]
+    for work in works(setting):
+        figure = Figure(work.name)
+        case.figures.append(figure)
+        if not work.check(work.run()):
+            figure.trouble = "WRONG: it differs from what array functions give"
+            continue
+        seen = medians(setting.driver, work.run, setting.budget, 20)
+        moved = work.sectors() * SECTOR
+        seconds = seen.kernels if seen.kernels is not None else seen.wall
+        figure.warm, figure.kernels, figure.runs = seen.wall, seen.kernels, seen.runs
+        share = moved / seconds / rate
+        told = f"{moved / seconds / 1e9:,.0f} GB/s, {100 * share:.0f} % of the copy"
+        figure.side = f"{work.name}: {moved / 1e9:.2f} GB, {told}"
+        if work.judged:
+            wanted = f"{100 * WANTED:.0f} %"
+            case.asks.append(Ask(work.name, "the copy", wanted, told, share >= WANTED))
+        print(figure.side, flush=True)
+    yield case
+
+
+def copied(setting: Setting) -> tuple[float, Figure]:
+    """Bytes read and written in a second by a copy of what no cache can hold."""
+    xp, driver = setting.xp, setting.driver
+    size = 1 << 12 if setting.small else 1 << 29  # of 8 bytes: 4 GiB
+    values, out = xp.arange(size), xp.full(size, -1)
+
+    def copy() -> None:
+        driver.span("copy", lambda: xp.copyto(out, values))
+
+    copy()
+    assert bool((out == values).all())
+    seen = medians(driver, copy, setting.budget, 20)
+    seconds = seen.kernels or seen.wall
+    moved = 2 * values.nbytes
+    told = f"copy: {moved / 1e9:,.2f} GB, {moved / seconds / 1e9:,.0f} GB/s"
+    return moved / seconds, Figure(told, warm=seen.wall, kernels=seconds, runs=seen.runs)
+
+
+def works(setting: Setting) -> Iterator[Work]:
+    """The verbs, as a join of random edges with themselves asks for them."""
+    xp, ops = setting.xp, device_of(setting.driver).ops
+    edges, entries = (600, 1 << 11) if setting.small else (EDGES, ENTRIES)
+    graph = wu(xp, edges, 4)
+    vertices = int(graph.v.max()) + 1
+    offsets = xp.searchsorted(graph.u, xp.arange(vertices + 1, dtype=xp.int32))
+    level = ops.level_of(graph.v, offsets)
+    # Rows of the frontier: the first edges (a, b) whose b have as many neighbours together.
+    lengths = xp.diff(offsets)[graph.v].astype(xp.int64)
+    count = int(xp.searchsorted(xp.cumsum(lengths), xp.asarray([entries], dtype=xp.int64))[0]) + 1
+    parents, lengths = graph.u[:count], lengths[:count]
+    starts = offsets[graph.v[:count]].astype(xp.int64)
+    ends = xp.cumsum(lengths)
+    size = int(ends[-1])
+    row = xp.searchsorted(ends, xp.arange(size), side="right")
+    position = xp.arange(size) - (ends - lengths)[row] + starts[row]
+    values = graph.v[position]
+
+    def expanded() -> int:
+        bytes_of_ends = gathered(xp, row, 8) + gathered(xp, row - 1, 8)  # ends[row - 1], starts
+        return bytes_of_ends + gathered(xp, position, 4) + 2 * streamed(size, 4)
+
+    yield Work(
+        "expand",
+        lambda: ops.meet(graph.v, starts, lengths, size, 0, (), False),
+        lambda found: bool((found.values == values).all() & (found.rows == row).all()),
+        expanded,
+    )
+    yield from _looked_up(setting, ops, entries)
+    above = parents[row]
+    low, high = offsets[above].astype(xp.int64), offsets[above + 1].astype(xp.int64)
+
+    def in_lists() -> int:
+        asked = 2 * streamed(size, 4) + gathered(xp, above, offsets.dtype.itemsize)
+        return asked + searched(xp, graph.v, values, low, high) + streamed(size, 4)
+
+    packed = graph.u.astype(xp.int64) * vertices + graph.v
+    wanted = above.astype(xp.int64) * vertices + values
+    yield Work(
+        "case 3: (parent, value) pairs, sorted search",
+        lambda: ops.find_in(level, above, values),
+        lambda found: _right(xp, packed, wanted, found),
+        in_lists,
+    )
+
+
+def _looked_up(setting: Setting, ops: Any, entries: int) -> Iterator[Work]:
+    """Values in a list of the root: sorted ones by search, others by index."""
+    xp = setting.xp
+    size = entries // 2
+    drawn = [mix(xp, xp.arange(count), 11 + count) >> xp.uint64(33) for count in (size, entries)]
+    among, sought = (xp.unique(draw.astype(xp.int32)) for draw in drawn)
+    starts = xp.asarray([0, len(among)])
+    root = ops.level_of(among, starts)
+    count = len(sought)
+    nothing = xp.zeros(count, dtype=xp.int64)
+    yield Work(
+        "case 1: a sorted list in another, sorted search",
+        lambda: ops.find(root, sought),
+        lambda found: _right(xp, among, sought, found),
+        lambda: (
+            streamed(count, 4)
+            + searched(xp, among, sought, nothing, nothing + len(among))
+            + streamed(count, 4)
+        ),
+    )
+    # Dense: every value below a bound, which is what most columns of vertices are.
+    dense = xp.arange(size, dtype=xp.int32)
+    level = ops.level_of(dense, xp.asarray([0, size]))
+    order = (mix(xp, xp.arange(entries), 5) % xp.uint64(size)).astype(xp.int32)
+    yield Work(
+        "case 2: values by index (a gather: shown, not judged)",
+        lambda: ops.find(level, order),
+        lambda found: bool((found == order).all()),
+        lambda: 2 * streamed(entries, 4) + gathered(xp, order, 4),
+        judged=False,
+    )
+
+
+def _right(xp: Any, among: Any, sought: Any, found: Any) -> bool:
+    """Whether places are where values stand in a sorted array, -1 where they do not."""
+    at = xp.searchsorted(among, sought)
+    there = xp.minimum(at, len(among) - 1)
+    return bool((found == xp.where(among[there] == sought, there, -1)).all())

@@ -1,0 +1,115 @@
+"""A device by its name, and the one that "auto" takes: a GPU, if one is usable.
+
+Where there is plainly none, nothing of CUDA is imported or loaded: most machines have none, and a
+short answer must be quick.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from threading import RLock
+
+from gdatalog.engine.device import CPU, Device
+from gdatalog.errors import DeviceError, UsageError
+
+# What a driver of NVIDIA's makes when it starts: by itself, for Windows' Linux, on boards.
+_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu")
+_NAME = re.compile(r"cuda(?::(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A device, and why it is this one. `use()`: within, this thread works on it."""
+
+    device: Device
+    why: str
+    use: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
+def open_device(name: str) -> Opened:
+    """
+    >>> open_device("cpu").device.name
+    'cpu'
+    """
+    if name == "cpu":
+        return Opened(CPU, "asked for")
+    if name == "auto":
+        return _usable()
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise UsageError(f"there is no device {name!r}", hint='"auto", "cpu", "cuda", "cuda:1"')
+    number = int(found[1] or 0)
+    problem = _trouble(number)
+    if problem is not None:
+        told, cure = problem
+        raise DeviceError(f"{name} cannot be used: {told}", hint=cure)
+    return _opened(number, "asked for")
+
+
+def _usable() -> Opened:
+    """The first GPU, or the CPU if that cannot be used."""
+    if _plainly_none():
+        return Opened(CPU, "there is no NVIDIA GPU")
+    problem = _trouble(0)
+    if problem is None:
+        return _opened(0, "a GPU is there")
+    return Opened(CPU, f"the GPU is not used: {problem[0]}; gdatalog --doctor tells more")
+
+
+def _plainly_none() -> bool:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None and visible.strip() in ("", "-1"):
+        return True
+    if sys.platform == "linux":
+        return not any(map(os.path.exists, _FILES))
+    return sys.platform == "darwin"
+
+
+@cache
+def _trouble(number: int) -> tuple[str, str | None] | None:
+    """Why a GPU cannot be used, and the cure; looked at once."""
+    from gdatalog.gpu_ops.checks import trouble
+    from gdatalog.gpu_ops.probe import look
+
+    found = trouble(look(number), number)
+    return None if found is None else (f"{found.name}: {found.found}", found.cure)
+
+
+def _opened(number: int, why: str) -> Opened:
+    from gdatalog.gpu_ops.cupy_driver import CupyDriver
+    from gdatalog.gpu_ops.device import Gpu
+
+    driver = CupyDriver(number)
+    with driver.use():
+        return Opened(Gpu(driver), why, driver.use)
+
+
+class Turn:
+    """One call at a time, by whichever thread; within, the thread works on the device."""
+
+    def __init__(self, use: Callable[[], AbstractContextManager[None]]) -> None:
+        self._lock = RLock()
+        self._use = use
+        self._used: list[AbstractContextManager[None]] = []
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        try:
+            used = self._use()
+            used.__enter__()
+            self._used.append(used)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def __exit__(self, *exc: object) -> None:
+        try:
+            self._used.pop().__exit__(None, None, None)
+        finally:
+            self._lock.release()

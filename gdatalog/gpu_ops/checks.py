@@ -1,0 +1,160 @@
+"""What is missing of CUDA, and the command that mends it: what a probe of the machine means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gdatalog.gpu_ops.probe import LEAST_CUDA, Card, Probe
+
+LEAST_CAPABILITY = (7, 0)  # of the GPU: lanes that wait for each other, acquire and release
+LEAST_OF_13 = (7, 5)  # CUDA 13 compiles for no older one
+LEAST_CUPY = 14  # its major version: the extra `ctk` of its packages
+
+NO_DEVICE = "CUDA_ERROR_NO_DEVICE"
+# What the driver says when it starts, and what to do then.
+_CURES = {
+    NO_DEVICE: "nvidia-smi tells whether the driver sees one; in a container, start that with "
+    "`--gpus all`",
+    "CUDA_ERROR_STUB_LIBRARY": "take the toolkit's folder of stubs out of LD_LIBRARY_PATH",
+    "CUDA_ERROR_SYSTEM_NOT_READY": "sudo systemctl start nvidia-fabricmanager",
+    "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": "the driver was updated: restart the machine",
+    "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE": "take the folder of cuda-compat out of "
+    "LD_LIBRARY_PATH: it is not for this GPU",
+    "CUDA_ERROR_UNKNOWN": "sudo modprobe nvidia-uvm, or restart the machine",
+}
+_INSTALL = "python -m pip install"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at: what was found, and what to do where that is not well.
+
+    `absent`: there is nothing of it, which is no fault of the machine.
+    """
+
+    name: str
+    found: str
+    cure: str | None = None
+    absent: bool = False
+
+
+def extra(cuda: tuple[int, int] | None, cards: tuple[Card, ...] = ()) -> str:
+    """Which extra of gdatalog is for a driver and its GPUs.
+
+    >>> extra((12, 8)), extra((13, 0))
+    ('cuda12', 'cuda13')
+    """
+    old = any(card.capability < LEAST_OF_13 for card in cards)
+    return "cuda13" if cuda is not None and cuda >= (13, 0) and not old else "cuda12"
+
+
+def checks(probe: Probe, number: int = 0) -> list[Check]:
+    """What there is to say, up to the first thing that is not well."""
+    found: list[Check] = []
+    for check in (_driver(probe), _cards(probe, number), _cupy(probe), *_compiler(probe)):
+        found.append(check)
+        if check.absent or check.cure is not None:
+            break
+    return found
+
+
+def trouble(probe: Probe, number: int = 0) -> Check | None:
+    """Why a GPU cannot be used; None: it can."""
+    last = checks(probe, number)[-1]
+    return last if last.absent or last.cure is not None else None
+
+
+def _driver(probe: Probe) -> Check:
+    name = "GPU driver"
+    if not probe.library:
+        if probe.hardware:
+            cure = "install NVIDIA's driver (Ubuntu: sudo ubuntu-drivers install; else: "
+            cure += "https://www.nvidia.com/drivers)"
+            return Check(name, "an NVIDIA GPU is there, and no driver for it", cure)
+        cure = 'use device="cpu"'
+        return Check("GPU", "there is no NVIDIA GPU", cure, absent=True)
+    if probe.visible is not None and probe.visible.strip() in ("", "-1"):
+        told = f"CUDA_VISIBLE_DEVICES={probe.visible!r} hides all GPUs"
+        return Check("GPU", told, "unset CUDA_VISIBLE_DEVICES", absent=True)
+    if probe.refusal is not None:
+        cure = _CURES.get(probe.refusal, "look after the driver: nvidia-smi")
+        if probe.refusal == NO_DEVICE:
+            found = "the driver sees no GPU"
+            if probe.visible is not None:
+                found += f" (CUDA_VISIBLE_DEVICES={probe.visible!r})"
+            return Check(name, found, cure, absent=not probe.hardware)
+        return Check(name, f"does not start: {probe.refusal}", cure)
+    shown = f"{probe.driver or 'there'}, runs CUDA {_dotted(probe.cuda)} and older"
+    if probe.cuda is None or probe.cuda < LEAST_CUDA:
+        cure = "update NVIDIA's driver, to 525 or later (580 or later runs CUDA 13)"
+        return Check(name, f"{shown}: too old, CUDA 12 is needed", cure)
+    return Check(name, shown)
+
+
+def _cards(probe: Probe, number: int) -> Check:
+    shown = "; ".join(f"cuda:{at} {card}" for at, card in enumerate(probe.cards))
+    if not probe.cards:
+        return Check("GPU", "the driver sees none", _CURES[NO_DEVICE], absent=True)
+    if number >= len(probe.cards):
+        last = len(probe.cards) - 1
+        there = "cuda:0" if last == 0 else f"cuda:0 to cuda:{last}"
+        return Check("GPU", f"there is no cuda:{number}", f"there is {there}: {shown}")
+    if probe.cards[number].capability < LEAST_CAPABILITY:
+        least = _dotted(LEAST_CAPABILITY)
+        cure = 'use another GPU, or device="cpu"'
+        return Check("GPU", f"{shown}: too old, compute capability {least} is needed", cure, True)
+    return Check("GPU", shown)
+
+
+def _cupy(probe: Probe) -> Check:
+    name, wanted = "CuPy", extra(probe.cuda, probe.cards)
+    install = f"{_INSTALL} 'gdatalog[{wanted}]'"
+    if not probe.packages and probe.broken is not None:
+        return Check(name, "not there", install)
+    shown = " and ".join(f"{package} {version}" for package, version in probe.packages)
+    uninstall = "python -m pip uninstall -y " + " ".join(name for name, _ in probe.packages)
+    again = f"{uninstall} && {install}"
+    if len(probe.packages) > 1:
+        return Check(name, f"{shown}: they overwrite each other's files", again)
+    if probe.broken is not None:
+        return Check(name, f"{shown}, which cannot be imported: {probe.broken}", again)
+    if any(_major(version) < LEAST_CUPY for _, version in probe.packages):
+        return Check(name, f"{shown}: too old, {LEAST_CUPY} is needed", again)
+    if probe.built is not None and probe.cuda is not None and probe.built > probe.cuda[0]:
+        told = f"{shown} is for CUDA {probe.built}, and the driver runs {_dotted(probe.cuda)}"
+        return Check(name, told, f"{again} (or update the driver)")
+    card = probe.cards[0] if probe.cards else None
+    if probe.built == 13 and card is not None and card.capability < LEAST_OF_13:
+        told = f"{shown} is for CUDA 13, which compiles nothing for this GPU"
+        return Check(name, told, again)
+    return Check(name, shown or "there")
+
+
+def _compiler(probe: Probe) -> Iterator[Check]:
+    name = "GPU compiler"
+    major = probe.built or (probe.cuda[0] if probe.cuda is not None else 12)
+    install = f"{_INSTALL} 'gdatalog[cuda{major}]'"
+    if probe.no_nvrtc is not None:
+        yield Check(name, f"CuPy finds no NVRTC: {probe.no_nvrtc}", install)
+        return
+    if probe.nvrtc is None:
+        return
+    yield Check(name, f"NVRTC {_dotted(probe.nvrtc)}")
+    if probe.trial is None:
+        yield Check("a kernel", "compiled and run")
+    elif "header" in probe.trial.lower():
+        told = "NVRTC is there, and the headers that CuPy includes are not"
+        yield Check("a kernel", f"{told}: {probe.trial}", install)
+    else:
+        cure = "run nvidia-smi and look whether the GPU is free and well; else report this"
+        yield Check("a kernel", f"fails: {probe.trial}", cure)
+
+
+def _dotted(version: tuple[int, int] | None) -> str:
+    return "?" if version is None else f"{version[0]}.{version[1]}"
+
+
+def _major(version: str) -> int:
+    digits = version.split(".")[0]
+    return int(digits) if digits.isdecimal() else 0

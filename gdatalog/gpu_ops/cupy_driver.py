@@ -1,0 +1,167 @@
+"""The driver of a real GPU: CuPy, which compiles by NVRTC and keeps what it compiled.
+
+CuPy's current device is a matter of each thread, and of the user. So whoever calls a driver, or
+makes arrays by its `xp`, does it inside `driver.use()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter, sleep
+from typing import Any
+
+import numpy as np
+
+from gdatalog.errors import DeviceError
+from gdatalog.gpu_ops.compile_error import compile_error
+from gdatalog.gpu_ops.driver import Kernel, Resources
+from gdatalog.gpu_ops.kernel_cache import import_cupy
+
+# Products and sums round apart, as NumPy's do. No reason to warn: what a source includes and does
+# not use (177), what generated code sets and does not use (550), what a template has not for one
+# lane (111, 128).
+OPTIONS = ("-std=c++17", "--fmad=false", "--diag-suppress=111,128,177,550")
+
+# Between two looks at whether a kernel has ended: at first none, so that short ones cost nothing.
+BUSY, PAUSE = 0.001, 0.0002  # seconds
+
+
+class CupyKernel:
+    """A compiled kernel. `function`: CuPy's RawKernel; `processors`: the device's."""
+
+    def __init__(self, function: Any, name: str, occupancy: Callable[[int, int], int]) -> None:
+        self._function = function
+        self._name = name
+        self._occupancy = occupancy
+        self._resident: dict[int, int] = {}
+
+    @property
+    def resources(self) -> Resources:
+        found = self._function
+        return Resources(found.num_regs, found.local_size_bytes, found.shared_size_bytes)
+
+    def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
+        if blocks <= 0:
+            return  # CuPy would start one
+        given = tuple([_argument(value) for value in args])
+        with telling(self._name):
+            self._function((blocks,), (threads,), given)
+
+    def resident(self, threads: int) -> int:
+        found = self._resident.get(threads)
+        if found is None:
+            found = self._resident[threads] = self._occupancy(self._function.kernel.ptr, threads)
+        return found
+
+
+def _argument(value: Any) -> Any:
+    """An array as it is; numbers as 64 bits, which is what kernels take."""
+    if isinstance(value, (int, np.integer)):
+        return np.int64(value)
+    if isinstance(value, (float, np.floating)):
+        return np.float64(value)
+    if not value.flags.c_contiguous:
+        raise ValueError("a kernel reads arrays from their first byte on, without gaps")
+    return value
+
+
+class CupyDriver:
+    """`driver.Driver` of the GPU of a number."""
+
+    def __init__(self, number: int = 0) -> None:
+        self.name = f"cuda:{number}"
+        self.number = number
+        self.xp: Any = import_cupy()
+        with self.use():
+            device = self.xp.cuda.Device(number)
+            self._processors = int(device.attributes["MultiProcessorCount"])
+
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        """Within, this GPU is the one that CuPy works on in this thread."""
+        with self.xp.cuda.Device(self.number):
+            yield
+
+    def kernels(self, source: str, names: Sequence[str], told: str) -> dict[str, Kernel]:
+        module = self.xp.RawModule(code=source, options=OPTIONS)
+        made: dict[str, Kernel] = {}
+        for name in names:
+            try:
+                function = module.get_function(name)
+                _ = function.kernel  # compiles, or reads what was kept
+            except self.xp.cuda.compiler.CompileException as refused:
+                raise compile_error(refused.get_message(), source, told) from None
+            made[name] = CupyKernel(function, f"{name}, of `{told}`", self._fit)
+        return made
+
+    def _fit(self, pointer: int, threads: int) -> int:
+        each = self.xp.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(pointer, threads, 0)
+        return int(each) * self._processors
+
+    def free_memory(self) -> int:
+        """What the GPU has free, and what CuPy's pool has taken and does not use."""
+        pool = self.xp.get_default_memory_pool()
+        free = int(self.xp.cuda.runtime.memGetInfo()[0]) + int(pool.free_bytes())
+        most = int(pool.get_limit())
+        return min(free, most - int(pool.used_bytes())) if most else free
+
+    def wait(self, poll: Callable[[], None], flags: Any, at: int, stop: int) -> None:
+        """Who asks twice for an end does not wait for it."""
+        with telling("a kernel"):
+            event = self.xp.cuda.Event(disable_timing=True)
+            event.record()
+            started, asked = perf_counter(), None
+            while True:
+                try:
+                    if event.done:
+                        break
+                    if asked is None:
+                        poll()
+                    if perf_counter() - started > BUSY:
+                        sleep(PAUSE)
+                except BaseException as problem:
+                    if asked is not None or _cudas(problem):
+                        raise
+                    asked = problem
+                    self._write(flags, at, stop)
+        if asked is not None:
+            raise asked
+
+    def _write(self, flags: Any, at: int, value: int) -> None:
+        """Into an array of which a running kernel reads: by a copy, in a stream that waits for
+        nothing. A kernel that writes would find no room beside one that has all blocks."""
+        cuda = self.xp.cuda
+        held = cuda.alloc_pinned_memory(8)
+        np.frombuffer(held, np.int64, 1)[0] = value
+        beside = cuda.Stream(non_blocking=True)
+        cuda.runtime.memcpyAsync(
+            flags.data.ptr + at * 8, held.ptr, 8, cuda.runtime.memcpyHostToDevice, beside.ptr
+        )
+        beside.synchronize()
+
+    def synchronize(self) -> None:
+        with telling("a kernel"):
+            self.xp.cuda.get_current_stream().synchronize()
+
+
+@contextmanager
+def telling(what: str) -> Iterator[None]:
+    """CUDA's errors as ours; a lack of memory as Python's."""
+    try:
+        yield
+    except RuntimeError as problem:
+        if not _cudas(problem):
+            raise
+        if str(problem).startswith(("cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY")):
+            raise MemoryError(f"{what}: {problem}") from problem
+        raise DeviceError(
+            f"{what} failed on the GPU: {problem}",
+            hint='please report this; device="cpu" answers meanwhile. This process cannot use '
+            "the GPU any more: start it again",
+        ) from problem
+
+
+def _cudas(problem: BaseException) -> bool:
+    """Whether it is what CUDA says: by CuPy's names, CUDARuntimeError and CUDADriverError."""
+    return type(problem).__name__.startswith("CUDA")

@@ -1,0 +1,168 @@
+"""What is there of CUDA: driver, GPUs, CuPy, its compiler, and whether a kernel runs.
+
+`look` looks, stage by stage, as far as there is something to look at. What it saw is a value;
+what is said of it (`checks.py`) is a function of that, which tests give other values.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gdatalog.executors.limits import format_bytes
+
+LEAST_CUDA = (12, 0)  # of the driver: what CuPy's packages need
+
+# What installs CuPy; two of them overwrite each other's files.
+PACKAGES = ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A GPU, as its driver tells of it."""
+
+    name: str
+    memory: int  # bytes
+    capability: tuple[int, int]
+
+    def __str__(self) -> str:
+        major, minor = self.capability
+        memory = format_bytes(self.memory)
+        return f"{self.name}, {memory}, compute capability {major}.{minor}"
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What was seen. What comes after the first thing that is missing was not looked at."""
+
+    visible: str | None = None  # CUDA_VISIBLE_DEVICES
+    hardware: bool = False  # the system sees a card of NVIDIA's
+    library: bool = False  # the driver's library can be loaded
+    refusal: str | None = None  # what the driver said instead of starting
+    driver: str | None = None  # its version
+    cuda: tuple[int, int] | None = None  # the newest that it runs
+    cards: tuple[Card, ...] = ()
+    packages: tuple[tuple[str, str], ...] = ()  # of CuPy: name, version
+    broken: str | None = None  # how importing CuPy failed
+    built: int | None = None  # the CUDA that CuPy was built for: 12, 13
+    nvrtc: tuple[int, int] | None = None  # the compiler that CuPy loads
+    no_nvrtc: str | None = None  # how that failed
+    trial: str | None = None  # how a first kernel failed
+
+
+def look(number: int = 0) -> Probe:
+    """What this machine has, and whether the GPU of a number answers."""
+    visible, library = os.environ.get("CUDA_VISIBLE_DEVICES"), _library()
+    seen = Probe(visible, _hardware(), library is not None, packages=tuple(_packages()))
+    if library is None or (visible is not None and visible.strip() in ("", "-1")):
+        return seen
+    status = library.cuInit(0)
+    if status != 0:
+        return replace(seen, refusal=_refusal(library, status))
+    newest = ctypes.c_int()
+    library.cuDriverGetVersion(ctypes.byref(newest))
+    cuda = newest.value // 1000, newest.value % 1000 // 10
+    cards = tuple(_cards_of(library))
+    seen = replace(seen, driver=_version(), cuda=cuda, cards=cards)
+    if number >= len(cards) or cuda < LEAST_CUDA or len(seen.packages) > 1:
+        return seen
+    return _with_cupy(seen, number)
+
+
+def _with_cupy(seen: Probe, number: int) -> Probe:
+    """The same, with what CuPy says. It is imported, and keeps the GPU for this process."""
+    from gdatalog.gpu_ops.kernel_cache import import_cupy
+
+    try:
+        cupy = import_cupy()
+    except Exception as problem:
+        return replace(seen, broken=_said(problem))
+    built = int(cupy.cuda.driver.get_build_version()) // 1000
+    seen = replace(seen, built=built)
+    if seen.cuda is not None and built > seen.cuda[0]:
+        return seen
+    try:
+        major, minor = cupy.cuda.nvrtc.getVersion()
+    except Exception as problem:
+        return replace(seen, no_nvrtc=_said(problem))
+    seen = replace(seen, nvrtc=(int(major), int(minor)))
+    try:
+        with cupy.cuda.Device(number):
+            if int((cupy.arange(4) + 1).sum()) != 10:
+                return replace(seen, trial="1 + 2 + 3 + 4 is not 10 there")
+    except Exception as problem:
+        return replace(seen, trial=_said(problem))
+    return seen
+
+
+def _said(problem: Exception) -> str:
+    text = " ".join(f"{type(problem).__name__}: {problem}".split())
+    return text if len(text) <= 300 else f"{text[:297]}..."
+
+
+def _hardware() -> bool:
+    """Whether the system knows of an NVIDIA GPU, with a driver or without."""
+    if Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists():
+        return True
+    for vendor in Path("/sys/bus/pci/devices").glob("*/vendor"):
+        try:
+            if vendor.read_text().strip() == "0x10de":
+                kind = (vendor.parent / "class").read_text().strip()
+                if kind.startswith("0x03"):  # it shows or computes; the other is its sound
+                    return True
+        except OSError:
+            continue
+    return False
+
+
+def _library() -> ctypes.CDLL | None:
+    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        return ctypes.CDLL(name)
+    except OSError:
+        return None
+
+
+def _refusal(library: ctypes.CDLL, status: int) -> str:
+    text = ctypes.c_char_p()
+    library.cuGetErrorName(status, ctypes.byref(text))
+    return text.value.decode() if text.value else f"error {status}"
+
+
+def _cards_of(library: ctypes.CDLL) -> Iterator[Card]:
+    count, device = ctypes.c_int(), ctypes.c_int()
+    library.cuDeviceGetCount(ctypes.byref(count))
+    for number in range(count.value):
+        if library.cuDeviceGet(ctypes.byref(device), number) != 0:
+            continue
+        name, memory = ctypes.create_string_buffer(256), ctypes.c_size_t()
+        library.cuDeviceGetName(name, len(name), device)
+        library.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
+        capability = []
+        for attribute in (75, 76):  # COMPUTE_CAPABILITY_MAJOR, _MINOR
+            value = ctypes.c_int()
+            library.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
+            capability.append(value.value)
+        yield Card(name.value.decode(), memory.value, (capability[0], capability[1]))
+
+
+def _version() -> str | None:
+    """The version of the driver, where the system tells it in a file."""
+    try:
+        return Path("/sys/module/nvidia/version").read_text().strip()
+    except OSError:
+        return None
+
+
+def _packages() -> Iterator[tuple[str, str]]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    for package in PACKAGES:
+        try:
+            yield package, version(package)
+        except PackageNotFoundError:
+            continue

@@ -1,0 +1,19 @@
+// Single answers: why a launch ends, whether a task is late.
+#include "work.cuh"
+
+// Each thread gives the reason of its number.
+KERNEL(reasons)(ARRAY(i64) control, ARRAY(i64) seen) {
+    const i64 me = thread_of_grid();
+    seen[2 * me] = stopping(control) ? 1 : 0;
+    stop(control, (Reason)(me + 1));
+    seen[2 * me + 1] = (stopping(control) ? 1 : 0) + (leaving(control) ? 2 : 0);
+}
+
+KERNEL(lateness)(ARRAY(i64) answers, i64 limit) {
+    const Tile<4> t = tile_here<4>();
+    const i64 began = nanoseconds();
+    const bool first = late(t, began, limit);
+    for (int k = 0; k < 1000; ++k) pause(1000);
+    const bool second = late(t, began, limit);
+    answers[t.rank] = (first ? 1 : 0) + (second ? 2 : 0);
+}

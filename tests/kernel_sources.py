@@ -1,0 +1,170 @@
+"""All CUDA that there is, as NVRTC is to see it: (what it is of, source)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gdatalog as gd
+from gdatalog.engine.depth import form_of_bag, form_of_rows
+from gdatalog.engine.device import CPU
+from gdatalog.gpu_ops.levels import DeviceLevel
+from gdatalog.gpu_ops.loops import loops_of
+from gdatalog.gpu_ops.sources import whole
+from gdatalog.gpu_ops.sums import Sums
+from gdatalog.plan.nodes import RulePlan
+from gdatalog.printer.module import print_plan
+from gdatalog.storage.trie import Lookup
+
+Source = tuple[str, str]
+
+# Every function of a tile, so that they are compiled for each width, and not only read.
+WIDTHS = """
+typedef Tile<{width}> T;
+KERNEL(tile_{width})(ARRAY(const i64) values, ARRAY(i64) out, i64 count) {{
+    const T t = tile_here<{width}>();
+    SHARED(i64, part, 32);
+    i64 total = 0, low = 0, high = 0;
+    for (i64 i = tile_of_grid<{width}>(); i < count; i += tiles_of_grid<{width}>()) {{
+        const i64 value = values[i] + t.rank;
+        total += sum(t, value);
+        low += least(t, value);
+        high += greatest(t, value);
+        const u32 odd = ballot(t, (value & 1) != 0);
+        total += before(t, odd) + bits_of(odd) + lowest_bit(odd);
+        if (any(t, value > 9) && !all(t, value > 9)) total += from_rank(t, value, 0);
+        sync(t);
+    }}
+    if (thread_of_block() < 32) part[thread_of_block()] = total;
+    block_sync();
+    if (t.rank == 0) atomic_add(out, 0, part[t.first & 31]);
+    atomic_min(out, 1, low);
+    atomic_max(out, 2, high);
+}}
+"""
+
+
+HERE = Path(__file__).parent
+# Types that a text leaves open, which who launches its kernels names.
+_OPEN = re.compile(r"ARRAY\((?:const )?([A-Z_]+)\)")
+
+
+def files_of_kernels() -> Iterator[Source]:
+    """The files of `kernels/`, each with what it includes."""
+    for path in sorted((files("gdatalog.gpu_ops") / "kernels").iterdir(), key=lambda p: p.name):
+        if path.name.endswith(".cuh"):
+            yield from _typed(path.name, f'#include "{path.name}"\n')
+
+
+def files_of_tests() -> Iterator[Source]:
+    """Kernels that use the helpers, which the host's tests run."""
+    for path in sorted(HERE.glob("cuda_*/*.cuh")):
+        yield from _typed(path.name, path.read_text(encoding="utf-8"))
+
+
+def _typed(told: str, text: str) -> Iterator[Source]:
+    """A text once for each type, if it leaves some open."""
+    names = sorted({name for name in _OPEN.findall(whole(text)) if name != "T"})
+    for kind in ("i32", "i64") if names else ("",):
+        types = "".join(f"typedef {kind} {name};\n" for name in names)
+        yield f"{told} {kind}".rstrip(), whole(f'#include "prelude.cuh"\n{types}{text}')
+
+
+def tiles() -> Iterator[Source]:
+    for width in (1, 2, 4, 8, 16, 32):
+        yield f"tiles of {width}", whole('#include "tile.cuh"\n' + WIDTHS.format(width=width))
+
+
+# Plans of different kinds: what levels meet, what becomes of rows, what expressions compute.
+PLANS = {
+    "triangles": "tr(x, y, z) <- E(x, y), E(y, z), E(x, z), x < y < z.",
+    "4-cliques": "k(count()) <- E(a, b), E(a, c), E(a, d), E(b, c), E(b, d), E(c, d), "
+    "a < b < c < d.",
+    "sums by group": "s(x, sum(w), min(w), count()) <- E(x, y), W(y, w), w > 0.5.",
+    "witnesses": "p(x) <- E(x, y), !W(y, _), E(y, z), z != x.",
+    "arithmetic": "q(x, w * 2.0 + 1.0) <- W(x, w), E(x, y), y % 3 = 1, w < to_float(x).",
+    "texts": 't(x, s) <- N(x, s), s < "m", strlen(s) > 1.',
+}
+EDGES = [(a, b) for a in range(40) for b in range(40) if (a * b + a + b) % 3 == 1]
+DATA = {
+    "E": sorted({*EDGES, *((b, a) for a, b in EDGES)}),
+    "W": [(x, x / 4) for x in range(40)],
+    "N": [(x, f"name{x}") for x in range(40)],
+}
+TILES = {"triangles": (8,), "witnesses": (1,), "arithmetic": (1,)}
+
+
+def generated() -> Iterator[Source]:
+    """The kernels of plans."""
+    with gd.connect(device="cpu") as db:
+        for name, rows in DATA.items():
+            db[name] = rows
+        for told, text in PLANS.items():
+            for stratum in db.explain(text).strata:
+                for rule in stratum.rules:
+                    yield from kernels_of(db, rule.plan, told)
+
+
+def kernels_of(db: gd.Database, plan: RulePlan, told: str) -> Iterator[Source]:
+    for join in plan.joins:
+        form = form_of_bag(plan.keys, plan.gathers) if plan.gathers else form_of_rows(join)
+        stored = db._workspace.stored
+        tries = [CPU.trie(stored[ref.relation], ref) for ref in join.tries]
+        for lanes in TILES.get(told, (32,)):
+            printed = print_plan(join, tries, form.leaf(), "auto", lanes)
+            yield f"{told}, {lanes}", loops_of(printed).source
+
+
+class _Recorder:
+    """A driver that notes what it is to compile, and runs nothing."""
+
+    name, xp = "cuda:0", np
+
+    def __init__(self) -> None:
+        self.sources: list[str] = []
+
+    def kernels(self, source: str, names: list[str], told: str) -> dict[str, Any]:
+        self.sources.append(source)
+        return dict.fromkeys(names, self)
+
+    def launch(self, blocks: int, threads: int, args: list[Any]) -> None: ...
+
+    def resident(self, threads: int) -> int:
+        return 1
+
+
+def fused() -> Iterator[Source]:
+    """Expansions of a level, fused with the search of other lists: at a root that is dense, at
+    one that is not, below parents."""
+    recorder = _Recorder()
+    ops: Any = Sums(recorder)  # type: ignore[arg-type]
+    for kind in (np.int32, np.int64):
+        dense = DeviceLevel(np, np.arange(9, dtype=kind), np.array([0, 9]))
+        sparse = DeviceLevel(np, dense.values * 10_000, np.array([0, 4, 9], np.int32))
+        parents = np.zeros(2, np.int32)
+        starts = lengths = np.array([2, 3])
+        for others in (
+            [],
+            [Lookup(dense, None, True), Lookup(sparse, parents, False)],
+            [Lookup(sparse, None, False), Lookup(sparse, parents, True)],
+        ):
+            ops.meet(dense.values, starts, lengths, 5, 0, others, bool(others))
+    for source in recorder.sources:
+        yield "expansions", source
+
+
+def of_the_package() -> Iterator[Source]:
+    yield from files_of_kernels()
+    yield from fused()
+    yield from generated()
+
+
+def everything() -> Iterator[Source]:
+    yield from of_the_package()
+    yield from tiles()
+    yield from files_of_tests()

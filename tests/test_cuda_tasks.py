@@ -1,0 +1,126 @@
+"""Walks of tiles that share, roll back and are launched again, on fibers: each entry once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gdatalog.gpu_ops.control import CONTROL_WORDS, Reason, Word
+from tests.cuda_host import HostDriver, HostFault, needs_compiler
+from tests.cuda_queue.walks import FIBERS, KERNELS, Wrong, lost_by, walk_all
+
+pytestmark = needs_compiler
+
+
+@pytest.fixture
+def driver() -> HostDriver:
+    driver = HostDriver()
+    driver.patience = 1_000_000
+    return driver
+
+
+@pytest.fixture
+def kernels(driver: HostDriver) -> dict[str, Any]:
+    return driver.kernels(FIBERS, KERNELS, "walks")
+
+
+def mutants(driver: HostDriver, found: str, instead: str) -> dict[str, Any]:
+    assert FIBERS.count(found) == 1, found
+    return driver.kernels(FIBERS.replace(found, instead), KERNELS, "mutated walks")
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 32])
+def test_every_entry_is_done_once(driver: HostDriver, kernels: Any, lanes: int) -> None:
+    seen = walk_all(driver, kernels, lanes, range(200))
+    assert seen.splits > 100  # it was not all too easy
+    assert seen.full > 50
+    assert seen.blocks_undone > 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lanes", [1, 4, 32])
+def test_every_entry_is_done_once_often(driver: HostDriver, kernels: Any, lanes: int) -> None:
+    walk_all(driver, kernels, lanes, range(200, 2000))
+
+
+# ------------------------------------------------------------------------------------- mutations
+
+
+def test_a_ticket_taken_without_comparing(driver: HostDriver) -> None:
+    weak = "(store_relaxed(control, HEAD, ticket + 1), true)"
+    mutated = mutants(driver, "atomic_cas(control, HEAD, ticket, ticket + 1) == ticket", weak)
+    with pytest.raises((Wrong, HostFault)):
+        walk_all(driver, mutated, 4, range(200))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("found", "instead"),
+    [
+        (
+            "atomic_cas(control, TAIL, ticket, ticket + 1) == ticket",
+            "(store_relaxed(control, TAIL, ticket + 1), true)",
+        ),
+        (
+            "next = atomic_add(control, POOL, (i64)1);",
+            "{ next = load_relaxed(control, POOL); store_relaxed(control, POOL, next + 1); }",
+        ),
+        (
+            "const i64 start = atomic_add(control, NEXT, grain);",
+            "const i64 start = load_relaxed(control, NEXT); "
+            "store_relaxed(control, NEXT, start + grain);",
+        ),
+        ("while (!queue_put(ring, control, capacity, task)) pause(SHORTEST_PAUSE);", "{}"),
+        ("if (turn <= lap) return false;", "if (turn < lap) return false;"),
+        ("capacity - working_tiles<N>(capacity)", "capacity"),
+        ("block = previous[block]", "block = pool.kept_block"),
+    ],
+    ids=["put", "pool", "next", "nothing back", "waits", "all shared", "one block"],
+)
+def test_weaker_kernels_are_noticed(driver: HostDriver, found: str, instead: str) -> None:
+    mutated = mutants(driver, found, instead)
+    driver.patience = 100_000
+    with pytest.raises((Wrong, HostFault)):
+        for lanes in (1, 4):
+            walk_all(driver, mutated, lanes, range(200))
+
+
+def test_the_queue_of_t_dfs_loses_a_task(driver: HostDriver, kernels: Any) -> None:
+    driver.patience = 100_000
+    assert lost_by(driver, kernels, True, range(1, 400)) > 0
+    assert lost_by(driver, kernels, False, range(1, 400)) == 0
+
+
+# --------------------------------------------------------------------------------------- answers
+
+
+def test_nothing_is_taken_when_the_host_says_stop(driver: HostDriver, kernels: Any) -> None:
+    xp = driver.xp
+    control = xp.zeros(CONTROL_WORDS, dtype=xp.int64)
+    control[int(Word.STOP)] = int(Reason.STOPPED)
+    arrays = [control, xp.zeros(64, dtype=xp.int64), xp.ones(9, dtype=xp.int64)]
+    arrays += [xp.zeros(64, dtype=xp.int64) for _ in range(2)]
+    arrays += [xp.zeros(2, dtype=xp.int32) for _ in range(2)]
+    kernels["walk"].launch(2, 64, [*arrays, 4, 8, 9, 1, 2, 32, 2, 0, 0, 0, 1])
+    assert [int(control[int(word)]) for word in Word] == [0, int(Reason.STOPPED), *[0] * 6]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_greatest_reason_wins(driver: HostDriver, kernels: Any, seed: int) -> None:
+    xp = driver.xp
+    driver.seed = seed
+    control, seen = xp.zeros(CONTROL_WORDS, dtype=xp.int64), xp.zeros(10, dtype=xp.int64)
+    kernels["reasons"].launch(1, 5, [control, seen])
+    assert int(control[int(Word.STATUS)]) == Reason.ENOUGH == int(control[int(Word.STOP)])
+    after = [int(seen[2 * k + 1]) for k in range(5)]
+    assert after[0] in (1, 3)  # FULL alone leaves tasks running
+    assert after[1:] == [3] * 4
+
+
+@pytest.mark.parametrize(("limit", "answer"), [(0, 3), (50_000, 2), (1 << 40, 0)])
+def test_who_is_late(driver: HostDriver, kernels: Any, limit: int, answer: int) -> None:
+    answers = driver.xp.full(4, -1, dtype=driver.xp.int64)
+    driver.seed = 0
+    kernels["lateness"].launch(1, 4, [answers, limit])
+    assert [int(each) for each in answers] == [answer] * 4

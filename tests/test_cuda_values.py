@@ -1,0 +1,195 @@
+"""Values inside a device's loops, against the functions on columns and those of the CPU's loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from entries import Entries
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gdatalog.cpu_ops import functions
+from gdatalog.cpu_ops.compiled import values as parts
+from gdatalog.gpu_ops.sources import whole
+from gdatalog.storage.keys import float_to_key, key_to_float
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.values import INT_MAX, INT_MIN
+from tests.cuda_host import HostDriver, needs_compiler
+from tests.printed import DAY, INEXACT, VALUES
+
+pytestmark = needs_compiler
+
+Array = np.ndarray[Any, Any]
+DRIVER: Final = HostDriver()
+xp: Final = DRIVER.xp
+
+# What of a device is which function of the language, on what.
+OF_INTS: Final = {
+    "plus": "+", "minus": "-", "times": "*", "divide": "/", "remainder": "%", "power": "^",
+    "shift_left": "bshl", "shift_right": "bshr", "shift_right_unsigned": "bshru",
+    "least_of": "min", "greatest_of": "max", "magnitude": "abs", "negative": "-", "year_of": "year",
+    "month_of": "month", "day_of": "day",
+}  # fmt: skip
+OF_FLOATS: Final = {
+    "real_remainder": "%", "real_power": "^", "least_of": "min", "greatest_of": "max",
+    "magnitude": "abs", "floor_of": "floor", "ceil_of": "ceil", "root_of": "sqrt", "exp_of": "exp",
+    "log_of": "log",
+}  # fmt: skip
+OF_ONE: Final = {
+    "magnitude", "negative", "year_of", "month_of", "day_of", "floor_of", "ceil_of", "root_of",
+    "exp_of", "log_of", "truncate", "key_of_float", "float_of_key",
+}  # fmt: skip
+# Of a float to an int, and the other way.
+OTHERS: Final = {
+    "truncate": ("double", "i64"),
+    "key_of_float": ("double", "i64"),
+    "float_of_key": ("i64", "double"),
+}
+
+
+def entry(name: str, kind: str, result: str) -> tuple[str, str]:
+    """A kernel that does a function to columns, and its name."""
+    kernel = f"do_{name}_of_{kind}"
+    args = "a[i]" if name in OF_ONE else "a[i], b[i]"
+    return kernel, (
+        f"KERNEL({kernel})(ARRAY(const {kind}) a, ARRAY(const {kind}) b, "
+        f"ARRAY({result}) out, i64 n) {{\n"
+        "    for (i64 i = thread_of_grid(); i < n; i += threads_of_grid())\n"
+        f"        out[i] = {name}({args});\n}}\n"
+    )
+
+
+@cache
+def kernels() -> dict[str, Any]:
+    entries = [entry(name, "i64", "i64") for name in OF_INTS]
+    entries += [entry(name, "double", "double") for name in OF_FLOATS]
+    entries += [entry(name, *types) for name, types in OTHERS.items()]
+    entries.append(("lengths", """
+KERNEL(lengths)(ARRAY(const i64) ranges, ARRAY(i64) out, i64 n) {
+    for (i64 i = thread_of_grid(); i < n; i += threads_of_grid())
+        out[i] = length_of(ranges[3 * i], ranges[3 * i + 1], ranges[3 * i + 2]);
+}
+"""))  # fmt: skip
+    text = '#include "values.cuh"\n' + "".join(source for _, source in entries)
+    return DRIVER.kernels(whole(text), [name for name, _ in entries], "tests of values")
+
+
+def done(name: str, kind: str, result: type[Any], a: Array, b: Array) -> Array:
+    out = xp.zeros(len(a), dtype=result)
+    args = xp.asarray(a), xp.asarray(b), out, len(a)
+    kernels()[f"do_{name}_of_{kind}"].launch(2, 32, args)
+    return out.get()  # type: ignore[no-any-return]
+
+
+def wanted(function: str, kind: str, name: str, a: Array, b: Array) -> tuple[Array, Array]:
+    """What the function on columns gives, and where it does not fail."""
+    given = (a,) if name in OF_ONE else (a, b)
+    symbols = SymbolTable()
+    found, failed = functions.call(function, given, kind, symbols, lambda *_: None)  # type: ignore[arg-type]
+    return found, np.ones(len(a), bool) if failed is None else ~failed
+
+
+def pairs(values: Any, dtype: type[Any]) -> tuple[Array, Array]:
+    one, other = zip(*product(values, values), strict=True)
+    return np.array(one, dtype=dtype), np.array(other, dtype=dtype)
+
+
+def check_ints(name: str, a: Array, b: Array) -> None:
+    expected, fine = wanted(OF_INTS[name], "int", name, a, b)
+    got = done(name, "i64", np.int64, a, b)
+    assert got[fine].tolist() == expected[fine].tolist()
+
+
+def check_floats(name: str, a: Array, b: Array) -> None:
+    expected, fine = wanted(OF_FLOATS[name], "float", name, a, b)
+    got = done(name, "double", np.float64, a, b)[fine] + 0.0
+    if OF_FLOATS[name] in INEXACT:
+        np.testing.assert_array_max_ulp(got, expected[fine], maxulp=2)
+    else:
+        assert got.view(np.int64).tolist() == expected[fine].view(np.int64).tolist()
+
+
+INTS: Final = sorted({*VALUES["int"], *VALUES["timestamp"]})
+FLOATS: Final = [value + 0.0 for value in VALUES["float"]]  # a column has no -0.0
+
+
+@pytest.mark.parametrize("name", OF_INTS)
+def test_ints(name: str) -> None:
+    check_ints(name, *pairs(INTS, np.int64))
+
+
+@pytest.mark.parametrize("name", OF_FLOATS)
+def test_floats(name: str) -> None:
+    check_floats(name, *pairs(FLOATS, np.float64))
+
+
+COLUMN: Final = st.lists(st.integers(INT_MIN, INT_MAX), min_size=40, max_size=40)
+
+
+@settings(max_examples=4, deadline=None)
+@given(a=COLUMN, b=COLUMN, bits=st.integers(0, 62))
+def test_many_values(a: list[int], b: list[int], bits: int) -> None:
+    ints, others = np.array(a), np.array(b) >> bits
+    for name in OF_INTS:
+        check_ints(name, ints, others)
+    floats = [np.nan_to_num(column.view(np.float64)) + 0.0 for column in (ints, others)]
+    for name in OF_FLOATS:
+        check_floats(name, *floats)
+        check_floats(name, ints.astype(np.float64), others.astype(np.float64))
+
+
+def test_every_month() -> None:
+    times = np.arange(-106_751, 106_752, 23) * DAY + 12_345
+    for name in ("year_of", "month_of", "day_of"):
+        check_ints(name, times, times)
+
+
+# ------------------------------------------------------------------------------ floats and keys
+
+
+def test_keys_of_floats() -> None:
+    values = np.array([-0.0, *FLOATS])
+    keys = done("key_of_float", "double", np.int64, values, values)
+    assert keys.tolist() == float_to_key(values).tolist()
+    back = done("float_of_key", "i64", np.float64, keys, keys)
+    assert back.view(np.int64).tolist() == key_to_float(keys).view(np.int64).tolist()
+
+
+def test_floats_as_ints() -> None:
+    values = np.array([*FLOATS, float("nan"), 1.9, -1.9, 1e18 + 0.5])
+    expected, _ = wanted("to_int", "float", "truncate", values, values)
+    assert done("truncate", "double", np.int64, values, values).tolist() == expected.tolist()
+
+
+def test_no_number_stays_none() -> None:
+    none = float("nan")
+    a, b = np.array([none, none, 1.0]), np.array([2.0, none, none])
+    for name in ("least_of", "greatest_of"):
+        assert np.isnan(done(name, "double", np.float64, a, b)).all()
+
+
+# ------------------------------------------------------------------------- as in the CPU's loops
+
+
+ENDS: Final = (0, 1, -1, 7, 10, -12, INT_MIN, INT_MIN + 1, INT_MAX, INT_MAX - 1, 2**51)
+
+
+def test_lengths_of_ranges() -> None:
+    length_of: Callable[..., int] = Entries(parts).length_of
+    ranges = list(product(ENDS, repeat=3))
+    out = xp.zeros(len(ranges), dtype=np.int64)
+    kernels()["lengths"].launch(2, 32, [xp.asarray(np.array(ranges)), out, len(ranges)])
+    assert out.get().tolist() == [length_of(*each) for each in ranges]
+
+
+def test_what_fails_is_defined() -> None:
+    """A division by zero, whose failure has been told elsewhere, gives 0 and no trap."""
+    a = np.array([0, 5, INT_MIN])
+    zeros = np.zeros(3, np.int64)
+    for name in ("divide", "remainder"):
+        assert done(name, "i64", np.int64, a, zeros).tolist() == [0, 0, 0]

@@ -1,0 +1,346 @@
+"""The driver of a real GPU, against what stands here for CuPy: NVRTC compiles, nothing runs.
+
+`tests/test_on_gpu.py` has it run.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import nvrtc
+import pytest
+
+import gdatalog as gd
+from gdatalog.gpu_ops import cupy_driver, kernel_cache
+from gdatalog.gpu_ops.cupy_driver import OPTIONS, CupyDriver
+from gdatalog.gpu_ops.driver import Resources
+from gdatalog.gpu_ops.sources import whole
+
+needs_nvrtc = pytest.mark.skipif(
+    nvrtc.library() is None, reason="needs NVRTC: pip install nvidia-cuda-nvrtc-cu12"
+)
+SOURCE = whole('#include "prelude.cuh"\nKERNEL(one)(ARRAY(i64) out) { out[0] = 1; }\n')
+
+
+class CUDARuntimeError(RuntimeError):
+    """By this name CuPy raises what CUDA says."""
+
+
+class CompileException(Exception):
+    def get_message(self) -> str:
+        return str(self.args[0])
+
+
+class _RawKernel:
+    """Compiled when it is first looked at, as CuPy's is."""
+
+    num_regs, local_size_bytes, shared_size_bytes = 20, 16, 128
+
+    def __init__(self, cupy: Any, source: str) -> None:
+        self._cupy, self._source = cupy, source
+        self.launched: list[Any] = []
+
+    @property
+    def kernel(self) -> Any:
+        try:
+            nvrtc.compile(self._source)
+        except nvrtc.CompileException as refused:
+            raise CompileException(str(refused)) from None
+        return SimpleNamespace(ptr=7)
+
+    def __call__(self, blocks: Any, threads: Any, args: Any) -> None:
+        if self._cupy.fault is not None:
+            raise self._cupy.fault
+        self.launched.append((blocks, threads, args))
+
+
+class _Event:
+    """Done at the third look."""
+
+    def __init__(self, cupy: Any, disable_timing: bool) -> None:
+        assert disable_timing
+        self.cupy, self.looks = cupy, 0
+        cupy.events.append(self)
+
+    def record(self) -> None: ...
+
+    @property
+    def done(self) -> bool:
+        if self.cupy.fault is not None:
+            raise self.cupy.fault
+        self.looks += 1
+        return self.looks == 3
+
+
+class _Pinned(bytearray):
+    """Pinned memory: a buffer that tells its place, here itself."""
+
+    @property
+    def ptr(self) -> Any:
+        return self
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A module that has what the driver asks of CuPy."""
+    fake: Any = ModuleType("cupy")
+    fake.used, fake.fault, fake.synchronized = [], None, 0
+    fake.events, fake.copied = [], []
+
+    class Device:
+        def __init__(self, number: int) -> None:
+            self.number = number
+            self.attributes = {"MultiProcessorCount": 132}
+
+        def __enter__(self) -> None:
+            fake.used.append(self.number)
+
+        def __exit__(self, *exc: object) -> None:
+            fake.used.append("left")
+
+    def synchronize() -> None:
+        if fake.fault is not None:
+            raise fake.fault
+        fake.synchronized += 1
+
+    def copy(target: int, source: Any, size: int, kind: int, stream: int) -> None:
+        assert (size, kind, stream) == (8, 1, 9)
+        fake.copied.append((target, int(np.frombuffer(source, np.int64)[0])))
+
+    pool = SimpleNamespace(free_bytes=lambda: 50, used_bytes=lambda: 30, get_limit=lambda: 0)
+    fake.pool = pool
+    fake.get_default_memory_pool = lambda: pool
+    fake.RawModule = lambda *, code, options: SimpleNamespace(
+        get_function=lambda name: _RawKernel(fake, code) if options == OPTIONS else None
+    )
+    fake.cuda = SimpleNamespace(
+        Device=Device,
+        Event=lambda disable_timing: _Event(fake, disable_timing),
+        Stream=lambda non_blocking: SimpleNamespace(ptr=9, synchronize=lambda: None),
+        alloc_pinned_memory=_Pinned,
+        compiler=SimpleNamespace(CompileException=CompileException),
+        driver=SimpleNamespace(
+            occupancyMaxActiveBlocksPerMultiprocessor=lambda ptr, threads, shared: 2048 // threads
+        ),
+        runtime=SimpleNamespace(
+            memGetInfo=lambda: (1000, 2000), memcpyAsync=copy, memcpyHostToDevice=1
+        ),
+        get_current_stream=lambda: SimpleNamespace(synchronize=synchronize),
+    )
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    return fake
+
+
+def test_a_driver_works_on_its_gpu(cupy: Any) -> None:
+    driver = CupyDriver(1)
+    assert driver.name == "cuda:1" and driver.xp is cupy
+    assert cupy.used == [1, "left"]
+    with driver.use():
+        assert cupy.used == [1, "left", 1]
+    assert cupy.used[-1] == "left"
+
+
+@needs_nvrtc
+def test_kernels(cupy: Any) -> None:
+    kernel = CupyDriver().kernels(SOURCE, ["one"], "p(1).")["one"]
+    assert kernel.resources == Resources(20, 16, 128)
+    assert kernel.resident(256) == kernel.resident(256) == 8 * 132
+    array = SimpleNamespace(flags=SimpleNamespace(c_contiguous=True))
+    kernel.launch(3, 64, [array, 5, np.int32(6), 0.5])
+    ((blocks, threads, args),) = kernel._function.launched  # type: ignore[attr-defined]
+    assert (blocks, threads) == ((3,), (64,))
+    assert args[0] is array
+    assert [(type(a), a) for a in args[1:]] == [
+        (np.int64, 5), (np.int64, 6), (np.float64, 0.5)
+    ]  # fmt: skip
+    kernel.launch(0, 64, [array])  # CuPy would make it one block
+    assert len(kernel._function.launched) == 1  # type: ignore[attr-defined]
+    array.flags.c_contiguous = False
+    with pytest.raises(ValueError, match="without gaps"):
+        kernel.launch(1, 1, [array])
+
+
+@needs_nvrtc
+def test_a_kernel_that_does_not_compile(cupy: Any) -> None:
+    with pytest.raises(gd.DeviceError) as caught:
+        CupyDriver().kernels(SOURCE.replace("= 1;", "= uno;"), ["one"], "p(1).")
+    text = str(caught.value)
+    assert "a kernel of `p(1).` does not compile" in text
+    assert 'identifier "uno" is undefined' in text
+    assert "KERNEL(one)(ARRAY(i64) out) { out[0] = uno; }" in text
+
+
+@needs_nvrtc
+def test_what_cuda_says_is_told(cupy: Any) -> None:
+    driver = CupyDriver()
+    kernel = driver.kernels(SOURCE, ["one"], "p(1).")["one"]
+    cupy.fault = CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access")
+    for act in (driver.synchronize, lambda: kernel.launch(1, 32, [])):
+        with pytest.raises(gd.DeviceError, match="cudaErrorIllegalAddress"):
+            act()
+    cupy.fault = CUDARuntimeError("CUDA_ERROR_OUT_OF_MEMORY: out of memory")
+    with pytest.raises(MemoryError, match="of `p"):
+        kernel.launch(1, 32, [])
+    cupy.fault = RuntimeError("something else")
+    with pytest.raises(RuntimeError, match="something else"):
+        driver.synchronize()
+
+
+def test_waiting(cupy: Any) -> None:
+    driver = CupyDriver()
+    driver.synchronize()
+    assert cupy.synchronized == 1
+    polled: list[int] = []
+    driver.wait(lambda: polled.append(1), None, 16, 2)
+    assert polled == [1, 1] and cupy.copied == []
+
+
+def test_a_kernel_is_asked_for_an_end(cupy: Any) -> None:
+    """By a copy into its array; it has ended when the error is raised."""
+    flags = SimpleNamespace(data=SimpleNamespace(ptr=1000))
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        CupyDriver().wait(stop, flags, 16, 2)
+    assert cupy.copied == [(1128, 2)]
+    assert cupy.events[-1].looks == 3
+
+
+def test_who_asks_twice_does_not_wait(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def again(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cupy_driver, "sleep", again)
+    monkeypatch.setattr(cupy_driver, "BUSY", -1.0)
+    flags = SimpleNamespace(data=SimpleNamespace(ptr=0))
+    with pytest.raises(KeyboardInterrupt):
+        CupyDriver().wait(lambda: None, flags, 0, 2)
+    assert cupy.copied == [(0, 2)] and cupy.events[-1].looks == 2
+
+
+def test_a_kernel_that_fails_while_we_wait(cupy: Any) -> None:
+    driver = CupyDriver()
+    cupy.fault = CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access")
+    with pytest.raises(gd.DeviceError, match="IllegalAddress"):
+        driver.wait(lambda: None, None, 0, 2)
+    assert cupy.copied == []
+
+
+def test_free_memory(cupy: Any) -> None:
+    driver = CupyDriver()
+    assert driver.free_memory() == 1050
+    cupy.pool.get_limit = lambda: 100
+    assert driver.free_memory() == 70
+
+
+# ------------------------------------------------------------------------------- what is kept
+
+
+@contextmanager
+def _importing(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
+    """What stands for CuPy reads the environment when it is imported, as CuPy does."""
+    folder.mkdir()
+    told = "import os\ntold = os.environ.get('CUPY_CACHE_DIR')\n"
+    (folder / "cupy.py").write_text(told)
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    monkeypatch.syspath_prepend(str(folder))
+    yield
+    sys.modules.pop("cupy", None)
+
+
+def test_kernels_are_kept_beside_compiled_loops(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("CUPY_CACHE_DIR", raising=False)
+    with _importing(monkeypatch, tmp_path / "first"):
+        assert kernel_cache.import_cupy().told == str(tmp_path / "cache" / "kernels")
+        assert "CUPY_CACHE_DIR" not in os.environ
+        assert (tmp_path / "cache" / "kernels").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_the_user_has_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CUPY_CACHE_DIR", "elsewhere")
+    with _importing(monkeypatch, tmp_path / "first"):
+        assert kernel_cache.import_cupy().told == "elsewhere"
+    assert not (tmp_path / "cache").exists()
+
+
+def test_without_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path / "file"))
+    monkeypatch.delenv("CUPY_CACHE_DIR", raising=False)
+    with _importing(monkeypatch, tmp_path / "first"):
+        told = kernel_cache.import_cupy().told
+    assert Path(told).name.startswith("gdatalog-kernels-") and Path(told).is_dir()
+    kernel_cache._held.pop().cleanup()
+
+
+def test_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path))
+    (tmp_path / "kernels").mkdir()
+    for age, name in enumerate(("c", "b", "a")):
+        path = tmp_path / "kernels" / f"{name}.cubin"
+        path.write_bytes(b"0" * 10)
+        os.utime(path, (1000 - age, 1000 - age))
+    assert kernel_cache.size() == kernel_cache.Size(3, 30)
+    assert kernel_cache.let_go(25) == kernel_cache.Size(1, 10)
+    assert {path.name for path in (tmp_path / "kernels").iterdir()} == {"b.cubin", "c.cubin"}
+    assert kernel_cache.let_go(0) == kernel_cache.Size(2, 20)
+    assert kernel_cache.size() == kernel_cache.Size(0, 0)
+
+
+# ------------------------------------------------------------------------------- the real CuPy
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="needs CuPy, but no GPU")
+def test_cupy_has_what_is_asked_of_it() -> None:
+    import cupy
+
+    for path in (
+        "RawModule", "get_default_memory_pool", "cuda.Device.attributes", "cuda.Device.__enter__",
+        "cuda.alloc_pinned_memory", "cuda.PinnedMemoryPointer.ptr",
+        "cuda.Event.record", "cuda.Event.done", "cuda.get_current_stream",
+        "cuda.Stream.synchronize", "cuda.compiler.CompileException.get_message",
+        "cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor", "cuda.driver.get_build_version",
+        "cuda.runtime.memGetInfo", "cuda.runtime.memcpyAsync", "cuda.runtime.memcpyHostToDevice",
+        "cuda.nvrtc.getVersion", "RawKernel.kernel",
+        "RawKernel.num_regs", "RawKernel.local_size_bytes", "RawKernel.shared_size_bytes",
+    ):  # fmt: skip
+        found: Any = cupy
+        for name in path.split("."):
+            assert hasattr(found, name), path
+            found = getattr(found, name)
+    pool = cupy.get_default_memory_pool()
+    assert callable(pool.free_bytes) and callable(pool.used_bytes) and callable(pool.get_limit)
+    module = cupy.RawModule(code=SOURCE, options=OPTIONS)
+    assert callable(module.get_function)
+    assert issubclass(cupy.cuda.runtime.CUDARuntimeError, RuntimeError)
+    assert cupy.cuda.runtime.CUDARuntimeError.__name__ == CUDARuntimeError.__name__
+    assert issubclass(cupy.cuda.memory.OutOfMemoryError, MemoryError)
+
+
+@needs_nvrtc
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="needs CuPy, but no GPU")
+def test_cupys_own_compiler_refuses_as_ours_does() -> None:
+    from cupy.cuda import compiler
+
+    from gdatalog.gpu_ops.compile_error import compile_error
+
+    source = SOURCE.replace("= 1;", "= uno;")
+    program = compiler._NVRTCProgram(source, "/tmp/x/0123.cubin.cu")
+    with pytest.raises(compiler.CompileException) as caught:
+        program.compile((*OPTIONS, *nvrtc.CUPYS, "-arch=compute_80"))
+    error = compile_error(caught.value.get_message(), source, "p(1).")
+    assert 'identifier "uno" is undefined' in str(error) and "-> " in str(error)

@@ -1,0 +1,220 @@
+"""What the GPU's benchmark stands on, run without one; no figure is judged here."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import comb
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.gpu import __main__ as program
+from benchmarks.gpu import sectors
+from benchmarks.gpu.clocks import Clocked, under_half
+from benchmarks.gpu.forced import Forced
+from benchmarks.gpu.hand import Hand
+from benchmarks.gpu.made import Edges, oriented, rmat, wu
+from benchmarks.gpu.setting import Setting
+from benchmarks.gpu.sort_merge import SortMerge
+from benchmarks.patterns import P3, clique
+from tests import data
+from tests.cuda_host import HostDriver, needs_compiler
+
+Pairs = set[tuple[int, int]]
+
+
+@pytest.fixture(scope="module")
+def driver() -> Clocked:
+    return Clocked(HostDriver(seed=3))
+
+
+def made(xp: Any, pairs: Pairs) -> Edges:
+    u, v = np.array(sorted(pairs), dtype=np.int32).T
+    return Edges("made", xp.asarray(np.ascontiguousarray(u)), xp.asarray(np.ascontiguousarray(v)))
+
+
+def dense(vertices: int, share: float, seed: int) -> Pairs:
+    random = np.random.default_rng(seed)
+    return {pair for pair in combinations(range(vertices), 2) if random.random() < share}
+
+
+def cliques(pairs: Pairs, size: int) -> int:
+    near = {v: {b for a, b in pairs if a == v} for v in range(1 + max(max(p) for p in pairs))}
+
+    def grown(among: set[int], more: int) -> int:
+        return 1 if more == 0 else sum(grown(among & near[v], more - 1) for v in among)
+
+    return grown(set(near), size)
+
+
+def p3s(pairs: Pairs) -> int:
+    """For each edge: the edges among what both its ends are joined to, times the others there."""
+    near: dict[int, set[int]] = {}
+    for a, b in pairs:
+        near.setdefault(a, set()).add(b)
+        near.setdefault(b, set()).add(a)
+    total = 0
+    for a, b in pairs:
+        both = near[a] & near[b]
+        total += sum((c, d) in pairs for c in both for d in both) * (len(both) - 2)
+    return total
+
+
+# ---------------------------------------------------------------------------------------- graphs
+
+
+@pytest.mark.parametrize(
+    ("make", "edges"),
+    [
+        (lambda xp: wu(xp, 2_000, 3), 2_000),
+        (lambda xp: wu(xp, 2_000, 4), 2_000),
+        (lambda xp: rmat(xp, 9, 2_000), 2_000),
+    ],
+)
+def test_graphs_are_the_same_by_numpy_and_on_the_device(make: Any, edges: int) -> None:
+    xp = HostDriver.xp
+    there, here = make(xp), make(np)
+    assert there.name == here.name
+    for side in ("u", "v"):
+        assert getattr(there, side).dtype == np.int32
+        assert np.array_equal(xp.asnumpy(getattr(there, side)), getattr(here, side))
+    assert len(here.u) == edges and (here.u < here.v).all()
+    assert len(set(zip(here.u.tolist(), here.v.tolist(), strict=True))) == edges
+
+
+def test_draws_are_spread() -> None:
+    graph = wu(np, 10_000, 3)  # of as many vertices
+    ends = np.concatenate([graph.u, graph.v])
+    assert 4_500 < ends.mean() < 5_500 and ends.max() < 10_000
+    skewed = rmat(np, 10, 5_000)
+    degrees = np.bincount(np.concatenate([skewed.u, skewed.v]))
+    assert degrees.max() > 10 * degrees.mean()
+
+
+def test_a_graph_in_the_order_of_degrees() -> None:
+    pairs = dense(30, 0.3, seed=1)
+    graph = oriented(np, made(np, pairs))
+    lists = [
+        graph.targets[a:b].tolist() for a, b in zip(graph.offsets, graph.offsets[1:], strict=False)
+    ]
+    degree = np.diff(graph.all_offsets)
+    assert sum(map(len, lists)) == len(pairs)
+    assert graph.longest == max(map(len, lists))
+    for x, behind in enumerate(lists):
+        assert behind == sorted(set(behind))
+        assert all(y > x and degree[y] >= degree[x] for y in behind)
+    assert graph.sources.tolist() == [x for x, behind in enumerate(lists) for _ in behind]
+    assert sorted(degree) == sorted(np.bincount(np.array(sorted(pairs)).ravel()))
+
+
+# ------------------------------------------------------------------------------- other people's way
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("kernel", "lanes"), [("triangles", 8), ("k4", 16), ("p3", 32), ("k4_bits", 32)]
+)
+def test_kernels_by_hand_count_right(driver: Clocked, kernel: str, lanes: int) -> None:
+    count = {"triangles": lambda p: cliques(p, 3), "p3": p3s}.get(kernel, lambda p: cliques(p, 4))
+    complete = set(combinations(range(41), 2))  # rows of two words, in the room
+    for pairs in (dense(40, 0.4, seed=2), dense(90, 0.03, seed=3), {(0, 1)}, complete):
+        graph = oriented(driver.xp, made(driver.xp, pairs))
+        hand = Hand(kernel, graph, driver, lanes, threads=64, short=6)
+        assert hand.count() == count(pairs)
+    if kernel != "p3":
+        assert hand.count() == comb(41, 3 if kernel == "triangles" else 4)
+    assert under_half(driver.xp.asnumpy(hand.ends()), 1.0) is not None
+
+
+@pytest.mark.slow
+@needs_compiler
+@data.needs(data.graph_path("ca-GrQc"))
+def test_kernels_by_hand_count_what_rules_count(driver: Clocked) -> None:
+    setting = Setting(driver, HostDriver)
+    edges = setting.graph("ca-GrQc")
+    ours = setting.ours(edges, gpu=False)
+    for kernel, pattern in (("k4", clique(4)), ("k4_bits", clique(4)), ("p3", P3)):
+        graph = setting.oriented(edges)
+        found = Hand(kernel, graph, driver).count()
+        text = pattern.rule() if pattern is not P3 else pattern.distinct_rule()
+        assert found == ours.count(text, Forced()) // (4 if pattern is P3 else 1)
+    setting.forget()
+
+
+def test_pairwise_joins_count_right(driver: Clocked) -> None:
+    for pairs in (dense(40, 0.4, seed=4), dense(60, 0.05, seed=5), {(0, 1)}):
+        edges = made(driver.xp, pairs)
+        for size in (3, 4):
+            for chunk in (50, 1 << 20):
+                joins = SortMerge(driver, edges, size, chunk)
+                assert joins.count() == cliques(pairs, size)
+        assert "sort" in joins.phases.seconds or len(pairs) == 1
+
+
+# --------------------------------------------------------------------------------------- figures
+
+
+def test_sectors_are_those_that_lanes_touch() -> None:
+    random = np.random.default_rng(6)
+    positions = random.integers(-3, 400, 1000)
+    for itemsize in (4, 8):
+        wanted = sum(
+            len({p * itemsize // 32 for p in positions[at : at + 32].tolist() if p >= 0})
+            for at in range(0, 1000, 32)
+        )
+        assert sectors.gathered(np, positions, itemsize) == wanted
+    assert sectors.gathered(np, np.arange(320), 4) == sectors.streamed(320, 4) == 40
+
+
+def test_sectors_of_searches_are_those_that_binary_searches_touch() -> None:
+    random = np.random.default_rng(7)
+    values = np.sort(random.integers(0, 500, 370)).astype(np.int32)
+    keys = random.integers(-2, 503, 100)
+    low = random.integers(0, 370, 100)
+    high = np.minimum(370, low + random.integers(0, 200, 100))
+    touched: list[set[int]] = [set() for _ in range(4)]
+    for at, (key, lo, hi) in enumerate(zip(keys, low, high, strict=True)):
+        while lo < hi:
+            middle = (lo + hi) // 2
+            touched[at // 32].add(middle * 4 // 32)
+            lo, hi = (middle + 1, hi) if values[middle] < key else (lo, middle)
+    assert sectors.searched(np, values, keys, low, high) == sum(map(len, touched))
+    assert sectors.searched(np, values, keys, low, low) == 0
+
+
+def test_the_share_of_time_in_which_few_blocks_work() -> None:
+    ends = [1_000, 2_000, 3_000, 10_000]
+    assert under_half(ends, 16e-6) == pytest.approx(0.5)
+    assert under_half([5, 5, 5], 1.0) == 0.0
+    assert under_half([0, 0], 1.0) is None
+
+
+# ---------------------------------------------------------------------------------------- suites
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_every_suite_runs(tmp_path: Path) -> None:
+    driver = Clocked(HostDriver())
+    setting = Setting(driver, HostDriver, small=True, budget=0.0)
+    cases = program.run(setting, list(program.SUITES))
+    assert setting.reasons == []
+    program.write(setting, cases, {"GPU": "none"}, tmp_path)
+    told = [(c.what, f.side, f.trouble) for c in cases for f in c.figures if f.trouble]
+    assert told == []
+    assert {case.suite for case in cases} >= {"cliques", "random graphs", "compiling"}
+    report = (tmp_path / "README.md").read_text()
+    assert "## What is asked for" in report and "Other people's numbers" in report
+
+
+def test_without_a_gpu_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def none() -> Any:
+        raise program.NoGpu("there is no GPU here")
+
+    monkeypatch.setattr(program, "gpu_driver", none)
+    assert program.main([]) == 0
+    assert "no benchmark on a GPU: there is no GPU here" in capsys.readouterr().err

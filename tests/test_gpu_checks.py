@@ -1,0 +1,369 @@
+"""What is said of machines whose CUDA is half there, and what devices are opened on them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import gdatalog as gd
+from gdatalog.engine import devices
+from gdatalog.engine.device import Cpu
+from gdatalog.gpu_ops import kernel_cache, probe
+from gdatalog.gpu_ops.checks import checks, trouble
+from gdatalog.gpu_ops.probe import Card, Probe
+from gdatalog.shell import cli
+
+CARD = Card("NVIDIA H200", 141 << 30, (9, 0))
+OLD = Card("Tesla V100", 16 << 30, (7, 0))
+CUPY12, CUPY13 = ("cupy-cuda12x", "14.2.0"), ("cupy-cuda13x", "14.2.0")
+
+DRIVER = Probe(hardware=True, library=True)
+CARDS = replace(DRIVER, driver="570.1", cuda=(12, 8), cards=(CARD,))
+WELL = replace(CARDS, packages=(CUPY12,), built=12, nvrtc=(12, 9))
+NEW = replace(CARDS, cuda=(13, 0))
+INSTALL12 = "python -m pip install 'gdatalog[cuda12]'"
+INSTALL13 = "python -m pip install 'gdatalog[cuda13]'"
+UNINSTALL12 = "python -m pip uninstall -y cupy-cuda12x"
+UNINSTALL13 = "python -m pip uninstall -y cupy-cuda13x"
+
+# What is seen; what is said of it, the last of all; what to do.
+STATES = [
+    (Probe(), "there is no NVIDIA GPU", 'use device="cpu"'),
+    (Probe(hardware=True), "an NVIDIA GPU is there, and no driver for it", "install NVIDIA's"),
+    (replace(DRIVER, visible=""), "CUDA_VISIBLE_DEVICES='' hides all GPUs", "unset CUDA_VIS"),
+    (replace(DRIVER, visible="-1"), "CUDA_VISIBLE_DEVICES='-1' hides all", "unset CUDA_VIS"),
+    (
+        replace(DRIVER, visible="7", refusal="CUDA_ERROR_NO_DEVICE"),
+        "the driver sees no GPU (CUDA_VISIBLE_DEVICES='7')",
+        "--gpus all",
+    ),
+    (replace(DRIVER, refusal="CUDA_ERROR_SYSTEM_NOT_READY"), "does not start", "fabricmanager"),
+    (
+        replace(DRIVER, refusal="CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
+        "does not start: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+        "restart the machine",
+    ),
+    (replace(DRIVER, refusal="error 12345"), "does not start: error 12345", "nvidia-smi"),
+    (replace(CARDS, cuda=(11, 8)), "570.1, runs CUDA 11.8 and older: too old", "update NVIDIA's"),
+    (replace(CARDS, cards=()), "the driver sees none", "nvidia-smi"),
+    (
+        replace(CARDS, cards=(replace(OLD, capability=(6, 1)),)),
+        "compute capability 6.1: too old, compute capability 7.0 is needed",
+        "use another GPU",
+    ),
+    (replace(CARDS, broken="ModuleNotFoundError: cupy"), "not there", INSTALL12),
+    (replace(NEW, broken="ModuleNotFoundError: cupy"), "not there", INSTALL13),
+    # CUDA 13 compiles nothing for a V100, so its extra is the other one.
+    (replace(NEW, cards=(OLD,), broken="ModuleNotFoundError: cupy"), "not there", INSTALL12),
+    (
+        replace(NEW, cards=(OLD,), packages=(CUPY13,), built=13, nvrtc=(13, 0)),
+        "is for CUDA 13, which compiles nothing for this GPU",
+        f"{UNINSTALL13} && {INSTALL12}",
+    ),
+    (
+        replace(CARDS, packages=(CUPY12, CUPY13)),
+        "cupy-cuda12x 14.2.0 and cupy-cuda13x 14.2.0: they overwrite each other's files",
+        f"{UNINSTALL12} cupy-cuda13x && {INSTALL12}",
+    ),
+    (
+        replace(CARDS, packages=(CUPY12,), broken="ImportError: libcudart.so"),
+        "cupy-cuda12x 14.2.0, which cannot be imported: ImportError: libcudart.so",
+        f"{UNINSTALL12} && {INSTALL12}",
+    ),
+    (
+        replace(CARDS, packages=(("cupy-cuda12x", "13.4"),), built=12, nvrtc=(12, 9)),
+        "cupy-cuda12x 13.4: too old, 14 is needed",
+        f"{UNINSTALL12} && {INSTALL12}",
+    ),
+    (
+        replace(CARDS, packages=(CUPY13,), built=13),
+        "cupy-cuda13x 14.2.0 is for CUDA 13, and the driver runs 12.8",
+        f"{UNINSTALL13} && {INSTALL12} (or update the driver)",
+    ),
+    (
+        replace(WELL, nvrtc=None, no_nvrtc="RuntimeError: no libnvrtc.so.12"),
+        "CuPy finds no NVRTC: RuntimeError: no libnvrtc.so.12",
+        INSTALL12,
+    ),
+    (
+        replace(WELL, built=13, cuda=(13, 0), trial="RuntimeError: Failed to find CUDA headers"),
+        "the headers that CuPy includes are not: RuntimeError: Failed to find CUDA headers",
+        INSTALL13,
+    ),
+    (
+        replace(WELL, trial="OutOfMemoryError: Out of memory"),
+        "fails: OutOfMemoryError: Out of memory",
+        "whether the GPU is free",
+    ),
+]
+
+
+@pytest.mark.parametrize(("seen", "said", "cure"), STATES)
+def test_what_is_missing_and_what_mends_it(seen: Probe, said: str, cure: str) -> None:
+    found = checks(seen)
+    assert said in found[-1].found
+    assert cure in (found[-1].cure or "")
+    assert trouble(seen) == found[-1]
+    assert all(check.cure is None and not check.absent for check in found[:-1])
+
+
+def test_a_machine_that_is_well() -> None:
+    assert trouble(WELL) is None
+    assert [(check.name, check.found) for check in checks(WELL)] == [
+        ("GPU driver", "570.1, runs CUDA 12.8 and older"),
+        ("GPU", "cuda:0 NVIDIA H200, 141.0 GiB, compute capability 9.0"),
+        ("CuPy", "cupy-cuda12x 14.2.0"),
+        ("GPU compiler", "NVRTC 12.9"),
+        ("a kernel", "compiled and run"),
+    ]
+    # A newer driver runs what was built for older CUDA.
+    assert trouble(replace(WELL, cuda=(13, 1))) is None
+
+
+def test_a_gpu_of_a_number_that_is_not_there() -> None:
+    found = trouble(WELL, 1)
+    assert found is not None and found.found == "there is no cuda:1"
+    assert found.cure is not None and found.cure.startswith("there is cuda:0: cuda:0 NVIDIA H200")
+    found = trouble(replace(WELL, cards=(CARD, CARD)), 2)
+    assert found is not None and found.cure is not None and "cuda:0 to cuda:1" in found.cure
+    assert trouble(replace(WELL, cards=(CARD, CARD)), 1) is None
+
+
+# ------------------------------------------------------------------------------- opening
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A machine with files of a driver, of which a probe says what the test wants."""
+    state = SimpleNamespace(seen=WELL, looks=0, opened=[])
+
+    def look(number: int = 0) -> Probe:
+        state.looks += 1
+        return state.seen  # type: ignore[no-any-return]
+
+    def opened(number: int, why: str) -> devices.Opened:
+        gpu = Cpu()
+        gpu.name = f"cuda:{number}"
+        state.opened.append(number)
+        return devices.Opened(gpu, why, state.use)
+
+    @contextmanager
+    def use() -> Iterator[None]:
+        state.inside = True
+        yield
+        state.inside = False
+
+    state.use = use
+    monkeypatch.setattr(probe, "look", look)
+    monkeypatch.setattr(devices, "_opened", opened)
+    monkeypatch.setattr(devices, "_plainly_none", lambda: False)
+    devices._trouble.cache_clear()
+    yield state
+    devices._trouble.cache_clear()
+
+
+def test_auto_takes_a_gpu_and_says_so(machine: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="gdatalog")
+    with gd.connect() as db:
+        assert db.device == "cuda:0"
+        assert repr(db) == "<gdatalog.Database on cuda:0: empty>"
+    assert caplog.messages == ["device: cuda:0 (a GPU is there)"]
+    assert gd.connect(device="cuda:0").device == gd.connect(device="cuda").device == "cuda:0"
+    assert machine.looks == 1  # once for each process
+
+
+def test_auto_says_why_it_takes_no_gpu(machine: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="gdatalog")
+    machine.seen = replace(CARDS, broken="ModuleNotFoundError: cupy")
+    assert gd.connect().device == "cpu"
+    (told,) = caplog.messages
+    assert told == (
+        "device: cpu (the GPU is not used: CuPy: not there; gdatalog --doctor tells more)"
+    )
+
+
+def test_a_gpu_that_was_asked_for_and_cannot_be_used(machine: Any) -> None:
+    machine.seen = replace(CARDS, broken="ModuleNotFoundError: cupy")
+    with pytest.raises(gd.DeviceError) as caught:
+        gd.connect(device="cuda")
+    assert caught.value.message == "cuda cannot be used: CuPy: not there"
+    assert caught.value.hint == INSTALL12
+    machine.seen = WELL
+    with pytest.raises(gd.DeviceError, match="there is no cuda:9"):
+        gd.connect(device="cuda:9")
+
+
+def test_the_command_line_ends_with_three(machine: Any, capsys: Any) -> None:
+    machine.seen = replace(CARDS, packages=(CUPY13,), built=13)
+    assert cli.run(["--device", "cuda", "-c", "?- 1 < 2."]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("device error: cuda cannot be used: CuPy: cupy-cuda13x 14.2.0 is for")
+    assert "hint: python -m pip uninstall -y cupy-cuda13x && python -m pip" in err
+    assert cli.run(["--device", "auto", "-c", "?- 1 < 2."]) == 0
+
+
+def test_a_thread_works_on_the_device_while_it_has_its_turn(machine: Any) -> None:
+    db = gd.connect(device="cuda")
+    machine.inside = False
+    with db._lock, db._lock:
+        assert machine.inside
+    assert not machine.inside
+
+    def fails() -> Any:
+        raise MemoryError
+
+    turn = devices.Turn(fails)
+    for _ in range(2):  # the lock is free again
+        with pytest.raises(MemoryError), turn:
+            pass
+
+
+def test_where_there_is_no_gpu_nothing_of_cuda_is_imported() -> None:
+    text = (
+        "import sys, gdatalog as gd\n"
+        "gd.connect().query('?- 1 < 2.')\n"
+        "print([m for m in sys.modules if m.startswith(('cupy', 'gdatalog.gpu_ops'))])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+    )
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="files of Linux")
+def test_what_tells_that_there_is_plainly_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    files: set[str] = set()
+    monkeypatch.setattr("os.path.exists", lambda path: path in files)
+    assert devices._plainly_none()
+    files.add("/dev/nvidiactl")
+    assert not devices._plainly_none()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert not devices._plainly_none()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", " ")
+    assert devices._plainly_none()
+
+
+# ------------------------------------------------------------------------------- looking
+
+
+class _Library:
+    """What stands for libcuda: two GPUs, CUDA 12.8; or what it says instead of starting."""
+
+    def __init__(self, status: int = 0) -> None:
+        self.status = status
+
+    def cuInit(self, flags: int) -> int:
+        return self.status
+
+    def cuGetErrorName(self, status: int, text: Any) -> int:
+        text._obj.value = b"CUDA_ERROR_NO_DEVICE" if status == 100 else None
+        return 0
+
+    def cuDriverGetVersion(self, version: Any) -> int:
+        version._obj.value = 12080
+        return 0
+
+    def cuDeviceGetCount(self, count: Any) -> int:
+        count._obj.value = 3
+        return 0
+
+    def cuDeviceGet(self, device: Any, number: int) -> int:
+        device._obj.value = number + 5
+        return 101 if number == 2 else 0
+
+    def cuDeviceGetName(self, name: Any, length: int, device: ctypes.c_int) -> int:
+        name.value = f"card {device.value}".encode()
+        return 0
+
+    def cuDeviceTotalMem_v2(self, memory: Any, device: ctypes.c_int) -> int:
+        memory._obj.value = device.value << 30
+        return 0
+
+    def cuDeviceGetAttribute(self, value: Any, attribute: int, device: ctypes.c_int) -> int:
+        value._obj.value = {75: 9, 76: 1}[attribute]
+        return 0
+
+
+@pytest.fixture
+def visible(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(probe, "_packages", lambda: iter([CUPY12]))
+
+
+def _cupy(**given: Any) -> Any:
+    """What stands for CuPy: built for CUDA 12, NVRTC 12.9; `given` instead."""
+
+    class Numbers:
+        def __add__(self, other: int) -> Any:
+            return SimpleNamespace(sum=lambda: 10)
+
+    parts: dict[str, Any] = {
+        "built": lambda: 12090,
+        "nvrtc": lambda: (12, 9),
+        "arange": lambda count: Numbers(),
+        **given,
+    }
+    return SimpleNamespace(
+        arange=parts["arange"],
+        cuda=SimpleNamespace(
+            Device=lambda number: nullcontext(),
+            driver=SimpleNamespace(get_build_version=parts["built"]),
+            nvrtc=SimpleNamespace(getVersion=parts["nvrtc"]),
+        ),
+    )
+
+
+@pytest.mark.usefixtures("visible")
+def test_looking_at_a_machine_that_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_library", _Library)
+    monkeypatch.setattr(kernel_cache, "import_cupy", _cupy)
+    seen = probe.look(1)
+    assert seen.cards == (Card("card 5", 5 << 30, (9, 1)), Card("card 6", 6 << 30, (9, 1)))
+    assert (seen.cuda, seen.built, seen.nvrtc) == ((12, 8), 12, (12, 9))
+    assert trouble(seen, 1) is None
+    assert probe.look(2).built is None  # CuPy is not imported for a GPU that is not there
+
+
+@pytest.mark.usefixtures("visible")
+def test_looking_at_cupy_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: object) -> Any:
+        raise RuntimeError("it\nfails" + "!" * 400)
+
+    monkeypatch.setattr(probe, "_library", _Library)
+    monkeypatch.setattr(kernel_cache, "import_cupy", fails)
+    seen = probe.look()
+    assert seen.broken is not None and seen.broken.startswith("RuntimeError: it fails!")
+    assert len(seen.broken) == 300
+    for part, field in (("nvrtc", "no_nvrtc"), ("arange", "trial")):
+        monkeypatch.setattr(kernel_cache, "import_cupy", lambda part=part: _cupy(**{part: fails}))
+        assert str(getattr(probe.look(), field)).startswith("RuntimeError: it fails")
+    monkeypatch.setattr(kernel_cache, "import_cupy", lambda: _cupy(built=lambda: 13000))
+    found = trouble(probe.look())
+    assert found is not None and "is for CUDA 13" in found.found
+
+
+@pytest.mark.usefixtures("visible")
+def test_looking_at_drivers_that_do_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_library", lambda: _Library(100))
+    assert probe.look().refusal == "CUDA_ERROR_NO_DEVICE"
+    monkeypatch.setattr(probe, "_library", lambda: _Library(7))
+    assert probe.look().refusal == "error 7"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert probe.look() == Probe("-1", probe._hardware(), True, packages=(CUPY12,))
+    monkeypatch.setattr(probe, "_library", lambda: None)
+    assert not probe.look().library

@@ -1,0 +1,336 @@
+"""Each verb of a device against the CPU's: drawn data, threads that take turns in drawn orders.
+
+The kernels are run with a few blocks and with tiles enough for them to wait for each other.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gdatalog import cpu_ops
+from gdatalog.cpu_ops import functions as host_functions
+from gdatalog.executors.failure import NotOnDevice
+from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.launching import TILE
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.trie import Lookup, TrieLevel
+from gdatalog.values import INT_MAX, INT_MIN
+from tests.cuda_host import HostDriver, needs_compiler
+
+pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
+
+DRIVER = HostDriver()
+OPS: Any = Gpu(DRIVER).ops
+xp = OPS.xp
+
+few = settings(max_examples=12, deadline=None)
+some = settings(max_examples=60, deadline=None)
+seeds = st.integers(0, 1 << 20)
+
+
+def there(array: Any) -> Any:
+    return xp.asarray(np.ascontiguousarray(array))
+
+
+def here(array: Any) -> Any:
+    return array.get() if hasattr(array, "get") else array
+
+
+def same(found: Any, wanted: Any) -> None:
+    assert here(found).tolist() == here(wanted).tolist()
+
+
+class Taking:
+    """Threads take turns as the seed says, in so many blocks."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def __enter__(self) -> None:
+        DRIVER.seed, DRIVER.blocks = self.seed, 1 + self.seed % 4
+        OPS.kernels._resident.update(dict.fromkeys(OPS.kernels._resident, DRIVER.blocks))
+
+    def __exit__(self, *reason: Any) -> None:
+        DRIVER.seed, DRIVER.blocks = 0, 2
+
+
+def level_of(random: Any, lists: int, most: int, values: int, dtype: Any) -> TrieLevel:
+    """Lists of random lengths, some of them empty."""
+    made = [
+        np.sort(random.choice(values, random.integers(0, most + 1), replace=False))
+        for _ in range(lists)
+    ]
+    offsets = np.append(0, np.cumsum([len(one) for one in made]))
+    return TrieLevel(np.concatenate([*made, np.empty(0)]).astype(dtype), offsets)
+
+
+def on_device(level: TrieLevel) -> Any:
+    return OPS.level_of(there(level.values), there(level.offsets))
+
+
+# ---------------------------------------------------------------------------------- kernels
+
+
+@few
+@given(seeds, st.sampled_from([0, 1, 31, 1000, TILE, 5 * TILE + 7]), st.floats(0, 1))
+def test_survivors(seed: int, size: int, share: float) -> None:
+    mask = np.random.default_rng(seed).random(size) < share
+    with Taking(seed):
+        same(OPS.survivors(there(mask)), np.flatnonzero(mask))
+        same(OPS.survivors(there(mask.astype(np.int64) * 7)), np.flatnonzero(mask))
+
+
+@few
+@given(seeds, st.sampled_from([np.int32, np.int64]), st.integers(0, 3))
+def test_meet(seed: int, dtype: Any, count: int) -> None:
+    """Lists written out and met with others: of parents, of dense and of sparse roots."""
+    random = np.random.default_rng(seed)
+    rows, lists = int(random.integers(1, 200)), 20
+    own = level_of(random, lists, 60, 80, dtype)
+    numbers = random.integers(0, lists, rows)
+    starts, lengths = own.offsets[numbers], np.diff(own.offsets)[numbers]
+    before = int(random.integers(0, 5))
+    others = []
+    for at in range(count):
+        parents = random.integers(0, lists, before + rows).astype((np.int32, np.int64)[at % 2])
+        level = level_of(random, lists, 60, 80, (np.int64, np.int32)[seed % 2])
+        if random.random() < 0.4:
+            spread = 1000 if random.random() < 0.5 else 1
+            values = np.unique(random.integers(0, 80 * spread, 60)).astype(dtype)
+            level, parents = TrieLevel(values, np.array([0, len(values)])), None
+        others.append(Lookup(level, parents, bool(random.integers(0, 2))))
+    moved = [
+        Lookup(on_device(level), None if parents is None else there(parents), wanted)
+        for level, parents, wanted in others
+    ]
+    which: Any = before
+    if random.random() < 0.3:
+        which = np.flatnonzero(random.random(before + rows) < 0.5)[:rows]
+        starts, lengths = starts[: len(which)], lengths[: len(which)]
+    size = None if random.random() < 0.5 else int(lengths.sum())
+    wanted = cpu_ops.meet(own.values, starts, lengths, size, which, others, True)
+    with Taking(seed):
+        found = OPS.meet(
+            there(own.values),
+            there(starts),
+            there(lengths),
+            size,
+            which if isinstance(which, int) else there(which),
+            moved,
+            True,
+        )
+    assert found.tried == wanted.tried
+    same(found.rows, wanted.rows)
+    same(found.values, wanted.values)
+    assert found.values.dtype == dtype
+    for mine, its in zip(found.places, wanted.places, strict=True):
+        same(mine, its)
+
+
+@few
+@given(seeds, st.sampled_from([np.int32, np.int64]), st.sampled_from([1, 40, 1 << 40]))
+def test_searches(seed: int, dtype: Any, spread: int) -> None:
+    random = np.random.default_rng(seed)
+    level = level_of(random, 12, 30, 50, np.int64)
+    level = TrieLevel(
+        (level.values * (spread if dtype is np.int64 else 1)).astype(dtype), level.offsets
+    )
+    parents = random.integers(0, 12, 500)
+    sought = random.integers(-3, 55, 500) * (spread if random.random() < 0.8 else INT_MAX // 99)
+    moved = on_device(level)
+    with Taking(seed):
+        args = there(parents), there(sought)
+        same(OPS.find_in(moved, *args), level.find_in(parents, sought))
+        for after in (False, True):
+            same(OPS.bound_in(moved, *args, after), level.bound_in(parents, sought, after))
+        values = np.unique(level.values)
+        root = TrieLevel(values, np.array([0, len(values)]))
+        same(OPS.find(on_device(root), there(sought)), root.find(sought))
+
+
+@few
+@given(seeds, st.booleans())
+def test_sums(seed: int, ordered: bool) -> None:
+    random = np.random.default_rng(seed)
+    count = int(random.integers(1, 40))
+    groups = random.integers(0, count, int(random.integers(0, 3000)))
+    if ordered:
+        groups.sort()
+    amounts = random.integers(-(1 << 40), 1 << 40, len(groups))
+    with Taking(seed):
+        same(
+            OPS.sums_by(there(groups), count, there(amounts)),
+            cpu_ops.sums_by(groups, count, amounts),
+        )
+        same(OPS.sums_by(there(groups), count, None), cpu_ops.sums_by(groups, count, None))
+        floats = amounts / 3
+        found = OPS.sums_by(there(groups), count, there(floats)).get()
+        again = OPS.sums_by(there(groups), count, there(floats)).get()
+    assert found.tolist() == again.tolist()
+    np.testing.assert_allclose(found, cpu_ops.sums_by(groups, count, floats), rtol=1e-12, atol=1e-3)
+
+
+# ------------------------------------------------------------------------- arrays and rows
+
+
+@st.composite
+def columns(draw: Any) -> list[Any]:
+    width, rows = draw(st.integers(1, 3)), draw(st.integers(0, 30))
+    edge = st.sampled_from([INT_MIN, INT_MAX, 1 << 31, -(1 << 31) - 1])
+    values = draw(st.sampled_from([st.integers(-3, 3), st.integers(-3, 3) | edge]))
+    return [
+        np.array(draw(st.lists(values, min_size=rows, max_size=rows)), dtype=np.int64)
+        for _ in range(width)
+    ]
+
+
+@some
+@given(columns())
+def test_rows(parts: list[Any]) -> None:
+    moved, length = [there(part) for part in parts], len(parts[0])
+    for mine, its in zip(OPS.sort_rows(moved), cpu_ops.sort_rows(parts), strict=True):
+        same(mine, its)
+    same(OPS.first_rows(moved), cpu_ops.first_rows(parts))
+    for mine, its in zip(
+        OPS.group_rows(moved, length), cpu_ops.group_rows(parts, length), strict=True
+    ):
+        same(mine, its)
+    for mine, its in zip(OPS.sort_across(moved), cpu_ops.sort_across(parts), strict=True):
+        same(mine, its)
+    if length:
+        same(OPS.row_firsts(moved), cpu_ops.row_firsts(parts))
+        _, groups = cpu_ops.group_rows(parts[:1], length)
+        count = int(groups.max()) + 1
+        for least in (True, False):
+            same(
+                OPS.best_by(there(groups), count, moved[-1], least),
+                cpu_ops.best_by(groups, count, parts[-1], least),
+            )
+    among = np.unique(parts[0])
+    same(OPS.in_sorted(moved[-1], there(among)), cpu_ops.in_sorted(parts[-1], among))
+    lists = [np.unique(part) for part in parts]
+    mine, its = OPS.intersect([there(one) for one in lists]), cpu_ops.intersect(lists)
+    same(mine[0], its[0])
+    for at, place in zip(mine[1], its[1], strict=True):
+        same(at, place)
+
+
+@some
+@given(st.lists(st.integers(0, 9), max_size=20), st.integers(1, 12))
+def test_pieces_and_expansion(lengths: list[int], limit: int) -> None:
+    given_ = np.array(lengths, dtype=np.int64)
+    assert list(OPS.pieces(there(given_), limit)) == list(cpu_ops.pieces(given_, limit))
+    starts = np.arange(len(lengths)) * 5
+    for mine, its in zip(
+        OPS.expand(there(starts), there(given_)), cpu_ops.expand(starts, given_), strict=True
+    ):
+        same(mine, its)
+
+
+@some
+@given(st.lists(columns(), min_size=1, max_size=5))
+def test_marked_rows(blocks: list[Any]) -> None:
+    width = len(blocks[0])
+    mine, its = OPS.marked_rows(300), cpu_ops.marked_rows(300)
+    for parts in blocks:
+        if len(parts) != width:
+            continue
+        moved = tuple(map(there, parts))
+        fits = its.fits(tuple(parts))
+        assert mine.fits(moved) == fits
+        if fits:
+            same(mine.news(moved), its.news(tuple(parts)))
+    if its._packing is not None:
+        types = [np.dtype(np.int64)] * width
+        for one, other in zip(mine.rows(types), its.rows(types), strict=True):
+            same(one, other)
+
+
+# -------------------------------------------------------------------------------- functions
+
+INTS = np.array(
+    [
+        INT_MIN,
+        INT_MIN + 1,
+        -(1 << 40),
+        -7,
+        -2,
+        -1,
+        0,
+        1,
+        2,
+        3,
+        63,
+        64,
+        1 << 60,
+        INT_MAX - 1,
+        INT_MAX,
+    ]
+)
+REALS = np.array([-math.inf, -1e300, -2.5, -1, 0, 0.5, 1, 7.25, 9.3e18, 2.0**63, 1e-300, math.inf])
+
+OF_TWO = {*"+*/%^", "band", "bor", "bxor", "bshl", "bshr", "bshru", "land", "lor", "lxor"}
+OF_TWO |= {"min", "max", "seconds_between"}
+
+
+@pytest.mark.parametrize("kind", ["int", "float", "bool"])
+def test_functions(kind: Any) -> None:
+    table = {
+        "int": (OPS.functions.on_ints, INTS),
+        "float": (OPS.functions.on_floats, REALS),
+        "bool": (OPS.functions.on_bools, np.array([False, True])),
+    }
+    symbols = SymbolTable()
+    functions, values = table[kind]
+    pairs = [part.ravel() for part in np.meshgrid(values, values)]
+    for name in [*functions, "min", "max"]:
+        if kind == "bool" and name in ("min", "max"):
+            continue
+        counts = (1, 2) if name == "-" else (2,) if name in OF_TWO else (1,)
+        for args in (pairs[:count] for count in counts):
+            wanted, bad = host_functions.call(name, args, kind, symbols, lambda text: None)
+            found, failed = OPS.functions.call(name, [there(arg) for arg in args], kind)
+            failed = np.zeros(len(wanted), dtype=bool) if failed is None else failed.get()
+            bad = np.zeros(len(wanted), dtype=bool) if bad is None else bad
+            assert failed.tolist() == bad.tolist(), name
+            assert found.get()[~bad].tolist() == wanted[~bad].tolist(), name
+
+
+@some
+@given(st.lists(st.integers(INT_MIN, INT_MAX), min_size=1))
+def test_dates(times: list[int]) -> None:
+    given_ = np.array(times, dtype=np.int64)
+    for name in ("year", "month", "day"):
+        wanted, _ = host_functions.call(
+            name, [given_], "timestamp", SymbolTable(), lambda text: None
+        )
+        same(OPS.functions.call(name, [there(given_)], "timestamp")[0], wanted)
+
+
+# ----------------------------------------------------------------------- what must be exact
+
+
+def test_what_leaves_62_bits_is_left_to_the_cpu() -> None:
+    large, groups = there(np.array([1 << 61, 1 << 61])), there(np.array([0, 0]))
+    for compute in (
+        lambda: OPS.times(large, large),
+        lambda: OPS.add_counts(there(np.array([0])), groups, large),
+        lambda: OPS.exact_sums(groups, 1, large),
+        lambda: OPS.counts_by(groups, 1, large),
+        lambda: OPS.halves(large, large),
+    ):
+        with pytest.raises(NotOnDevice):
+            compute()
+    small = np.array([3, -5, 1 << 40])
+    weight = np.array([2, 7, 1])
+    for mine, its in zip(
+        OPS.halves(there(small), there(weight)), cpu_ops.halves(small, weight), strict=True
+    ):
+        same(mine, its)
+    same(OPS.means(*map(there, (small, small, weight))), cpu_ops.means(small, small, weight))

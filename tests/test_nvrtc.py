@@ -1,0 +1,126 @@
+"""NVIDIA's compiler takes all CUDA that there is, for two architectures, without a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import nvrtc
+import pytest
+from kernel_sources import Source, files_of_kernels, files_of_tests, fused, generated, tiles
+
+from gdatalog.gpu_ops.compile_error import compile_error
+from gdatalog.gpu_ops.driver import Resources
+from gdatalog.gpu_ops.sources import whole
+
+pytestmark = pytest.mark.skipif(
+    nvrtc.library() is None, reason="needs NVRTC: pip install nvidia-cuda-nvrtc-cu12"
+)
+
+SPILLING = """
+KERNEL(large)(ARRAY(i64) out, i64 at) {
+    SHARED(i32, part, 50);
+    i64 kept[100];
+    for (int i = 0; i < 100; i++) kept[i] = out[i];
+    part[thread_of_block()] = (i32)kept[at];
+    block_sync();
+    out[0] = part[at];
+}
+KERNEL(small)(ARRAY(i64) out) { out[0] = 1; }
+"""
+
+
+def _compiled(
+    sources: Iterable[Source], architectures: Sequence[str] = nvrtc.ARCHITECTURES
+) -> list[tuple[str, nvrtc.Compiled]]:
+    """What was compiled, and shown."""
+    shown = [
+        (told, nvrtc.compile(source, architecture))
+        for told, source in sources
+        for architecture in architectures
+    ]
+    print("\n" + nvrtc.table(shown))
+    for told, compiled in shown:
+        assert compiled.cubin.startswith(b"\x7fELF")
+        assert "warning" not in compiled.log, (told, compiled.log)
+    return shown
+
+
+def test_every_kernel_compiles() -> None:
+    _compiled(generated())
+    _keep_to_registers(_compiled((*files_of_kernels(), *fused())))
+
+
+@pytest.mark.slow
+def test_every_kernel_of_the_tests_compiles() -> None:
+    _keep_to_registers(_compiled((*files_of_tests(), *tiles()), ["sm_90"]))
+
+
+def _keep_to_registers(compiled: list[tuple[str, nvrtc.Compiled]]) -> None:
+    """What is written by hand spills nothing."""
+    for told, done in compiled:
+        for name, took in done.kernels.items():
+            assert took.spilled == 0, (told, name, done.architecture, took)
+
+
+def test_there_is_something_to_compile() -> None:
+    names = {told for told, _ in files_of_kernels()}
+    assert {"prelude.cuh", "tile.cuh", "lookup.cuh i32", "lookup.cuh i64"} <= names
+    assert {told for told, _ in files_of_tests()} >= {"tasks.cuh", "list_cases.cuh i64"}
+    assert len(list(tiles())) == 6
+    assert all(isinstance(told, str) and source for told, source in generated())
+
+
+def test_what_a_kernel_takes() -> None:
+    kernels = nvrtc.compile(whole('#include "prelude.cuh"\n' + SPILLING)).kernels
+    assert list(kernels) == ["large", "small"]
+    assert kernels["large"].spilled == 800 and kernels["large"].shared == 200
+    assert 0 < kernels["small"].registers < 32
+    assert kernels["small"] == Resources(kernels["small"].registers, 0, 0)
+
+
+def test_sources_hold_no_header() -> None:
+    with pytest.raises(nvrtc.CompileException, match="could not open source file"):
+        nvrtc.compile("#include <cuda_fp16.h>\n")
+
+
+# ------------------------------------------------------------------------------- compile errors
+
+
+def _refused(source: str) -> str:
+    with pytest.raises(nvrtc.CompileException) as caught:
+        nvrtc.compile(source)
+    return str(caught.value)
+
+
+def test_an_error_shows_lines_and_rule() -> None:
+    source = 'int one;\nextern "C" __global__ void f(int* a) {\n  a[0] = two;\n}\nint* b = &c;\n'
+    error = compile_error(_refused(source), source, "p(x) <- E(x, _).")
+    assert str(error) == (
+        "device error: a kernel of `p(x) <- E(x, _).` does not compile\n"
+        '  line 3: identifier "two" is undefined\n'
+        "       1 | int one;\n"
+        '       2 | extern "C" __global__ void f(int* a) {\n'
+        "    -> 3 |   a[0] = two;\n"
+        "       4 | }\n"
+        "       5 | int* b = &c;\n"
+        '  line 5: identifier "c" is undefined\n'
+        "       3 |   a[0] = two;\n"
+        "       4 | }\n"
+        "    -> 5 | int* b = &c;\n"
+        "       6 | \n"
+        "  hint: this is a mistake of gdatalog, please report it; "
+        'device="cpu" answers meanwhile'
+    )
+
+
+def test_of_many_errors_the_first_are_shown() -> None:
+    source = "".join(f"int a{i} = b{i};\n" for i in range(5))
+    error = compile_error(_refused(source), source, "p")
+    assert error.message.count("is undefined") == 3
+    assert error.message.endswith("and 2 errors more")
+
+
+def test_what_is_of_no_line_is_shown_as_it_is() -> None:
+    source = '__global__ void f() { asm volatile("no such thing;"); }'
+    error = compile_error(_refused(source), source, "p")
+    assert "does not compile\n  ptxas" in error.message and "no such thing" not in error.hint
