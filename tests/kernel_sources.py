@@ -13,13 +13,12 @@ import numpy as np
 import gdatalog as gd
 from gdatalog.engine.depth import form_of_bag, form_of_rows
 from gdatalog.engine.device import CPU
-from gdatalog.gpu_ops.levels import DeviceLevel
 from gdatalog.gpu_ops.loops import loops_of
 from gdatalog.gpu_ops.sources import whole
 from gdatalog.gpu_ops.sums import Sums
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.printer.module import print_plan
-from gdatalog.storage.trie import Lookup
+from gdatalog.storage.trie import Lookup, TrieLevel
 
 Source = tuple[str, str]
 
@@ -144,8 +143,8 @@ def fused() -> Iterator[Source]:
     recorder = _Recorder()
     ops: Any = Sums(recorder)  # type: ignore[arg-type]
     for kind in (np.int32, np.int64):
-        dense = DeviceLevel(np, np.arange(9, dtype=kind), np.array([0, 9]))
-        sparse = DeviceLevel(np, dense.values * 10_000, np.array([0, 4, 9], np.int32))
+        dense = TrieLevel(np.arange(9, dtype=kind), np.array([0, 9]))
+        sparse = TrieLevel(dense.values * 10_000, np.array([0, 4, 9], np.int32))
         parents = np.zeros(2, np.int32)
         starts = lengths = np.array([2, 3])
         for others in (
