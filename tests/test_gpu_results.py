@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -221,3 +222,114 @@ def test_answers_of_the_cpu_go_to_the_gpu_of_the_machine(
         with pytest.raises(gd.DeviceError, match="needs CuPy") as caught:
             found.head(1).to_cupy()
         assert caught.value.hint is not None and "--doctor" in caught.value.hint
+
+
+# ------------------------------------------------------------------------------ data on a device
+
+
+class Series:
+    """Looks like cuDF's."""
+
+    def __init__(self, values: Any, name: str | None = None) -> None:
+        self.host = pd.Series(values, name=name)
+        self.name = name
+
+    __module__ = "cudf.core.series"
+    dtype = property(lambda self: self.host.dtype)
+    null_count = property(lambda self: int(self.host.isna().sum()))
+
+    def __len__(self) -> int:
+        return len(self.host)
+
+    def astype(self, dtype: str) -> Series:
+        return Series(self.host.astype(dtype), self.name)
+
+    def to_cupy(self) -> Any:
+        return xp.asarray(self.host.to_numpy())
+
+    def to_pandas(self) -> Any:
+        return self.host
+
+
+class Frame:
+    """Looks like cuDF's."""
+
+    __module__ = "cudf.core.dataframe"
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self.host = frame
+        self.columns = list(frame.columns)
+
+    def __len__(self) -> int:
+        return len(self.host)
+
+    def __getitem__(self, name: str) -> Series:
+        return Series(self.host[name], name)
+
+    def to_pandas(self) -> pd.DataFrame:
+        return self.host
+
+
+def test_arrays_of_the_device_stay_there(db: gd.Database, fetched: list[int]) -> None:
+    edges = xp.asarray(np.array([*EDGES, EDGES[0]]))
+    COUNTER.reset()
+    db["E"] = edges
+    edges[:] = 0  # what was loaded is ours
+    assert len(db["E"]) == len(EDGES)
+    db["F"] = {"a": edges[:2, 0].astype(xp.int32), "b": xp.arange(2) / 2}
+    assert fetched == []
+    assert db["F"].columns == ("a", "b") and db["F"].dtypes == ("int", "float")
+    assert set(db.query(TRIANGLES).fetchall()) == triangles()
+    assert COUNTER.uploads == 0
+    assert set(db["F"].fetchall()) == {(0, 0.0), (0, 0.5)}
+
+
+def test_what_is_inserted_comes_to_the_device(db: gd.Database, fetched: list[int]) -> None:
+    db["E"] = xp.asarray(np.array(EDGES))
+    db.insert("E", [(7, 8), EDGES[0]])
+    assert len(db["E"]) == len(EDGES) + 1 and fetched == []
+    path = db.query("path(x,z) <- E(x,z) ; path(x,y), E(y,z). ?- path(7, z).")
+    assert path.fetchall() == [(8,)]
+    db.run("E(8, 9).")
+    assert set(db.query("?- E(x, y), x > 6.").fetchall()) == {(7, 8), (8, 9)}
+
+
+def test_frames_of_the_device_stay_there(db: gd.Database, fetched: list[int]) -> None:
+    frame = TYPED.drop(columns="s").assign(t=TYPED["t"].dt.tz_localize(None), n=[1, 2, 3])
+    frame["n"] = frame["n"].astype("uint8")
+    db["R"] = Frame(frame)
+    found = db["R"]
+    assert found.dtypes == ("int", "float", "bool", "timestamp", "int")
+    assert not found._relation.store.here and fetched == []
+    expected = frame.assign(t=TYPED["t"])
+    assert set(found.fetchall()) == set(expected.itertuples(index=False, name=None))
+    db["S"] = Series([2.5, -0.0], "x")
+    assert db["S"].columns == ("x",) and set(db["S"].fetchall()) == {(2.5,), (0.0,)}
+
+
+def test_texts_and_times_with_a_zone_go_by_the_host(db: gd.Database) -> None:
+    db["R"] = Frame(TYPED)
+    assert db["R"].dtypes == ("int", "float", "bool", "timestamp", "symbol")
+    assert set(db["R"].fetchall()) == set(TYPED.itertuples(index=False, name=None))
+    assert set(db.query('q(i) <- R(i, _, _, _, s), s < "g".').fetchall()) == {(-(1 << 40),), (7,)}
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        (Series([1.0, None]), "row 1"),
+        (xp.asarray(np.array([1.0, np.nan])), "row 1"),
+        (xp.asarray(np.array([1, 1 << 63], dtype=np.uint64)), "row 1"),
+        (xp.asarray(np.array([1j])), "complex"),
+        (Series(np.array(["0001-01-01"], dtype="datetime64[s]")), "1678"),
+        (Series(np.array(["2020", "NaT"], dtype="datetime64[s]")), "row 1"),
+        (xp.zeros((2, 2, 2)), "dimensions"),
+    ],
+    ids=["null", "nan", "large", "complex", "far", "nat", "cube"],
+)
+def test_errors_are_those_of_the_host(db: gd.Database, column: Any, told: str) -> None:
+    with pytest.raises(gd.DataError, match=told) as there:
+        db["R"] = {"x": column}
+    with gd.connect(device="cpu") as other, pytest.raises(gd.DataError) as here:
+        other["R"] = {"x": column}
+    assert str(there.value) == str(here.value)

@@ -26,6 +26,7 @@ from gdatalog.executors.limits import Limits
 from gdatalog.parser.syntax import Atom, Const, Param
 from gdatalog.planner.checked import Checked, Stratum
 from gdatalog.planner.walk import Node, walk
+from gdatalog.storage.elsewhere import brought, lies_here
 from gdatalog.storage.keys import encode_value, float_to_key
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import sort_rows
@@ -163,7 +164,7 @@ class Evaluation:
         below = () if stored is None else (stored,)
         if found is not None and found.made_of == made_of and same(found.below, below):
             return found.relations[name]
-        seeds = self._seeds(name)
+        seeds = [(tuple(map(brought, keys)), count) for keys, count in self._seeds(name)]
         keys = [np.concatenate(columns) for columns in zip(*(k for k, _ in seeds), strict=True)]
         count = sum(count for _, count in seeds)
         relation = Relation.from_rows(schema.columns, schema.types, keys, count)
@@ -256,7 +257,8 @@ class Evaluation:
     def _sorted_seeds(self, name: str) -> list[Rows]:
         seeds = []
         for keys, count in self._seeds(name):
-            rows = sort_rows(keys) if keys else keys
+            here = all(map(lies_here, keys))  # on a device they are sorted
+            rows = sort_rows(keys) if keys and here else keys
             seeds.append((rows, len(rows[0]) if rows else min(1, count)))
         return seeds
 
@@ -265,7 +267,7 @@ class Evaluation:
         seeds: list[Rows] = []
         stored = self.stored.get(name)
         if stored is not None and stored.length:
-            seeds.append((stored.keys, stored.length))
+            seeds.append((stored.sorted_keys, stored.length))
         facts = self.checked.facts.get(name, ())
         if facts:
             types = self.checked.schemas[name].types

@@ -20,6 +20,7 @@ from gdatalog.gpu_ops.tries import build, of_sorted
 from gdatalog.storage.elsewhere import Elsewhere
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import RowStore
+from gdatalog.storage.threads import LONG
 from gdatalog.storage.trie import RowTest, Trie, TrieName, first_levels, trie_name
 
 SHARE = 0.75  # of the device's free memory: the rest is for queries
@@ -80,9 +81,13 @@ class Kept:
     # ---------------------------------------------------------------------------------- tries
 
     def hold(self, relation: Relation) -> None:
-        """Knows of a relation whose rows were made on the device."""
-        if self._rows_there(relation.store) is not None:
-            self._of(relation.store).used[None] = next(self._clock)
+        """Knows of a relation whose rows may lie on the device; many rows are brought there.
+
+        For it counts them, for the planner, sooner than the CPU does.
+        """
+        there = self._rows_there(relation.store) is not None
+        if relation.types and (there or relation.at_most >= LONG):
+            self._rows(relation.store)
 
     def _of(self, store: RowStore) -> _Indexes:
         held = self._held.get(store)

@@ -13,13 +13,14 @@ import numpy as np
 
 from gdatalog.storage.arrays import is_borrowed
 from gdatalog.storage.degrees import COMPARE
+from gdatalog.storage.device_columns import device_keys
 from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
 from gdatalog.storage.row_store import FEW, RowStore
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Array, Table
+from gdatalog.storage.table import Array, Table, Texts
 from gdatalog.storage.threads import LONG, spread
 from gdatalog.storage.trie import RowTest, Trie, TrieName, first_levels, trie_name
 from gdatalog.storage.trie_builder import build_trie, trie_of_rows
@@ -101,11 +102,17 @@ class Relation:
         return Relation.of_blocks(columns, types, [tuple(map(narrow, keys))], length)
 
     @staticmethod
-    def from_table(table: Table, symbols: SymbolTable) -> Relation:
-        """The relation of a table, of whose arrays it keeps only those that nobody can change."""
+    def from_table(table: Table, symbols: SymbolTable, ops: Any = None) -> Relation:
+        """The relation of a table, of whose arrays it keeps only those that nobody can change.
+
+        `ops`: the operations of the device on which columns may lie.
+        """
+        away = [not isinstance(column, np.ndarray | Texts) for column in table.columns]
 
         def keys_of(at: int) -> Array:
             column = table.columns[at]
+            if away[at]:
+                return device_keys(column, table.types[at], ops.xp)
             keys = encode_column(column, table.types[at], symbols)
             return keys.copy() if keys is column and not is_borrowed(keys) else keys
 
@@ -113,6 +120,9 @@ class Relation:
         plain = [at for at, kind in enumerate(table.types) if kind != "symbol"]
         found = dict(zip(plain, spread(keys_of, plain, table.length >= LONG), strict=True))
         keys = [found[at] if at in found else keys_of(at) for at in range(len(table.types))]
+        if any(away):
+            laid = tuple(map(ops.xp.asarray, keys))
+            return Relation.of_blocks(table.names, table.types, [laid], table.length, ops=ops)
         return Relation.of_blocks(table.names, table.types, [tuple(keys)], table.length)
 
     def to_table(self, symbols: SymbolTable) -> Table:
@@ -148,6 +158,12 @@ class Relation:
     def keys(self) -> Columns:
         """The rows, sorted."""
         return self._store.sorted()
+
+    @property
+    def sorted_keys(self) -> Columns:
+        """The rows, sorted, where they lie."""
+        away = None if self._store.here else self._store.elsewhere
+        return self.keys if away is None else away.sorted()
 
     @property
     def sorted(self) -> bool:
