@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdatalog.errors import MemoryLimitError
 from gdatalog.gpu_ops.kept import Kept
 from gdatalog.gpu_ops.rows import Rows
 from gdatalog.storage import statistics
@@ -224,7 +223,7 @@ def test_an_allocation_that_fails_is_tried_once_more(monkeypatch: pytest.MonkeyP
     same_tries(held.trie(new, (1, 0)), new.trie((1, 0)))
     assert held.nbytes_of(old) == 0
     failures += [MemoryError("full"), MemoryError("full")]
-    with pytest.raises(MemoryLimitError, match="no memory left for an index: full"):
+    with pytest.raises(MemoryError, match="full"):
         held.trie(relation([(5, 6), (6, 7)], 2), (1, 0))
 
 

@@ -6,14 +6,14 @@ below it, the parameters), so that a view is made anew only when something it re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.engine.budget import letting_go
 from gdatalog.engine.derived import Rows
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.fixpoint import Round, StratumRun, Surroundings
@@ -21,7 +21,7 @@ from gdatalog.engine.inputs import same
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.prepared import CheckedText
 from gdatalog.engine.run import RuleRun
-from gdatalog.errors import Caution, MemoryLimitError
+from gdatalog.errors import Caution
 from gdatalog.executors.limits import Limits
 from gdatalog.parser.syntax import Atom, Const, Param
 from gdatalog.planner.checked import Checked, Stratum
@@ -90,7 +90,7 @@ class Evaluation:
         """A relation, after whatever it depends on."""
         found = self._known.get(name)
         if found is None:
-            with self._letting_go():
+            with letting_go(self.limits, self.device.name):
                 self._evaluate([name])
             found = self._known[name]
         return found
@@ -106,20 +106,9 @@ class Evaluation:
             or self._seeds(name)
         ):
             return self.relation(name)
-        with self._letting_go():
+        with letting_go(self.limits, self.device.name):
             self._evaluate(self._reads(stratum))
             return self._run(stratum, limit)[name]
-
-    @contextmanager
-    def _letting_go(self) -> Iterator[None]:
-        """What was held for a relation that did not fit is let go of: the next may be small."""
-        held = dict(self.limits.held)
-        try:
-            yield
-        except MemoryLimitError:
-            self.limits.held.clear()
-            self.limits.held.update(held)
-            raise
 
     def _needed(self, wanted: Iterable[str]) -> set[str]:
         """The relations that have to be evaluated for these."""

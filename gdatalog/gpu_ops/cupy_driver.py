@@ -73,6 +73,7 @@ class CupyDriver:
         self.name = f"cuda:{number}"
         self.number = number
         self.xp: Any = import_cupy()
+        self.relief: Callable[[], None] = lambda: None
         with self.use():
             device = self.xp.cuda.Device(number)
             self._processors = int(device.attributes["MultiProcessorCount"])
@@ -80,8 +81,13 @@ class CupyDriver:
     @contextmanager
     def use(self) -> Iterator[None]:
         """Within, this GPU is the one that CuPy works on in this thread."""
-        with self.xp.cuda.Device(self.number):
-            yield
+        cuda = self.xp.cuda
+        with cuda.Device(self.number):
+            allocator = cuda.get_allocator()  # RMM's perhaps, or one of ours already
+            if not isinstance(allocator, _Relieved):
+                allocator = _Relieved(allocator, self)
+            with cuda.using_allocator(allocator):
+                yield
 
     def kernels(self, source: str, names: Sequence[str], told: str) -> dict[str, Kernel]:
         module = self.xp.RawModule(code=source, options=OPTIONS)
@@ -143,6 +149,21 @@ class CupyDriver:
     def synchronize(self) -> None:
         with telling("a kernel"):
             self.xp.cuda.get_current_stream().synchronize()
+
+
+class _Relieved:
+    """An allocator that asks for relief where memory is short, and tries once more."""
+
+    def __init__(self, allocator: Callable[[int], Any], driver: CupyDriver) -> None:
+        self._allocator = allocator
+        self._driver = driver
+
+    def __call__(self, size: int) -> Any:
+        try:
+            return self._allocator(size)
+        except MemoryError:
+            self._driver.relief()
+        return self._allocator(size)
 
 
 @contextmanager

@@ -48,6 +48,8 @@ class Kept:
         self.limit = limit
         self._held: WeakKeyDictionary[RowStore, _Indexes] = WeakKeyDictionary()
         self._clock = count()
+        self._relieving = False
+        driver.relief = self.relieve
 
     # ------------------------------------------------------------------------------- what is
 
@@ -190,6 +192,16 @@ class Kept:
         del held.used[name]
         return True
 
+    def relieve(self) -> None:
+        """Lets go of all that nobody uses: memory is short."""
+        if self._relieving:
+            return  # what brings rows home may ask for memory itself
+        self._relieving = True
+        try:
+            self.shrink(0, everything=True)
+        finally:
+            self._relieving = False
+
     def _tried(self, make: Callable[[], Made]) -> Made:
         """What `make` makes; a second time, with all gone that may go, if memory is short."""
         try:
@@ -197,16 +209,8 @@ class Kept:
         except MemoryLimitError:
             raise
         except MemoryError:
-            self.shrink(0, everything=True)
-        try:
-            return make()
-        except MemoryLimitError:
-            raise
-        except MemoryError as error:
-            raise MemoryLimitError(
-                f"{self.driver.name} has no memory left for an index: {error}",
-                hint='another process may hold some; or run on the CPU, device="cpu"',
-            ) from error
+            self.relieve()
+        return make()
 
     def close(self) -> None:
         """Lets go of everything; rows that are nowhere else are brought to the host."""
