@@ -18,7 +18,7 @@ from gdatalog.gpu_ops.sources import whole
 from gdatalog.gpu_ops.sums import Sums
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.printer.module import print_plan
-from gdatalog.storage.trie import Lookup, TrieLevel
+from gdatalog.storage.trie import Lookup
 
 Source = tuple[str, str]
 
@@ -138,13 +138,13 @@ class _Recorder:
 
 
 def fused() -> Iterator[Source]:
-    """Expansions of a level, fused with the search of other lists: at a root that is dense, at
-    one that is not, below parents."""
+    """Expansions of a level, fused with the search of other lists (at a root that is dense, at
+    one that is not, below parents) and with tests; and which lists to expand."""
     recorder = _Recorder()
     ops: Any = Sums(recorder)  # type: ignore[arg-type]
     for kind in (np.int32, np.int64):
-        dense = TrieLevel(np.arange(9, dtype=kind), np.array([0, 9]))
-        sparse = TrieLevel(dense.values * 10_000, np.array([0, 4, 9], np.int32))
+        dense = ops.level_of(np.arange(9, dtype=kind), np.array([0, 9]))
+        sparse = ops.level_of(dense.values * 10_000, np.array([0, 4, 9], np.int32))
         parents = np.zeros(2, np.int32)
         starts = lengths = np.array([2, 3])
         for others in (
@@ -153,6 +153,9 @@ def fused() -> Iterator[Source]:
             [Lookup(sparse, None, False), Lookup(sparse, parents, True)],
         ):
             ops.meet(dense.values, starts, lengths, 5, 0, others, bool(others))
+        ops.meet(dense.values, starts, lengths, 5, 0, [], True, [("!=", starts), ("<", parents)])
+        ops.ranges(sparse, parents, [("<", starts), (">=", dense.values[:2])])
+        ops.shortest([lengths, starts])
     for source in recorder.sources:
         yield "expansions", source
 
