@@ -69,12 +69,13 @@ class Expansion:
         xp = self.ops.xp
         choices = self._choices(step)
         if len(choices) > 1:
-            lengths = xp.stack([lists.lengths for lists in choices])
-            best = lengths.min(axis=0)
-            *totals, least = self.ops.totals(*(lists.lengths for lists in choices), best)
+            every = [lists.lengths for lists in choices]
+            totals, least, best = self.ops.shortest(every)
             shortest = min(range(len(choices)), key=totals.__getitem__)
             if 2 * least < totals[shortest]:
+                lengths = xp.stack(every)
                 which = lengths.argmin(axis=0)
+                best = lengths.min(axis=0) if best is None else best
                 for at, lists in enumerate(choices):
                     rows = self.ops.survivors((which == at) & (best > 0))
                     if len(rows):
