@@ -43,6 +43,13 @@ ORDERED = {
             b[me] = a[me - t.rank];
             sync(t);
         }""",
+    "in_place": """
+        const i64 mine = a[me ^ 1];
+        const u32 votes = warp_ballot(0xFFFFFFFFu, mine >= 0);
+        a[me] = mine + bits_of(votes);""",
+    "in_place_after_a_shuffle": """
+        const i64 mine = warp_shuffle(0xFFFFFFFFu, a[me ^ 1], 5);
+        a[me] = mine + 1;""",
     "a_block": """
         SHARED(i64, words, 32);
         words[thread_of_block()] = me;
@@ -94,6 +101,10 @@ RACES = {
         a[me] = me;
         warp_shuffle(0xFFFFFFFFu, 1, 0);
         b[me] = a[me ^ 1];""",
+    "two_stores_and_a_ballot": """
+        a[me] = me;
+        warp_ballot(0xFFFFFFFFu, true);
+        a[me ^ 1] = -me;""",
     "another_tile": """
         a[me] = me;
         sync(tile_here<8>());

@@ -53,7 +53,7 @@ void complete(const Meeting& meeting, int base) {
             results[lane] = result_of(meeting, base, lane, votes);
             fibers.push_back(base + lane);
         }
-    if (meeting.kind == GD_SYNC) met(fibers);  // a GPU promises no order for the others
+    met(fibers, meeting.kind != GD_SYNC);
     for (int lane = 0; lane < 32; lane++) {
         if (!(meeting.mask >> lane & 1)) continue;
         Fiber& fiber = now.fibers[base + lane];
@@ -175,7 +175,7 @@ void gd_block_sync() {
         block.waiting = 0;
         std::vector<int> fibers;
         for (int thread = 0; thread < now.threads; thread++) fibers.push_back(first + thread);
-        met(fibers);
+        met(fibers, false);
         for (int thread = 0; thread < now.threads; thread++)
             if (now.fibers[first + thread].state == IN_BLOCK) {
                 now.fibers[first + thread].state = READY;
