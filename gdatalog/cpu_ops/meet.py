@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gdatalog.cpu_ops.arrays import expand, survivors
+from gdatalog.cpu_ops.functions import EQUALITY, ORDER
 from gdatalog.storage.marked import MarkedRows
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
@@ -20,8 +21,10 @@ def meet(
     which: int | Array,
     others: Sequence[Lookup],
     placed: bool,
+    tests: Sequence[tuple[str, Array]] = (),
 ) -> Meeting:
-    """The entries of lists in `values` that are in every other list of their row.
+    """The entries of lists in `values` that are in every other list of their row, and pass the
+    tests: comparisons with a column of the rows.
 
     The first list is of row `which` and so on, or `which` are the lists' rows; `size` is how
     many entries there are, where that is known. Where they stand is told if `placed`.
@@ -34,6 +37,12 @@ def meet(
         rows += which
     found = values[positions]
     kept = [positions] if placed else []
+    for op, column in tests:
+        mask = (ORDER.get(op) or EQUALITY[op])(found, column[rows])
+        if not mask.all():
+            left = survivors(mask)
+            rows, found = rows[left], found[left]
+            kept = [places[left] for places in kept]
     for level, parents, wanted in others:
         places = find(level, found) if parents is None else find_in(level, parents[rows], found)
         mask = places >= 0

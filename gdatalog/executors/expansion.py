@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from gdatalog.executors.comparisons import Comparison
 from gdatalog.executors.frontier import Frontier, Key, weighing
 from gdatalog.executors.sinks import Sink
-from gdatalog.plan.nodes import Cut, Join, Participant, Slot
+from gdatalog.plan.nodes import Cut, Expr, Join, Participant, Slot
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
 
@@ -62,8 +63,9 @@ class Expansion:
 
     # ------------------------------------------------------------------------------- join
 
-    def join(self, step: Join) -> Iterator[Frontier]:
-        """The frontier times the values that the step's variable can take, by pieces."""
+    def join(self, step: Join, tests: Sequence[Comparison] = ()) -> Iterator[Frontier]:
+        """The frontier times the values that the step's variable can take and that pass the
+        tests, by pieces."""
         xp = self.ops.xp
         choices = self._choices(step)
         if len(choices) > 1:
@@ -77,10 +79,10 @@ class Expansion:
                     rows = self.ops.survivors((which == at) & (best > 0))
                     if len(rows):
                         part = _Lists(lists.who, lists.values, lists.starts[rows], best[rows])
-                        yield from self._expand(step, self.frontier.take(rows), part)
+                        yield from self._expand(step, self.frontier.take(rows), part, tests)
                 return
             choices = [replace(choices[shortest], total=totals[shortest])]
-        yield from self._expand(step, self.frontier, choices[0])
+        yield from self._expand(step, self.frontier, choices[0], tests)
 
     def counts(self, step: Join) -> Array | None:
         """How many values each row has, where that can be read off its list."""
@@ -127,8 +129,11 @@ class Expansion:
         return _Lists(who, values, starts, self.ops.xp.maximum(ends - starts, 0))
 
     def _bound(self, cut: Cut, frontier: Frontier) -> Array:
+        return self._keys(cut.bound, frontier)
+
+    def _keys(self, expr: Expr, frontier: Frontier) -> Array:
         keys: Array
-        keys, _ = self.ops.evaluate(cut.bound, frontier.column, frontier.size, self.walk.scope)
+        keys, _ = self.ops.evaluate(expr, frontier.column, frontier.size, self.walk.scope)
         return keys
 
     def _clip(self, op: str, starts: Array, ends: Array, bound: Array) -> tuple[Array, Array]:
@@ -195,8 +200,11 @@ class Expansion:
             starts, ends = self._clip(cut.op, starts, ends, at_bound)
         return self._lists(_REUSED, level.values, starts, ends)
 
-    def _expand(self, step: Join, frontier: Frontier, lists: _Lists) -> Iterator[Frontier]:
+    def _expand(
+        self, step: Join, frontier: Frontier, lists: _Lists, tests: Sequence[Comparison]
+    ) -> Iterator[Frontier]:
         ops, limits = self.ops, self.walk.limits
+        tested = [(op, self._keys(expr, frontier)) for op, expr in tests]
         sought, names = self._others(step, frontier, lists)
         placed = lists.who in names
         for low, high, skip, take, size in ops.pieces(lists.lengths, limits.chunk, lists.total):
@@ -213,7 +221,7 @@ class Expansion:
                 if wanted is not None:
                     which = low + ops.survivors(wanted[low:high])
                     starts, lengths, count = starts[which - low], lengths[which - low], None
-            found = ops.meet(lists.values, starts, lengths, count, which, sought, placed)
+            found = ops.meet(lists.values, starts, lengths, count, which, sought, placed, tested)
             self.tried += found.tried
             child = self._child(step, frontier, found, dict(zip(names, found.places, strict=True)))
             child.level, child.whole = step.variable, whole

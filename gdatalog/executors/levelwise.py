@@ -21,6 +21,7 @@ from time import perf_counter
 from typing import Any
 
 from gdatalog.errors import EvaluationError
+from gdatalog.executors.comparisons import Comparisons
 from gdatalog.executors.expansion import Expansion, Roots
 from gdatalog.executors.failure import describe_failure
 from gdatalog.executors.frontier import Frontier, Key, weighing
@@ -68,6 +69,7 @@ class Levelwise:
     lasting: dict[int, Any] = field(default_factory=dict)  # of all rounds of a fixpoint
     marks: Marks | None = None  # of the branch at hand: where its failures are noted
     roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
+    comparisons: Comparisons = field(default_factory=Comparisons)
     _bases: int = 0
     _made: list[tuple[Step, ...]] = field(default_factory=list)  # kept, for steps go by their id
     _idle_compacts: set[int] = field(default_factory=set)
@@ -222,7 +224,10 @@ class Levelwise:
                         (went,) = self.ops.totals(counts)
                         self._note(step, frontier.size, 0, went, started)
                     return
-            children = expansion.join(step)
+            # For a profile each step is looked at by itself.
+            tests = self.comparisons.behind(steps, at) if self.seen is None else ()
+            children = expansion.join(step, tests)
+            at += len(tests)
         for child in children:
             if self.seen is not None:
                 self._note(step, 0, expansion.tried, child.size, started)

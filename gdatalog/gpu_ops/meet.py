@@ -29,6 +29,7 @@ class Meetings(Expressions):
         which: int | Array,
         others: Sequence[Lookup],
         placed: bool,
+        tests: Sequence[tuple[str, Array]] = (),
     ) -> Meeting:
         """The entries of lists in `values` that are in every other list of their row.
 
@@ -48,11 +49,20 @@ class Meetings(Expressions):
         if placed:
             kept.append(xp.empty(size, dtype=self.place_of(len(values))))
             kernel.placed(kept[-1])
+
+        def of_lists(column: Array) -> Array:
+            """A column of the rows that the lists are of."""
+            if picked is not None:
+                return column[picked]
+            return xp.ascontiguousarray(column[base : base + len(lengths)])
+
+        for op, column in tests:
+            column = of_lists(column)
+            kernel.test(op, column)
+            args.append(column)
         for lookup in others:
-            if lookup.parents is not None and picked is not None:
-                lookup = lookup._replace(parents=lookup.parents[picked])
-            elif lookup.parents is not None and base:
-                lookup = lookup._replace(parents=lookup.parents[base : base + len(lengths)])
+            if lookup.parents is not None:
+                lookup = lookup._replace(parents=of_lists(lookup.parents))
             places = None
             if lookup.wanted:
                 places = xp.empty(size, dtype=self.place_of(len(lookup.level)))
@@ -60,10 +70,10 @@ class Meetings(Expressions):
             args += kernel.look_up(lookup, places)
         if size:
             state = self.state_of(size)
-            text = kernel.text(bool(others))
+            text = kernel.text(bool(others or tests))
             args += [*kept, state, len(lengths), size, base]
             self.kernels.launch(text, "meet", {}, size, args)
-            if others:
+            if others or tests:
                 kept = self.kept(kept[0], state, *kept[1:])
         rows = kept[0] if picked is None else picked[kept[0]]
         return Meeting(size, rows, kept[1], kept[2:])
@@ -185,6 +195,13 @@ class _Printed:
         self.held.append(f"{kind} {name}[EACH];")
         self.outs.append(f"ARRAY({kind}) {name}_out")
         self.writes.append(f"{name}_out[to[i]] = {name}[i];")
+
+    def test(self, op: str, column: Array) -> None:
+        """Entries go on that compare so with a column of their rows."""
+        name = f"tested{len(self.params)}"
+        self.params.append(f"ARRAY(const {type_of(column)}) {name}")
+        op = "==" if op == "=" else op
+        self.looks.append(f"if (!(key {op} (i64){name}[r])) continue;")
 
     def look_up(self, lookup: Lookup, places: Array | None) -> list[Any]:
         """One more list that values are looked up in; the kernel's arguments for it."""
