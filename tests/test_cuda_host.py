@@ -296,6 +296,34 @@ def test_a_clock(kernels: dict[str, HostKernel]) -> None:
         assert 7000 - 1000 <= steps.sum() <= 7000 + 1000
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_kernel_is_asked_for_an_end(seed: int) -> None:
+    source = """KERNEL(until)(ARRAY(i64) flags, ARRAY(i64) counts) {
+        while (load_relaxed(flags, 1) == 0) counts[thread_of_grid()]++; }"""
+    driver = HostDriver(seed)
+    kernel = driver.kernels(source, ["until"], "t")["until"]
+    driver.polls = 1000
+    flags, counts, polls = zeros(2), zeros(64), []
+
+    def poll() -> None:
+        polls.append(int(counts.sum()))
+        if len(polls) == 5:
+            raise KeyboardInterrupt
+
+    kernel.launch(2, 32, [flags, counts])
+    assert not counts.get().any()
+    with pytest.raises(KeyboardInterrupt):
+        driver.wait(poll, flags, 1, 7)
+    assert flags.tolist() == [0, 7]
+    assert sorted(set(polls)) == polls
+    assert int(counts.sum()) >= polls[-1] > 3000
+    kernel.launch(2, 32, [flags, counts])  # it ends at once, and so does what is not waited for
+    driver.synchronize()
+    assert driver.launches == 2
+    driver.wait(lambda: polls.append(0), flags, 1, 7)
+    assert polls[-1] == 0
+
+
 # ------------------------------------------------------------------------------------- faults
 
 
