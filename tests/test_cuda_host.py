@@ -125,8 +125,12 @@ WRONG = {
     "from_nowhere": ("warp_shuffle(t.mask, 1, 32);", "asks lane 32, which is not"),
     "never_comes": ("if (t.rank != 3) sync(t);", "stuck: .*ended"),
     "ended_before": (
-        "if (t.rank == 3) return; for (int i = 0; i < 9; i++) pause(1); sync(t);",
-        "stuck: .*lane 3 is waited for|stuck: .* thread (3|35) has ended",
+        "if (t.rank == 3) return; for (int i = 0; i < 300; i++) pause(1); sync(t);",
+        "warp_sync: stuck: lane 3 is waited for, but it has ended",
+    ),
+    "ends_after": (
+        "if (t.rank == 3) { for (int i = 0; i < 900; i++) pause(1); return; } sync(t);",
+        "stuck: .* thread (3|35) has ended, but block 0 thread .* waits for it in warp_sync",
     ),
     "two_masks": (
         "if (t.rank < 16) sync(t); else sync(tile_here<16>()), sync(t);",
@@ -148,6 +152,15 @@ WRONG = {
     "block_without_one": (
         "if (thread_of_block() == 5) return; block_sync();",
         "stuck: threads of the block have ended|stuck: .* has ended, but .* waits for its block",
+    ),
+    "block_ended_before": (
+        "if (thread_of_block() == 5) return; for (int i = 0; i < 300; i++) pause(1); block_sync();",
+        "block_sync: stuck: threads of the block have ended",
+    ),
+    "block_ends_after": (
+        "if (thread_of_block() == 5) { for (int i = 0; i < 900; i++) pause(1); return; }"
+        " block_sync();",
+        "stuck: block 0 thread 5 has ended, but block 0 thread .* waits for its block",
     ),
     "waits_for_nothing": ("while (atomic_add(values, 0, 0) == 1) pause(1);", "the kernel spins"),
     "runs_on": ("while (values[0] == 1) { }", "runs on and on"),
@@ -340,6 +353,14 @@ def test_faults(kernels: dict[str, HostKernel], name: str, seed: int) -> None:
     if name not in ("long_frame", "runs_on"):
         assert f"{name} (line " in str(raised.value)
     test_a_sum(kernels, seed, 3, 64)  # what comes next is not touched by it
+
+
+@pytest.mark.parametrize("threads", [16, 48])
+def test_a_warp_that_is_not_whole(kernels: dict[str, HostKernel], threads: int) -> None:
+    values = xp.zeros(1, dtype=xp.int32)
+    for seed in SEEDS:
+        with pytest.raises(HostFault, match="are named, but the warp has 16"):
+            ran(kernels["add_up"], seed, 2, threads, values, zeros(1), 1)
 
 
 def test_where_it_was(kernels: dict[str, HostKernel]) -> None:

@@ -69,8 +69,8 @@ struct Fiber {
 
 struct Meeting {  // of lanes of one warp that name the same mask
     u32 mask = 0, arrived = 0;
-    int kind = 0, type = 0;
-    u64 site = 0;
+    int kind = 0;
+    u64 site = 0;   // which calls led there: another collective has another
     int first = 0;  // lane
 };
 
