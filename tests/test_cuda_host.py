@@ -28,6 +28,9 @@ KERNEL(add_up)(ARRAY(const i32) values, ARRAY(i64) out, i64 count) {
 KERNEL(turns)(ARRAY(i64) counter, ARRAY(i64) order) {
     for (int k = 0; k < 4; k++) order[atomic_add(counter, 0, 1)] = thread_of_grid();
 }
+KERNEL(long_turns)(ARRAY(i64) counter, ARRAY(i64) order) {
+    for (int k = 0; k < 60; k++) order[atomic_add(counter, 0, 1)] = thread_of_grid();
+}
 // Each block says that it is there, and waits for the next and the one before.
 KERNEL(blocks_meet)(ARRAY(i64) here) {
     const int mine = block_of_grid(), blocks = blocks_of_grid();
@@ -277,6 +280,25 @@ def test_each_launch_has_its_own_turns(kernels: dict[str, HostKernel]) -> None:
     assert driver.seed == 9
     turns(kernels["turns"], 0)
     assert driver.seed == 0
+
+
+def test_some_stand_still_for_long(kernels: dict[str, HostKernel]) -> None:
+    """In three of four launches: a thread, a warp, a block."""
+
+    def longest(seed: int, threads: int, group: int) -> int:
+        """How many turns the others had while one group had none."""
+        order = xp.zeros(2 * threads * 60, dtype=xp.int64)
+        ran(kernels["long_turns"], seed, 2, threads, zeros(1), order)
+        groups = order.get()[: threads * 80] // group  # near the end some have ended
+        places = [np.flatnonzero(groups == one) for one in range(2 * threads // group)]
+        return max(int(np.diff(place).max(initial=0)) for place in places)
+
+    kernels["long_turns"].driver.yields = 1.0
+    for style, threads, group in ((3, 64, 64), (2, 64, 32), (1, 4, 1)):
+        usual = max(longest(seed, threads, group) for seed in range(4, 64, 4))
+        stalled = max(longest(seed, threads, group) for seed in range(style, 64, 4))
+        assert stalled > 1.5 * usual
+    kernels["long_turns"].driver.yields = 0.25
 
 
 @pytest.mark.parametrize("name", ["lost", "lost_plain"])
