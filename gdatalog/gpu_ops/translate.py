@@ -24,7 +24,7 @@ Type = str  # of C++: bool, i64, u64, double
 # Functions that a tile's lanes call together.
 TOGETHER = frozenset({
     "above", "and_rows", "below", "copy_row", "count_and_shared", "count_common",
-    "count_row_shared", "fill_ones", "intersect", "recode_rows",
+    "count_row_shared", "fill_ones", "intersect", "parent_of", "recode_rows",
 })  # fmt: skip
 # Behind which of its arguments a function wants to know how long that array is.
 LENGTHS = {
@@ -32,21 +32,22 @@ LENGTHS = {
 }  # fmt: skip
 RENAMED = {
     "sum_of_lanes": "sum", "least_of_lanes": "least", "greatest_of_lanes": "greatest",
-    "trailing_zeros": "lowest_bit",
+    "trailing_zeros": "lowest_bit", "popcount": "bits_of",
 }  # fmt: skip
 OF_LANES = frozenset({"sum_of_lanes", "least_of_lanes", "greatest_of_lanes"})
 # What a tile is at, in the words of walk.cuh.
 STATE = {
     "next_task": "next_work(t, run, work, {0})",
-    "begin_unit": "begin_unit(work, {0})",
+    "begin_unit": "begin_unit(t, run, work, {0}, {1})",
     "mark_task": "mark_task(work)",
     "first_turn": "first_turn(work)",
     "last_turn": "last_turn(work, {0})",
     "late": "overdue(t, run, work)",
     "share_turns": "share_turns(t, run, work, {0}, {1}, {2})",
     "leads": "t.rank == 0",
+    "whole_lists": "whole_lists(t, work, {0}, {0}_n, {1})",
 }
-BOOLS = frozenset({"has", "has_bit", "leads", "late", "next_task"})
+BOOLS = frozenset({"whole_lists", "begin_unit", "has", "has_bit", "leads", "late", "next_task"})
 DOUBLES = frozenset({
     "float_of_key", "floor_of", "ceil_of", "root_of", "exp_of", "log_of", "real_power",
     "real_remainder",
@@ -375,6 +376,8 @@ class Translation:
         if name == "len":
             return self._length(args[0])
         texts = [self._expr(arg) for arg in args]
+        if name == "whole_lists":
+            self._length(args[0])
         if name in STATE:
             return STATE[name].format(*texts)
         if name in ("np.int64", "np.uint64", "float"):

@@ -87,7 +87,21 @@ def _tasks(
         offsets = nest.arguments.offsets(nest.level(child))
         text.line(f"base = np.int64({offsets}[{walk.low}])")
         text.line(f"total = np.int64({offsets}[max({walk.low}, {walk.high})]) - base")
+    recoded = recoding(steps, nest.paths, at + 1) if child is not None else None
+    aligned = (
+        nest.tile > 0
+        and recoded is not None
+        and recoded.within == child
+        and nest.recodes(known)
+        and nest.recodable(recoded)
+    )
     with text.block("while next_task(total)" if nest.tile else "while True"):
+        if aligned:
+            # Rows of bits are made anew by each task of a list: better that it has one.
+            assert child is not None
+            offsets = nest.arguments.offsets(nest.level(child))
+            with text.block("if not whole_lists({offsets}, base)".replace("{offsets}", offsets)):
+                text.line("continue")
         if not nest.tile:
             with text.block("if start >= stop"):
                 take = nest.call("take", "control", "threads", "total", "grain")
@@ -100,8 +114,11 @@ def _tasks(
             _loop(nest, steps, at, task, met, known, leaf, "base")
         else:
             first = nest.call("parent_of", offsets, "s")
-            last = nest.call("parent_of", offsets, "e - 1")
-            text.line(f"first, last = {first}, {last} + 1")
+            if nest.tile:  # the loop sees for itself where it ends
+                text.line(f"first, last = {first}, {walk.high}")
+            else:
+                last = nest.call("parent_of", offsets, "e - 1")
+                text.line(f"first, last = {first}, {last} + 1")
             task = Walk(walk.array, "first", "last", walk.node)
             _loop(nest, steps, at, task, met, known, leaf, "base", child)
         text.line("done_task()" if nest.tile else "start = stop")
@@ -145,8 +162,12 @@ def _loop(
                       f"min(np.int64({offsets}[{turn} + 1]), e)")  # fmt: skip
             place = "c0"
             inner.clip = Clip(child, "c0", "c1", "base")
-        if task is not None:
-            begin_unit(nest, f"{place} - {task}", leaf, inner, lanes, child is None)
+        if child is not None and nest.tile:
+            with text.block("if c0 >= e"):
+                text.line("break")
+        if task is not None and not lanes:  # lanes' turns are too short to be shared
+            last = None if child is None else f"c1 - 1 - {task}"
+            begin_unit(nest, f"{place} - {task}", last, leaf, inner)
         if not nest.tile and any(isinstance(s, (Join, Generate)) for s in steps[at + 1 :]):
             with text.block(f"if {nest.call('stopped', 'control')}"):
                 text.line("return 2")

@@ -40,6 +40,11 @@ class Met:
             node = nest.paths.node(part)
             kind = met.lists if node.terms else met.roots
             kind.setdefault(node, set()).update(at for p, at in step.implied if p == place)
+        if nest.tile:
+            # What one list is within all have in common is within; a search for where the others
+            # begin is a chain of loads.
+            within = set().union(*met.lists.values())
+            met.lists = {node: set(within) for node in met.lists}
         return met
 
     @property

@@ -9,7 +9,7 @@ Above 300 lines: rows, sets of bits, cuts and counts of them are of no use apart
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gdatalog.plan.effects import all_steps, participants
@@ -52,9 +52,11 @@ def print_recoded(
         clip, inner.clip, inner.unit = known.clip, None, None
         inner.group = Group(group, values, low, high, words, rows, _rowed(nest, steps, group))
         turn, position = text.name("i"), text.name("j")
-        with text.block(f"for {turn} in range({start}, {stop})"):
-            if clip is not None:
-                begin_unit(nest, f"{turn} - {clip.base}", leaf, inner, False, True)
+        lanes = _by_lanes(nest, steps, group.first, inner, leaf)
+        with text.block(f"for {turn} in {'lanes' if lanes else 'range'}({start}, {stop})"):
+            if clip is not None and not lanes:
+                begin_unit(nest, f"{turn} - {clip.base}", None, leaf, inner)
+            inner.alone = known.alone or lanes
             if not nest.tile:
                 with text.block(f"if {nest.call('stopped', 'control')}"):
                     text.line("return 2")
@@ -97,7 +99,7 @@ def print_bits(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: L
         leaf.count(nest, known, *_measure(nest, steps, at, wanted, known))
         return
     bits = _set_of(nest, step, wanted, known)
-    if nest.together(known) and _last_bits(nest, steps, at, leaf, known):
+    if _by_lanes(nest, steps, at, known, leaf):
         _lanes(nest, steps, at, bits, known, leaf)
         return
     if any(isinstance(later, (Join, Generate)) for later in steps[at + 1 :]):
@@ -107,7 +109,7 @@ def print_bits(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: L
         return
     turn, word, position = text.name("i"), text.name("b"), text.name("j")
     with text.block(f"for {turn} in range({group.words})"):
-        text.line(f"{word} = {nest.call('at', bits.array, f'{bits.start} + {turn}')}")
+        text.line(f"{word} = {_word(nest, bits, turn)}")
         with text.block(f"while {word} != np.uint64(0)"):
             zeros = nest.call("trailing_zeros", word)
             text.line(f"{position} = {turn} * 64 + np.int64({zeros})")
@@ -121,26 +123,30 @@ def print_bits(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: L
             text.line("break")
 
 
-def _last_bits(nest: Nest, steps: Sequence[Step], at: int, leaf: Leaf, known: Known) -> bool:
-    """Whether lanes may take the bits of a level: each gives one row at most, or counts what two
-    rows of bits have in common."""
-    left = [p for p in range(at + 1, len(steps)) if isinstance(steps[p], (Join, Generate))]
+def _by_lanes(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: Leaf) -> bool:
+    """Whether lanes may take the turns of a level: each gives one row at most, or has one more
+    loop to do on its own before it counts."""
+    group = known.group
+    assert group is not None
+    left = [place for place in range(at + 1, len(steps)) if isinstance(steps[place], (Join, Generate))]
+    if not nest.together(known):
+        return False
     if not left:
         return True
-    step, group = steps[left[0]], known.group
-    own = steps[at]
-    assert group is not None and isinstance(own, Join)
-    if len(left) > 1 or not leaf.counts or left[0] not in group.recoding.levels:
+    if not leaf.counts or len(left) > 2 or not set(left) <= set(group.recoding.levels):
         return False
-    if not measurable(steps, left[0]) or not isinstance(step, Join):
+    last = steps[left[-1]]
+    assert isinstance(last, Join)
+    if not measurable(steps, left[-1]) or any(looked_up(nest, group, p) for p in last.participants):
         return False
-    if any(looked_up(nest, group, part) for part in step.participants):
-        return False
-    there = known.inner()
-    assert there.group is not None
-    there.group.positions[own.variable] = ""
-    start = _begin(nest, _constraints(nest, step, group), there)
-    return start.bits is not None and len(start.rows) < 2 and not start.cuts
+    joins = [steps[place] for place in left]
+    return not any(isinstance(step, Join) and _cuts(nest, step) for step in joins)
+
+
+def _word(nest: Nest, bits: Bits, turn: str) -> str:
+    """A word of a set."""
+    words = (nest.call("at", part.array, f"{part.start} + {turn}") for part in bits.all)
+    return " & ".join(words)
 
 
 def _lanes(
@@ -315,6 +321,10 @@ def _set_of(nest: Nest, step: Join, wanted: frozenset[Constraint], known: Known)
     assert group is not None
     if start.bits is not None and not start.rows and not start.cuts:
         return start.bits
+    if known.alone:
+        assert start.bits is not None and not start.cuts
+        rows = (_row(constraint, known) for constraint in start.rows)
+        return replace(start.bits, others=(*start.bits.others, *rows))
     level = nest.level(group.recoding.within)
     into = nest.arguments.scratch(text.name("bits"), "words", (level,))
     bits = start.bits
@@ -368,7 +378,11 @@ def _measure(
     parts: list[Bits]
     share = nest.together(known) and bool(wanted)
     shared = "_shared" if share else ""
-    if start.bits is not None and len(start.rows) == 1 and not start.cuts:
+    if known.alone and start.bits is not None:
+        bits = _set_of(nest, step, wanted, known)
+        text.line(f"{count} = {_count_alone(nest, bits, group.words)}")
+        parts = [*bits.all]
+    elif start.bits is not None and len(start.rows) == 1 and not start.cuts:
         row = _row(start.rows[0], known)
         parts = [start.bits, row]
         places = [word for bits in parts for word in (bits.array, bits.start)]
@@ -389,6 +403,20 @@ def _measure(
             _leave_out(nest, other.name, before, count, parts, known, share)
             before.append(other.name)
     return count, share
+
+
+def _count_alone(nest: Nest, bits: Bits, words: str) -> str:
+    """How many positions a set has, counted by one lane."""
+    text = nest.text
+    if len(bits.all) < 3:
+        function = "count_row" if len(bits.all) == 1 else "count_and"
+        places = [word for part in bits.all for word in (part.array, part.start)]
+        return nest.call(function, *places, words)
+    found, turn = text.name("m"), text.name("i")
+    text.line(f"{found} = np.int64(0)")
+    with text.block(f"for {turn} in range({words})"):
+        text.line(f"{found} += {nest.call('popcount', _word(nest, bits, turn))}")
+    return found
 
 
 def _leave_out(

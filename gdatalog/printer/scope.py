@@ -51,10 +51,19 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """A set of positions: where its words start in an array."""
+    """A set of positions: where its words start in an array.
+
+    `others`: sets that a position must be in as well, where a lane has no room for what all have in
+    common.
+    """
 
     array: str
     start: str
+    others: tuple[Bits, ...] = ()
+
+    @property
+    def all(self) -> tuple[Bits, ...]:
+        return (self, *self.others)
 
 
 @dataclass(slots=True)

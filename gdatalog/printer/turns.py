@@ -105,10 +105,11 @@ def leaping(
         yield turn
 
 
-def begin_unit(nest: Nest, unit: str, leaf: Leaf, known: Known, lanes: bool, whole: bool) -> None:
+def begin_unit(nest: Nest, unit: str, last: str | None, leaf: Leaf, known: Known) -> None:
     """The turn of a loop is a place that the work can go on from.
 
-    On a tile, what is below may also be shared with others, if the turn is a `whole` unit.
+    `last`: the last of the units that the turn is about, if it is about several. On a tile, what is
+    below a single one can be shared with others.
     """
     text = nest.text
     if not nest.tile:
@@ -117,11 +118,11 @@ def begin_unit(nest: Nest, unit: str, leaf: Leaf, known: Known, lanes: bool, who
             text.line("state[1] = stop")
             text.line("state[4] = n")
         return
-    if lanes:
-        return  # a few turns at once: too short to be shared
-    text.line(f"begin_unit({unit})")
+    # What has been given to others in the meantime is not this task's any more
+    with text.block(f"if not begin_unit({unit}, {unit if last is None else last})"):
+        text.line("break")
     if leaf.marks_tasks():
         text.line("mark_task()")
-    if whole:
+    if last is None:
         known.unit = text.name("unit")
         text.line(f"{known.unit} = {unit}")

@@ -242,6 +242,7 @@ DEVICE void store_release(Array<i64> a, i64 i, i64 value) { gd_store(a, i, value
 // --------------------------------------------------------------------------------------- clocks
 
 DEVICE i64 nanoseconds() { return gd_nanoseconds(); }
+DEVICE i64 ticks() { return gd_nanoseconds(); }
 DEVICE void pause(int nanoseconds) { gd_pause(nanoseconds); }
 
 // ------------------------------------------------------------- what Python launches (driver.py)

@@ -138,6 +138,11 @@ DEVICE bool has(Tile<N> t, A values, i64 lo, i64 hi, K key) {
     return find(t, values, lo, hi, key) >= 0;
 }
 
+template <int N, class O>
+DEVICE i64 parent_of(Tile<N> t, O offsets, i64 n_offsets, i64 position) {
+    return upper(t, offsets, 0, n_offsets, position) - 1;
+}
+
 // ---------------------------------------------------------------- where two lists meet, one lane
 //
 // `each(value, k, l)` is called for each common value, ascending, with where it stands.

@@ -135,6 +135,12 @@ DEVICE i64 nanoseconds() {
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(value));
     return value;
 }
+// Cycles of the multiprocessor: cheap to read, and only to be compared within a block.
+DEVICE i64 ticks() {
+    i64 value;
+    asm volatile("mov.u64 %0, %%clock64;" : "=l"(value));
+    return value;
+}
 DEVICE void pause(int nanoseconds) { __nanosleep(nanoseconds); }
 
 #endif  // GD_HOST

@@ -4,6 +4,7 @@
 // below) can be given to others when the task has taken too long. What has been marked holds; from
 // there the work goes on if the pool for rows is empty.
 #pragma once
+#include "lists.cuh"
 #include "pool.cuh"
 #include "work.cuh"
 
@@ -23,10 +24,11 @@ struct Work {
     i64 began;    // when, in nanoseconds
     int trouble;  // why all that was done is void; each lane's own
     bool held;    // whether the task is this tile's
+    bool fresh;   // whether it is units that nobody has had before
 };
 
 DEVICE Work work_open() {
-    const Work work = {{0, 0, 0, 0}, 0, 0, pool_open(), 0, 0, 0, false};
+    const Work work = {{0, 0, 0, 0}, 0, 0, pool_open(), 0, 0, 0, false, false};
     return work;
 }
 
@@ -49,7 +51,7 @@ DEVICE bool troubled(Tile<N> t, const Run& run, Work& work) {
 // How many units a tile takes at once: enough that the counter is no bottleneck, few enough that
 // tiles end together. `run.grain` at the least.
 DEVICE i64 grain_of(const Run& run, i64 total) {
-    const i64 share = total / (run.tiles * 16);
+    const i64 share = total / (run.tiles * 8);
     const i64 most = share < 1024 ? share : 1024;
     return most > run.grain ? most : run.grain;
 }
@@ -62,16 +64,11 @@ DEVICE bool next_work(Tile<N> t, const Run& run, Work& work, i64 total) {
     work.held = next_task(t, run.control, run.ring, run.capacity, total, grain_of(run, total),
                           work.task, held);
     if (!work.held) return false;
+    work.fresh = work.task.low < 0;
+    if (work.fresh) work.task.low = 0;
     mark_task(work);
-    if (run.limit > 0) work.began = nanoseconds();
+    if (run.limit > 0) work.began = ticks();
     return true;
-}
-
-// The loop has come to a unit.
-DEVICE void begin_unit(Work& work, i64 unit) {
-    if (unit == work.task.start) return;
-    work.task.start = unit;
-    work.task.low = 0;
 }
 
 DEVICE i64 first_turn(const Work& work) { return work.task.low; }
@@ -79,29 +76,62 @@ DEVICE i64 last_turn(const Work& work, i64 unit) {
     return unit + 1 == work.task.stop ? work.task.high : EVERYTHING;
 }
 
+// Makes a task that nobody has had before one of whole lists: of those that begin among its units.
+// `base` is where the first list begins. False if none does.
+template <int N, class O>
+DEVICE bool whole_lists(Tile<N> t, Work& work, O offsets, i64 n_offsets, i64 base) {
+    Task& task = work.task;
+    if (!work.fresh) return true;
+    task.start = +offsets[lower(t, offsets, 0, n_offsets - 1, base + task.start)] - base;
+    task.stop = +offsets[lower(t, offsets, 0, n_offsets - 1, base + task.stop)] - base;
+    mark_task(work);
+    return task.start < task.stop;
+}
+
+// Whether the task has taken too long.
 template <int N>
 DEVICE bool overdue(Tile<N> t, const Run& run, const Work& work) {
     return run.limit >= 0 && late(t, work.began, run.limit);
+}
+
+// Gives the units behind the one at hand to others; whether all found room there.
+template <int N>
+DEVICE bool share_rest(Tile<N> t, const Run& run, Work& work, i64 unit) {
+    Task& task = work.task;
+    if (task.stop <= unit + 1) return true;
+    const i64 left = share_units(t, run.control, run.ring, run.capacity, unit + 1, task.stop,
+                                 task.high, run.pieces);
+    if (left < task.stop) {
+        task.stop = left;
+        task.high = EVERYTHING;
+    }
+    return left <= unit + 1;
+}
+
+// The loop has come to the units from `unit` to `last`. False if they are not the task's any more:
+// what is left of it has been given to others.
+template <int N>
+DEVICE bool begin_unit(Tile<N> t, const Run& run, Work& work, i64 unit, i64 last) {
+    if (unit >= work.task.stop) return false;
+    if (unit == work.task.start) return true;
+    work.task.start = unit;
+    work.task.low = 0;
+    if (work.task.stop - last > 1 && overdue(t, run, work)) {
+        work.began = ticks();
+        share_rest(t, run, work, last);
+    }
+    return true;
 }
 
 // Gives the units behind the one at hand to others, and then its turns [from, end); gives where
 // the tile's own part of the unit ends.
 template <int N>
 DEVICE i64 share_turns(Tile<N> t, const Run& run, Work& work, i64 unit, i64 from, i64 end) {
-    work.began = nanoseconds();
+    work.began = ticks();
     if (leaving(run.control)) return from;  // what is left does not matter
-    Task& task = work.task;
-    if (task.stop > unit + 1) {
-        const i64 left = share_units(t, run.control, run.ring, run.capacity, unit + 1, task.stop,
-                                     task.high, run.pieces);
-        if (left < task.stop) {
-            task.stop = left;
-            task.high = EVERYTHING;
-        }
-        if (left > unit + 1) return end;
-    }
+    if (!share_rest(t, run, work, unit)) return end;
     const i64 own = share(t, run.control, run.ring, run.capacity, unit, from, end, run.pieces);
-    if (own < end) task.high = own;
+    if (own < end) work.task.high = own;
     return own;
 }
 

@@ -54,6 +54,7 @@ APART Task take_task(C control, R ring, i64 capacity, i64 total, i64 grain, bool
             if (!held) atomic_add(control, BUSY, (i64)1);
             const i64 start = atomic_add(control, NEXT, grain);
             if (start < total) {
+                task.low = FRESH;
                 task.start = start;
                 task.stop = grain < total - start ? start + grain : total;
                 return task;
@@ -159,12 +160,11 @@ DEVICE void give_back(Tile<N> t, C control, R ring, i64 capacity, Task task) {
     }
 }
 
-// Whether a task that began at that time (`nanoseconds()`) has taken so long that it is to be
-// shared; a limit of 0 says so always. All lanes of the tile get one answer.
+// Whether a task that began at that time (`ticks()`) has taken so long that it is to be shared; a limit of 0 says so always. All lanes of the tile get one answer.
 template <int N>
 DEVICE bool late(Tile<N> t, i64 began, i64 limit) {
     if (limit == 0) return true;
     i64 taken = 0;  // by the first lane's clock: each lane has read its own when the task began
-    if (t.rank == 0) taken = nanoseconds() - began;
+    if (t.rank == 0) taken = ticks() - began;
     return from_rank(t, taken, 0) >= limit;
 }
