@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gdatalog.gpu_ops.levels import DeviceLevel
 
 import gdatalog as gd
 from gdatalog.engine.depth import form_of_bag, form_of_rows

@@ -111,7 +111,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     class Device:
         def __init__(self, number: int) -> None:
             self.number = number
-            self.attributes = {"MultiProcessorCount": 132}
+            self.attributes = {"ClockRate": 1_980_000, "MultiProcessorCount": 132}
 
         def __enter__(self) -> None:
             fake.used.append(self.number)
