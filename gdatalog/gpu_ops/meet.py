@@ -127,7 +127,7 @@ class Meetings(Searches):
         own, size = lists[shortest], len(lists[shortest])
         above = xp.zeros(1, dtype=xp.int32)  # each list is that of one parent
         others = [
-            Lookup(self.level_of(other, xp.asarray([0, len(other)])), above, True)
+            Lookup(self.level_of(other, xp.arange(2) * len(other)), above, True)
             for at, other in enumerate(lists)
             if at != shortest
         ]
