@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,10 @@ from tests import on_gpu
 
 def pytest_configure(config: pytest.Config) -> None:
     on_gpu.configure(config)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if on_gpu.leave_out(config, collection_path) else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gdatalog.gpu_ops.levels import DeviceLevel
 
 import gdatalog as gd
 from gdatalog.engine.depth import form_of_bag, form_of_rows
@@ -174,8 +173,8 @@ class _Recorder:
 
 
 def fused() -> Iterator[Source]:
-    """Expansions of a level, fused with the search of other lists: at a root that is dense, at
-    one that is not, below parents."""
+    """Expansions of a level, fused with the search of other lists (at a root that is dense, at
+    one that is not, below parents) and with tests; and which lists to expand."""
     recorder = _Recorder()
     ops: Any = Sums(recorder)  # type: ignore[arg-type]
     for kind in (np.int32, np.int64):
@@ -189,6 +188,9 @@ def fused() -> Iterator[Source]:
             [Lookup(sparse, None, False), Lookup(sparse, parents, True)],
         ):
             ops.meet(dense.values, starts, lengths, 5, 0, others, bool(others))
+        ops.meet(dense.values, starts, lengths, 5, 0, [], True, [("!=", starts), ("<", parents)])
+        ops.ranges(sparse, parents, [("<", starts), (">=", dense.values[:2])])
+        ops.shortest([lengths, starts])
     for source in recorder.sources:
         yield "expansions", source
 

@@ -66,14 +66,23 @@ def take_the_place_of_the_host(driver: Any) -> None:
     tests.cuda_host.needs_compiler = pytest.mark.skipif(False, reason="NVRTC compiles")
 
 
+def of_kernels(path: Path) -> bool:
+    return path.name.startswith("test_gpu_") and path.name not in NOT_KERNELS
+
+
+def leave_out(config: pytest.Config, path: Path) -> bool:
+    """Other files are not even imported: a machine with a GPU need not have all that they use."""
+    is_test = path.name.startswith("test_") and path.suffix == ".py"
+    return asked(config) and is_test and path.name != "test_on_gpu.py" and not of_kernels(path)
+
+
 def mark(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Which of the host's tests are the GPU's too."""
     if not asked(config) or reason():
         return
     for item in items:
-        name = Path(item.path).name
         own = getattr(item, "originalname", item.name)
-        if name.startswith("test_gpu_") and name not in NOT_KERNELS and own not in HOST_ONLY:
+        if of_kernels(Path(item.path)) and own not in HOST_ONLY:
             item.add_marker("gpu")
 
 

@@ -92,13 +92,26 @@ class _Pinned(bytearray):
 def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A module that has what the driver asks of CuPy."""
     fake: Any = ModuleType("cupy")
+
+    def allocate(size: int) -> str:
+        if fake.full:
+            raise MemoryError(fake.full.pop())
+        return f"{size} bytes"
+
+    @contextmanager
+    def using_allocator(allocator: Any) -> Iterator[None]:
+        fake.allocators.append(allocator)
+        yield
+        fake.allocators.pop()
+
     fake.used, fake.fault, fake.synchronized = [], None, 0
     fake.events, fake.copied, fake.freed = [], [], []
+    fake.full, fake.allocators = [], [allocate]
 
     class Device:
         def __init__(self, number: int) -> None:
             self.number = number
-            self.attributes = {"MultiProcessorCount": 132}
+            self.attributes = {"ClockRate": 1_980_000, "MultiProcessorCount": 132}
 
         def __enter__(self) -> None:
             fake.used.append(self.number)
@@ -139,6 +152,8 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
             memGetInfo=lambda: (1000, 2000), memcpyAsync=copy, memcpyHostToDevice=1
         ),
         get_current_stream=lambda: SimpleNamespace(synchronize=synchronize),
+        get_allocator=lambda: fake.allocators[-1],
+        using_allocator=using_allocator,
     )
     monkeypatch.setitem(sys.modules, "cupy", fake)
     return fake
@@ -263,6 +278,21 @@ def test_a_kernel_that_fails_while_we_wait(cupy: Any) -> None:
     with pytest.raises(gd.DeviceError, match="IllegalAddress"):
         driver.wait(lambda: None, None, 0, 2)
     assert cupy.copied == []
+
+
+def test_an_allocation_that_fails_is_tried_once_more(cupy: Any) -> None:
+    driver, relieved = CupyDriver(), []
+    driver.relief = lambda: relieved.append(len(cupy.full))
+    with driver.use():
+        assert cupy.cuda.get_allocator()(8) == "8 bytes" and not relieved
+        cupy.full = ["full"]
+        assert cupy.cuda.get_allocator()(8) == "8 bytes" and relieved == [0]
+        with driver.use():  # which asks once, however deep
+            cupy.full = ["full", "full", "full"]
+            with pytest.raises(MemoryError, match="full"):
+                cupy.cuda.get_allocator()(8)
+        assert relieved == [0, 2] and len(cupy.full) == 1
+    assert len(cupy.allocators) == 1
 
 
 def test_free_memory(cupy: Any) -> None:

@@ -18,10 +18,11 @@ import pytest
 import gdatalog as gd
 from gdatalog.engine import devices
 from gdatalog.engine.device import Cpu
-from gdatalog.gpu_ops import kernel_cache, probe
+from gdatalog.gpu_ops import cupy_driver, kernel_cache, probe
 from gdatalog.gpu_ops.checks import checks, trouble
 from gdatalog.gpu_ops.probe import Card, Probe
 from gdatalog.shell import cli
+from tests.cuda_host import HostDriver
 
 CARD = Card("NVIDIA H200", 141 << 30, (9, 0))
 OLD = Card("Tesla V100", 16 << 30, (7, 0))
@@ -235,6 +236,27 @@ def test_a_thread_works_on_the_device_while_it_has_its_turn(machine: Any) -> Non
     for _ in range(2):  # the lock is free again
         with pytest.raises(MemoryError), turn:
             pass
+
+
+def test_a_gpu_is_opened_by_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = []
+
+    class Driver(HostDriver):
+        def __init__(self, number: int) -> None:
+            super().__init__()
+            self.name = f"cuda:{number}"
+
+        @contextmanager
+        def use(self) -> Iterator[None]:
+            used.append(self.name)
+            yield
+
+    monkeypatch.setattr(cupy_driver, "CupyDriver", Driver)
+    opened = devices._opened(1, "because", 1 << 20)
+    assert (opened.device.name, opened.why, used) == ("cuda:1", "because", ["cuda:1"])
+    with opened.use():
+        assert len(used) == 2
+    opened.device.close()
 
 
 def test_where_there_is_no_gpu_nothing_of_cuda_is_imported() -> None:

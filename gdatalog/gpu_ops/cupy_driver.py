@@ -77,6 +77,7 @@ class CupyDriver:
         self.name = f"cuda:{number}"
         self.number = number
         self.xp: Any = import_cupy()
+        self.relief: Callable[[], None] = lambda: None
         with self.use():
             device = self.xp.cuda.Device(number)
             self.clock = int(device.attributes["ClockRate"]) / 1e6
@@ -86,11 +87,17 @@ class CupyDriver:
     def use(self) -> Iterator[None]:
         """Within, this GPU is the one that CuPy works on in this thread.
 
-        What CUDA says leaves it as an error of ours, and so does a lack of the GPU's memory.
+        What CUDA says leaves it as an error of ours, and so does a lack of the GPU's memory, after
+        what is not in use has been let go of.
         """
+        cuda = self.xp.cuda
         try:
-            with self.xp.cuda.Device(self.number), telling(f"a query on {self.name}"):
-                yield
+            with cuda.Device(self.number), telling(f"a query on {self.name}"):
+                allocator = cuda.get_allocator()  # RMM's perhaps, or one of ours already
+                if not isinstance(allocator, _Relieved):
+                    allocator = _Relieved(allocator, self)
+                with cuda.using_allocator(allocator):
+                    yield
         except MemoryError as problem:
             if not isinstance(problem, NoMemory) and type(problem).__name__ != "OutOfMemoryError":
                 raise
@@ -163,6 +170,21 @@ class CupyDriver:
     def synchronize(self) -> None:
         with telling("a kernel"):
             self.xp.cuda.get_current_stream().synchronize()
+
+
+class _Relieved:
+    """An allocator that asks for relief where memory is short, and tries once more."""
+
+    def __init__(self, allocator: Callable[[int], Any], driver: CupyDriver) -> None:
+        self._allocator = allocator
+        self._driver = driver
+
+    def __call__(self, size: int) -> Any:
+        try:
+            return self._allocator(size)
+        except MemoryError:
+            self._driver.relief()
+        return self._allocator(size)
 
 
 @contextmanager

@@ -40,6 +40,9 @@ class Driver(Protocol):
     name: str  # "cuda:0"
     clock: float  # ticks of kernels' clocks in a nanosecond, roughly
     xp: Any
+    # Lets go of memory that is not in use. Where an allocation fails it is called, and the
+    # allocation tried once more.
+    relief: Callable[[], None]
 
     def kernels(self, source: str, names: Sequence[str], told: str) -> dict[str, Kernel]:
         """The kernels of a source, compiled (or from a cache); `told`: what it is of, for errors.
