@@ -1,11 +1,12 @@
-// Kernels that do many cases of lists.cuh in one launch, each by one tile of LANES lanes, which
-// stands for a number, as A and B do for types.
+// Kernels that do many cases of lists.cuh in one launch, each by one tile: of 32 lanes,
+// for which tests put other numbers too. A and B are types.
+#include "lists.cuh"
 
 // A case of two lists: [alo, ahi) and [blo, bhi), and where in `out` there is room for the shorter.
-KERNEL(meet_LANES)(ARRAY(const A) va, ARRAY(A) own, ARRAY(const B) vb, ARRAY(const i64) cases,
-                   i64 count, ARRAY(A) out, ARRAY(i64) found) {
-    const Tile<LANES> t = tile_here<LANES>();
-    for (i64 c = tile_of_grid<LANES>(); c < count; c += tiles_of_grid<LANES>()) {
+KERNEL(meet_32)(ARRAY(const A) va, ARRAY(A) own, ARRAY(const B) vb, ARRAY(const i64) cases,
+                i64 count, ARRAY(A) out, ARRAY(i64) found) {
+    const Tile<32> t = tile_here<32>();
+    for (i64 c = tile_of_grid<32>(); c < count; c += tiles_of_grid<32>()) {
         const auto at = slice(cases, 6 * c, 6);
         const i64 a = at[1] - at[0], b = at[3] - at[2];
         const auto mine = slice(found, 4 * c, 4);
@@ -33,9 +34,9 @@ KERNEL(meet_LANES)(ARRAY(const A) va, ARRAY(A) own, ARRAY(const B) vb, ARRAY(con
 }
 
 // A case of a list [lo, hi) and a key.
-KERNEL(search_LANES)(ARRAY(const A) values, ARRAY(const i64) cases, i64 count, ARRAY(i64) found) {
-    const Tile<LANES> t = tile_here<LANES>();
-    for (i64 c = tile_of_grid<LANES>(); c < count; c += tiles_of_grid<LANES>()) {
+KERNEL(search_32)(ARRAY(const A) values, ARRAY(const i64) cases, i64 count, ARRAY(i64) found) {
+    const Tile<32> t = tile_here<32>();
+    for (i64 c = tile_of_grid<32>(); c < count; c += tiles_of_grid<32>()) {
         const i64 lo = cases[3 * c], hi = cases[3 * c + 1], key = cases[3 * c + 2];
         const auto list = slice(values, lo, hi - lo);
         const i64 results[] = {

@@ -5,6 +5,7 @@ Each launch does many cases, so that lanes, tiles and lists of all lengths meet.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from functools import cache
 from pathlib import Path
@@ -48,8 +49,8 @@ xp: Final = DRIVER.xp
 def kernels(a: type[Any], b: type[Any]) -> dict[str, Any]:
     types = f"typedef {C_TYPES[a]} A;\ntypedef {C_TYPES[b]} B;\n"
     names = [f"{name}_{tile}" for name in ("meet", "search") for tile in TILES]
-    cases = "".join(CASES.replace("LANES", str(tile)) for tile in TILES)
-    text = whole(f'#include "lists.cuh"\n#include "top.cuh"\n{types}{cases}{IN_TOP}')
+    cases = "".join(re.sub(r"(?<=[_<])32\b", str(tile), CASES) for tile in TILES)
+    text = whole(f'#include "top.cuh"\n{types}{cases}{IN_TOP}')
     return DRIVER.kernels(text, [*names, "find_in_top"], "tests of lists")
 
 

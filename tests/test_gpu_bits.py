@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +33,7 @@ xp: Final = DRIVER.xp
 def kernels(a: type[Any], b: type[Any]) -> dict[str, Any]:
     types = f"typedef {C_TYPES[a]} A;\ntypedef {C_TYPES[b]} B;\n"
     names = [f"{name}_{tile}" for name in ("rows", "recode") for tile in TILES]
-    cases = "".join(CASES.replace("LANES", str(tile)) for tile in TILES)
+    cases = "".join(re.sub(r"(?<=[_<])32\b", str(tile), CASES) for tile in TILES)
     return DRIVER.kernels(whole(f'#include "bits.cuh"\n{types}{cases}'), names, "tests of bits")
 
 
