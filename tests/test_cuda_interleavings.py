@@ -122,7 +122,7 @@ def test_answers_are_the_same_in_every_order(
     name: str, tile: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launches, splits = check(monkeypatch, name, tile, range(0, 75, 3))
-    assert splits > 100
+    assert splits > 50
     assert launches > 20 or name == "sum"  # which gives a row for each tile
 
 
