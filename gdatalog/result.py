@@ -1,4 +1,4 @@
-"""Answers: columns that stay as they were computed until someone asks for them."""
+"""Answers: columns that stay as they were computed, and where, until someone asks for them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gdatalog.errors import DeviceError
+from gdatalog.storage.elsewhere import Elsewhere, brought, device_values
 from gdatalog.storage.keys import decode_blocks
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, concatenate, order_rows, sort_rows
@@ -36,6 +38,9 @@ class Result:
         self._relation = relation
         self._symbols = symbols
         self._blocks = blocks  # the rows, in their order; None: all, as they are
+        self._device: Elsewhere | None = None  # where these blocks lie, if not here
+        self._here: Sequence[Columns] | None = None  # then, copies of them
+        self._there: dict[str, Any] | None = None
 
     def __len__(self) -> int:
         if self._blocks is None:
@@ -60,9 +65,16 @@ class Result:
 
     def sorted(self) -> Result:
         """The same rows, sorted by all columns from the left; texts by code points."""
-        relation, rows = self._relation, self._rows()
+        relation, rows = self._relation, self._lying()
         if not rows or not relation.types:
             return self
+        if self._device is not None and "symbol" not in relation.types:
+            with self._device.use():
+                ordered = self._device.ops.sort_rows(self._device.ops.concatenate(rows))
+            found = Result(relation, self._symbols, [ordered])
+            found._device = self._device
+            return found
+        rows = self._rows()
         if "symbol" not in relation.types:
             whole = len(self) == relation.length
             keys = relation.keys if whole else sort_rows(concatenate(rows))
@@ -81,26 +93,44 @@ class Result:
         count = len(self)
         return self._part(0, min(n, count) if n >= 0 else max(0, count + n))
 
-    def _rows(self) -> Sequence[Columns]:
-        """The rows in blocks: from the first call on in one order, whatever others sort."""
+    def _lying(self) -> Sequence[Columns]:
+        """The rows in blocks, where they lie: from the first call on in one order, whatever
+        others sort."""
         if self._blocks is None:
             relation = self._relation
-            blocks = relation.blocks()
+            blocks, self._device = relation.store.where_they_lie()
             # Without columns there is nothing but how many rows there are.
             self._blocks = blocks if relation.types else blocks * relation.length
         return self._blocks
 
+    def _rows(self) -> Sequence[Columns]:
+        """The same, as NumPy's arrays: copied from a device when they are first asked for."""
+        blocks, device = self._lying(), self._device
+        if device is None:
+            return blocks
+        if self._here is None:
+            rows = self._relation.store.elsewhere
+            if rows is device and blocks[0] is rows.as_they_are():
+                self._here = self._relation.blocks()  # one copy serves all who ask
+            else:
+                with device.use():
+                    self._here = [tuple(map(brought, block)) for block in blocks]
+        return self._here
+
     def _part(self, start: int, stop: int) -> Result:
         """The rows from one place to another."""
+        blocks = self._lying()
         if not self._relation.types:
-            return Result(self._relation, self._symbols, self._rows()[start:stop])
+            return Result(self._relation, self._symbols, blocks[start:stop])
         parts = []
-        for block in self._rows():
+        for block in blocks:
             size = len(block[0])
             if start < min(stop, size):
                 parts.append(tuple(column[start:stop] for column in block))
             start, stop = max(0, start - size), max(0, stop - size)
-        return Result(self._relation, self._symbols, parts)
+        part = Result(self._relation, self._symbols, parts)
+        part._device = self._device
+        return part
 
     def table(self, room: Callable[[int, Any], Array] = np.empty) -> Table:
         """The decoded columns, in arrays that `room` makes."""
@@ -137,6 +167,47 @@ class Result:
         from gdatalog.storage.export import to_numpy
 
         return to_numpy(self.table())
+
+    def to_cupy(self, *, codes: bool = False) -> dict[str, Any]:
+        """The columns as CuPy arrays, by their names: int64, float64, bool; nanoseconds since 1970
+        for timestamps, since CuPy has no type for them. The same arrays each time.
+
+        What a GPU has found does not pass through the host; `__cuda_array_interface__` and DLPack
+        of the arrays hand it on without a copy. CuPy has no strings: with `codes` a column of
+        symbols holds the places of its texts in `categories`.
+        """
+        texts = [n for n, kind in zip(self.columns, self.dtypes, strict=True) if kind == "symbol"]
+        if texts and not codes:
+            raise DeviceError(
+                f"the column {texts[0]!r} holds symbols, and CuPy has no arrays of texts",
+                hint="to_cupy(codes=True) gives the places of texts in `categories`",
+            )
+        if self._there is None:
+            self._there = dict(zip(self.columns, self._on_device(), strict=True))
+        return self._there
+
+    def _on_device(self) -> list[Any]:
+        blocks, types = self._lying(), self._relation.types
+        if not types:
+            return []
+        if self._device is None:
+            from gdatalog.storage.export import to_cupy
+
+            columns = (
+                zip(*blocks, strict=True) if blocks else [[np.empty(0, np.int32)]] * len(types)
+            )
+            keys = [np.concatenate(parts) for parts in columns]
+            return to_cupy([device_values(*each) for each in zip(keys, types, strict=True)])
+        with self._device.use():
+            if not blocks:
+                blocks = [tuple(column[:0] for column in self._device.as_they_are())]
+            rows = self._device.ops.concatenate(blocks)
+            return [device_values(*each) for each in zip(rows, types, strict=True)]
+
+    @property
+    def categories(self) -> Array:
+        """The texts that codes of `to_cupy(codes=True)` stand for, by code."""
+        return self._symbols.array().copy()
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write a Parquet file."""

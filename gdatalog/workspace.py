@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from threading import Event
 from typing import Any
 
+from gdatalog.engine.derived import away
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.evaluation import Memory
 from gdatalog.engine.files import FilePolicy, Folders
@@ -111,8 +112,12 @@ class Workspace:
         if isinstance(data, (str, os.PathLike)):
             self.policy.reading(os.fspath(data), None)
         declared = schema or self._declared(name)
-        table = table_from(data, columns=columns, declared=declared, what=name)
-        return Relation.from_table(table, self.symbols)
+        there = away(self.device.ops)
+        xp = None if there is None else there.xp
+        table = table_from(data, columns=columns, declared=declared, what=name, there=xp)
+        relation = Relation.from_table(table, self.symbols, there)
+        self.device.hold(relation)
+        return relation
 
     def _declared(self, name: str) -> Schema | None:
         """What a `.decl` of the rules that stay says of a relation."""

@@ -23,6 +23,14 @@ def totals(*lists: Array) -> list[int]:
     return [int(values.sum()) for values in lists]
 
 
+def shortest(lists: Sequence[Array]) -> tuple[list[int], int, Array | None]:
+    """The sum of each array of lengths, the sum of each row's least length, and that itself."""
+    best = np.minimum(lists[0], lists[1])
+    for other in lists[2:]:
+        np.minimum(best, other, out=best)
+    return totals(*lists), int(best.sum()), best
+
+
 def expand(starts: Array, lengths: Array, size: int | None = None) -> tuple[Array, Array]:
     """Every position of every list: (row, position), row by row, by load-balancing search.
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from gdatalog.errors import UsageError
+from gdatalog.errors import MemoryLimitError, UsageError
+from gdatalog.executors.limits import Limits
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import Branch, Generate, Join, RulePlan
 
@@ -61,3 +64,22 @@ def chunk_rows(plan: RulePlan, spare: int, largest: int = LARGEST_CHUNK) -> int:
         default=0,
     )
     return max(SMALLEST_CHUNK, min(largest, spare // 2 // (levels * BYTES_PER_ROW)))
+
+
+@contextmanager
+def letting_go(limits: Limits, device: str) -> Iterator[None]:
+    """What was held for a relation that did not fit is let go of: the next may be small."""
+    held = dict(limits.held)
+    try:
+        yield
+    except MemoryLimitError:
+        limits.held.clear()
+        limits.held.update(held)
+        raise
+    except MemoryError as error:
+        if device == "cpu":
+            raise
+        raise MemoryLimitError(
+            f"{device} has not enough memory for this: {error}",
+            hint='another process may hold some; or run on the CPU, device="cpu"',
+        ) from error

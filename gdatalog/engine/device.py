@@ -40,7 +40,7 @@ class Device(Protocol):
         ...
 
     def hold(self, relation: Relation) -> None:
-        """Knows of a relation whose rows may lie there."""
+        """Knows of a relation whose rows may lie there, and has them there if they are many."""
         ...
 
     def lanes(self, tries: Sequence[Trie], knobs: Knobs) -> int:

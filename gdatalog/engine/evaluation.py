@@ -6,14 +6,14 @@ below it, the parameters), so that a view is made anew only when something it re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.engine.budget import letting_go
 from gdatalog.engine.derived import Rows
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.fixpoint import Round, StratumRun, Surroundings
@@ -21,11 +21,12 @@ from gdatalog.engine.inputs import same
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.prepared import CheckedText
 from gdatalog.engine.run import RuleRun
-from gdatalog.errors import Caution, MemoryLimitError
+from gdatalog.errors import Caution
 from gdatalog.executors.limits import Limits
 from gdatalog.parser.syntax import Atom, Const, Param
 from gdatalog.planner.checked import Checked, Stratum
 from gdatalog.planner.walk import Node, walk
+from gdatalog.storage.elsewhere import brought, lies_here
 from gdatalog.storage.keys import encode_value, float_to_key
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import sort_rows
@@ -89,7 +90,7 @@ class Evaluation:
         """A relation, after whatever it depends on."""
         found = self._known.get(name)
         if found is None:
-            with self._letting_go():
+            with letting_go(self.limits, self.device.name):
                 self._evaluate([name])
             found = self._known[name]
         return found
@@ -105,20 +106,9 @@ class Evaluation:
             or self._seeds(name)
         ):
             return self.relation(name)
-        with self._letting_go():
+        with letting_go(self.limits, self.device.name):
             self._evaluate(self._reads(stratum))
             return self._run(stratum, limit)[name]
-
-    @contextmanager
-    def _letting_go(self) -> Iterator[None]:
-        """What was held for a relation that did not fit is let go of: the next may be small."""
-        held = dict(self.limits.held)
-        try:
-            yield
-        except MemoryLimitError:
-            self.limits.held.clear()
-            self.limits.held.update(held)
-            raise
 
     def _needed(self, wanted: Iterable[str]) -> set[str]:
         """The relations that have to be evaluated for these."""
@@ -163,7 +153,7 @@ class Evaluation:
         below = () if stored is None else (stored,)
         if found is not None and found.made_of == made_of and same(found.below, below):
             return found.relations[name]
-        seeds = self._seeds(name)
+        seeds = [(tuple(map(brought, keys)), count) for keys, count in self._seeds(name)]
         keys = [np.concatenate(columns) for columns in zip(*(k for k, _ in seeds), strict=True)]
         count = sum(count for _, count in seeds)
         relation = Relation.from_rows(schema.columns, schema.types, keys, count)
@@ -256,7 +246,8 @@ class Evaluation:
     def _sorted_seeds(self, name: str) -> list[Rows]:
         seeds = []
         for keys, count in self._seeds(name):
-            rows = sort_rows(keys) if keys else keys
+            here = all(map(lies_here, keys))  # on a device they are sorted
+            rows = sort_rows(keys) if keys and here else keys
             seeds.append((rows, len(rows[0]) if rows else min(1, count)))
         return seeds
 
@@ -265,7 +256,7 @@ class Evaluation:
         seeds: list[Rows] = []
         stored = self.stored.get(name)
         if stored is not None and stored.length:
-            seeds.append((stored.keys, stored.length))
+            seeds.append((stored.sorted_keys, stored.length))
         facts = self.checked.facts.get(name, ())
         if facts:
             types = self.checked.schemas[name].types

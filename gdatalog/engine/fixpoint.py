@@ -243,7 +243,9 @@ class StratumRun:
             return Assumed(DELTA, DELTA, arity)
         if name in self.tables:
             return Assumed(UNKNOWN, UNKNOWN // 10, arity)
-        return relation_of(name).statistics
+        relation = relation_of(name)
+        self.around.device.hold(relation)
+        return relation.statistics
 
     def _run(
         self, plan: RulePlan, limit: int | None, lasting: dict[int, Any] | None = None

@@ -112,6 +112,12 @@ def same(left: Sequence[Relation], right: Sequence[Relation]) -> bool:
 def union(relations: Sequence[Relation]) -> Relation:
     """The rows of relations of one schema."""
     first = relations[0]
+    lying = next((r.store.elsewhere for r in relations if not r.store.here), None)
+    if lying is not None:  # and nowhere else: the others come to it
+        there = [relation.store.lay(lying.ops) for relation in relations]
+        rows = [part.as_they_are() for part in there if part.count]
+        count = sum(part.count for part in there)
+        return Relation.of_blocks(first.columns, first.types, rows, count, ops=lying.ops)
     blocks = [block for relation in relations for block in relation.blocks(distinct=False)]
     count = sum(relation.at_most for relation in relations)
     return Relation.of_blocks(first.columns, first.types, blocks, count)

@@ -11,6 +11,8 @@ the lists of the others) and compacted. Which search it is depends on the partic
 A level that would have more rows than a chunk allows is run piece by piece, and each piece is
 followed to the end before the next is made: memory is bounded by chunks times levels, however
 wide a level is. It is written over the verbs of `ops`, so it knows plans and tries, no device.
+
+Above 300 lines, for each kind of step is run here.
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ from typing import Any
 
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.comparisons import Comparisons
-from gdatalog.executors.expansion import Expansion, Roots
+from gdatalog.executors.expansion import Expansion
 from gdatalog.executors.failure import describe_failure
 from gdatalog.executors.frontier import Frontier, Key, weighing
 from gdatalog.executors.generation import Generation
 from gdatalog.executors.limits import Limits
+from gdatalog.executors.lists import Roots
 from gdatalog.executors.reduction import Outcome, reduce_branch
 from gdatalog.executors.sinks import MOST_MARKS, Failing, Hits, Marks, Sink, Totals
 from gdatalog.plan.effects import binds, may_fail, without
@@ -164,16 +167,23 @@ class Levelwise:
     ) -> Frontier:
         """Keeps the rows whose key every participant has below its node."""
         ops = self.ops
+        known: dict[int, Array] = {}  # where the keys stand at roots, by id of the level
         for part in participants:
             trie = self.tries[part.trie]
             level = trie.levels[part.depth]
-            if part.depth == 0:
-                found = ops.find(level, keys)
+            if id(level) in known:
+                found = known[id(level)]
             else:
-                found = ops.find_in(level, frontier.column(part.trie), keys)
-            rows = ops.survivors(found >= 0)
-            if len(rows) < frontier.size:
-                frontier, found, keys = frontier.take(rows), found[rows], keys[rows]
+                if part.depth == 0:
+                    found = ops.find(level, keys)
+                else:
+                    found = ops.find_in(level, frontier.column(part.trie), keys)
+                rows = ops.survivors(found >= 0)
+                if len(rows) < frontier.size:
+                    frontier, found, keys = frontier.take(rows), found[rows], keys[rows]
+                    known = {name: places[rows] for name, places in known.items()}
+                if part.depth == 0:
+                    known[id(level)] = found
             frontier = frontier.adding({part.trie: found})
             if trie.weights is not None and part.depth + 1 == len(trie.levels):
                 frontier = weighing(ops, frontier, trie.weights[found])

@@ -124,19 +124,6 @@ class Arrays:
                     yield row, row + 1, skip, take, take
                 row, before = row + 1, next_end
 
-    def intersect(self, lists: Sequence[Array]) -> tuple[Array, list[Array]]:
-        """Values common to sorted lists, and where each stands in each list (sorted search)."""
-        xp = self.xp
-        shortest = min(range(len(lists)), key=lambda at: len(lists[at]))
-        values = lists[shortest]
-        for at, other in enumerate(lists):
-            if at != shortest and other is not lists[shortest]:
-                values = values[self.survivors(self.in_sorted(values, other))]
-        return values, [
-            xp.arange(len(values)) if len(values) == len(other) else xp.searchsorted(other, values)
-            for other in lists
-        ]
-
     def in_sorted(self, values: Array, among: Array) -> Array:
         """Which of `values` occur in the sorted array `among`."""
         xp = self.xp

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -67,15 +68,21 @@ class Ranking:
 class DeviceGraph:
     """What is known of rows on a device as edges; each found out when it is first asked for."""
 
-    __slots__ = ("_loops", "_ranking", "_rows", "_skew", "_symmetric", "ops")
+    __slots__ = ("_held", "_loops", "_ranking", "_skew", "_symmetric", "ops")
 
     def __init__(self, rows: Elsewhere) -> None:
         self.ops = rows.ops
-        self._rows = rows
+        self._held = ref(rows)  # which holds this
         self._symmetric: bool | None = None
         self._loops: bool | None = None
         self._skew: float | None = None
         self._ranking: Ranking | None = None
+
+    @property
+    def _rows(self) -> Elsewhere:
+        rows = self._held()
+        assert rows is not None
+        return rows
 
     @property
     def mirrored(self) -> bool:

@@ -20,6 +20,7 @@ from gdatalog.gpu_ops.tries import build, of_sorted
 from gdatalog.storage.elsewhere import Elsewhere
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import RowStore
+from gdatalog.storage.threads import LONG
 from gdatalog.storage.trie import RowTest, Trie, TrieName, first_levels, trie_name
 
 SHARE = 0.75  # of the device's free memory: the rest is for queries
@@ -30,12 +31,11 @@ Made = TypeVar("Made")
 class _Indexes:
     """What is kept of one relation, and when each was used: rows under None, tries by name."""
 
-    __slots__ = ("graph", "tries", "used")
+    __slots__ = ("tries", "used")
 
     def __init__(self) -> None:
         self.tries: dict[TrieName, Trie] = {}
         self.used: dict[TrieName | None, int] = {}
-        self.graph: DeviceGraph | None = None
 
 
 class Kept:
@@ -48,6 +48,8 @@ class Kept:
         self.limit = limit
         self._held: WeakKeyDictionary[RowStore, _Indexes] = WeakKeyDictionary()
         self._clock = count()
+        self._relieving = False
+        driver.relief = self.relieve
 
     # ------------------------------------------------------------------------------- what is
 
@@ -66,7 +68,6 @@ class Kept:
         size = sum(int(level.nbytes) for level in levels.values())
         for trie in held.tries.values():
             size += 0 if trie.weights is None else int(trie.weights.nbytes)
-        size += 0 if held.graph is None else held.graph.nbytes
         rows = self._rows_there(store)
         return size + (rows.nbytes if rows is not None and store.here else 0)
 
@@ -82,9 +83,13 @@ class Kept:
     # ---------------------------------------------------------------------------------- tries
 
     def hold(self, relation: Relation) -> None:
-        """Knows of a relation whose rows were made on the device."""
-        if self._rows_there(relation.store) is not None:
-            self._of(relation.store).used[None] = next(self._clock)
+        """Knows of a relation whose rows may lie on the device; many rows are brought there.
+
+        For it counts them, for the planner, sooner than the CPU does.
+        """
+        there = self._rows_there(relation.store) is not None
+        if relation.types and (there or relation.at_most >= LONG):
+            self._rows(relation.store)
 
     def _of(self, store: RowStore) -> _Indexes:
         held = self._held.get(store)
@@ -94,10 +99,8 @@ class Kept:
 
     def graph(self, relation: Relation) -> DeviceGraph:
         """What is known of a relation of two columns as a graph."""
-        held = self._of(relation.store)
-        if held.graph is None:
-            held.graph = DeviceGraph(self._rows(relation.store))
-        return held.graph
+        found: DeviceGraph = self._rows(relation.store).graph
+        return found
 
     def trie(
         self,
@@ -173,7 +176,6 @@ class Kept:
         """Whether a trie, or rows, were kept and are no more."""
         held = self._held[store]
         if name is None:
-            held.graph = None  # it speaks of the rows
             if self._rows_there(store) is None:
                 return False
             store.let_go()
@@ -190,6 +192,16 @@ class Kept:
         del held.used[name]
         return True
 
+    def relieve(self) -> None:
+        """Lets go of all that nobody uses: memory is short."""
+        if self._relieving:
+            return  # what brings rows home may ask for memory itself
+        self._relieving = True
+        try:
+            self.shrink(0, everything=True)
+        finally:
+            self._relieving = False
+
     def _tried(self, make: Callable[[], Made]) -> Made:
         """What `make` makes; a second time, with all gone that may go, if memory is short."""
         try:
@@ -197,16 +209,8 @@ class Kept:
         except MemoryLimitError:
             raise
         except MemoryError:
-            self.shrink(0, everything=True)
-        try:
-            return make()
-        except MemoryLimitError:
-            raise
-        except MemoryError as error:
-            raise MemoryLimitError(
-                f"{self.driver.name} has no memory left for an index: {error}",
-                hint='another process may hold some; or run on the CPU, device="cpu"',
-            ) from error
+            self.relieve()
+        return make()
 
     def close(self) -> None:
         """Lets go of everything; rows that are nowhere else are brought to the host."""

@@ -3,7 +3,7 @@
 Each thread finds of which list its entry is (load balancing), reads the value, and searches it in
 the other lists of its row as long as it is found; a block's survivors go behind those of the
 blocks before (compact.cuh). So a candidate that fails is never in memory, and what is written is
-what is kept. The kernel is printed for what it looks up; what it is made of is in `kernels/`.
+what is kept. The kernel is printed for what it looks up (fused.py).
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from gdatalog.gpu_ops.arrays import Array
-from gdatalog.gpu_ops.evaluate import Expressions
-from gdatalog.gpu_ops.launching import type_of
+from gdatalog.gpu_ops.fused import Printed, ranges_text, totals_text
+from gdatalog.gpu_ops.launching import TILE, type_of
+from gdatalog.gpu_ops.search import Searches
 from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
 
 
-class Meetings(Expressions):
-    """The verbs on lists of levels."""
+class Meetings(Searches):
+    """The verbs that widen a level."""
 
     def meet(
         self,
@@ -42,9 +43,14 @@ class Meetings(Expressions):
             size = int(ends[-1]) if len(ends) else 0
         picked = None if isinstance(which, int) else which
         base = which if isinstance(which, int) else 0
-        kernel = _Printed(values, placed)
+        kernel = Printed(values, placed)
         rows, found = xp.empty(size, dtype=xp.int32), xp.empty(size, dtype=values.dtype)
-        args: list[Any] = [ends, starts.astype(xp.int64, copy=False), values]
+        args: list[Any] = [
+            ends,
+            self._cuts(ends, size),
+            starts.astype(xp.int64, copy=False),
+            values,
+        ]
         kept = [rows, found]
         if placed:
             kept.append(xp.empty(size, dtype=self.place_of(len(values))))
@@ -69,7 +75,7 @@ class Meetings(Expressions):
                 kept.append(places)
             args += kernel.look_up(lookup, places)
         if size:
-            state = self.state_of(size)
+            state = self.state_of(size if others or tests else 0)
             text = kernel.text(bool(others or tests))
             args += [*kept, state, len(lengths), size, base]
             self.kernels.launch(text, "meet", {}, size, args)
@@ -77,6 +83,15 @@ class Meetings(Expressions):
                 kept = self.kept(kept[0], state, *kept[1:])
         rows = kept[0] if picked is None else picked[kept[0]]
         return Meeting(size, rows, kept[1], kept[2:])
+
+    def _cuts(self, ends: Array, size: int) -> Array:
+        """The rows in which tiles of entries begin, as expand.cuh tells; none for one tile."""
+        xp, tiles = self.xp, -(-size // TILE)
+        cuts = xp.empty(tiles + 1 if tiles > 1 else 0, dtype=xp.int64)
+        if tiles > 1:
+            args = [ends, cuts, len(ends), size, tiles]
+            self.kernels.launch('#include "expand.cuh"\n', "partition", {}, 4 * tiles, args)
+        return cuts
 
     def ranges(
         self, level: TrieLevel, parents: Array, cuts: Sequence[tuple[str, Array]]
@@ -88,197 +103,34 @@ class Meetings(Expressions):
             return starts, lengths
         parents = xp.ascontiguousarray(parents)
         bounds = [xp.ascontiguousarray(bound) for _, bound in cuts]
-        text = _ranges(
+        text = ranges_text(
             level, parents, [(op, type_of(b)) for (op, _), b in zip(cuts, bounds, strict=True)]
         )
         args = [level.values, level.offsets, parents, *bounds, starts, lengths, size]
         self.kernels.launch(text, "ranges", {}, size, args)
         return starts, lengths
 
-    def level_of(self, values: Array, offsets: Array) -> TrieLevel:
-        """Lists that are made on the way."""
-        return TrieLevel(values, offsets, self.xp)
+    def shortest(self, lists: Sequence[Array]) -> tuple[list[int], int, Array | None]:
+        """As `cpu_ops.shortest`, but for each row's least length, which few ask for. Waits."""
+        size, sums = len(lists[0]), self.xp.zeros(len(lists) + 1, dtype=self.xp.int64)
+        if size:
+            args = [*lists, sums, size]
+            self.kernels.launch(totals_text(len(lists)), "totals", {}, size, args)
+        *totals, least = sums.tolist()
+        return totals, least, None
 
-    def find(self, level: TrieLevel, values: Array) -> Array:
-        """Positions of values in the root's list, -1 where absent: by index where dense."""
-        size, dense = len(values), level.dense_index()
-        values = self.xp.ascontiguousarray(values)
-        found = self.xp.empty(size, dtype=self.place_of(len(level)))
-        if not size:
-            return found
-        types = {"VALUE": type_of(level.values), "SOUGHT": type_of(values)}
-        types |= {"OFFSET": "i64", "PARENT": "i64", "PLACE": type_of(found)}
-        args: list[Any]
-        if dense is not None:
-            least, index = dense
-            args = [index, values, found, least, len(index), size]
-        else:
-            args = [level.values, values, found, len(level), size]
-        name = "find_sorted" if dense is None else "find_dense"
-        self.kernels.launch('#include "lookup.cuh"\n', name, types, size, args)
-        return found
-
-    def find_in(self, level: TrieLevel, parents: Array, values: Array) -> Array:
-        """Positions of values in their parents' lists, -1 where absent."""
-        found = self.xp.empty(len(values), dtype=self.place_of(len(level)))
-        return self._search("find_in", level, parents, values, found)
-
-    def bound_in(self, level: TrieLevel, parents: Array, values: Array, after_equal: bool) -> Array:
-        """Where in its parent's list each value would stand; behind an equal one if asked."""
-        found = self.xp.empty(len(values), dtype=self.xp.int64)
-        return self._search("bound_in", level, parents, values, found, int(after_equal))
-
-    def _search(
-        self, name: str, level: TrieLevel, parents: Array, values: Array, found: Array, *how: int
-    ) -> Array:
-        size = len(values)
-        if not size:
-            return found
-        values = self.xp.ascontiguousarray(values)
-        types = {
-            "VALUE": type_of(level.values),
-            "OFFSET": type_of(level.offsets),
-            "PARENT": type_of(parents),
-            "SOUGHT": type_of(values),
-            "PLACE": type_of(found),
-        }
-        args = [level.values, level.offsets, parents, values, found, *how, size]
-        self.kernels.launch('#include "lookup.cuh"\n', name, types, size, args)
-        return found
-
-
-def _ranges(level: TrieLevel, parents: Array, cuts: Sequence[tuple[str, str]]) -> str:
-    """The kernel that finds the parts of lists that cuts leave, for these operators and types."""
-    params = [
-        f"ARRAY(const {type_of(level.values)}) values",
-        f"ARRAY(const {type_of(level.offsets)}) offsets",
-        f"ARRAY(const {type_of(parents)}) parents",
-        *(f"ARRAY(const {kind}) bounds{at}" for at, (_, kind) in enumerate(cuts)),
-        "ARRAY(i64) starts",
-        "ARRAY(i64) lengths",
-        "i64 size",
-    ]
-    lines = [
-        '#include "search.cuh"',
-        f"KERNEL(ranges)({', '.join(params)}) {{",
-        "    for (i64 at = thread_of_grid(); at < size; at += threads_of_grid()) {",
-        "        const i64 parent = parents[at];",
-        "        i64 lo = offsets[parent], hi = offsets[parent + 1];",
-    ]
-    for at, (op, _) in enumerate(cuts):
-        side = "upper" if op in ("<=", ">") else "lower"
-        edge = "hi" if op in ("<", "<=") else "lo"
-        lines.append(f"        {edge} = {side}_bound(values, lo, hi, bounds{at}[at]);")
-    lines += ["        starts[at] = lo;", "        lengths[at] = hi - lo;", "    }", "}"]
-    return "\n".join(lines) + "\n"
-
-
-class _Printed:
-    """The text of one kernel, put together lookup by lookup."""
-
-    def __init__(self, values: Array, placed: bool) -> None:
-        value = type_of(values)
-        self.params = ["ARRAY(const i64) ends", "ARRAY(const i64) starts"]
-        self.params.append(f"ARRAY(const {value}) values")
-        self.outs = ["ARRAY(i32) rows", f"ARRAY({value}) found"]
-        self.held = ["i32 row[EACH];", f"{value} value[EACH];"]
-        self.looks: list[str] = []
-        self.writes = ["rows[to[i]] = row[i] + (i32)base;", "found[to[i]] = value[i];"]
-        self.number = 0
-
-    def placed(self, places: Array) -> None:
-        """Where an entry stands is written too."""
-        self._write("at", type_of(places))
-        self.looks.append("at[i] = position;")
-
-    def _write(self, name: str, kind: str) -> None:
-        self.held.append(f"{kind} {name}[EACH];")
-        self.outs.append(f"ARRAY({kind}) {name}_out")
-        self.writes.append(f"{name}_out[to[i]] = {name}[i];")
-
-    def test(self, op: str, column: Array) -> None:
-        """Entries go on that compare so with a column of their rows."""
-        name = f"tested{len(self.params)}"
-        self.params.append(f"ARRAY(const {type_of(column)}) {name}")
-        op = "==" if op == "=" else op
-        self.looks.append(f"if (!(key {op} (i64){name}[r])) continue;")
-
-    def look_up(self, lookup: Lookup, places: Array | None) -> list[Any]:
-        """One more list that values are looked up in; the kernel's arguments for it."""
-        level, n = lookup.level, self.number
-        self.number += 1
-        args: list[Any]
-        kinds: tuple[str, ...]
-        names: tuple[str, ...]
-        after: list[str] = []
-        if lookup.parents is not None:
-            kinds = type_of(level.values), type_of(level.offsets), type_of(lookup.parents)
-            names = f"values{n}", f"offsets{n}", f"parents{n}"
-            args = [level.values, level.offsets, lookup.parents]
-            search = (
-                f"find_within(values{n}, offsets{n}[parents{n}[r]], "
-                f"offsets{n}[parents{n}[r] + 1], key)"
-            )
-        elif (dense := level.dense_index()) is not None:
-            least, index = dense
-            kinds, names, args = (type_of(index),), (f"index{n}",), [index, least, len(index)]
-            after = [f"i64 least{n}", f"i64 size{n}"]
-            search = f"find_indexed(index{n}, least{n}, size{n}, key)"
-        else:
-            kinds, names, args = (
-                (type_of(level.values),),
-                (f"values{n}",),
-                [level.values, len(level)],
-            )
-            after = [f"i64 size{n}"]
-            search = f"find_within(values{n}, 0, size{n}, key)"
-        self.params += [
-            f"ARRAY(const {kind}) {name}" for kind, name in zip(kinds, names, strict=True)
+    def intersect(self, lists: Sequence[Array]) -> tuple[Array, list[Array]]:
+        """Values common to sorted lists, and where each stands in each: one level's expansion,
+        of the shortest list. Waits for how many there are."""
+        xp = self.xp
+        shortest = min(range(len(lists)), key=lambda at: len(lists[at]))
+        own, size = lists[shortest], len(lists[shortest])
+        above = xp.zeros(1, dtype=xp.int32)  # each list is that of one parent
+        others = [
+            Lookup(self.level_of(other, xp.arange(2) * len(other)), above, True)
+            for at, other in enumerate(lists)
+            if at != shortest
         ]
-        self.params += after
-        self.looks += [f"const i64 place{n} = {search};", f"if (place{n} < 0) continue;"]
-        if places is not None:
-            self._write(f"at{n}", type_of(places))
-            self.looks.append(f"at{n}[i] = place{n};")
-        return args
-
-    def text(self, compacted: bool) -> str:
-        """The kernel; what is not compacted is written where it is in the order of entries."""
-        params = [*self.params, *self.outs, "ARRAY(i64) state", "i64 count", "i64 size", "i64 base"]
-        to = "places_of_kept(keep, to, state, tile, tiles);"
-        if not compacted:
-            to = "for (int i = 0; i < EACH; i++) to[i] = first + i * THREADS;"
-        lines = [
-            '#include "expand.cuh"',
-            f"KERNEL(meet)({', '.join(params)}) {{",
-            "    SHARED(i64, span, 2);",
-            "    const i64 tiles = (size + TILE - 1) / TILE;",
-            "    for (i64 tile = next_tile(state); tile < tiles; tile = next_tile(state)) {",
-            "        rows_of_tile(ends, count, size, tile, span);",
-            "        const i64 first = tile * TILE + thread_of_block();",
-            "        bool keep[EACH];",
-            "        i64 to[EACH];",
-            *(f"        {line}" for line in self.held),
-            "#pragma unroll",
-            "        for (int i = 0; i < EACH; i++) {",
-            "            const i64 entry = first + i * THREADS;",
-            "            keep[i] = false;",
-            "            if (entry >= size) continue;",
-            "            const i64 r = row_of(ends, span, entry);",
-            "            const i64 position = starts[r] + entry - (r ? ends[r - 1] : 0);",
-            "            const i64 key = values[position];",
-            "            row[i] = r;",
-            "            value[i] = key;",
-            *(f"            {line}" for line in self.looks),
-            "            keep[i] = true;",
-            "        }",
-            f"        {to}",
-            "#pragma unroll",
-            "        for (int i = 0; i < EACH; i++) {",
-            "            if (!keep[i]) continue;",
-            *(f"            {line}" for line in self.writes),
-            "        }",
-            "    }",
-            "}",
-        ]
-        return "\n".join(lines) + "\n"
+        met = self.meet(own, xp.zeros(1, dtype=xp.int64), xp.full(1, size), size, 0, others, True)
+        first, *rest = met.places
+        return met.values, [*rest[:shortest], first, *rest[shortest:]]

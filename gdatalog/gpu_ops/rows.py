@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gdatalog.gpu_ops.arrays import Array, Arrays
+from gdatalog.gpu_ops.graph import DeviceGraph
+from gdatalog.storage.elsewhere import Elsewhere
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN
 
 Columns = tuple[Array, ...]
@@ -181,6 +183,10 @@ class Rows(Arrays):
         if len(blocks) == 1:
             return blocks[0]
         return tuple(self.xp.concatenate(parts) for parts in zip(*blocks, strict=True))
+
+    def graph_of(self, rows: Elsewhere) -> DeviceGraph:
+        """What is known of rows of two columns as edges."""
+        return DeviceGraph(rows)
 
     def merged(self, runs: Sequence[Array]) -> Array:
         """Sorted arrays as one: a radix sort takes no longer than a merge would."""

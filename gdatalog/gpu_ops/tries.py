@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.elsewhere import Elsewhere, Known
-from gdatalog.storage.rows import Columns
+from gdatalog.storage.survey import mask
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest, Trie, TrieLevel
 
@@ -41,15 +40,6 @@ def build(
         ones = ops.xp.ones(trie.total, dtype=ops.xp.int64)
         return Trie(trie.levels, trie.total, ones)
     return of_rows(ops, used, length, weighted)
-
-
-def mask(columns: Columns, tests: Sequence[RowTest]) -> Array:
-    """Which rows pass the tests, of which there is at least one."""
-    left, op, right = tests[0]
-    found: Array = COMPARE[op](columns[left], columns[right])
-    for left, op, right in tests[1:]:
-        found &= COMPARE[op](columns[left], columns[right])
-    return found
 
 
 def passing(ops: Any, rows: Elsewhere, tests: Sequence[RowTest]) -> int:

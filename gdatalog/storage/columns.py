@@ -20,6 +20,7 @@ from gdatalog.storage.arrays import (
     instants,
     integers,
 )
+from gdatalog.storage.device_columns import device_column, fetched, lies_on_device
 from gdatalog.storage.objects import object_column
 from gdatalog.storage.place import Place, shown
 from gdatalog.storage.table import Array, Column
@@ -28,18 +29,23 @@ from gdatalog.values import TypeName
 Typed = tuple[TypeName, Column]
 
 
-def column_from(raw: Any, declared: TypeName | None, place: Place) -> Typed:
-    """A column of anything that holds one."""
+def column_from(raw: Any, declared: TypeName | None, place: Place, there: Any = None) -> Typed:
+    """A column of anything that holds one; on a device, if it is on the one of `there`."""
     if isinstance(raw, np.ndarray):
         return numpy_column(raw, declared, place)
+    if lies_on_device(raw):
+        found = None if there is None else device_column(raw, declared, there)
+        if found is not None:
+            return found
+        raw = fetched(raw)
+        if isinstance(raw, np.ndarray):
+            return numpy_column(raw, declared, place)
     if type(raw).__module__.split(".")[0] == "pandas":
         return pandas_column(raw, declared, place)
     if hasattr(raw, "__arrow_c_array__") or hasattr(raw, "__arrow_c_stream__"):
         return arrow_column(_arrow_array(raw), declared, place)
     if isinstance(raw, list | tuple):
         return object_column(raw, declared, place)
-    if hasattr(raw, "__cuda_array_interface__") and hasattr(raw, "get"):
-        return numpy_column(raw.get(), declared, place)
     if hasattr(raw, "__array__"):
         return numpy_column(np.asarray(raw), declared, place)
     return object_column(list(raw), declared, place)

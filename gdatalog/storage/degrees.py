@@ -41,7 +41,12 @@ class Degrees:
         often = np.bincount(counts)
         degrees = np.flatnonzero(often)
         degrees = degrees[degrees > 0]
-        terms = often[degrees].astype(np.float64)
+        return Degrees.of_often(degrees, often[degrees])
+
+    @staticmethod
+    def of_often(degrees: Array, often: Array) -> Degrees:
+        """From the degrees that there are, ascending, and how many values have each."""
+        terms = often.astype(np.float64)
         sizes = degrees.astype(np.float64)
         powers = []
         for _ in range(MOMENTS + 1):

@@ -6,13 +6,16 @@ Such an array has a dtype, a length, `nbytes`, and `get()`, which copies it to t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
+from gdatalog.storage.keys import key_to_float
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
+from gdatalog.values import TypeName
 
 
 class Known(IntEnum):
@@ -33,27 +36,50 @@ def brought(column: Any) -> Array:
     return column if isinstance(column, np.ndarray) else np.asarray(column.get())
 
 
+def device_values(keys: Any, kind: TypeName) -> Any:
+    """The values of a column's keys, on their device; symbols stay codes. Never the keys
+    themselves: what a user changes is the user's."""
+    if kind == "float":
+        return key_to_float(keys)
+    return keys.astype({"bool": np.bool_, "symbol": np.int32}.get(kind, np.int64))
+
+
 class Elsewhere:
     """A set of rows of at least one column, on the device whose operations `ops` are."""
 
-    __slots__ = ("__weakref__", "_blocks", "_plain", "count", "known", "ops")
+    __slots__ = ("__weakref__", "_blocks", "_graph", "_plain", "count", "known", "ops")
 
     def __init__(self, ops: Any, blocks: Sequence[Columns], count: int, known: Known) -> None:
         """`count`: how many rows there are, if none of them is there twice."""
         self.ops = ops
         self._blocks = list(blocks)
         self._plain = False  # one block, in 32 bits where they do
+        self._graph: Any = None
         self.count = count
         self.known = known
 
     @property
     def nbytes(self) -> int:
-        return sum(int(column.nbytes) for block in self._blocks for column in block)
+        own = 0 if self._graph is None else self._graph.nbytes
+        return own + sum(int(column.nbytes) for block in self._blocks for column in block)
+
+    @property
+    def graph(self) -> Any:
+        """What is known of rows of two columns as edges."""
+        if self._graph is None:
+            self._graph = self.ops.graph_of(self)
+        return self._graph
+
+    def use(self) -> AbstractContextManager[None]:
+        """Within, this thread works on the device: whoever asks for rows may be at another."""
+        used: AbstractContextManager[None] = getattr(self.ops.driver, "use", nullcontext)()
+        return used
 
     def as_they_are(self) -> Columns:
         """The rows in any order; there may be duplicates."""
         if not self._plain:
-            self._blocks = [self.ops.narrowed(self.ops.concatenate(self._blocks))]
+            with self.use():
+                self._blocks = [self.ops.narrowed(self.ops.concatenate(self._blocks))]
             self._plain = True
         return self._blocks[0]
 
@@ -64,7 +90,8 @@ class Elsewhere:
     def sorted(self) -> Columns:
         """The rows, sorted."""
         if self.known < Known.SORTED:
-            rows = tuple(self.ops.sort_rows(self.as_they_are()))
+            with self.use():
+                rows = tuple(self.ops.sort_rows(self.as_they_are()))
             self._blocks = [rows]
             self.count = len(rows[0])
             self.known = Known.SORTED
@@ -72,4 +99,6 @@ class Elsewhere:
 
     def fetched(self) -> Columns:
         """The rows, copied to the host."""
-        return tuple(map(brought, self.as_they_are()))
+        rows = self.as_they_are()
+        with self.use():
+            return tuple(map(brought, rows))

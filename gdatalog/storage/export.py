@@ -1,4 +1,4 @@
-"""A table on its way out: pandas, Arrow, polars, NumPy, or Python rows.
+"""A table on its way out: pandas, Arrow, polars, NumPy, CuPy, or Python rows.
 
 The dtypes follow from the types alone, so an empty table has them too: int64, float64, bool,
 `str` (pandas' string dtype), datetime64[ns, UTC]. Python rows hold ints, floats, strs, bools,
@@ -7,10 +7,12 @@ and pandas Timestamps: Python's own datetime has no nanoseconds, and would cut t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from gdatalog.errors import DeviceError
 from gdatalog.storage.table import DTYPES, Array, Column, Table, Texts
 from gdatalog.values import TypeName
 
@@ -166,3 +168,21 @@ def python_values(kind: TypeName, column: Column) -> list[Any]:
 def arrow_stream(table: Table, requested_schema: Any = None) -> Any:
     """The capsule of Arrow's stream interface, for `__arrow_c_stream__`."""
     return to_arrow(table).__arrow_c_stream__(requested_schema)
+
+
+def to_cupy(columns: Sequence[Array]) -> list[Any]:
+    """Arrays copied to the GPU of this machine."""
+    try:
+        import cupy
+    except ImportError as error:
+        raise DeviceError(
+            "to_cupy() needs CuPy, which cannot be imported",
+            hint="gdatalog --doctor says which package this machine needs; to_numpy() needs none",
+        ) from error
+    try:
+        return [cupy.asarray(column) for column in columns]
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise DeviceError(
+            f"to_cupy() needs a GPU: {error}",
+            hint="gdatalog --doctor says what is missing; to_numpy() needs none",
+        ) from error

@@ -30,12 +30,14 @@ def table_from(
     columns: Sequence[str] | None = None,
     declared: Declared | None = None,
     what: str = "data",
+    there: Any = None,
 ) -> Table:
     """A table of `data`, whatever it is.
 
     `columns` selects columns by name, or gives names by position. The columns match the
     declared ones by name where all of these are there, else by position. Errors speak of the
-    data as `what`, and count rows from 0.
+    data as `what`, and count rows from 0. `there`: the functions of a device, on which columns
+    stay that lie there; else they are copied to the host.
 
     >>> table_from([(1, "a"), (2, "b")]).types
     ('int', 'symbol')
@@ -48,12 +50,16 @@ def table_from(
     if isinstance(data, Table):
         data = raw_of_table(data)
     wanted = _wanted_arity(columns, declared)
-    raw = data if isinstance(data, Raw) else raw_of(data, wanted, columns, declared, what)
-    return table_of(raw, columns, declared, what)
+    raw = data if isinstance(data, Raw) else raw_of(data, wanted, columns, declared, what, there)
+    return table_of(raw, columns, declared, what, there)
 
 
 def table_of(
-    raw: Raw, columns: Sequence[str] | None, declared: Declared | None, what: str
+    raw: Raw,
+    columns: Sequence[str] | None,
+    declared: Declared | None,
+    what: str,
+    there: Any = None,
 ) -> Table:
     """The columns that are asked for, each of the type that was declared or that it has."""
     if not raw.columns and not raw.length:
@@ -73,7 +79,7 @@ def table_of(
         elif raw.source == "json":
             kind, values = object_column(column, expected, place, json=True)
         else:
-            kind, values = column_from(column, expected, place)
+            kind, values = column_from(column, expected, place, there)
         if len(values) != raw.length:
             message = f"{what}: column {name!r} has {len(values)} rows, the first {raw.length}"
             raise DataError(message, hint="all columns of a relation have one length")

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from gdatalog.errors import DataError
+from gdatalog.storage.device_columns import fetched, lies_on_device
 from gdatalog.storage.place import Place, shown
 from gdatalog.storage.table import Table
 from gdatalog.values import TypeName
@@ -52,7 +53,9 @@ def raw_of(
     columns: Sequence[str] | None,
     declared: Declared | None,
     what: str,
+    there: Any = None,
 ) -> Raw:
+    """`there`: the functions of a device that keeps what lies on it, if there is one."""
     library = type(data).__module__.split(".")[0]
     if data is None or isinstance(data, bytes | bytearray | int | float | complex):
         if isinstance(data, bool):
@@ -60,6 +63,8 @@ def raw_of(
         raise _not_data(data, what)
     if library == "polars" and hasattr(data, "collect"):
         data = data.collect()
+    if library == "cudf" and there is not None and hasattr(data, "to_pandas"):
+        return _cudf(data)
     if library in ("cudf", "modin") and hasattr(data, "to_pandas"):
         data = data.to_pandas()
         library = "pandas"
@@ -71,14 +76,17 @@ def raw_of(
         return _numpy(data, what)
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         return _arrow(data, what)
-    if hasattr(data, "__cuda_array_interface__") and hasattr(data, "get"):
-        return _numpy(data.get(), what)
+    if hasattr(data, "__cuda_array_interface__"):
+        if there is not None:
+            return _numpy(there.asarray(data), what)
+        if hasattr(data, "get"):
+            return _numpy(data.get(), what)
     if hasattr(data, "tocoo") and hasattr(data, "shape"):
         return _sparse(data, arity, what)
     if hasattr(data, "edges") and hasattr(data, "is_directed"):
         return _graph(data, arity, columns, declared)
     if isinstance(data, Mapping):
-        return _dict(data, what)
+        return _dict(data, what, there)
     if hasattr(data, "__array__"):
         return _numpy(np.asarray(data), what)
     if isinstance(data, Iterable):
@@ -110,6 +118,16 @@ def _pandas(data: Any) -> Raw | None:
     if isinstance(data, pd.Index) or hasattr(data, "__array__"):
         return Raw(None, (pd.Series(data),), len(data))
     return None
+
+
+def _cudf(data: Any) -> Raw:
+    """A frame's columns, or a series, as they lie on the device."""
+    if hasattr(data, "columns"):
+        names = tuple(data.columns)
+        numbered = names == tuple(range(len(names))) and len(names) > 0
+        columns = tuple(data[name] for name in names)
+        return Raw(None if numbered else tuple(map(str, names)), columns, len(data))
+    return Raw(None if data.name is None else (str(data.name),), (data,), len(data))
 
 
 def _numpy(data: Any, what: str) -> Raw:
@@ -195,18 +213,18 @@ def _graph(
     return Raw(names, tuple(found), len(found[0]))
 
 
-def _dict(data: Mapping[Any, Any], what: str) -> Raw:
+def _dict(data: Mapping[Any, Any], what: str, there: Any) -> Raw:
     columns: list[Any] = []
     for name, column in data.items():
-        on_device = hasattr(column, "__cuda_array_interface__")
+        on_device = lies_on_device(column)
         scalar = isinstance(column, str | bytes | np.generic)
         if scalar or not (on_device or isinstance(column, Iterable)):
             raise DataError(
                 f"{what}: a dict holds columns, but {str(name)!r} is {shown(column)}",
                 hint=f"a single row is a list of one tuple: [({shown(column)}, ...)]",
             )
-        if on_device and hasattr(column, "get"):
-            column = column.get()
+        if on_device and there is None:
+            column = fetched(column)
         columns.append(column if hasattr(column, "__len__") else list(column))
     if not columns:
         return Raw(None, (), 0)

@@ -13,14 +13,14 @@ import numpy as np
 
 from gdatalog.storage.arrays import is_borrowed
 from gdatalog.storage.degrees import COMPARE
+from gdatalog.storage.device_columns import device_keys
 from gdatalog.storage.elsewhere import Known
-from gdatalog.storage.graph import Graph
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
 from gdatalog.storage.row_store import FEW, RowStore
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Array, Table
+from gdatalog.storage.table import Array, Table, Texts
 from gdatalog.storage.threads import LONG, spread
 from gdatalog.storage.trie import RowTest, Trie, TrieName, first_levels, trie_name
 from gdatalog.storage.trie_builder import build_trie, trie_of_rows
@@ -102,11 +102,17 @@ class Relation:
         return Relation.of_blocks(columns, types, [tuple(map(narrow, keys))], length)
 
     @staticmethod
-    def from_table(table: Table, symbols: SymbolTable) -> Relation:
-        """The relation of a table, of whose arrays it keeps only those that nobody can change."""
+    def from_table(table: Table, symbols: SymbolTable, ops: Any = None) -> Relation:
+        """The relation of a table, of whose arrays it keeps only those that nobody can change.
+
+        `ops`: the operations of the device on which columns may lie.
+        """
+        away = [not isinstance(column, np.ndarray | Texts) for column in table.columns]
 
         def keys_of(at: int) -> Array:
             column = table.columns[at]
+            if away[at]:
+                return device_keys(column, table.types[at], ops.xp)
             keys = encode_column(column, table.types[at], symbols)
             return keys.copy() if keys is column and not is_borrowed(keys) else keys
 
@@ -114,6 +120,9 @@ class Relation:
         plain = [at for at, kind in enumerate(table.types) if kind != "symbol"]
         found = dict(zip(plain, spread(keys_of, plain, table.length >= LONG), strict=True))
         keys = [found[at] if at in found else keys_of(at) for at in range(len(table.types))]
+        if any(away):
+            laid = tuple(map(ops.xp.asarray, keys))
+            return Relation.of_blocks(table.names, table.types, [laid], table.length, ops=ops)
         return Relation.of_blocks(table.names, table.types, [tuple(keys)], table.length)
 
     def to_table(self, symbols: SymbolTable) -> Table:
@@ -151,6 +160,12 @@ class Relation:
         return self._store.sorted()
 
     @property
+    def sorted_keys(self) -> Columns:
+        """The rows, sorted, where they lie."""
+        away = None if self._store.here else self._store.elsewhere
+        return self.keys if away is None else away.sorted()
+
+    @property
     def sorted(self) -> bool:
         """Whether the rows have been sorted."""
         return self._store.known == Known.SORTED
@@ -175,20 +190,24 @@ class Relation:
 
     @property
     def trie_nbytes(self) -> int:
-        ranks = 0 if self.graph is None else self.graph.nbytes
+        graph = self.statistics.graph_here
+        ranks = 0 if graph is None else graph.nbytes
         levels = [level for trie in self._tries.values() for level in trie.levels]
         weights = [t.weights.nbytes for t in self._tries.values() if t.weights is not None]
         return ranks + sum({id(level): level.nbytes for level in levels}.values()) + sum(weights)
 
     @property
-    def graph(self) -> Graph | None:
-        """What is known of the rows as edges, if they can be: both columns have one type."""
+    def graph(self) -> Any:
+        """What is known of the rows as edges, if they can be: both columns have one type.
+
+        A `Graph`, or what a device has in its place.
+        """
         return self.statistics.graph
 
     @property
     def symmetric(self) -> bool:
         """Whether a binary relation holds (y, x) wherever it holds (x, y)."""
-        return self.graph is not None and self.graph.symmetric
+        return bool(self.graph is not None and self.graph.symmetric)
 
     # ---------------------------------------------------------------------------------- tries
 
@@ -221,10 +240,11 @@ class Relation:
     def _build_ranked(
         self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool
     ) -> Trie:
-        assert self.graph is not None, self.types
-        rows = self.graph.ranked(tests)
+        graph = self.statistics.graph_here
+        assert graph is not None, self.types
+        rows = graph.ranked(tests)
         trie = build_trie(rows, len(order), len(rows[0]), weighted)
-        trie.labels = self.graph.ranking().labels
+        trie.labels = graph.ranking().labels
         return trie
 
     def _build(self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool) -> Trie:

@@ -100,13 +100,10 @@ class RowStore:
             away = self._elsewhere
             if self._here or away is None:
                 return
-            rows = away.fetched()
-            if away.known < Known.SORTED and away.count < FEW:
-                rows = sort_rows(rows)
-                self._hold(rows, Known.SORTED)
-            else:
-                self._blocks = [rows]
-                self._count, self._known = away.count, away.known
+            if away.count < FEW:
+                away.sorted()
+            self._blocks = [away.fetched()]
+            self._count, self._known = away.count, away.known
             self._plain = True
             self._here = True
 
@@ -145,6 +142,14 @@ class RowStore:
         if away is not None:
             return away.nbytes
         return sum(column.nbytes for block in self._blocks for column in block)
+
+    def where_they_lie(self) -> tuple[list[Columns], Elsewhere | None]:
+        """The rows in any order, in blocks; and the device, if they are nowhere else."""
+        away = None if self._here else self._elsewhere
+        if away is None:
+            return self.distinct(), None
+        with self._lock:
+            return [away.sorted() if away.count < FEW else away.distinct()], away
 
     def as_they_are(self) -> Columns:
         """The rows in any order; there may be duplicates."""

@@ -1,6 +1,9 @@
 """Statistics of a relation, for the planner: each is computed when it is first asked for, and kept.
 
-What they cost is a pass over a column or two, or a sort of a sample: never a sort of all rows.
+What they cost is a pass over a column or two, or a sort of a sample: never a sort of all rows. Many
+rows that lie on a device are counted there (`survey.py`).
+
+Above 300 lines, for what is known is kept in one place, wherever the rows lie.
 """
 
 from __future__ import annotations
@@ -11,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.storage import survey
 from gdatalog.storage.degrees import COMPARE, Degrees, Lists
-from gdatalog.storage.elsewhere import Known
+from gdatalog.storage.elsewhere import Elsewhere, Known, lies_here
 from gdatalog.storage.graph import Graph
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns, Packing, firsts, sorted_set
@@ -23,6 +27,7 @@ from gdatalog.values import TypeName
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 SAMPLE = 50_000
 SHORT = 200_000  # rows that are sorted rather than sampled
+FETCHED = 1 << 14  # rows on a device, below which they are copied here and looked at
 MANY = 1_000_000  # rows of which all values are counted: of more, only if they are sorted anyway
 
 
@@ -30,7 +35,7 @@ class Statistics:
     """What is known of a relation's rows."""
 
     __slots__ = (
-        "_distinct", "_kept", "_rises", "_store", "_tries", "_types", "assumed", "graph"
+        "_distinct", "_edges", "_graph", "_kept", "_rises", "_store", "_tries", "_types", "assumed"
     )  # fmt: skip
 
     def __init__(
@@ -45,9 +50,34 @@ class Statistics:
         self._kept: dict[object, Any] = {}
         self._distinct: dict[frozenset[int], int] = {}
         self._rises: dict[tuple[int, int], bool] = {}
-        # What is known of the rows as edges, if they can be: both columns have one type.
-        edges = len(types) == 2 and types[0] == types[1]
-        self.graph = Graph(store) if edges else None
+        self._edges = len(types) == 2 and types[0] == types[1]
+        self._graph: Graph | None = None
+
+    @property
+    def graph(self) -> Any:
+        """What is known of the rows as edges, if they can be: both columns have one type."""
+        there = self._there
+        if there is None or not self._edges:
+            return self.graph_here
+        return there.graph
+
+    @property
+    def graph_here(self) -> Graph | None:
+        """The same, of NumPy's arrays."""
+        if self._graph is None and self._edges:
+            self._graph = Graph(self._store)
+        return self._graph
+
+    @property
+    def _there(self) -> Elsewhere | None:
+        """The rows on a device, if they are to be looked at there."""
+        away = self._store.elsewhere
+        return None if away is None or away.count < FETCHED else away
+
+    @property
+    def _here(self) -> bool:
+        """Whether NumPy's code may look at the rows."""
+        return self._store.here or self._there is None
 
     @property
     def rows(self) -> int:
@@ -93,15 +123,18 @@ class Statistics:
         return found
 
     def _count(self, columns: frozenset[int]) -> int:
-        keys = [self._keys[column] for column in sorted(columns)]
-        if not keys or self.rows == 0:
+        if not columns or self.rows == 0:
             return min(1, self.rows)
-        if len(keys) == len(self._types):
+        if len(columns) == len(self._types):
             return self.rows
         for name, trie in self._tries.items():
             order, tests, _, ranked = name
             if not tests and not ranked and columns == frozenset(order[: len(columns)]):
                 return len(trie.levels[len(columns) - 1])
+        there = self._there
+        if there is not None:
+            return survey.distinct(there, sorted(columns))
+        keys = [self._keys[column] for column in sorted(columns)]
         if self._sorted and columns == frozenset(range(len(columns))):
             marks = firsts(keys[0])
             for key in keys[1:]:
@@ -137,9 +170,17 @@ class Statistics:
         """
         found: Degrees | None = self._kept.get((column, tests, ranked))
         if found is None:
+            there = self._there
             if ranked:
                 assert self.graph is not None
-                found = Degrees.of(self.graph.degrees(column, tests))
+                counts = self.graph.degrees(column, tests)
+                found = (
+                    Degrees.of(counts)
+                    if lies_here(counts)
+                    else survey.degrees_of(self.graph.ops, counts)
+                )
+            elif there is not None:
+                found = survey.degrees(there, column, tests)
             else:
                 key = self._keys[column]
                 found = self._degrees(column, key[self._mask(tests)] if tests else key)
@@ -173,16 +214,18 @@ class Statistics:
         """Whether one column is less than another in every row; symbols have no order."""
         found = self._rises.get((left, right))
         if found is None:
-            a, b = self._keys[left], self._keys[right]
-            found = (
-                self._types[left] == self._types[right] != "symbol"
-                and self.rows > 0
-                # a few rows tell most of the time
-                and bool((a[:1000] < b[:1000]).all())
-                and bool((a < b).all())
-            )
+            alike = self._types[left] == self._types[right] != "symbol"
+            found = alike and self.rows > 0 and self._less(left, right)
             self._rises[left, right] = found
         return found
+
+    def _less(self, left: int, right: int) -> bool:
+        there = self._there
+        if there is not None:
+            return survey.ascends(there, left, right)
+        a, b = self._keys[left], self._keys[right]
+        # a few rows tell most of the time
+        return bool((a[:1000] < b[:1000]).all()) and bool((a < b).all())
 
     @property
     def rises(self) -> frozenset[tuple[int, int]]:
@@ -246,8 +289,8 @@ class Statistics:
         found = self._lists_of(((column, 1 - column), (), False, False))
         if found is not None:
             return found
-        if not self._sorted or (column == 1 and not self.balanced):
-            return None
+        if not self._here or not self._sorted or (column == 1 and not self.balanced):
+            return None  # walks go along lists that are here
         found = self._kept.get("lists")
         if found is None:
             starts = np.flatnonzero(firsts(self._keys[0]))
@@ -269,7 +312,8 @@ class Statistics:
 
     def set(self) -> Array | None:
         """The values of a relation of one column, where they are sorted."""
-        return self._keys[0] if len(self._types) == 1 and self._sorted else None
+        one = len(self._types) == 1 and self._sorted and self._here
+        return self._keys[0] if one else None
 
 
 def _runs(key: Array) -> Array:

@@ -1,0 +1,64 @@
+"""Statistics of rows on a device, counted there: only numbers are copied to the host.
+
+A device sorts so fast that nothing is estimated from a sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gdatalog.storage.degrees import COMPARE, Degrees
+from gdatalog.storage.elsewhere import Elsewhere, Known, brought
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import RowTest
+
+
+def mask(columns: Columns, tests: Sequence[RowTest]) -> Array:
+    """Which rows pass the tests, of which there is at least one."""
+    left, op, right = tests[0]
+    found: Array = COMPARE[op](columns[left], columns[right])
+    for left, op, right in tests[1:]:
+        found &= COMPARE[op](columns[left], columns[right])
+    return found
+
+
+def distinct(rows: Elsewhere, columns: Sequence[int]) -> int:
+    """How many combinations of values some columns have."""
+    whole = rows.as_they_are()
+    with rows.use():
+        picked = [whole[column] for column in columns]
+        if rows.known != Known.SORTED or list(columns) != list(range(len(columns))):
+            return len(rows.ops.sort_rows(picked)[0])
+        return len(rows.ops.survivors(rows.ops.row_firsts(picked)))
+
+
+def degrees(rows: Elsewhere, column: int, tests: Sequence[RowTest]) -> Degrees:
+    """In how many rows that pass some tests each value of a column stands."""
+    ops = rows.ops
+    whole = rows.as_they_are()
+    with rows.use():
+        key = whole[column]
+        if tests:
+            key = key[ops.survivors(mask(whole, tests))]
+        if not (column == 0 and rows.known == Known.SORTED):
+            key = ops.xp.sort(key)
+        starts = ops.survivors(ops.firsts(key))
+        counts = ops.xp.empty(len(starts), dtype=ops.xp.int64)
+        counts[:-1] = starts[1:] - starts[:-1]
+        counts[-1:] = len(key) - starts[-1:]
+        return degrees_of(ops, counts)
+
+
+def degrees_of(ops: Any, counts: Array) -> Degrees:
+    """From how often each value stands; zeros do not matter."""
+    degrees, often = ops.xp.unique(counts[ops.survivors(counts)], return_counts=True)
+    return Degrees.of_often(brought(degrees), brought(often))
+
+
+def ascends(rows: Elsewhere, left: int, right: int) -> bool:
+    """Whether one column is less than another in every row."""
+    whole = rows.as_they_are()
+    with rows.use():
+        return bool((whole[left] < whole[right]).all())
