@@ -234,6 +234,13 @@ def test_assigning() -> None:
     assert b.get().tolist() == [10, 9, 5]
 
 
+def test_what_is_empty_is_not_zero() -> None:
+    for a in (xp.empty(3), xp.empty((2, 2), dtype=xp.int32), xp.empty_like(xp.arange(3))):
+        assert bool((a != 0).all())
+    assert xp.empty(2, dtype=bool).tolist() == [True, True]
+    assert xp.empty(0).size == 0 and int(xp.empty((), dtype=xp.uint8)) == 0xA5
+
+
 def test_no_warnings() -> None:
     a = ints(0, 1)
     assert (a // 0).get().tolist() == [0, 0]
