@@ -158,12 +158,14 @@ def _loop(
         place = turn
         if child is not None:
             offsets = nest.arguments.offsets(nest.level(child))
+            # A tile's task ends earlier when it has given units to others.
+            end = "base + stop" if nest.tile else "e"
             text.line(f"c0, c1 = max(np.int64({offsets}[{turn}]), s), "
-                      f"min(np.int64({offsets}[{turn} + 1]), e)")  # fmt: skip
+                      f"min(np.int64({offsets}[{turn} + 1]), {end})")  # fmt: skip
             place = "c0"
             inner.clip = Clip(child, "c0", "c1", "base")
         if child is not None and nest.tile:
-            with text.block("if c0 >= e"):
+            with text.block(f"if c0 >= {end}"):
                 text.line("break")
         if task is not None and not lanes:  # lanes' turns are too short to be shared
             last = None if child is None else f"c1 - 1 - {task}"
@@ -197,8 +199,8 @@ def _last_loop(nest: Nest, steps: Sequence[Step], at: int, leaf: Leaf) -> bool:
     left = [
         place for place in range(at + 1, len(steps)) if isinstance(steps[place], (Join, Generate))
     ]
-    if not left:
-        return True
+    if not left or not leaf.by_lanes:
+        return leaf.by_lanes
     step = steps[left[0]]
     if not leaf.counts or not isinstance(step, Join) or len(left) > 1:
         return False
