@@ -128,7 +128,9 @@ def _by_lanes(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: Le
     loop to do on its own before it counts."""
     group = known.group
     assert group is not None
-    left = [place for place in range(at + 1, len(steps)) if isinstance(steps[place], (Join, Generate))]
+    left = [
+        place for place in range(at + 1, len(steps)) if isinstance(steps[place], (Join, Generate))
+    ]
     if not nest.together(known):
         return False
     if not left:
