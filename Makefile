@@ -1,11 +1,13 @@
 # What one does with gdatalog in a fresh clone. Each target makes what it needs: a virtual
 # environment in .venv, and in it the package with what pyproject.toml names.
 #
-#     make demo     runs queries/triangles.dl and shows the answer
-#     make test     the tests, some minutes
-#     make check    style, types, all tests (the slow ones too) and their coverage
-#     make bench    the benchmarks, in at most 20 minutes; make bench-full runs the rest too
-#     make clean    removes what the others made
+#     make demo        runs queries/triangles.dl and shows the answer; on a GPU too, where one is
+#     make test        the tests, some minutes
+#     make check       style, types, all tests (the slow ones too) and their coverage
+#     make bench       the benchmarks, in at most 20 minutes; make bench-full runs the rest too
+#     make test-gpu    the tests of an NVIDIA GPU, some minutes
+#     make bench-gpu   the benchmarks of one, some minutes
+#     make clean       removes what the others made
 #
 # With another Python: make test PYTHON=python3.12. With more processes: make test JOBS=8.
 
@@ -16,16 +18,23 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+WANTED := $(BIN)/python -m gdatalog.gpu_ops.wanted
 COVERED := parser planner plan engine storage
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-full bench-again clean
+.PHONY: help demo test check bench bench-full bench-again test-gpu bench-gpu clean
 
 help:
 	@sed -n 's/^#     make/make/p' Makefile
 
+# Where a GPU is, the same questions go to it and to the CPU.
 demo: $(VENV)/base
 	$(BIN)/gdatalog queries/triangles.dl
+	@! $(WANTED) >/dev/null 2>&1 || $(MAKE) --no-print-directory demo-gpu
+
+.PHONY: demo-gpu
+demo-gpu: $(VENV)/gpu
+	$(BIN)/python -m benchmarks.gpu.demo
 
 test: $(VENV)/dev
 	$(PYTEST)
@@ -50,6 +59,13 @@ bench-full: $(VENV)/bench
 bench-again: $(VENV)/bench
 	$(BIN)/python -m benchmarks --full --again
 
+# Both end with what is missing, where no GPU can be used.
+test-gpu: $(VENV)/gpu $(VENV)/dev
+	$(BIN)/python -m pytest -m 'gpu and not slow'
+
+bench-gpu: $(VENV)/gpu
+	$(BIN)/python -m benchmarks.gpu --minutes 4
+
 clean:
 	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache
@@ -70,6 +86,12 @@ $(VENV)/bench: pyproject.toml | $(VENV)/made
 	@echo "installing gdatalog, its tools and its peers into $(VENV)"
 	@$(PIP) install --editable '.[dev,bench]'
 	@touch $(VENV)/base $(VENV)/dev $@
+
+# CuPy, of the kind that the driver needs.
+$(VENV)/gpu: pyproject.toml | $(VENV)/base
+	@extra=$$($(WANTED)) && echo "installing CuPy into $(VENV): $$extra" && \
+	  $(PIP) install --editable ".[$$extra]" matplotlib
+	@touch $@
 
 $(VENV)/made:
 	@command -v $(PYTHON) >/dev/null || { \

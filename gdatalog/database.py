@@ -52,10 +52,11 @@ class Database:
         threads: int | None = None,
         files: str | os.PathLike[str] = "all",
     ) -> None:
-        opened = open_device(device)
+        limit = None if memory_limit is None else parse_size(memory_limit)
+        opened = open_device(device, limit)
         if device == "auto":
             _log_device(opened)
-        self.memory_limit = default_limit() if memory_limit is None else parse_size(memory_limit)
+        self.memory_limit = default_limit() if limit is None else limit
         self._workspace = Workspace(self.memory_limit, FilePolicy(files), _warn)
         self._workspace.threads = threads_of(threads)
         self._workspace.device, self._workspace.why = opened.device, opened.why
@@ -290,7 +291,7 @@ class Database:
         """How a text would be evaluated: nothing is, but what its plan's sizes need."""
         with self._lock:
             session = self._workspace.open(text, params)
-            return explain(session, [session.asked()])
+            return explain(session, [session.asked()], self._workspace.why)
 
     def profile(
         self,
@@ -308,7 +309,8 @@ class Database:
             seconds = perf_counter() - started
             self._workspace.tell(session)
             peak = session.evaluation.limits.peak
-            return Profile(reports, seconds, peak, Result(relation, self._workspace.symbols))
+            result = Result(relation, self._workspace.symbols)
+            return Profile(reports, seconds, peak, result, self.device)
 
 
 def _log_device(opened: Opened) -> None:

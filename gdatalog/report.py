@@ -21,10 +21,14 @@ from gdatalog.printer.expressions import printable
 
 @dataclass(frozen=True, slots=True)
 class PlannedRule:
-    """A rule of the program with its plan; several plans of a recursive rule: first and delta."""
+    """A rule of the program with its plan; several plans of a recursive rule: first and delta.
+
+    `left`: why the CPU runs it, where the device is another.
+    """
 
     rule: CheckedRule
     plan: RulePlan
+    left: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +54,13 @@ class Explanation:
         give p(x, z)
     """
 
-    def __init__(self, strata: list[PlannedStratum]) -> None:
+    def __init__(self, strata: list[PlannedStratum], device: str = "cpu", why: str = "") -> None:
         self.strata = strata
+        self.device = device
+        self.why = why
 
     def __str__(self) -> str:
-        lines = []
+        lines = [] if self.device == "cpu" else [f"on {self.device} ({self.why})"]
         for number, planned in enumerate(self.strata, 1):
             names = ", ".join(planned.stratum.relations)
             kind = " (recursive)" if planned.stratum.recursive else ""
@@ -62,8 +68,13 @@ class Explanation:
             for rule in planned.rules:
                 lines.append("  " + rule_text(rule.rule))
                 lines += ["    " + line for line in _plan_lines(rule.plan)]
-                lines += [f"    run breadth-first: {reason}" for reason in _unprintable(rule.plan)]
-        return "\n".join(lines) if lines else "nothing to evaluate: only stored relations are read"
+                if rule.left is not None:
+                    lines.append(f"    run on the CPU: {rule.left}")
+                reasons = [reason for reason in _unprintable(rule.plan) if reason != rule.left]
+                lines += [f"    run breadth-first: {reason}" for reason in reasons]
+        if not self.strata:
+            return "nothing to evaluate: only stored relations are read"
+        return "\n".join(lines)
 
     __repr__ = __str__
 
@@ -73,17 +84,22 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """The same, as plain data."""
         return {
+            "device": self.device,
             "strata": [
                 {
                     "relations": list(planned.stratum.relations),
                     "recursive": planned.stratum.recursive,
                     "rules": [
-                        {"rule": rule_text(rule.rule), "plan": _plan_lines(rule.plan)}
+                        {
+                            "rule": rule_text(rule.rule),
+                            "device": self.device if rule.left is None else "cpu",
+                            "plan": _plan_lines(rule.plan),
+                        }
                         for rule in planned.rules
                     ],
                 }
                 for planned in self.strata
-            ]
+            ],
         }
 
 
@@ -100,36 +116,46 @@ def expected(step: Step) -> str:
     return f"~{shown} binding" + ("" if many == 1 else "s")
 
 
-def explain(session: Session, names: Sequence[str]) -> Explanation:
-    """How the relations of these names would be evaluated."""
+def explain(session: Session, names: Sequence[str], why: str = "asked for") -> Explanation:
+    """How the relations of these names would be evaluated; `why` on this device."""
     around = session.evaluation.surroundings()
-    return Explanation(
-        [
-            PlannedStratum(
-                stratum,
-                tuple(PlannedRule(r, plan) for r, plan in plan_stratum(stratum, around)),
-            )
-            for stratum in session.evaluation.strata_of(names)
-        ]
-    )
+    device = around.device
+    strata = [
+        PlannedStratum(
+            stratum,
+            tuple(
+                PlannedRule(rule, plan, device.refuses(plan))
+                for rule, plan in plan_stratum(stratum, around)
+            ),
+        )
+        for stratum in session.evaluation.strata_of(names)
+    ]
+    return Explanation(strata, device.name, why)
 
 
 class Profile:
     """What evaluating a program did: rows and time, step by step; and the answer itself."""
 
-    def __init__(self, runs: list[RuleRun], seconds: float, peak: int, result: Any) -> None:
+    def __init__(
+        self, runs: list[RuleRun], seconds: float, peak: int, result: Any, device: str = "cpu"
+    ) -> None:
         self.runs = runs
+        self.device = device
         self.seconds = seconds
         self.peak = peak
         self.result = result
 
     def __str__(self) -> str:
-        lines = [f"{self.seconds:.3f} s in all, {format_bytes(self.peak)} held at the most"]
+        where = "" if self.device == "cpu" else f" on {self.device}"
+        held = format_bytes(self.peak)
+        lines = [f"{self.seconds:.3f} s in all{where}, {held} held at the most"]
         for run in self.runs:
             share = run.seconds / self.seconds if self.seconds else 0.0
             lines.append(
                 f"{run.plan.relation}: {run.rows:,} rows in {run.seconds:.3f} s ({share:.0%})"
             )
+            if run.left is not None:
+                lines.append(f"  on the CPU: {run.left}")
 
             several = len(run.plan.joins) > 1
             unseen: set[int] = set()  # steps inside compiled loops
@@ -156,6 +182,7 @@ class Profile:
     def to_dict(self) -> dict[str, Any]:
         """The same, as plain data."""
         return {
+            "device": self.device,
             "seconds": self.seconds,
             "peak_bytes": self.peak,
             "rules": [
@@ -163,6 +190,7 @@ class Profile:
                     "relation": run.plan.relation,
                     "rows": run.rows,
                     "seconds": run.seconds,
+                    "device": self.device if run.left is None else "cpu",
                     "executors": [str(choice) for _, choice in sorted(run.executors.items())],
                     "plan": format_rule(run.plan).splitlines(),
                 }

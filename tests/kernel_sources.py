@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,12 @@ from gdatalog.engine.device import CPU
 from gdatalog.gpu_ops.loops import loops_of
 from gdatalog.gpu_ops.sources import whole
 from gdatalog.gpu_ops.sums import Sums
-from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan.nodes import TrieRef
+from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.module import print_plan
+from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Lookup
+from tests import test_plans
 
 Source = tuple[str, str]
 
@@ -99,24 +103,55 @@ TILES = {"triangles": (8,), "witnesses": (1,), "arithmetic": (1,)}
 
 
 def generated() -> Iterator[Source]:
-    """The kernels of plans."""
-    with gd.connect(device="cpu") as db:
-        for name, rows in DATA.items():
+    """The kernels of these plans."""
+    for told, text in PLANS.items():
+        yield from kernels_of(told, text, DATA, TILES.get(told, (32,)))
+
+
+def of_test_plans() -> Iterator[Source]:
+    """The kernels of the plans in `plans/snapshots.txt`, by turns for tiles of 8, 32 and 1."""
+    blocks = test_plans.SNAPSHOTS.read_text(encoding="utf-8").split("====\n")
+    for number, block in enumerate(blocks):
+        told, _, text = block.partition("----\n")[0].partition("\n")
+        if text.strip():
+            yield from kernels_of(
+                told.removeprefix("// "), text, test_plans.DATA, ((8, 32, 1)[number % 3],)
+            )
+
+
+def kernels_of(
+    told: str, text: str, data: dict[str, Any], tiles: tuple[int, ...]
+) -> Iterator[Source]:
+    """The kernels of a program's joins, those that can be printed. Its own relations are empty."""
+    with gd.connect(device="cpu") as db, warnings.catch_warnings():
+        warnings.simplefilter("ignore", gd.ProgramWarning)
+        for name, rows in data.items():
             db[name] = rows
-        for told, text in PLANS.items():
-            for stratum in db.explain(text).strata:
-                for rule in stratum.rules:
-                    yield from kernels_of(db, rule.plan, told)
-
-
-def kernels_of(db: gd.Database, plan: RulePlan, told: str) -> Iterator[Source]:
-    for join in plan.joins:
-        form = form_of_bag(plan.keys, plan.gathers) if plan.gathers else form_of_rows(join)
+        params = {"k": 3} if "$k" in text else {}
+        plans = [
+            rule.plan for stratum in db.explain(text, params).strata for rule in stratum.rules
+        ]  # fmt: skip
         stored = db._workspace.stored
-        tries = [CPU.trie(stored[ref.relation], ref) for ref in join.tries]
-        for lanes in TILES.get(told, (32,)):
-            printed = print_plan(join, tries, form.leaf(), "auto", lanes)
-            yield f"{told}, {lanes}", loops_of(printed).source
+        for plan in plans:
+            for join in plan.joins:
+                form = form_of_bag(plan.keys, plan.gathers) if plan.gathers else form_of_rows(join)
+                tries = [CPU.trie(_relation(stored, ref), ref) for ref in join.tries]
+                for lanes in tiles:
+                    try:
+                        printed = print_plan(join, tries, form.leaf(), "auto", lanes)
+                    except Unprintable:
+                        continue
+                    yield f"{lanes} lanes: {told}", loops_of(printed).source
+
+
+def _relation(stored: Mapping[str, Relation], ref: TrieRef) -> Relation:
+    """A relation that is stored; for one that rules make, one without rows."""
+    if ref.relation in stored:
+        return stored[ref.relation]
+    width = 1 + max((*ref.columns, *(max(t.left, t.right) for t in ref.tests)), default=0)
+    columns = [np.empty(0, np.int64)] * width
+    names = tuple(f"c{at}" for at in range(width))
+    return Relation.from_rows(names, ("int",) * width, columns, 0)
 
 
 class _Recorder:
@@ -170,3 +205,4 @@ def everything() -> Iterator[Source]:
     yield from of_the_package()
     yield from tiles()
     yield from files_of_tests()
+    yield from of_test_plans()

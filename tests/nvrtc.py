@@ -120,13 +120,13 @@ def _bytes(size_of, copy, program: ctypes.c_void_p) -> bytes:
 def table(compiled: Iterable[tuple[str, Compiled]]) -> str:
     """Registers, spilled and shared bytes of every kernel, and the seconds of its source."""
     lines = [
-        f"{'source':<28} {'kernel':<32} {'':<6} {'regs':>5} {'spills':>6} {'shared':>6} {'s':>6}"
+        f"{'source':<44} {'kernel':<20} {'':<6} {'regs':>5} {'spills':>6} {'shared':>6} {'s':>6}"
     ]
     for told, done in compiled:
         seconds = f"{done.seconds:6.2f}"
         for kernel, took in done.kernels.items():
             lines.append(
-                f"{told[:28]:<28} {kernel[:32]:<32} {done.architecture:<6} {took.registers:>5} "
+                f"{told[:44]:<44} {kernel[:20]:<20} {done.architecture:<6} {took.registers:>5} "
                 f"{took.spilled:>6} {took.shared:>6} {seconds:>6}"
             )
             seconds = ""

@@ -28,6 +28,9 @@ KERNEL(add_up)(ARRAY(const i32) values, ARRAY(i64) out, i64 count) {
 KERNEL(turns)(ARRAY(i64) counter, ARRAY(i64) order) {
     for (int k = 0; k < 4; k++) order[atomic_add(counter, 0, 1)] = thread_of_grid();
 }
+KERNEL(long_turns)(ARRAY(i64) counter, ARRAY(i64) order) {
+    for (int k = 0; k < 60; k++) order[atomic_add(counter, 0, 1)] = thread_of_grid();
+}
 // Each block says that it is there, and waits for the next and the one before.
 KERNEL(blocks_meet)(ARRAY(i64) here) {
     const int mine = block_of_grid(), blocks = blocks_of_grid();
@@ -125,8 +128,12 @@ WRONG = {
     "from_nowhere": ("warp_shuffle(t.mask, 1, 32);", "asks lane 32, which is not"),
     "never_comes": ("if (t.rank != 3) sync(t);", "stuck: .*ended"),
     "ended_before": (
-        "if (t.rank == 3) return; for (int i = 0; i < 9; i++) pause(1); sync(t);",
-        "stuck: .*lane 3 is waited for|stuck: .* thread (3|35) has ended",
+        "if (t.rank == 3) return; for (int i = 0; i < 300; i++) pause(1); sync(t);",
+        "warp_sync: stuck: lane 3 is waited for, but it has ended",
+    ),
+    "ends_after": (
+        "if (t.rank == 3) { for (int i = 0; i < 900; i++) pause(1); return; } sync(t);",
+        "stuck: .* thread (3|35) has ended, but block 0 thread .* waits for it in warp_sync",
     ),
     "two_masks": (
         "if (t.rank < 16) sync(t); else sync(tile_here<16>()), sync(t);",
@@ -148,6 +155,15 @@ WRONG = {
     "block_without_one": (
         "if (thread_of_block() == 5) return; block_sync();",
         "stuck: threads of the block have ended|stuck: .* has ended, but .* waits for its block",
+    ),
+    "block_ended_before": (
+        "if (thread_of_block() == 5) return; for (int i = 0; i < 300; i++) pause(1); block_sync();",
+        "block_sync: stuck: threads of the block have ended",
+    ),
+    "block_ends_after": (
+        "if (thread_of_block() == 5) { for (int i = 0; i < 900; i++) pause(1); return; }"
+        " block_sync();",
+        "stuck: block 0 thread 5 has ended, but block 0 thread .* waits for its block",
     ),
     "waits_for_nothing": ("while (atomic_add(values, 0, 0) == 1) pause(1);", "the kernel spins"),
     "runs_on": ("while (values[0] == 1) { }", "runs on and on"),
@@ -266,6 +282,25 @@ def test_each_launch_has_its_own_turns(kernels: dict[str, HostKernel]) -> None:
     assert driver.seed == 0
 
 
+def test_some_stand_still_for_long(kernels: dict[str, HostKernel]) -> None:
+    """In three of four launches: a thread, a warp, a block."""
+
+    def longest(seed: int, threads: int, group: int) -> int:
+        """How many turns the others had while one group had none."""
+        order = xp.zeros(2 * threads * 60, dtype=xp.int64)
+        ran(kernels["long_turns"], seed, 2, threads, zeros(1), order)
+        groups = order.get()[: threads * 80] // group  # near the end some have ended
+        places = [np.flatnonzero(groups == one) for one in range(2 * threads // group)]
+        return max(int(np.diff(place).max(initial=0)) for place in places)
+
+    kernels["long_turns"].driver.yields = 1.0
+    for style, threads, group in ((3, 64, 64), (2, 64, 32), (1, 4, 1)):
+        usual = max(longest(seed, threads, group) for seed in range(4, 64, 4))
+        stalled = max(longest(seed, threads, group) for seed in range(style, 64, 4))
+        assert stalled > 1.5 * usual
+    kernels["long_turns"].driver.yields = 0.25
+
+
 @pytest.mark.parametrize("name", ["lost", "lost_plain"])
 def test_updates_are_lost(kernels: dict[str, HostKernel], name: str) -> None:
     """Threads take turns between a load and the store of what was made of it."""
@@ -296,6 +331,34 @@ def test_a_clock(kernels: dict[str, HostKernel]) -> None:
         assert 7000 - 1000 <= steps.sum() <= 7000 + 1000
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_kernel_is_asked_for_an_end(seed: int) -> None:
+    source = """KERNEL(until)(ARRAY(i64) flags, ARRAY(i64) counts) {
+        while (load_relaxed(flags, 1) == 0) counts[thread_of_grid()]++; }"""
+    driver = HostDriver(seed)
+    kernel = driver.kernels(source, ["until"], "t")["until"]
+    driver.polls = 1000
+    flags, counts, polls = zeros(2), zeros(64), []
+
+    def poll() -> None:
+        polls.append(int(counts.sum()))
+        if len(polls) == 5:
+            raise KeyboardInterrupt
+
+    kernel.launch(2, 32, [flags, counts])
+    assert not counts.get().any()
+    with pytest.raises(KeyboardInterrupt):
+        driver.wait(poll, flags, 1, 7)
+    assert flags.tolist() == [0, 7]
+    assert sorted(set(polls)) == polls
+    assert int(counts.sum()) >= polls[-1] > 3000
+    kernel.launch(2, 32, [flags, counts])  # it ends at once, and so does what is not waited for
+    driver.synchronize()
+    assert driver.launches == 2
+    driver.wait(lambda: polls.append(0), flags, 1, 7)
+    assert polls[-1] == 0
+
+
 # ------------------------------------------------------------------------------------- faults
 
 
@@ -312,6 +375,14 @@ def test_faults(kernels: dict[str, HostKernel], name: str, seed: int) -> None:
     if name not in ("long_frame", "runs_on"):
         assert f"{name} (line " in str(raised.value)
     test_a_sum(kernels, seed, 3, 64)  # what comes next is not touched by it
+
+
+@pytest.mark.parametrize("threads", [16, 48])
+def test_a_warp_that_is_not_whole(kernels: dict[str, HostKernel], threads: int) -> None:
+    values = xp.zeros(1, dtype=xp.int32)
+    for seed in SEEDS:
+        with pytest.raises(HostFault, match="are named, but the warp has 16"):
+            ran(kernels["add_up"], seed, 2, threads, values, zeros(1), 1)
 
 
 def test_where_it_was(kernels: dict[str, HostKernel]) -> None:

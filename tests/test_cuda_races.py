@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from gdatalog.gpu_ops.sources import whole
 from tests.cuda_host import HostDriver, HostFault, needs_compiler
+from tests.cuda_queue.walks import FIBERS, walk_all
+from tests.cuda_queue.walks import KERNELS as WALKS
 
 pytestmark = needs_compiler
 
@@ -43,6 +46,13 @@ ORDERED = {
             b[me] = a[me - t.rank];
             sync(t);
         }""",
+    "in_place": """
+        const i64 mine = a[me ^ 1];
+        const u32 votes = warp_ballot(0xFFFFFFFFu, mine >= 0);
+        a[me] = mine + bits_of(votes);""",
+    "in_place_after_a_shuffle": """
+        const i64 mine = warp_shuffle(0xFFFFFFFFu, a[me ^ 1], 5);
+        a[me] = mine + 1;""",
     "a_block": """
         SHARED(i64, words, 32);
         words[thread_of_block()] = me;
@@ -94,6 +104,10 @@ RACES = {
         a[me] = me;
         warp_shuffle(0xFFFFFFFFu, 1, 0);
         b[me] = a[me ^ 1];""",
+    "two_stores_and_a_ballot": """
+        a[me] = me;
+        warp_ballot(0xFFFFFFFFu, true);
+        a[me ^ 1] = -me;""",
     "another_tile": """
         a[me] = me;
         sync(tile_here<8>());
@@ -187,3 +201,37 @@ def test_so_many_threads(driver: HostDriver, kernels: dict[str, Any]) -> None:
         kernels["one_value_by_all"].launch(
             3, 1024, [driver.xp.zeros(2, dtype="int64") for _ in range(2)]
         )
+
+
+# ---------------------------------------------------------------------------- the queue's orders
+
+ORDERS = [
+    (found.start(), found[0], weak)
+    for order, weak in (
+        ("load_acquire", "load_relaxed"),
+        ("store_release", "store_relaxed"),
+        ("add_acquire_release", "atomic_add"),
+    )
+    for found in re.finditer(rf"\b{order}(?=\()", FIBERS)
+    if found.start() > FIBERS.index("#endif  // GD_HOST")
+]
+
+
+def test_walks_that_share_have_no_races(driver: HostDriver) -> None:
+    kernels = driver.kernels(FIBERS, WALKS, "walks")
+    walk_all(driver, kernels, 4, range(40))
+
+
+@pytest.mark.parametrize("at", range(len(ORDERS)))
+def test_each_order_is_needed(driver: HostDriver, at: int) -> None:
+    """Weakened to a relaxed one, it leaves a race."""
+    start, order, weak = ORDERS[at]
+    kernels = driver.kernels(
+        FIBERS[:start] + weak + FIBERS[start + len(order) :], WALKS, "weak walks"
+    )
+    with pytest.raises(HostFault, match="a race: nothing orders"):
+        walk_all(driver, kernels, 4, range(40))
+
+
+def test_there_are_orders() -> None:
+    assert {order for _, order, _ in ORDERS} >= {"load_acquire", "store_release"}

@@ -103,7 +103,7 @@ def test_nothing_is_taken_when_the_host_says_stop(driver: HostDriver, kernels: A
     arrays += [xp.zeros(64, dtype=xp.int64) for _ in range(2)]
     arrays += [xp.zeros(2, dtype=xp.int32) for _ in range(2)]
     kernels["walk"].launch(2, 64, [*arrays, 4, 8, 9, 1, 2, 32, 2, 0, 0, 0, 1])
-    assert [int(control[int(word)]) for word in Word] == [0, int(Reason.STOPPED), *[0] * 6]
+    assert [int(control[int(word)]) for word in Word] == [0, int(Reason.STOPPED), *[0] * 7]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -118,9 +118,26 @@ def test_the_greatest_reason_wins(driver: HostDriver, kernels: Any, seed: int) -
     assert after[1:] == [3] * 4
 
 
-@pytest.mark.parametrize(("limit", "answer"), [(0, 3), (50_000, 2), (1 << 40, 0)])
-def test_who_is_late(driver: HostDriver, kernels: Any, limit: int, answer: int) -> None:
-    answers = driver.xp.full(4, -1, dtype=driver.xp.int64)
-    driver.seed = 0
-    kernels["lateness"].launch(1, 4, [answers, limit])
+@pytest.mark.parametrize(
+    ("limit", "words", "answer"),
+    [
+        (0, {}, 7),  # always
+        (1 << 40, {}, 0),  # no time at all has gone
+        (8_000_000, {}, 2),  # it is, but has just been asked
+        (1_000_000_000, {}, 0),
+        (1_000_000_000, {Word.IDLE: 1}, 2),
+        (1_000_000_000, {Word.IDLE: 1, Word.TAIL: 1}, 0),  # there is a task for whoever waits
+        (1_000_000_000, {Word.STOP: Reason.FULL}, 2),
+        (1 << 40, {Word.IDLE: 1}, 0),
+    ],
+)
+def test_who_is_late(
+    driver: HostDriver, kernels: Any, limit: int, words: dict[Word, int], answer: int
+) -> None:
+    xp = driver.xp
+    control, answers = xp.zeros(CONTROL_WORDS, dtype=xp.int64), xp.full(4, -1, dtype=xp.int64)
+    for word, value in words.items():
+        control[int(word)] = int(value)
+    driver.seed, driver.step = 0, 4_000
+    kernels["lateness"].launch(1, 4, [control, answers, limit])
     assert [int(each) for each in answers] == [answer] * 4

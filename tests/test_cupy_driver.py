@@ -105,13 +105,13 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
         fake.allocators.pop()
 
     fake.used, fake.fault, fake.synchronized = [], None, 0
-    fake.events, fake.copied = [], []
+    fake.events, fake.copied, fake.freed = [], [], []
     fake.full, fake.allocators = [], [allocate]
 
     class Device:
         def __init__(self, number: int) -> None:
             self.number = number
-            self.attributes = {"MultiProcessorCount": 132}
+            self.attributes = {"ClockRate": 1_980_000, "MultiProcessorCount": 132}
 
         def __enter__(self) -> None:
             fake.used.append(self.number)
@@ -128,7 +128,12 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
         assert (size, kind, stream) == (8, 1, 9)
         fake.copied.append((target, int(np.frombuffer(source, np.int64)[0])))
 
-    pool = SimpleNamespace(free_bytes=lambda: 50, used_bytes=lambda: 30, get_limit=lambda: 0)
+    pool = SimpleNamespace(
+        free_all_blocks=lambda: fake.freed.append(True),
+        free_bytes=lambda: 50,
+        used_bytes=lambda: 30,
+        get_limit=lambda: 0,
+    )
     fake.pool = pool
     fake.get_default_memory_pool = lambda: pool
     fake.RawModule = lambda *, code, options: SimpleNamespace(
@@ -207,6 +212,30 @@ def test_what_cuda_says_is_told(cupy: Any) -> None:
     cupy.fault = RuntimeError("something else")
     with pytest.raises(RuntimeError, match="something else"):
         driver.synchronize()
+
+
+class OutOfMemoryError(MemoryError):
+    """By this name CuPy raises that its pool is empty."""
+
+
+def test_what_leaves_a_query_is_an_error_of_ours(cupy: Any) -> None:
+    driver = CupyDriver()
+    for problem, kind, message in (
+        (CUDARuntimeError("cudaErrorLaunchFailure: x"), gd.DeviceError, "a query on cuda:0 failed"),
+        (OutOfMemoryError("allocating 8 bytes"), gd.MemoryLimitError, "cuda:0 has no memory left"),
+        (cupy_driver.NoMemory("f"), gd.MemoryLimitError, "cuda:0 has no memory left: f"),
+        (MemoryError("the host's"), MemoryError, "the host's"),
+        (gd.EvaluationError("a number"), gd.EvaluationError, "a number"),
+    ):
+        with pytest.raises(kind, match=message) as caught, driver.use():
+            raise problem
+        assert type(caught.value) is kind
+        assert cupy.used[-1] == "left"
+
+
+def test_memory_goes_back(cupy: Any) -> None:
+    CupyDriver().release()
+    assert cupy.freed == [True]
 
 
 def test_waiting(cupy: Any) -> None:
@@ -354,6 +383,7 @@ def test_cupy_has_what_is_asked_of_it() -> None:
             found = getattr(found, name)
     pool = cupy.get_default_memory_pool()
     assert callable(pool.free_bytes) and callable(pool.used_bytes) and callable(pool.get_limit)
+    assert callable(pool.free_all_blocks)
     module = cupy.RawModule(code=SOURCE, options=OPTIONS)
     assert callable(module.get_function)
     assert issubclass(cupy.cuda.runtime.CUDARuntimeError, RuntimeError)

@@ -12,6 +12,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.engine.fixpoint import StratumRun
 from gdatalog.executors import sinks
+from gdatalog.executors.expansion import Expansion
 from gdatalog.plan.effects import without
 from gdatalog.plan.nodes import (
     Apply,
@@ -199,3 +200,35 @@ def test_what_is_left_of_a_body_without_a_value() -> None:
         Assign("v", "int", slot("z"), (at(2, 1),)),
         Join("u", "int", (at(4, 0),)),
     )
+
+
+@pytest.mark.parametrize(
+    ("tests", "alike"),
+    [("", True), (", z < x", True), (", z != x, y != x", True), (", z > y", False)],
+)
+@pytest.mark.parametrize("chunk", [None, 60])
+def test_rows_that_read_the_same_meet_their_lists_once(
+    tests: str, alike: bool, chunk: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[bool] = []
+    real = Expansion._shared
+
+    def noted(self: Expansion, *args: Any) -> Any:
+        lists = real(self, *args)
+        found.append(lists is not None)
+        return lists
+
+    monkeypatch.setattr(Expansion, "_shared", noted)
+    data = {name: random_pairs(12, 300, seed) for seed, name in enumerate("ABCD")}
+    pairs = {name: {(int(a), int(b)) for a, b in rows} for name, rows in data.items()}
+    body = f"A(x, y), B(x, y), C(x, z), D(x, z){tests}"
+    expected = {
+        (x, y, z)
+        for x, y in pairs["A"] & pairs["B"]
+        for other, z in pairs["C"] & pairs["D"]
+        if x == other and eval(tests.lstrip(", ").replace(", ", " and ") or "True")
+    }
+    assert answers(f"p(x, y, z) <- {body}.", chunk=chunk, **data) == expected
+    assert any(found) == alike or chunk is not None
+    counted = answers(f"n(count(), max(y)) <- {body}.", chunk=chunk, **data)
+    assert counted == {(len(expected), max(y for _, y, _ in expected))}

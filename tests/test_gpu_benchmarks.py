@@ -5,20 +5,22 @@ from __future__ import annotations
 from itertools import combinations
 from math import comb
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks.gpu import __main__ as program
-from benchmarks.gpu import sectors
+from benchmarks.gpu import breakdown, machine, sectors
 from benchmarks.gpu.clocks import Clocked, under_half
-from benchmarks.gpu.forced import Forced
-from benchmarks.gpu.hand import Hand
+from benchmarks.gpu.forced import Forced, NoGpu, gpu_driver
+from benchmarks.gpu.hand import KERNELS, TEAMS, Hand
 from benchmarks.gpu.made import Edges, oriented, rmat, wu
 from benchmarks.gpu.setting import Setting
 from benchmarks.gpu.sort_merge import SortMerge
 from benchmarks.patterns import P3, clique
+from gdatalog.errors import Error
 from tests import data
 from tests.cuda_host import HostDriver, needs_compiler
 
@@ -191,6 +193,47 @@ def test_the_share_of_time_in_which_few_blocks_work() -> None:
     assert under_half([0, 0], 1.0) is None
 
 
+def events(times: list[float]) -> Any:
+    """What clocks ask of CuPy: events that are recorded at these times, in milliseconds."""
+    left = iter(times)
+
+    def event() -> Any:
+        made = SimpleNamespace(at=None)
+        made.record = lambda: setattr(made, "at", next(left))
+        return made
+
+    return SimpleNamespace(Event=event, get_elapsed_time=lambda a, b: b.at - a.at)
+
+
+def test_on_a_gpu_events_are_the_clocks() -> None:
+    kernel = SimpleNamespace(launch=lambda *args: None, resources=None)
+    driver: Any = SimpleNamespace(
+        xp=SimpleNamespace(cuda=events([1.0, 3.5, 4.0, 4.5])),
+        kernels=lambda source, names, told: dict.fromkeys(names, kernel),
+        synchronize=lambda: None,
+    )
+    clocks = Clocked(driver)
+    found = clocks.kernels("", ["survivors", "other"], "a test")
+    for name in ("survivors", "other"):
+        found[name].launch(1, 32, [])
+    assert clocks.take() == (2, pytest.approx(0.003))
+    assert clocks.by_part == {"compact": 0.0025, "other": 0.0005}
+    assert clocks.take() == (0, 0.0)
+
+
+def test_a_gpu_is_named() -> None:
+    properties = {"name": b"Some GPU", "multiProcessorCount": 7, "totalGlobalMem": 8 << 30}
+    runtime = SimpleNamespace(
+        getDevice=lambda: 0,
+        getDeviceProperties=lambda number: properties,
+        driverGetVersion=lambda: 12_040,
+        runtimeGetVersion=lambda: 12_090,
+    )
+    xp = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime), __version__="14.0")
+    told = machine.facts(SimpleNamespace(xp=xp))
+    assert told["GPU"] == "Some GPU" and told["GPU memory GiB"] == 8 and told["SMs"] == 7
+
+
 # ---------------------------------------------------------------------------------------- suites
 
 
@@ -205,8 +248,56 @@ def test_every_suite_runs(tmp_path: Path) -> None:
     told = [(c.what, f.side, f.trouble) for c in cases for f in c.figures if f.trouble]
     assert told == []
     assert {case.suite for case in cases} >= {"cliques", "random graphs", "compiling"}
+    parts = {f.side for case in cases if case.suite == breakdown.SUITE for f in case.figures}
+    assert {"sort", "merge", "the depth-first kernel"} < parts
+    assert any(part.startswith("expand, case") for part in parts)
     report = (tmp_path / "README.md").read_text()
     assert "## What is asked for" in report and "Other people's numbers" in report
+
+
+@pytest.fixture
+def card() -> Clocked:
+    try:
+        return Clocked(gpu_driver())
+    except (NoGpu, ImportError, RuntimeError, Error) as reason:
+        pytest.skip(f"no GPU: {str(reason).strip()}")
+
+
+@pytest.mark.gpu
+def test_kernels_by_hand_count_right_on_a_gpu(card: Clocked) -> None:
+    n = 400
+    works: list[tuple[Pairs, tuple[int, int, int]]] = [
+        (pairs, (cliques(pairs, 3), cliques(pairs, 4), p3s(pairs)))
+        for pairs in (dense(180, 0.4, seed=8), dense(900, 0.02, seed=9))
+    ]
+    whole = comb(n, 3), comb(n, 4), comb(n, 2) * comb(n - 2, 2) * (n - 4)
+    works.append((set(combinations(range(n), 2)), whole))
+    for pairs, (triangles, k4s, p3) in works:
+        edges = made(card.xp, pairs)
+        graph = oriented(card.xp, edges)
+        wanted = {"triangles": triangles, "k4": k4s, "k4_bits": k4s, "p3": p3}
+        for lanes in TEAMS:
+            for kernel in KERNELS:
+                assert Hand(kernel, graph, card, lanes).count() == wanted[kernel]
+        for size, count in ((3, triangles), (4, k4s)):
+            assert SortMerge(card, edges, size, 1 << 20).count() == count
+
+
+@pytest.mark.gpu
+def test_every_suite_runs_on_a_gpu(card: Clocked) -> None:
+    setting = Setting(card, gpu_driver, small=True, budget=0.0)
+    cases = program.run(setting, list(program.SUITES))
+    assert setting.reasons == []
+    assert [(c.what, f.side, f.trouble) for c in cases for f in c.figures if f.trouble] == []
+    assert machine.facts(card)["SMs"] > 0
+
+
+@pytest.mark.gpu
+def test_graphs_made_on_a_gpu_are_those_that_numpy_makes(card: Clocked) -> None:
+    for make in (lambda xp: wu(xp, 50_000, 4), lambda xp: rmat(xp, 12, 20_000)):
+        there, here = make(card.xp), make(np)
+        assert np.array_equal(card.xp.asnumpy(there.u), here.u)
+        assert np.array_equal(card.xp.asnumpy(there.v), here.v)
 
 
 def test_without_a_gpu_it_says_so(

@@ -12,15 +12,17 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gdatalog as gd
 from gdatalog.engine import devices
 from gdatalog.engine.device import Cpu
-from gdatalog.gpu_ops import kernel_cache, probe
+from gdatalog.gpu_ops import cupy_driver, kernel_cache, probe
 from gdatalog.gpu_ops.checks import checks, trouble
 from gdatalog.gpu_ops.probe import Card, Probe
 from gdatalog.shell import cli
+from tests.cuda_host import HostDriver
 
 CARD = Card("NVIDIA H200", 141 << 30, (9, 0))
 OLD = Card("Tesla V100", 16 << 30, (7, 0))
@@ -150,17 +152,19 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         state.looks += 1
         return state.seen  # type: ignore[no-any-return]
 
-    def opened(number: int, why: str) -> devices.Opened:
+    def opened(number: int, why: str, memory: int | None) -> devices.Opened:
         gpu = Cpu()
         gpu.name = f"cuda:{number}"
-        state.opened.append(number)
+        state.opened.append((number, memory))
         return devices.Opened(gpu, why, state.use)
 
     @contextmanager
     def use() -> Iterator[None]:
         state.inside = True
-        yield
-        state.inside = False
+        try:
+            yield
+        finally:
+            state.inside = False
 
     state.use = use
     monkeypatch.setattr(probe, "look", look)
@@ -179,6 +183,8 @@ def test_auto_takes_a_gpu_and_says_so(machine: Any, caplog: pytest.LogCaptureFix
     assert caplog.messages == ["device: cuda:0 (a GPU is there)"]
     assert gd.connect(device="cuda:0").device == gd.connect(device="cuda").device == "cuda:0"
     assert machine.looks == 1  # once for each process
+    gd.connect(device="cuda:0", memory_limit="1KiB")
+    assert machine.opened == [(0, None), (0, None), (0, None), (0, 1024)]
 
 
 def test_auto_says_why_it_takes_no_gpu(machine: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -219,6 +225,10 @@ def test_a_thread_works_on_the_device_while_it_has_its_turn(machine: Any) -> Non
         assert machine.inside
     assert not machine.inside
 
+    with pytest.raises(gd.UsageError), db._lock:
+        db.query("?- 1 < 2.", limit=-1)
+    assert not machine.inside
+
     def fails() -> Any:
         raise MemoryError
 
@@ -226,6 +236,27 @@ def test_a_thread_works_on_the_device_while_it_has_its_turn(machine: Any) -> Non
     for _ in range(2):  # the lock is free again
         with pytest.raises(MemoryError), turn:
             pass
+
+
+def test_a_gpu_is_opened_by_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = []
+
+    class Driver(HostDriver):
+        def __init__(self, number: int) -> None:
+            super().__init__()
+            self.name = f"cuda:{number}"
+
+        @contextmanager
+        def use(self) -> Iterator[None]:
+            used.append(self.name)
+            yield
+
+    monkeypatch.setattr(cupy_driver, "CupyDriver", Driver)
+    opened = devices._opened(1, "because", 1 << 20)
+    assert (opened.device.name, opened.why, used) == ("cuda:1", "because", ["cuda:1"])
+    with opened.use():
+        assert len(used) == 2
+    opened.device.close()
 
 
 def test_where_there_is_no_gpu_nothing_of_cuda_is_imported() -> None:
@@ -310,7 +341,7 @@ def _cupy(**given: Any) -> Any:
 
     class Numbers:
         def __add__(self, other: int) -> Any:
-            return SimpleNamespace(sum=lambda: 10)
+            return SimpleNamespace(get=lambda: np.arange(1, 5))
 
     parts: dict[str, Any] = {
         "built": lambda: 12090,

@@ -7,11 +7,14 @@ piece or in chunks of a few rows, by turns.
 from __future__ import annotations
 
 from itertools import combinations, pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 
 import gdatalog
+from gdatalog.engine import fixpoint
+from gdatalog.engine.run import RuleRun
 from gdatalog.gpu_ops.device import Gpu
 from tests import test_engine_oracle as oracle
 from tests.corners import CORNERS, Example
@@ -106,6 +109,24 @@ def test_aggregate_programs(drawn: Drawn) -> None:
 @given(string_programs())
 def test_string_programs(drawn: Drawn) -> None:
     agrees(drawn)
+
+
+def test_what_may_leave_62_bits_is_the_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    reports: list[str | None] = []
+    real = fixpoint.run_rule
+
+    def noted(plan: Any, *args: Any) -> Any:
+        report = RuleRun(plan)
+        found = real(plan, *args[:4], report, *args[5:])
+        reports.append(report.left)
+        return found
+
+    monkeypatch.setattr(fixpoint, "run_rule", noted)
+    data = {"A": (("int",), [(x,) for x in range(1300)])}
+    many = ", ".join(f"A({name})" for name in "abcdef")
+    found = run(f"n(count()) <- {many}. m(count()) <- A(a), A(b).", data, {"n", "m"}, 0)
+    assert found == {"n": {(1300**6,)}, "m": {(1300**2,)}}
+    assert sorted(map(str, reports)) == ["None", "counts or sums may leave 62 bits"]
 
 
 def round_trips(body: str, edges: list[tuple[int, int]], chunk: int | None = None) -> int:

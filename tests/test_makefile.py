@@ -79,4 +79,67 @@ def test_installs_again_when_the_project_changes(folder: Path) -> None:
 def test_says_what_it_can_make(folder: Path) -> None:
     done = _make(folder)
     targets = [line.split()[1] for line in done.stdout.splitlines()]
-    assert targets == ["demo", "test", "check", "bench", "clean"]
+    assert targets == ["demo", "test", "check", "bench", "test-gpu", "bench-gpu", "clean"]
+
+
+# ------------------------------------------------------------------------------- a GPU
+
+
+@pytest.fixture
+def installed(folder: Path) -> Path:
+    """A folder where all is installed but CuPy; its programs note what they are asked to do."""
+    programs = folder / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for stamp in ("made", "base", "dev"):
+        (folder / ".venv" / stamp).touch()
+        os.utime(folder / ".venv" / stamp, (2**31, 2**31))
+    for name in ("python", "gdatalog"):
+        (programs / name).write_text(f'#!/bin/sh\necho "{name} $*" >>asked\n. ./{name}-does\n')
+        (programs / name).chmod(0o755)
+        (folder / f"{name}-does").write_text("")
+    return folder
+
+
+def _does(folder: Path, wanted: str) -> None:
+    """What the Python of a folder answers when it is asked for the GPU's extra."""
+    (folder / "python-does").write_text(
+        f'case "$2" in gdatalog.gpu_ops.wanted) {wanted} ;; *) exit 0 ;; esac\n'
+    )
+
+
+@pytest.mark.parametrize("target", ["test-gpu", "bench-gpu"])
+def test_where_there_is_no_gpu_the_reason_is_told(installed: Path, target: str) -> None:
+    """By the real program, in an environment that hides GPUs."""
+    python = f'CUDA_VISIBLE_DEVICES= PYTHONPATH={ROOT} exec {sys.executable} "$@"'
+    (installed / "python-does").write_text(python)
+    done = _make(installed, target)
+    assert done.returncode != 0
+    assert "this needs an NVIDIA GPU. GPU: " in done.stderr and "\ncure: " in done.stderr
+    assert (installed / "asked").read_text() == "python -m gdatalog.gpu_ops.wanted\n"
+    assert not (installed / ".venv" / "gpu").exists()
+
+
+def test_where_there_is_a_gpu_its_extra_is_installed(installed: Path) -> None:
+    _does(installed, "echo cuda13")
+    install = "python -m pip --disable-pip-version-check --quiet install --editable .[cuda13]"
+    for target, asked in (
+        ("bench-gpu", "python -m benchmarks.gpu --minutes 4"),
+        ("test-gpu", "python -m pytest -m gpu and not slow"),
+    ):
+        done = _make(installed, target)
+        assert done.returncode == 0, done.stderr
+        lines = (installed / "asked").read_text().splitlines()
+        assert lines[:2] == ["python -m gdatalog.gpu_ops.wanted", f"{install} matplotlib"]
+        assert lines[-1] == asked
+    assert len(lines) == 4  # it is installed once
+
+
+def test_a_demo_asks_a_gpu_too_where_one_is(installed: Path) -> None:
+    _does(installed, "exit 3")
+    assert _make(installed, "demo").returncode == 0
+    asked = ["gdatalog queries/triangles.dl", "python -m gdatalog.gpu_ops.wanted"]
+    assert (installed / "asked").read_text().splitlines() == asked
+    _does(installed, "echo cuda12")
+    assert _make(installed, "demo").returncode == 0
+    lines = (installed / "asked").read_text().splitlines()
+    assert ".[cuda12]" in lines[-2] and lines[-1] == "python -m benchmarks.gpu.demo"

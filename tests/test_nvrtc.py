@@ -6,7 +6,15 @@ from collections.abc import Iterable, Sequence
 
 import nvrtc
 import pytest
-from kernel_sources import Source, files_of_kernels, files_of_tests, fused, generated, tiles
+from kernel_sources import (
+    Source,
+    files_of_kernels,
+    files_of_tests,
+    fused,
+    generated,
+    of_test_plans,
+    tiles,
+)
 
 from gdatalog.gpu_ops.compile_error import compile_error
 from gdatalog.gpu_ops.driver import Resources
@@ -53,6 +61,11 @@ def test_every_kernel_compiles() -> None:
 @pytest.mark.slow
 def test_every_kernel_of_the_tests_compiles() -> None:
     _keep_to_registers(_compiled((*files_of_tests(), *tiles()), ["sm_90"]))
+
+
+@pytest.mark.slow
+def test_every_kernel_of_the_test_plans_compiles() -> None:
+    assert len(_compiled(of_test_plans())) >= 30
 
 
 def _keep_to_registers(compiled: list[tuple[str, nvrtc.Compiled]]) -> None:

@@ -13,6 +13,7 @@ from benchmarks.gpu.setting import Setting
 from benchmarks.patterns import KNOWN, Pattern, clique
 from benchmarks.records import Case
 
+SUITE = "cliques"
 AUTO, CPU, BREADTH = "tile as chosen", "CPU, all cores", "breadth-first"
 SHOWN = (32, 8, 1)
 # In the order of T-DFS's names; those with kernels written by hand come first.
@@ -76,10 +77,10 @@ def _case(setting: Setting, name: str, pattern: Pattern, edges: Edges) -> Case:
     sides += hand
     sides.append(ours(pattern, CPU, Forced(), gpu=False))
     expected = KNOWN.get((edges.name, pattern.name))
-    case = race(setting, "cliques", f"{name}, {edges.name}", edges, sides, expected)
+    case = race(setting, SUITE, f"{name}, {edges.name}", edges, sides, expected)
     if name in ("P2", "P3"):
         names = [side.name for side in hand]
         case.asks = [at_least(case, [mine], names, 0.85) for mine in ("tile 32", AUTO)]
     if not edges.real:
-        case.notes = ("a made-up graph",)
+        case.notes = (f"{edges.name}: a made-up graph",)
     return case

@@ -14,6 +14,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any, TypeVar
 
+from benchmarks.gpu.names import part_of
 from gdatalog.gpu_ops.driver import Driver, Kernel, Resources
 
 T = TypeVar("T")
@@ -37,7 +38,7 @@ class Clocked:
         self.driver = driver
         self.compiled: list[Compiled] = []
         self.spans: list[tuple[str, Callable[[], float]]] = []  # what gives a launch's seconds
-        self.by_name: dict[str, float] = {}  # seconds of kernels that have been asked for
+        self.by_part: dict[str, float] = {}  # seconds that have been asked for
         self.kept: dict[tuple[str, str], Kernel] = {}  # by source and name, of who keeps them here
 
     def __getattr__(self, name: str) -> Any:
@@ -49,7 +50,10 @@ class Clocked:
         seconds = perf_counter() - began
         resources = {name: found[name].resources for name in names}
         self.compiled.append(Compiled(told, source, tuple(names), seconds, resources))
-        return {name: ClockedKernel(name, kernel, self) for name, kernel in found.items()}
+        return {
+            name: ClockedKernel(part_of(name, source), kernel, self)
+            for name, kernel in found.items()
+        }
 
     def take(self) -> tuple[int, float]:
         """How many kernels were launched since it was last asked, and their seconds together."""
@@ -58,7 +62,7 @@ class Clocked:
         total = 0.0
         for name, span in spans:
             seconds = span()
-            self.by_name[name] = self.by_name.get(name, 0.0) + seconds
+            self.by_part[name] = self.by_part.get(name, 0.0) + seconds
             total += seconds
         return len(spans), total
 
@@ -83,14 +87,14 @@ class Clocked:
 
 
 class ClockedKernel:
-    def __init__(self, name: str, kernel: Kernel, clocks: Clocked) -> None:
-        self.name, self.kernel, self.clocks = name, kernel, clocks
+    def __init__(self, part: str, kernel: Kernel, clocks: Clocked) -> None:
+        self.part, self.kernel, self.clocks = part, kernel, clocks
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.kernel, name)
 
     def launch(self, blocks: int, threads: int, args: Sequence[Any]) -> None:
-        self.clocks.span(self.name, lambda: self.kernel.launch(blocks, threads, args))
+        self.clocks.span(self.part, lambda: self.kernel.launch(blocks, threads, args))
 
 
 @dataclass(slots=True)

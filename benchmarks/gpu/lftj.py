@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from benchmarks.gpu.cliques import AUTO, CPU, RMAT, tiled
 from benchmarks.gpu.forced import Forced
@@ -16,15 +17,11 @@ WANTED = 10
 
 def run(setting: Setting) -> Iterator[Case]:
     triangles = clique(3)
-    graphs = (
-        lambda: setting.wu(10_000_000, 3),
-        lambda: setting.rmat(*RMAT),
-        lambda: setting.wu(30_000_000, 3),
-    )
-    for number, graph in enumerate(setting.few(graphs)):
+    makes = (partial(setting.wu, 10_000_000, 3), partial(setting.rmat, *RMAT))
+    for number, make in enumerate(setting.few((*makes, partial(setting.wu, 30_000_000, 3)))):
         if not setting.wants(f"one thread to a subtree, graph {number + 1}", 20):
             continue
-        edges = graph()
+        edges = make()
         sides = [
             tiled(triangles, 1),
             ours(triangles, AUTO, Forced()),

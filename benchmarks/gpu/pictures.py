@@ -154,6 +154,7 @@ def _swept(cases: Sequence[Case], suite: str, path: Path) -> bool:
     axes.set_xticks(range(len(order)), order)
     axes.set_yscale("log", base=2)
     axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}x")
+    axes.set_ylim(0.9, max(2.1, 1.1 * axes.get_ylim()[1]))
     axes.grid(True, which="major", color=FAINT, linewidth=0.8, zorder=0)
     axes.set_title(
         f"{suite.capitalize()}: times the best", loc="left", fontsize=11, fontweight="bold",

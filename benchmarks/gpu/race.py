@@ -58,6 +58,11 @@ class Rule:
     db: Database
     side: Ours
 
+    @property
+    def all_kernels(self) -> bool:
+        """Whether its work is done by kernels that have clocks; else array functions do much."""
+        return self.side.forced.strategy == "lftj"
+
     def count(self) -> int:
         return self.db.count(self.side.text, self.side.forced) // self.side.times
 
@@ -112,17 +117,16 @@ def race(
 ) -> Case:
     """All answers first, then the clocks, of those whose answer is right."""
     case = Case(suite, what, [], edges=len(edges))
-    runners: list[tuple[Figure, Runner]] = []
-    for side in sides:
-        figure = Figure(side.name)
-        case.figures.append(figure)
-        runner = _first(setting, side, edges, figure)
+    runners: dict[int, Runner] = {}  # by the place of the figure
+    for place, side in enumerate(sides):
+        case.figures.append(Figure(side.name))
+        runner = _first(setting, side, edges, case.figures[place])
         if runner is not None:
-            runners.append((figure, runner))
+            runners[place] = runner
     _compare(case, expected)
-    for figure, runner in runners:
-        if figure.usable and not figure.stopped:
-            _timed(setting, figure, runner)
+    for place, figure in enumerate(case.figures):
+        if place in runners and figure.usable and figure.warm is None:
+            _timed(setting, figure, runners[place])
         tell(case, figure)
     return case
 
@@ -132,11 +136,15 @@ def _first(setting: Setting, side: Side, edges: Edges, figure: Figure) -> Runner
     began, compiled = perf_counter(), len(setting.driver.compiled)
     try:
         runner = side.start(setting, edges)
-        figure.answer = _capped(setting, runner)
+        figure.resident, loaded = empty_pool(setting.xp), perf_counter()
+        # What is loaded and made once takes its time too.
+        figure.answer = _capped(setting, runner, 3 * setting.cap)
         figure.cold = perf_counter() - began
+        figure.peak = pool_bytes(setting.xp)
+        if isinstance(runner, SortMerge) and perf_counter() - loaded > LONG:
+            figure.warm, figure.runs = perf_counter() - loaded, 1
     except Interrupted:
-        figure.warm, figure.stopped = setting.cap, True
-        figure.trouble = f"not done in {setting.cap:g} s"
+        _stopped(figure, 3 * setting.cap)
         return None
     except Exception as error:  # one side's failure is a figure, and the others go on
         figure.trouble = f"{type(error).__name__}: {str(error).strip()[:300]}"
@@ -145,11 +153,15 @@ def _first(setting: Setting, side: Side, edges: Edges, figure: Figure) -> Runner
     return runner
 
 
-def _capped(setting: Setting, runner: Runner) -> int:
+def _stopped(figure: Figure, seconds: float) -> None:
+    figure.warm, figure.stopped, figure.trouble = seconds, True, f"not done in {seconds:g} s"
+
+
+def _capped(setting: Setting, runner: Runner, seconds: float) -> int:
     stop: Callable[[], None] | None = getattr(runner, "stop", None)
     if stop is None:
         return runner.count()
-    timer = Timer(setting.cap, stop)
+    timer = Timer(seconds, stop)
     timer.start()
     try:
         return runner.count()
@@ -173,7 +185,7 @@ def _timed(setting: Setting, figure: Figure, runner: Runner) -> None:
         held = empty_pool(xp)
         driver.take()
         began = perf_counter()
-        again = runner.count()
+        again = _capped(setting, runner, setting.cap)
         driver.synchronize()
         wall = perf_counter() - began
         if again != figure.answer:
@@ -189,7 +201,11 @@ def _timed(setting: Setting, figure: Figure, runner: Runner) -> None:
         else:
             seen = medians(driver, runner.count, setting.budget, 30)
             figure.warm, figure.kernels, figure.runs = seen.wall, seen.kernels, seen.runs
+        if not getattr(runner, "all_kernels", True):
+            figure.kernels = None
         _watched(setting, figure, runner)
+    except Interrupted:
+        _stopped(figure, setting.cap)
     except Exception as error:
         figure.trouble = f"{type(error).__name__}: {str(error).strip()[:300]}"
 

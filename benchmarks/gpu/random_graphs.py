@@ -19,10 +19,10 @@ PAIRWISE = "sort-merge"
 
 
 def run(setting: Setting) -> Iterator[Case]:
-    for size in setting.few(SIZES):
-        for cliques in setting.few((3, 4)):
-            pattern = clique(cliques)
-            # 20 million rows a second are loaded and indexed, on either device
+    for cliques in setting.few((3, 4)):
+        pattern = clique(cliques)
+        for size in setting.few(SIZES):
+            # so many rows a second are loaded and indexed
             if not setting.wants(f"{pattern.name}, {size:,} random edges", 5 + size / 5e6):
                 continue
             edges = setting.wu(size, cliques)

@@ -14,10 +14,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from threading import RLock
+from types import TracebackType
 
 from gdatalog.engine.device import CPU, Device
 from gdatalog.errors import DeviceError, UsageError
 
+NO_GPU = "there is no NVIDIA GPU"
+ASKED = "asked for"
 # What a driver of NVIDIA's makes when it starts: by itself, for Windows' Linux, on boards.
 _FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu")
 _NAME = re.compile(r"cuda(?::(\d+))?")
@@ -32,15 +35,16 @@ class Opened:
     use: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
-def open_device(name: str) -> Opened:
-    """
+def open_device(name: str, memory: int | None = None) -> Opened:
+    """`memory`: the bytes that may be kept on a GPU between queries, if the user says so.
+
     >>> open_device("cpu").device.name
     'cpu'
     """
     if name == "cpu":
-        return Opened(CPU, "asked for")
+        return Opened(CPU, ASKED)
     if name == "auto":
-        return _usable()
+        return _usable(memory)
     found = _NAME.fullmatch(name)
     if found is None:
         raise UsageError(f"there is no device {name!r}", hint='"auto", "cpu", "cuda", "cuda:1"')
@@ -49,16 +53,16 @@ def open_device(name: str) -> Opened:
     if problem is not None:
         told, cure = problem
         raise DeviceError(f"{name} cannot be used: {told}", hint=cure)
-    return _opened(number, "asked for")
+    return _opened(number, ASKED, memory)
 
 
-def _usable() -> Opened:
+def _usable(memory: int | None) -> Opened:
     """The first GPU, or the CPU if that cannot be used."""
     if _plainly_none():
-        return Opened(CPU, "there is no NVIDIA GPU")
+        return Opened(CPU, NO_GPU)
     problem = _trouble(0)
     if problem is None:
-        return _opened(0, "a GPU is there")
+        return _opened(0, "a GPU is there", memory)
     return Opened(CPU, f"the GPU is not used: {problem[0]}; gdatalog --doctor tells more")
 
 
@@ -81,13 +85,13 @@ def _trouble(number: int) -> tuple[str, str | None] | None:
     return None if found is None else (f"{found.name}: {found.found}", found.cure)
 
 
-def _opened(number: int, why: str) -> Opened:
+def _opened(number: int, why: str, memory: int | None) -> Opened:
     from gdatalog.gpu_ops.cupy_driver import CupyDriver
     from gdatalog.gpu_ops.device import Gpu
 
     driver = CupyDriver(number)
     with driver.use():
-        return Opened(Gpu(driver), why, driver.use)
+        return Opened(Gpu(driver, memory), why, driver.use)
 
 
 class Turn:
@@ -108,8 +112,13 @@ class Turn:
             self._lock.release()
             raise
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
-            self._used.pop().__exit__(None, None, None)
+            self._used.pop().__exit__(kind, problem, trace)
         finally:
             self._lock.release()

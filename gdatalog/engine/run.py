@@ -250,6 +250,7 @@ def run_rule(
             reason = str(refused)
             if lasting is not None:
                 lasting.clear()  # rows that were noted as followed have led nowhere yet
+                lasting = {}
     if found is None:
         if report is not None:
             report.left = reason

@@ -2,53 +2,26 @@
 
 Each row is expanded from the shortest of its lists (that is what makes the join worst-case
 optimal); where rows differ in which list that is, they are run in groups.
+
+Above 300 lines, for where lists come from and what becomes of them is read together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gdatalog.executors.comparisons import Comparison
 from gdatalog.executors.frontier import Frontier, Key, weighing
+from gdatalog.executors.lists import REUSED, ROOTS, SHARED, Lists, Reused, Roots, shared
 from gdatalog.executors.sinks import Sink
-from gdatalog.plan.nodes import Cut, Expr, Join, Participant, Slot
+from gdatalog.plan.nodes import Cut, Expr, Join, Participant, Slot, slots
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
+from gdatalog.storage.trie import Lookup, Meeting
 
 if TYPE_CHECKING:
     from gdatalog.executors.levelwise import Levelwise
-
-_REUSED, _ROOTS = -1, -2
-
-
-@dataclass(slots=True)
-class Roots:
-    """Case 1: the common values of root lists, and where each stands in each of them."""
-
-    level: TrieLevel
-    positions: Sequence[Array | None]  # None: where it stands here
-
-
-@dataclass(slots=True)
-class _Lists:
-    """Lists that a level may be expanded from: one for each row of the frontier."""
-
-    who: int  # a participant's place, or _REUSED, or _ROOTS
-    values: Array
-    starts: Array
-    lengths: Array
-    total: int | None = None  # of the lengths, where it is known
-
-
-@dataclass(slots=True)
-class _Reused:
-    """The list of an earlier level: `parents` are its list numbers, `own` this row's entry."""
-
-    level: TrieLevel
-    parents: Array
-    own: Array
 
 
 class Expansion:
@@ -67,6 +40,10 @@ class Expansion:
         """The frontier times the values that the step's variable can take and that pass the
         tests, by pieces."""
         xp = self.ops.xp
+        once = self._shared(step, tests)
+        if once is not None:
+            yield from self._expand(step, self.frontier, once, ())
+            return
         choices = self._choices(step)
         if len(choices) > 1:
             every = [lists.lengths for lists in choices]
@@ -79,7 +56,7 @@ class Expansion:
                 for at, lists in enumerate(choices):
                     rows = self.ops.survivors((which == at) & (best > 0))
                     if len(rows):
-                        part = _Lists(lists.who, lists.values, lists.starts[rows], best[rows])
+                        part = Lists(lists.who, lists.values, lists.starts[rows], best[rows])
                         yield from self._expand(step, self.frontier.take(rows), part, tests)
                 return
             choices = [replace(choices[shortest], total=totals[shortest])]
@@ -90,9 +67,10 @@ class Expansion:
         usable = self._reused(step, self.frontier)
         covered = step.reuse.covers if step.reuse and usable else ()
         if len(step.participants) - len(covered) + (usable is not None) != 1:
-            return None
+            once = self._shared(step, ())
+            return once.lengths if once is not None else None
         lists = self._choices(step)[0]
-        if lists.who == _REUSED:
+        if lists.who == REUSED:
             return lists.lengths
         trie = self.walk.tries[step.participants[max(lists.who, 0)].trie]
         if trie.weights is None:
@@ -101,7 +79,34 @@ class Expansion:
         weighed: Array = sums[lists.starts + lists.lengths] - sums[lists.starts]
         return weighed
 
-    def _choices(self, step: Join) -> list[_Lists]:
+    def _shared(self, step: Join, tests: Sequence[Comparison]) -> Lists | None:
+        """What the step's lists have in common, where many rows ask for the same: met once."""
+        ops, tries = self.ops, self.walk.tries
+        below = [part for part in step.participants if part.depth]
+        if step.reuse is not None or not below or len(step.participants) < 2:
+            return None
+        if any(tries[part.trie].weights is not None for part in step.participants):
+            return None
+        read: set[Key] = {part.trie for part in below}
+        for expr in (*(cut.bound for cut in step.cuts), *(expr for _, expr in tests)):
+            read |= slots(expr)
+        found = shared(ops, self.frontier, read)
+        if found is None:
+            return None
+        fewer, numbers = found
+        inner = Expansion(self.walk, fewer, self.sink)
+        choices = inner._choices(step)
+        totals = ops.totals(*(lists.lengths for lists in choices))
+        least = min(range(len(choices)), key=totals.__getitem__)
+        if not 0 < totals[least] <= self.walk.limits.chunk:
+            return None
+        (met,) = inner._expand(step, fewer, replace(choices[least], total=totals[least]), tests)
+        self.tried += inner.tried
+        level = met.lists(ops)
+        starts, lengths = ops.ranges(level, numbers, ())
+        return Lists(SHARED, level.values, starts, lengths, met=met)
+
+    def _choices(self, step: Join) -> list[Lists]:
         """The lists that may be expanded, cut to the ranges that the cuts leave."""
         frontier = self.frontier
         choices = []
@@ -121,13 +126,13 @@ class Expansion:
                 if (place, at) not in step.implied
             ]
             found = self.ops.ranges(level, frontier.column(part.trie), bounds)
-            choices.append(_Lists(place, level.values, *found))
+            choices.append(Lists(place, level.values, *found))
         if not choices:
             choices.append(self._root_lists(step))
         return choices
 
-    def _lists(self, who: int, values: Array, starts: Array, ends: Array) -> _Lists:
-        return _Lists(who, values, starts, self.ops.xp.maximum(ends - starts, 0))
+    def _lists(self, who: int, values: Array, starts: Array, ends: Array) -> Lists:
+        return Lists(who, values, starts, self.ops.xp.maximum(ends - starts, 0))
 
     def _bound(self, cut: Cut, frontier: Frontier) -> Array:
         return self._keys(cut.bound, frontier)
@@ -143,7 +148,7 @@ class Expansion:
             return starts, xp.minimum(ends, bound)
         return xp.maximum(starts, bound), ends
 
-    def _root_lists(self, step: Join) -> _Lists:
+    def _root_lists(self, step: Join) -> Lists:
         """Every row meets the same list: the common values of the roots."""
         xp = self.ops.xp
         values = self._roots(step).level.values
@@ -157,7 +162,7 @@ class Expansion:
                 at_bound = xp.searchsorted(values, bound, side=side)
                 starts, ends = self._clip(cut.op, starts, ends, at_bound)
                 total = None
-        return replace(self._lists(_ROOTS, values, starts, ends), total=total)
+        return replace(self._lists(ROOTS, values, starts, ends), total=total)
 
     def _roots(self, step: Join) -> Roots:
         found = self.walk.roots.get(id(step))
@@ -173,7 +178,7 @@ class Expansion:
             self.walk.roots[id(step)] = found
         return found
 
-    def _reused(self, step: Join, frontier: Frontier) -> _Reused | None:
+    def _reused(self, step: Join, frontier: Frontier) -> Reused | None:
         """The earlier level's lists, unless a chunk has cut one of them."""
         if step.reuse is None:
             return None
@@ -186,9 +191,9 @@ class Expansion:
         if number not in level.columns:
             level.columns[number] = self.ops.xp.arange(level.size)
         own = frontier.column(number)
-        return _Reused(level.lists(self.ops), level.rows[own], own)
+        return Reused(level.lists(self.ops), level.rows[own], own)
 
-    def _reuse_lists(self, variable: str, reused: _Reused, cuts: Sequence[Cut]) -> _Lists:
+    def _reuse_lists(self, variable: str, reused: Reused, cuts: Sequence[Cut]) -> Lists:
         level, parents, own = reused.level, reused.parents, reused.own
         starts, ends = level.offsets[parents], level.offsets[parents + 1]
         for cut in cuts:
@@ -199,10 +204,10 @@ class Expansion:
                 bound = self._bound(cut, self.frontier)
                 at_bound = self.ops.bound_in(level, parents, bound, cut.op in ("<=", ">"))
             starts, ends = self._clip(cut.op, starts, ends, at_bound)
-        return self._lists(_REUSED, level.values, starts, ends)
+        return self._lists(REUSED, level.values, starts, ends)
 
     def _expand(
-        self, step: Join, frontier: Frontier, lists: _Lists, tests: Sequence[Comparison]
+        self, step: Join, frontier: Frontier, lists: Lists, tests: Sequence[Comparison]
     ) -> Iterator[Frontier]:
         ops, limits = self.ops, self.walk.limits
         tested = [(op, self._keys(expr, frontier)) for op, expr in tests]
@@ -224,15 +229,18 @@ class Expansion:
                     starts, lengths, count = starts[which - low], lengths[which - low], None
             found = ops.meet(lists.values, starts, lengths, count, which, sought, placed, tested)
             self.tried += found.tried
-            child = self._child(step, frontier, found, dict(zip(names, found.places, strict=True)))
+            places = dict(zip(names, found.places, strict=True))
+            child = self._child(step, frontier, found, places, lists.met)
             child.level, child.whole = step.variable, whole
             yield child
 
     def _others(
-        self, step: Join, frontier: Frontier, lists: _Lists
+        self, step: Join, frontier: Frontier, lists: Lists
     ) -> tuple[list[Lookup], list[int]]:
         """Where expanded values are looked up, and who asks where they were found: first who the
         lists are of, if he does, then some of the others."""
+        if lists.met is not None:
+            return [], [SHARED]
         tries = self.walk.tries
         sought: list[Lookup] = []
         names = []
@@ -242,16 +250,16 @@ class Expansion:
             covered = step.reuse.covers
         roots = [place for place, part in enumerate(step.participants) if part.depth == 0]
         asked = any(self._asks(step.participants[place]) for place in roots)
-        if lists.who == _ROOTS and asked:
-            names.append(_ROOTS)
+        if lists.who == ROOTS and asked:
+            names.append(ROOTS)
         if lists.who >= 0 and self._asks(step.participants[lists.who]):
             names.append(lists.who)
-        if reused is not None and lists.who != _REUSED:
+        if reused is not None and lists.who != REUSED:
             sought.append(Lookup(reused.level, reused.parents, False))
-        if roots and lists.who != _ROOTS:
+        if roots and lists.who != ROOTS:
             sought.append(Lookup(self._roots(step).level, None, asked))
             if asked:
-                names.append(_ROOTS)
+                names.append(ROOTS)
         for place, part in enumerate(step.participants):
             if part.depth and place != lists.who and place not in covered:
                 asks = self._asks(part)
@@ -267,14 +275,23 @@ class Expansion:
         return part.depth + 1 < len(trie.levels) or trie.weights is not None
 
     def _child(
-        self, step: Join, frontier: Frontier, found: Meeting, places: dict[int, Array]
+        self,
+        step: Join,
+        frontier: Frontier,
+        found: Meeting,
+        places: dict[int, Array],
+        met: Frontier | None,
     ) -> Frontier:
         """The rows that were found, with where each trie stands now."""
         ops, tries = self.ops, self.walk.tries
         size = len(found.values)
         columns: dict[Key, Array] = {step.variable: found.values}
         child = Frontier(size, frontier, found.rows, columns)
-        at_roots = places.pop(_ROOTS, None)
+        if met is not None:
+            at = places[SHARED]
+            columns |= {key: c[at] for key, c in met.columns.items() if isinstance(key, int)}
+            return child
+        at_roots = places.pop(ROOTS, None)
         if at_roots is not None:
             roots = [place for place, part in enumerate(step.participants) if part.depth == 0]
             for place, known in zip(roots, self._roots(step).positions, strict=True):

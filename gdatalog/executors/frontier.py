@@ -19,7 +19,7 @@ WEIGHT = "#"
 
 
 class Frontier:
-    __slots__ = ("_lists", "columns", "level", "parent", "rows", "size", "whole")
+    __slots__ = ("_gathered", "_lists", "columns", "level", "parent", "rows", "size", "whole")
 
     def __init__(
         self,
@@ -31,7 +31,8 @@ class Frontier:
         self.size = size
         self.parent = parent
         self.rows = rows  # None: the parent's rows, one to one
-        self.columns = {} if columns is None else columns
+        self.columns = {} if columns is None else columns  # that this frontier added
+        self._gathered: dict[Key, Array] = {}  # others, once somebody has asked for them
         self.level: str | None = None  # the variable whose lists this frontier is
         self.whole = True  # whether those lists are whole: no chunk cuts one
         self._lists: TrieLevel | None = None
@@ -50,11 +51,12 @@ class Frontier:
         """A column in the order of this frontier's rows, gathered through the parents."""
         found = self.columns.get(key)
         if found is None:
+            found = self._gathered.get(key)
+        if found is None:
             assert self.parent is not None, key
             found = self.parent.column(key)
             if self.rows is not None:
-                found = found[self.rows]
-                self.columns[key] = found
+                found = self._gathered[key] = found[self.rows]
         return found
 
     def take(self, rows: Array) -> Frontier:

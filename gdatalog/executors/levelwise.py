@@ -24,11 +24,12 @@ from typing import Any
 
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.comparisons import Comparisons
-from gdatalog.executors.expansion import Expansion, Roots
+from gdatalog.executors.expansion import Expansion
 from gdatalog.executors.failure import describe_failure
 from gdatalog.executors.frontier import Frontier, Key, weighing
 from gdatalog.executors.generation import Generation
 from gdatalog.executors.limits import Limits
+from gdatalog.executors.lists import Roots
 from gdatalog.executors.reduction import Outcome, reduce_branch
 from gdatalog.executors.sinks import MOST_MARKS, Failing, Hits, Marks, Sink, Totals
 from gdatalog.plan.effects import binds, may_fail, without

@@ -65,6 +65,14 @@ def trouble(probe: Probe, number: int = 0) -> Check | None:
     return last if last.absent or last.cure is not None else None
 
 
+def without_cupy(probe: Probe) -> Check | None:
+    """Why a GPU could not be used, were CuPy there; None: it could."""
+    for check in (_driver(probe), _cards(probe, 0)):
+        if check.absent or check.cure is not None:
+            return check
+    return None
+
+
 def _driver(probe: Probe) -> Check:
     name = "GPU driver"
     if not probe.library:

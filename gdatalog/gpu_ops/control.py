@@ -17,9 +17,10 @@ class Word(IntEnum):
     TAIL = 80
     POOL = 96
     SPLITS = 112
+    IDLE = 128
 
 
-CONTROL_WORDS: Final = 128
+CONTROL_WORDS: Final = 144
 SLOT_WORDS: Final = 8
 EVERYTHING: Final = 1 << 62
 

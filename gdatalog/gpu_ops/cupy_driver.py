@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.errors import DeviceError
+from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.gpu_ops.compile_error import compile_error
 from gdatalog.gpu_ops.driver import Kernel, Resources
 from gdatalog.gpu_ops.kernel_cache import import_cupy
@@ -25,6 +25,10 @@ OPTIONS = ("-std=c++17", "--fmad=false", "--diag-suppress=111,128,177,550")
 
 # Between two looks at whether a kernel has ended: at first none, so that short ones cost nothing.
 BUSY, PAUSE = 0.001, 0.0002  # seconds
+
+
+class NoMemory(MemoryError):
+    """The GPU has none left for a kernel."""
 
 
 class CupyKernel:
@@ -76,18 +80,31 @@ class CupyDriver:
         self.relief: Callable[[], None] = lambda: None
         with self.use():
             device = self.xp.cuda.Device(number)
+            self.clock = int(device.attributes["ClockRate"]) / 1e6
             self._processors = int(device.attributes["MultiProcessorCount"])
 
     @contextmanager
     def use(self) -> Iterator[None]:
-        """Within, this GPU is the one that CuPy works on in this thread."""
+        """Within, this GPU is the one that CuPy works on in this thread.
+
+        What CUDA says leaves it as an error of ours, and so does a lack of the GPU's memory, after
+        what is not in use has been let go of.
+        """
         cuda = self.xp.cuda
-        with cuda.Device(self.number):
-            allocator = cuda.get_allocator()  # RMM's perhaps, or one of ours already
-            if not isinstance(allocator, _Relieved):
-                allocator = _Relieved(allocator, self)
-            with cuda.using_allocator(allocator):
-                yield
+        try:
+            with cuda.Device(self.number), telling(f"a query on {self.name}"):
+                allocator = cuda.get_allocator()  # RMM's perhaps, or one of ours already
+                if not isinstance(allocator, _Relieved):
+                    allocator = _Relieved(allocator, self)
+                with cuda.using_allocator(allocator):
+                    yield
+        except MemoryError as problem:
+            if not isinstance(problem, NoMemory) and type(problem).__name__ != "OutOfMemoryError":
+                raise
+            raise MemoryLimitError(
+                f"{self.name} has no memory left: {problem}",
+                hint='ask for less at once, or run it on the CPU: device="cpu"',
+            ) from problem
 
     def kernels(self, source: str, names: Sequence[str], told: str) -> dict[str, Kernel]:
         module = self.xp.RawModule(code=source, options=OPTIONS)
@@ -111,6 +128,10 @@ class CupyDriver:
         free = int(self.xp.cuda.runtime.memGetInfo()[0]) + int(pool.free_bytes())
         most = int(pool.get_limit())
         return min(free, most - int(pool.used_bytes())) if most else free
+
+    def release(self) -> None:
+        """CuPy's pool keeps what has been let go of; others may want it."""
+        self.xp.get_default_memory_pool().free_all_blocks()
 
     def wait(self, poll: Callable[[], None], flags: Any, at: int, stop: int) -> None:
         """Who asks twice for an end does not wait for it."""
@@ -168,14 +189,14 @@ class _Relieved:
 
 @contextmanager
 def telling(what: str) -> Iterator[None]:
-    """CUDA's errors as ours; a lack of memory as Python's."""
+    """CUDA's errors as ours; a lack of memory as a `MemoryError`, which CuPy's own is too."""
     try:
         yield
     except RuntimeError as problem:
         if not _cudas(problem):
             raise
         if str(problem).startswith(("cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY")):
-            raise MemoryError(f"{what}: {problem}") from problem
+            raise NoMemory(f"{what}: {problem}") from problem
         raise DeviceError(
             f"{what} failed on the GPU: {problem}",
             hint='please report this; device="cpu" answers meanwhile. This process cannot use '

@@ -87,3 +87,4 @@ class Gpu:
         """Lets go of kernels, tries and rows; rows that are nowhere else are brought home."""
         self.walks.forget()
         self.kept.close()
+        self.driver.release()

@@ -38,6 +38,7 @@ class Driver(Protocol):
     """`xp`: NumPy's functions on this device's arrays."""
 
     name: str  # "cuda:0"
+    clock: float  # ticks of kernels' clocks in a nanosecond, roughly
     xp: Any
     # Lets go of memory that is not in use. Where an allocation fails it is called, and the
     # allocation tried once more.
@@ -52,6 +53,10 @@ class Driver(Protocol):
 
     def free_memory(self) -> int:
         """Bytes that could be taken now."""
+        ...
+
+    def release(self) -> None:
+        """Gives the system back what memory has been let go of."""
         ...
 
     def wait(self, poll: Callable[[], None], flags: Any, at: int, stop: int) -> None:

@@ -56,6 +56,14 @@ class Probe:
 
 def look(number: int = 0) -> Probe:
     """What this machine has, and whether the GPU of a number answers."""
+    seen = look_at_driver()
+    if number >= len(seen.cards) or (seen.cuda or (0, 0)) < LEAST_CUDA or len(seen.packages) > 1:
+        return seen
+    return _with_cupy(seen, number)
+
+
+def look_at_driver() -> Probe:
+    """Driver, GPUs, packages; nothing is imported."""
     visible, library = os.environ.get("CUDA_VISIBLE_DEVICES"), _library()
     seen = Probe(visible, _hardware(), library is not None, packages=tuple(_packages()))
     if library is None or (visible is not None and visible.strip() in ("", "-1")):
@@ -66,11 +74,7 @@ def look(number: int = 0) -> Probe:
     newest = ctypes.c_int()
     library.cuDriverGetVersion(ctypes.byref(newest))
     cuda = newest.value // 1000, newest.value % 1000 // 10
-    cards = tuple(_cards_of(library))
-    seen = replace(seen, driver=_version(), cuda=cuda, cards=cards)
-    if number >= len(cards) or cuda < LEAST_CUDA or len(seen.packages) > 1:
-        return seen
-    return _with_cupy(seen, number)
+    return replace(seen, driver=_version(), cuda=cuda, cards=tuple(_cards_of(library)))
 
 
 def _with_cupy(seen: Probe, number: int) -> Probe:
@@ -92,7 +96,7 @@ def _with_cupy(seen: Probe, number: int) -> Probe:
     seen = replace(seen, nvrtc=(int(major), int(minor)))
     try:
         with cupy.cuda.Device(number):
-            if int((cupy.arange(4) + 1).sum()) != 10:
+            if int((cupy.arange(4) + 1).get().sum()) != 10:
                 return replace(seen, trial="1 + 2 + 3 + 4 is not 10 there")
     except Exception as problem:
         return replace(seen, trial=_said(problem))

@@ -25,7 +25,7 @@ Block = tuple[Any, ...]
 
 THREADS = 128  # of a block
 PIECES = 16  # that the rest of a task is cut into when it is shared
-FEW_ROWS, BLOCK_ROWS = 32, 256  # of a block of the pool
+BLOCK_ROWS = 256  # of a block of the pool
 MOST_KERNELS = 256
 
 
@@ -48,6 +48,7 @@ class Walks:
         self.tuning = Tuning()
         self.ends: Any = None  # when each block of the last launch ended, if asked for: an array
         self._kernels: dict[str, tuple[Loops, Kernel]] = {}
+        self._ring: Any = None
         self._uploaded: dict[int, tuple[Any, Any]] = {}  # tables by their identity
 
     def ready(self, printed: Printed) -> bool:
@@ -100,11 +101,18 @@ class Walks:
             self._uploaded[id(array)] = found
         return found[1]
 
+    def ring(self, words: int) -> Any:
+        """A queue of tasks: no task is in it between two plans, and tickets start anew."""
+        if self._ring is None or len(self._ring) < words:
+            self._ring = self.driver.xp.empty(words, dtype=self.driver.xp.int64)
+        self._ring[:words] = 0
+        return self._ring[:words]
+
     def forget(self) -> None:
         """Lets go of what lies on the device."""
         self._kernels.clear()
         self._uploaded.clear()
-        self.ends = None
+        self.ends = self._ring = None
 
 
 class _Launch:
@@ -128,7 +136,6 @@ class _Launch:
         self.tries = [tries[at] for at in loops.printed.which]
         self.wanted = EVERYTHING if wanted is None else wanted
         self.given = self._inputs(scope)
-        self.few = not any(argument.kind == "output" for argument in loops.printed.arguments[:-1])
         self.tiles, self.grid = self._grid()
 
     def _inputs(self, scope: Any) -> dict[str, Any]:
@@ -171,23 +178,22 @@ class _Launch:
         xp, loops, tuning = self.xp, self.loops, self.walks.tuning
         control = xp.zeros(CONTROL_WORDS, dtype=xp.int64)
         slots = capacity(self.tiles)
-        ring = xp.zeros(slots * SLOT_WORDS, dtype=xp.int64)
+        ring = self.walks.ring(slots * SLOT_WORDS)
         scratch = {
             a.name: xp.empty(self.tiles * self._room(a), dtype=_DTYPES[a.type])
             for a in loops.scratch
         }
-        ends = xp.zeros(1, dtype=xp.int64) if self.walks.ends is None else self.walks.ends
+        ends = xp.empty(1, dtype=xp.int64) if self.walks.ends is None else self.walks.ends
         block_rows, count = self._pool()
         found: list[Block] = []
         while True:
             outputs = [xp.empty(count * block_rows, dtype=_DTYPES[a.type]) for a in loops.outputs]
-            counts = xp.zeros(count, dtype=xp.int32)
-            previous = xp.zeros(count, dtype=xp.int32)
+            counts, previous = xp.zeros((2, count), dtype=xp.int32)
             held = sum(part.nbytes for block in found for part in block)
             self.limits.charge("blocks", held + sum(o.nbytes for o in outputs))
             numbers = {
                 "capacity": slots, "grain": max(loops.printed.grain, tuning.grain, 1),
-                "limit": tuning.limit, "pieces": PIECES, "blocks": count,
+                "limit": self._ticks(), "pieces": PIECES, "blocks": count,
                 "block_rows": block_rows, "wanted": self.wanted, "tiles": self.tiles,
             }  # fmt: skip
             args = [control, ring, counts, previous, ends, len(ends), *numbers.values()]
@@ -200,32 +206,42 @@ class _Launch:
             args += outputs
             self.kernel.launch(self.grid, THREADS, args)
             self.walks.driver.wait(self.limits.poll, control, int(Word.STOP), int(Reason.STOPPED))
-            rows = self._drain(outputs, counts, block_rows)
-            if rows is not None:
-                found.append(rows)
-            status = int(control[Word.STATUS])
+            words = self.walks.driver.xp.asnumpy(control)
+            status = int(words[Word.STATUS])
             if status in (Reason.FAILED, Reason.OVERFLOWED):
                 raise GiveUp
+            used = min(int(words[Word.POOL]), count)
+            rows = self._drain(outputs, counts[:used], block_rows)
+            if rows is not None:
+                found.append(rows)
             if status != Reason.FULL:
                 return found
             for word in (Word.STATUS, Word.STOP, Word.POOL):
                 control[word] = 0
             count *= 2
 
+    def _ticks(self) -> int:
+        """The time limit of a task by the kernels' clock."""
+        limit = self.walks.tuning.limit
+        return limit if limit <= 0 else max(1, int(limit * self.walks.driver.clock))
+
     def _pool(self) -> tuple[int, int]:
         """Rows of a block, and how many blocks there are at first: one for each tile at least."""
         if not self.loops.outputs:
-            return FEW_ROWS, 1
+            return BLOCK_ROWS, self.tiles
+        if self.loops.printed.single:
+            return 1, self.tiles
         rows = max(self.tiles, self.walks.tuning.pool_rows // BLOCK_ROWS)
         each = BLOCK_ROWS * sum(np.dtype(_DTYPES[a.type]).itemsize for a in self.loops.outputs)
         spare = min(self.walks.driver.free_memory(), self.limits.spare()) // 4
         return BLOCK_ROWS, max(self.tiles, min(rows, spare // each))
 
     def _drain(self, outputs: Sequence[Any], counts: Any, block_rows: int) -> Block | None:
-        """The rows of a pool's blocks, without the gaps between them."""
-        total = int(counts.sum())
-        if not total:
+        """The rows of the pool's blocks that were used, without the gaps between them."""
+        if not len(counts):
             return None
+        if self.loops.printed.single:  # no tile takes a block but for its row
+            return tuple(output[: len(counts)] for output in outputs)
         starts = self.xp.arange(len(counts), dtype=self.xp.int64) * block_rows
         _, positions = self.walks.ops.expand(starts, counts.astype(self.xp.int64))
         return tuple(output[positions] for output in outputs)

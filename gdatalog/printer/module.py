@@ -33,7 +33,8 @@ HOMES = {
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """`which`: of the plan's tries those that differ, as arguments and scalars number them."""
+    """`single`: each worker gives one row at most. `which`: of the plan's tries those that differ,
+    as arguments and scalars number them."""
 
     shape: str
     source: str
@@ -44,6 +45,7 @@ class Printed:
     outputs: int
     parallel: bool
     grain: int
+    single: bool = False
     lanes: int = 0
 
 
@@ -69,6 +71,7 @@ def print_plan(
         len(outputs),
         nest.tasks,
         nest.grain,
+        isinstance(leaf, Groups) and not leaf.keys,
         tile,
     )
 

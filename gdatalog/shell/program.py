@@ -56,7 +56,7 @@ def run_job(db: Database, job: Job, output: Output) -> list[Error]:
                 program, "<program>", job.params, job.folders, line.see, reports=reports
             )
             if job.explain:
-                output.text(str(explain(session, _explained_names(session))))
+                output.text(str(explain(session, _explained_names(session), db._workspace.why)))
                 return []
             started = perf_counter()
             failed = answer_all(db, session, output, job.folders, line, job.timing, job.bail)
@@ -64,7 +64,8 @@ def run_job(db: Database, job: Job, output: Output) -> list[Error]:
             if job.timing:
                 say(f"total: {seconds:.3f} s")
             if reports is not None:
-                say(str(Profile(reports, seconds, session.evaluation.limits.peak, None)))
+                peak = session.evaluation.limits.peak
+                say(str(Profile(reports, seconds, peak, None, db.device)))
             return failed
     except Error as error:
         say_error(error)

@@ -10,6 +10,7 @@ from typing import Any
 
 from gdatalog import __version__
 from gdatalog.database import Database
+from gdatalog.engine.devices import ASKED, NO_GPU
 from gdatalog.engine.files import Folders
 from gdatalog.errors import Error
 from gdatalog.parser import is_complete
@@ -69,6 +70,9 @@ class Repl:
                 f"gdatalog {__version__} on {self.db.device}. A statement ends with a dot. "
                 ".help helps, Ctrl-D leaves."
             )
+            why = self.db._workspace.why
+            if self.db.device == "cpu" and why not in (ASKED, NO_GPU):
+                say(why)
         while True:
             try:
                 if not self._step() or (self.failed and self.bail):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,9 @@ class HostFault(Exception):
     """A kernel did what no kernel may do; or it does not compile, or was launched wrongly."""
 
 
+_POLL = ctypes.CFUNCTYPE(None)
+
+
 class _Settings(ctypes.Structure):
     """GdSettings of fibers.cpp."""
 
@@ -37,6 +40,8 @@ class _Settings(ctypes.Structure):
         ("seconds", ctypes.c_double),
         ("written", ctypes.POINTER(ctypes.c_uint64)),
         ("written_count", ctypes.c_int64),
+        ("poll", _POLL),
+        ("polls", ctypes.c_int64),
         ("passed", ctypes.c_int64),
         ("switches", ctypes.c_int64),
     )
@@ -83,9 +88,7 @@ class HostKernel:
         self._check(
             len(args) == len(self._types), f"{len(args)} arguments, it takes {len(self._types)}"
         )
-        words = [
-            word for at, value in enumerate(args) for word in self._words(at, value)
-        ]  # what the arrays' memory is, while `args` holds them
+        words = [word for at, value in enumerate(args) for word in self._words(at, value)]
         self._check_apart(args)
         written = [
             number
@@ -93,11 +96,21 @@ class HostKernel:
             if isinstance(array, ndarray) and not kind.startswith("const ")
             for number in (array.data.ptr, array.nbytes)
         ]
-        told = self.driver.start(self._start, words, written, blocks, threads)
-        if told is not None:
-            found = re.sub(r"<(\d+)>", lambda place: self._element(int(place[1]), args), told[1])
-            message = compiler.with_places(found)
-            raise HostFault(f"kernel {self._name} (seed {told[0]}): {message}")
+        held = list(args)
+
+        def run(poll: Callable[[], None] | None) -> None:
+            told = self.driver.start(self._start, words, written, blocks, threads, poll)
+            if told is not None:
+                seed, what = told
+                what = re.sub(r"<(\d+)>", lambda place: self._element(int(place[1]), held), what)
+                message = compiler.with_places(what)
+                raise HostFault(f"kernel {self._name} (seed {seed}): {message}")
+
+        self.driver.synchronize()
+        if self.driver.polls:
+            self.driver.pending = run
+        else:
+            run(None)
 
     def _element(self, address: int, args: Sequence[Any]) -> str:
         """What is at an address."""
@@ -161,10 +174,12 @@ class HostDriver:
     of atomics (and the like), and of accesses to arrays, at which another thread goes on. `blocks`:
     how many are said to be resident. `races`: accesses that nothing orders are faults. `step`:
     nanoseconds of the kernels' clock from one atomic to the next. `patience`: how many of them a
-    launch may come to, `seconds`: how long it may take.
+    launch may come to, `seconds`: how long it may take. `polls`, if it is not 0: a launch waits for
+    `wait`, which asks its `poll` each time that the kernel has come to so many atomics.
     """
 
     name = "cuda:0"
+    clock = 1.0
     xp: Any = xp
 
     def __init__(self, seed: int = 0, *, blocks: int = 2, races: bool = False) -> None:
@@ -178,6 +193,8 @@ class HostDriver:
         self.seconds = 60.0
         self.memory = 1 << 30
         self.relief = lambda: None  # nothing is ever short here
+        self.polls = 0
+        self.pending: Callable[[Callable[[], None] | None], None] | None = None
         # What the last launch did, and how many there were.
         self.launches = 0
         self.passed = self.switches = 0
@@ -202,11 +219,16 @@ class HostDriver:
             types = [(found[i] or b"").decode() for i in range(count)]
             start = ctypes.cast(made[f"gd_start_{name}"], ctypes.c_void_p)
             kernels[name] = HostKernel(self, name, types, params[name], start)
-        self._loaded = made
         return kernels
 
     def start(
-        self, start: Any, words: list[int], written: list[int], blocks: int, threads: int
+        self,
+        start: Any,
+        words: list[int],
+        written: list[int],
+        blocks: int,
+        threads: int,
+        poll: Callable[[], None] | None,
     ) -> tuple[int, str] | None:
         """One launch. If it fails: its seed, and what `fibers.cpp` says.
 
@@ -220,7 +242,10 @@ class HostDriver:
             step=self.step,
             patience=self.patience,
             seconds=self.seconds,
+            polls=self.polls,
         )
+        if poll is not None:
+            settings.poll = _POLL(poll)
         if self.races:
             settings.written = (ctypes.c_uint64 * max(len(written), 1))(*written)
             settings.written_count = len(written) // 2
@@ -236,9 +261,33 @@ class HostDriver:
     def free_memory(self) -> int:
         return self.memory
 
-    def synchronize(self) -> None:
-        """A launch has ended when `launch` comes back."""
+    def release(self) -> None:
+        """NumPy's memory is let go of at once."""
 
-    def wait(self, poll: Any, flags: Any, at: int, stop: int) -> None:
-        """The same; kernels here cannot be asked for an end."""
-        poll()
+    def synchronize(self) -> None:
+        """Runs what `polls` has put off."""
+        self._run(None)
+
+    def _run(self, poll: Callable[[], None] | None) -> None:
+        pending, self.pending = self.pending, None
+        if pending is not None:
+            pending(poll)
+
+    def wait(self, poll: Callable[[], None], flags: Any, at: int, stop: int) -> None:
+        """With `polls`, `poll` is asked while the kernel runs, else when it has ended."""
+        asked: list[BaseException] = []
+
+        def ask() -> None:
+            try:
+                if not asked:
+                    poll()
+            except BaseException as problem:
+                asked.append(problem)
+                flags[at] = stop
+
+        if self.pending is None:
+            poll()
+        else:
+            self._run(ask)
+        if asked:
+            raise asked[0]

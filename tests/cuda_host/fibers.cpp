@@ -119,6 +119,12 @@ extern "C" const char* gd_launch(Start start, const u64* words, int blocks, int 
 
     const int how = _setjmp(home);
     if (how == 0) run();
+    if (how == 3) {
+        now.running = false;
+        now.settings.poll();
+        now.running = true;
+        _longjmp(now.fibers[current].stack->where, 1);
+    }
     now.running = false;
     timer_delete(timer);
     for (int i = 0; i < 5; i++) sigaction(SIGNALS[i], &old[i], nullptr);

@@ -31,7 +31,7 @@ void gd_atomic_end();
 void gd_pause(int nanoseconds);
 i64 gd_nanoseconds();
 void gd_block_sync();
-u64 gd_meet(int kind, int type, u32 mask, u64 value, int argument);
+u64 gd_meet(int kind, u32 mask, u64 value, int argument);
 void* gd_shared(const void* key, i64 bytes, const char* name);
 [[noreturn]] void gd_outside(const char* name, i64 index, i64 length);
 [[noreturn]] void gd_outside_slice(const char* name, i64 start, i64 length, i64 of);
@@ -126,17 +126,16 @@ DEVICE void block_sync() { gd_block_sync(); }
 
 template <class T>
 struct GdWord;  // what a shuffle can carry
-#define GD_WORD(T, number)                                         \
+#define GD_WORD(T)                                                 \
     template <>                                                    \
     struct GdWord<T> {                                             \
-        enum { type = number };                                    \
         static GD_AT_ONCE u64 to(T value) { return (u64)value; }   \
         static GD_AT_ONCE T from(u64 word) { return (T)word; }     \
     };
-GD_WORD(i32, 1)
-GD_WORD(u32, 2)
-GD_WORD(i64, 3)
-GD_WORD(u64, 4)
+GD_WORD(i32)
+GD_WORD(u32)
+GD_WORD(i64)
+GD_WORD(u64)
 #undef GD_WORD
 
 DEVICE double double_of_bits(i64 bits) {
@@ -152,27 +151,26 @@ DEVICE i64 bits_of_double(double value) {
 
 template <>
 struct GdWord<double> {
-    enum { type = 5 };
     static GD_AT_ONCE u64 to(double value) { return (u64)bits_of_double(value); }
     static GD_AT_ONCE double from(u64 word) { return double_of_bits((i64)word); }
 };
 
-DEVICE u32 warp_ballot(u32 mask, bool yes) { return (u32)gd_meet(GD_BALLOT, 0, mask, yes, 0); }
-DEVICE void warp_sync(u32 mask) { gd_meet(GD_SYNC, 0, mask, 0, 0); }
+DEVICE u32 warp_ballot(u32 mask, bool yes) { return (u32)gd_meet(GD_BALLOT, mask, yes, 0); }
+DEVICE void warp_sync(u32 mask) { gd_meet(GD_SYNC, mask, 0, 0); }
 template <class T>
 DEVICE T warp_shuffle(u32 mask, T value, int lane) {
     typedef GdWord<T> Word;
-    return Word::from(gd_meet(GD_SHUFFLE, Word::type, mask, Word::to(value), lane));
+    return Word::from(gd_meet(GD_SHUFFLE, mask, Word::to(value), lane));
 }
 template <class T>
 DEVICE T warp_shuffle_xor(u32 mask, T value, int lanes) {
     typedef GdWord<T> Word;
-    return Word::from(gd_meet(GD_SHUFFLE_XOR, Word::type, mask, Word::to(value), lanes));
+    return Word::from(gd_meet(GD_SHUFFLE_XOR, mask, Word::to(value), lanes));
 }
 template <class T>
 DEVICE T warp_shuffle_up(u32 mask, T value, int by) {
     typedef GdWord<T> Word;
-    return Word::from(gd_meet(GD_SHUFFLE_UP, Word::type, mask, Word::to(value), by));
+    return Word::from(gd_meet(GD_SHUFFLE_UP, mask, Word::to(value), by));
 }
 
 // --------------------------------------------------------------------------------------- words

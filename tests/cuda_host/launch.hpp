@@ -35,6 +35,8 @@ struct GdSettings {     // as driver.py has it
     double seconds;     // of this thread's time, for what comes to no such place
     const u64* written; // where to look for races (the kernels were compiled for it): of each
     i64 written_count;  // array that is written to, its address and bytes; null: nowhere
+    void (*poll)();     // asked now and then, if it is not null
+    i64 polls;          // after so many places each time
     i64 passed;         // out: places
     i64 switches;       // out
 };
@@ -67,8 +69,8 @@ struct Fiber {
 
 struct Meeting {  // of lanes of one warp that name the same mask
     u32 mask = 0, arrived = 0;
-    int kind = 0, type = 0;
-    u64 site = 0;
+    int kind = 0;
+    u64 site = 0;   // which calls led there: another collective has another
     int first = 0;  // lane
 };
 

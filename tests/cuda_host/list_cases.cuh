@@ -35,16 +35,18 @@ KERNEL(search_LANES)(ARRAY(const A) values, ARRAY(const i64) cases, i64 count, A
     const Tile<LANES> t = tile_here<LANES>();
     for (i64 c = tile_of_grid<LANES>(); c < count; c += tiles_of_grid<LANES>()) {
         const i64 lo = cases[3 * c], hi = cases[3 * c + 1], key = cases[3 * c + 2];
+        const auto list = slice(values, lo, hi - lo);
         const i64 results[] = {
             lower(values, lo, hi, key),     upper(values, lo, hi, key),
             find(values, lo, hi, key),      has(values, lo, hi, key),
             seek(values, lo, hi, key),      lower(t, values, lo, hi, key),
             upper(t, values, lo, hi, key),  find(t, values, lo, hi, key),
-            has(t, values, lo, hi, key),
+            has(t, values, lo, hi, key),    parent_of(list, hi - lo, key),
+            parent_of(t, list, hi - lo, key),
         };
-        for (int k = 0; k < 9; k++) {
+        for (int k = 0; k < 11; k++) {
             const bool same = all(t, results[k] == from_rank(t, results[k], 0));
-            if (t.rank == 0) found[9 * c + k] = same ? results[k] : -2;
+            if (t.rank == 0) found[11 * c + k] = same ? results[k] : -2;
         }
     }
 }

@@ -53,7 +53,7 @@ void complete(const Meeting& meeting, int base) {
             results[lane] = result_of(meeting, base, lane, votes);
             fibers.push_back(base + lane);
         }
-    if (meeting.kind == GD_SYNC) met(fibers);  // a GPU promises no order for the others
+    met(fibers, meeting.kind != GD_SYNC);
     for (int lane = 0; lane < 32; lane++) {
         if (!(meeting.mask >> lane & 1)) continue;
         Fiber& fiber = now.fibers[base + lane];
@@ -93,7 +93,7 @@ void end_of(int number) {
 
 extern "C" {
 
-u64 gd_meet(int kind, int type, u32 mask, u64 value, int argument) {
+u64 gd_meet(int kind, u32 mask, u64 value, int argument) {
     void* const frame = __builtin_frame_address(0);
     pass();
     const int lane = gd_where.thread & 31, base = current - lane;
@@ -123,11 +123,11 @@ u64 gd_meet(int kind, int type, u32 mask, u64 value, int argument) {
                               now.fibers[base + other.first]), frame);
     }
     if (!meeting) {
-        meetings.push_back({mask, 0, kind, type, site, lane});
+        meetings.push_back({mask, 0, kind, site, lane});
         meeting = &meetings.back();
     } else {
         const Fiber& first = now.fibers[base + meeting->first];
-        if (meeting->kind != kind || meeting->type != type || meeting->site != site)
+        if (meeting->site != site)
             fail_here(format("lanes %s meet at different places: lane %d in %s, lane %d in %s\n  ",
                              lanes_of(mask).c_str(), lane, name_of(kind), meeting->first,
                              name_of(meeting->kind)) +
@@ -175,7 +175,7 @@ void gd_block_sync() {
         block.waiting = 0;
         std::vector<int> fibers;
         for (int thread = 0; thread < now.threads; thread++) fibers.push_back(first + thread);
-        met(fibers);
+        met(fibers, false);
         for (int thread = 0; thread < now.threads; thread++)
             if (now.fibers[first + thread].state == IN_BLOCK) {
                 now.fibers[first + thread].state = READY;

@@ -2,10 +2,11 @@
 //
 // Fibers run one at a time, and see each store at once. A GPU promises less: what a thread has
 // written is seen by those whose `warp_sync` or `block_sync` it came to, and by whoever loads with
-// acquire what it has then stored with release (or added to by `add_acquire_release`). Ballots,
-// shuffles and relaxed accesses order nothing. Each thread has a clock of all threads, as far as it
-// knows of them; two accesses of a place, one of them a store, neither of which the other's thread
-// knows of, are a race, unless both are atomic. Two stores of the same value are none.
+// acquire what it has then stored with release (or added to by `add_acquire_release`). Relaxed
+// accesses order nothing; ballots and shuffles order no stores, but what was read before one has
+// been read. Each thread has a clock of all threads, as far as it knows of them; two accesses of a
+// place, one of them a store, neither of which the other's thread knows of, are a race, unless both
+// are atomic. Two stores of the same value are none.
 #pragma once
 #include <unordered_map>
 
@@ -13,7 +14,12 @@
 
 namespace {
 
-typedef std::vector<u32> Clock;
+typedef std::vector<u32> Times;
+
+struct Clock {
+    Times all;    // up to when all that a thread did is known
+    Times reads;  // up to when what it read is
+};
 
 struct Seen {  // an access: by whom, at what time of his
     int fiber = 0;
@@ -41,9 +47,8 @@ struct Races {
 Races races;
 const int MOST_IN_RACES = 2048;  // threads: each has a clock of all
 
-bool known(const Seen& seen) {
-    return seen.time <= races.clocks[current][seen.fiber];
-}
+bool known(const Seen& seen) { return seen.time <= races.clocks[current].all[seen.fiber]; }
+bool known_read(const Seen& seen) { return seen.time <= races.clocks[current].reads[seen.fiber]; }
 
 std::string told(const char* what, const Seen& seen) {
     return "\n  " + who(seen.fiber) + " " + what + ": " + place(seen.at);
@@ -71,7 +76,7 @@ void settle() {
 void remember(std::vector<Seen>& reads, const Seen& mine) {
     size_t kept = 0;
     for (const Seen& seen : reads)
-        if (!known(seen)) reads[kept++] = seen;
+        if (!known_read(seen)) reads[kept++] = seen;
     reads.resize(kept);
     reads.push_back(mine);
 }
@@ -81,7 +86,7 @@ void accessed(u64 address, int bytes, bool writes, bool atomic, void* at) {
     if (above == races.shared.begin() || std::prev(above)->second <= address) return;
     settle();
     Place& place = races.places[address];
-    const Seen mine = {current, races.clocks[current][current], at};
+    const Seen mine = {current, races.clocks[current].all[current], at};
     const char* const what = atomic ? (writes ? "changes it by an atomic" : "loads it")
                                     : (writes ? "writes" : "reads");
     if (place.write.time && !known(place.write)) {
@@ -96,30 +101,38 @@ void accessed(u64 address, int bytes, bool writes, bool atomic, void* at) {
         fail(race(address, what, at, "changed it by an atomic", place.atomic_write));
     if (writes) {
         for (const Seen& seen : place.reads)
-            if (!known(seen)) fail(race(address, what, at, "read", seen));
+            if (!known_read(seen)) fail(race(address, what, at, "read", seen));
         if (!atomic)
             for (const Seen& seen : place.atomic_reads)
-                if (!known(seen)) fail(race(address, what, at, "loaded it", seen));
+                if (!known_read(seen)) fail(race(address, what, at, "loaded it", seen));
         (atomic ? place.atomic_write : place.write) = mine;
     } else {
         remember(atomic ? place.atomic_reads : place.reads, mine);
     }
 }
 
-void join(Clock& into, const Clock& other) {
+void join(Times& into, const Times& other) {
+    into.resize(other.size(), 0);
     for (size_t i = 0; i < into.size(); i++)
         if (other[i] > into[i]) into[i] = other[i];
 }
 
-// They have come together: each knows what all did.
-void met(const std::vector<int>& fibers) {
+void join(Clock& into, const Clock& other) {
+    join(into.all, other.all);
+    join(into.reads, other.reads);
+}
+
+// They have come together: each knows what all did, or only what all have read.
+void met(const std::vector<int>& fibers, bool reads_only) {
     if (!races.on) return;
     settle();
-    Clock all = races.clocks[fibers[0]];
-    for (int fiber : fibers) join(all, races.clocks[fiber]);
+    Clock together;
+    for (int fiber : fibers) join(together, races.clocks[fiber]);
     for (int fiber : fibers) {
-        races.clocks[fiber] = all;
-        races.clocks[fiber][fiber]++;
+        Clock& clock = races.clocks[fiber];
+        clock.reads = together.reads;
+        if (!reads_only) clock.all = together.all;
+        clock.reads[fiber] = ++clock.all[fiber];
     }
 }
 
@@ -137,8 +150,8 @@ void start_races() {
     const size_t count = now.fibers.size();
     if (count > (size_t)MOST_IN_RACES)
         fail(format("races are looked for among at most %d threads", MOST_IN_RACES));
-    races.clocks.assign(count, Clock(count, 0));
-    for (size_t i = 0; i < count; i++) races.clocks[i][i] = 1;
+    races.clocks.assign(count, {Times(count, 0), Times(count, 0)});
+    for (size_t i = 0; i < count; i++) races.clocks[i].all[i] = races.clocks[i].reads[i] = 1;
 }
 
 }  // namespace
@@ -157,10 +170,8 @@ void gd_atomic(void* address, int bytes, int order) {
         // A store that is no addition ends what others have released there.
         if (!(order & GD_LOADS) && found != races.released.end()) races.released.erase(found);
         if (order & GD_RELEASES) {
-            Clock& there = races.released[(u64)address];
-            there.resize(mine.size(), 0);
-            join(there, mine);
-            mine[current]++;
+            join(races.released[(u64)address], mine);
+            mine.reads[current] = ++mine.all[current];
         }
     }
     races.in_atomic = true;

@@ -166,6 +166,9 @@ void let_others() {
 
 void pass() {
     the_clock += now.settings.step;
+    // The host does something: on its own stack, while the kernel runs.
+    if (now.settings.poll && now.settings.passed % now.settings.polls == 0)
+        if (_setjmp(now.fibers[current].stack->where) == 0) _longjmp(home, 3);
     if (++now.settings.passed > now.settings.patience)
         fail_here("no end in sight: the kernel spins", __builtin_frame_address(0));
 }

@@ -43,7 +43,7 @@ DEVICE void walk_tasks(C control, C ring, L lengths, O units, O entries, B count
                 task.low = 0;
                 continue;
             }
-            if (falls(dice, sharing) && late(t, 0, 0)) {
+            if (falls(dice, sharing)) {
                 const i64 next = task.start + 1, stop = task.stop;
                 task.stop = share_units(t, control, ring, capacity, next, stop, task.high, pieces);
                 if (task.stop < stop) task.high = EVERYTHING;

@@ -11,28 +11,24 @@ KERNEL(k4)
     const auto close = slice(near, team_of_block() * SHORT, SHORT);
     const auto far = slice(room, tile_of_grid<LANES>() * longest, longest);
     i64 found = 0;
-    for (;;) {
-        const i64 first = take(team, counter, grain);
-        if (first >= edges) break;
-        const i64 stop = first + grain < edges ? first + grain : edges;
-        for (i64 item = first; item < stop; item += 1) {
-            const i32 edge = (i32)(edges - 1 - item);  // those with many neighbours come first
-            const i32 a = sources[edge], b = targets[edge];
-            i32 i = edge + 1, i_end = offsets[a + 1], j = offsets[b], j_end = offsets[b + 1];
-            if (j_end - j < i_end - i) {
-                const i32 start = i, end = i_end;
-                i = j, i_end = j_end, j = start, j_end = end;
-            }
-            if (i_end - i < 2) continue;
-            if (i_end - i <= SHORT) {
-                const i32 n = meet(team, targets, i, i_end, j, j_end, close);
-                found += edges_within(team, close, n, offsets, targets);
-            } else {
-                const i32 n = meet(team, targets, i, i_end, j, j_end, far);
-                found += edges_within(team, far, n, offsets, targets);
-            }
-            sync(team);
+    Items items = items_of(edges, grain);
+    while (more(team, items, counter)) {
+        const i32 edge = (i32)(edges - 1 - items.at);  // those with many neighbours come first
+        const i32 a = sources[edge], b = targets[edge];
+        i32 i = edge + 1, i_end = offsets[a + 1], j = offsets[b], j_end = offsets[b + 1];
+        if (j_end - j < i_end - i) {
+            const i32 start = i, end = i_end;
+            i = j, i_end = j_end, j = start, j_end = end;
         }
+        if (i_end - i < 2) continue;
+        if (i_end - i <= SHORT) {
+            const i32 n = meet(team, targets, i, i_end, j, j_end, close);
+            found += edges_within(team, close, n, offsets, targets);
+        } else {
+            const i32 n = meet(team, targets, i, i_end, j, j_end, far);
+            found += edges_within(team, far, n, offsets, targets);
+        }
+        sync(team);
     }
     finish(team, found, total, ends);
 }

@@ -13,25 +13,21 @@ KERNEL(k4_few)
  i64 grain, ARRAY(i64) counter, ARRAY(i64) total, ARRAY(i64) ends) {
     const Team team = tile_here<LANES>();
     i64 found = 0;
-    for (;;) {
-        const i64 first = take(team, counter, grain);
-        if (first >= count) break;
-        const i64 stop = first + grain < count ? first + grain : count;
-        for (i64 item = first; item < stop; item += 1) {
-            const i32 a = vertices[item], start = offsets[a], n = offsets[a + 1] - start;
-            const i32 value = team.rank < n ? targets[start + team.rank] : 0;
-            u32 row = 0u;
-            for (i32 j = 0; j < n; j += 1) {
-                const i32 b = from_rank(team, value, j);
-                const bool joined = team.rank > j && team.rank < n &&
-                                    has(targets, offsets[b], offsets[b + 1], value);
-                const u32 votes = ballot(team, joined);
-                if (team.rank == j) row = votes;
-            }
-            for (i32 k = 1; k < n; k += 1) {
-                const u32 other = from_rank(team, row, k);
-                if (row >> k & 1u) found += bits_of(row & other);
-            }
+    Items items = items_of(count, grain);
+    while (more(team, items, counter)) {
+        const i32 a = vertices[items.at], start = offsets[a], n = offsets[a + 1] - start;
+        const i32 value = team.rank < n ? targets[start + team.rank] : 0;
+        u32 row = 0u;
+        for (i32 j = 0; j < n; j += 1) {
+            const i32 b = from_rank(team, value, j);
+            const bool joined = team.rank > j && team.rank < n &&
+                                has(targets, offsets[b], offsets[b + 1], value);
+            const u32 votes = ballot(team, joined);
+            if (team.rank == j) row = votes;
+        }
+        for (i32 k = 1; k < n; k += 1) {
+            const u32 other = from_rank(team, row, k);
+            if (row >> k & 1u) found += bits_of(row & other);
         }
     }
     finish(team, found, total, ends);

@@ -11,12 +11,35 @@ typedef Tile<LANES> Team;
 // The number of a team in its block.
 DEVICE int team_of_block() { return thread_of_block() / LANES; }
 
-// Takes `grain` items from a counter: gives the first of them to all lanes.
+// A team's items of the work. The first half is dealt to the teams in turn, which costs nothing;
+// the other half is taken from a counter, `grain` at once, by whoever is free: so many additions
+// to one word that all of it were taken so would be what the time goes into.
+struct Items {
+    i64 at, end, dealt, teams, grain, left;
+};
+
+DEVICE Items items_of(i64 count, i64 grain) {
+    const i64 teams = tiles_of_grid<LANES>();
+    const Items items = {tile_of_grid<LANES>() - teams, count, count / 2, teams, grain, 0};
+    return items;
+}
+
+// Goes on to the team's next item, `items.at`, if there is one.
 template <class A>
-DEVICE i64 take(Team team, A counter, i64 grain) {
-    i64 first = 0;
-    if (team.rank == 0) first = atomic_add(counter, 0, grain);
-    return from_rank(team, first, 0);
+DEVICE bool more(Team team, Items& items, A counter) {
+    if (items.at + items.teams < items.dealt) {
+        items.at += items.teams;
+        return true;
+    }
+    items.at += 1;
+    if (items.left == 0) {
+        i64 first = 0;
+        if (team.rank == 0) first = atomic_add(counter, 0, items.grain);
+        items.at = items.dealt + from_rank(team, first, 0);
+        items.left = items.grain;
+    }
+    items.left -= 1;
+    return items.at < items.end;
 }
 
 // Whether values[lo .. hi), ascending, have a key. Lists that are as long take as many steps, so

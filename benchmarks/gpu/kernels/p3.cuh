@@ -13,26 +13,22 @@ KERNEL(p3)
     const auto close = slice(near, team_of_block() * SHORT, SHORT);
     const auto far = slice(room, tile_of_grid<LANES>() * longest, longest);
     i64 found = 0;
-    for (;;) {
-        const i64 first = take(team, counter, grain);
-        if (first >= edges) break;
-        const i64 stop = first + grain < edges ? first + grain : edges;
-        for (i64 item = first; item < stop; item += 1) {
-            const i32 edge = (i32)(edges - 1 - item);  // those with many neighbours come first
-            const i32 a = sources[edge], b = targets[edge];
-            // a has no more neighbours than b
-            const i32 i = all_offsets[a], i_end = all_offsets[a + 1];
-            const i32 j = all_offsets[b], j_end = all_offsets[b + 1];
-            if (i_end - i < 4) continue;  // b and three more
-            if (i_end - i <= SHORT) {
-                const i32 n = meet(team, all_targets, i, i_end, j, j_end, close);
-                if (n > 2) found += (n - 2) * edges_within(team, close, n, offsets, targets);
-            } else {
-                const i32 n = meet(team, all_targets, i, i_end, j, j_end, far);
-                if (n > 2) found += (n - 2) * edges_within(team, far, n, offsets, targets);
-            }
-            sync(team);
+    Items items = items_of(edges, grain);
+    while (more(team, items, counter)) {
+        const i32 edge = (i32)(edges - 1 - items.at);  // those with many neighbours come first
+        const i32 a = sources[edge], b = targets[edge];
+        // a has no more neighbours than b
+        const i32 i = all_offsets[a], i_end = all_offsets[a + 1];
+        const i32 j = all_offsets[b], j_end = all_offsets[b + 1];
+        if (i_end - i < 4) continue;  // b and three more
+        if (i_end - i <= SHORT) {
+            const i32 n = meet(team, all_targets, i, i_end, j, j_end, close);
+            if (n > 2) found += (n - 2) * edges_within(team, close, n, offsets, targets);
+        } else {
+            const i32 n = meet(team, all_targets, i, i_end, j, j_end, far);
+            if (n > 2) found += (n - 2) * edges_within(team, far, n, offsets, targets);
         }
+        sync(team);
     }
     finish(team, found, total, ends);
 }

@@ -6,21 +6,17 @@ KERNEL(triangles)
  i64 grain, ARRAY(i64) counter, ARRAY(i64) total, ARRAY(i64) ends) {
     const Team team = tile_here<LANES>();
     i64 found = 0;
-    for (;;) {
-        const i64 first = take(team, counter, grain);
-        if (first >= edges) break;
-        const i64 stop = first + grain < edges ? first + grain : edges;
-        for (i64 item = first; item < stop; item += 1) {
-            const i32 edge = (i32)(edges - 1 - item);  // those with many neighbours come first
-            const i32 a = sources[edge], b = targets[edge];
-            const i32 i = edge + 1, i_end = offsets[a + 1], j = offsets[b], j_end = offsets[b + 1];
-            if (i_end - i < j_end - j) {
-                for (i32 at = i + team.rank; at < i_end; at += LANES)
-                    found += has(targets, j, j_end, targets[at]) ? 1 : 0;
-            } else {
-                for (i32 at = j + team.rank; at < j_end; at += LANES)
-                    found += has(targets, i, i_end, targets[at]) ? 1 : 0;
-            }
+    Items items = items_of(edges, grain);
+    while (more(team, items, counter)) {
+        const i32 edge = (i32)(edges - 1 - items.at);  // those with many neighbours come first
+        const i32 a = sources[edge], b = targets[edge];
+        const i32 i = edge + 1, i_end = offsets[a + 1], j = offsets[b], j_end = offsets[b + 1];
+        if (i_end - i < j_end - j) {
+            for (i32 at = i + team.rank; at < i_end; at += LANES)
+                found += has(targets, j, j_end, targets[at]) ? 1 : 0;
+        } else {
+            for (i32 at = j + team.rank; at < j_end; at += LANES)
+                found += has(targets, i, i_end, targets[at]) ? 1 : 0;
         }
     }
     finish(team, found, total, ends);

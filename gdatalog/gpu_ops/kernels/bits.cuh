@@ -121,77 +121,120 @@ DEVICE void recode_row_alone(L list, i64 lo, i64 hi, C children, i64 c, i64 stop
     }
 }
 
-// A row of a list that is not much longer than the children are: its values are looked for among
-// them, N at a time, and a ballot is N bits of the row.
+// A row of children many times as many as the list is long: its values are looked for among them,
+// N at a time, and a ballot is N bits of the row.
 template <int N, class L, class C, class R>
 DEVICE void recode_row_by_list(Tile<N> t, L list, i64 lo, i64 hi, C children, i64 c, i64 stop,
                                R rows, i64 row) {
-    const i64 words = (hi - lo + 63) >> 6;
-    i64 at = 0;  // words before it are written
     u64 word = NO_BITS;
+    i64 at = row;
     walk(t, list, lo, hi, children, c, stop, [&](i64 k, bool yes, i64, i64) {
         const int shift = (int)(k - lo) & 63;
         word |= (u64)ballot(t, yes) << shift;
         if (shift + N == 64) {
-            if (t.rank == 0) rows[row + at] = word;
+            if (t.rank == 0) rows[at] = word;
             at++;
             word = NO_BITS;
         }
     });
-    // What is left is this word, and those behind the last of the children.
-    for (i64 w = at + t.rank; w < words; w += N) rows[row + w] = w == at ? word : NO_BITS;
+    if (t.rank == 0 && word != NO_BITS) rows[at] = word;
 }
 
-// A row of few children: they are looked for in the list, and each lane sets its bit.
-template <int N, class L, class C, class R>
-DEVICE void recode_row_by_children(Tile<N> t, L list, i64 lo, i64 hi, C children, i64 c, i64 stop,
-                                   R rows, i64 row) {
-    const i64 words = (hi - lo + 63) >> 6;
-    for (i64 w = t.rank; w < words; w += N) rows[row + w] = NO_BITS;
-    sync(t);
-    walk(t, children, c, stop, list, lo, hi, [&](i64, bool yes, i64, i64 place) {
-        const i64 k = place - lo;
-        if (yes) atomic_or(rows, row + (k >> 6), ONE_BIT << (k & 63));
-    });
+// N rows of which each lane brings one: the children of all of them, from `c` on so many, are one
+// sequence, of which the lanes take N at a time and look for them in the list. Its bits must have
+// been cleared.
+template <int N, class V, class L, class C, class R>
+DEVICE void recode_rows_by_children(Tile<N> t, const Window<V>& window, u32 step, L list, C children,
+                                    i64 c, u32 length, R rows, i64 row, i64 words) {
+    u32 end = length;  // of this lane's children, in the sequence
+    for (int by = 1; by < N; by *= 2) {
+        const u32 before = warp_shuffle_up(t.mask, end, by);
+        end += t.rank >= by ? before : 0;
+    }
+    const u32 total = from_rank(t, end, N - 1);
+    if (total == 0) return;
+    const i64 origin = c - (end - length);
+    const auto child = [&](u32 first, int& owner) {
+        const u32 k = first + t.rank < total ? first + t.rank : total - 1;  // some may repeat it
+        owner = 0;
+        for (int half = N / 2; half > 0; half /= 2) {
+            owner += from_rank(t, end, owner + half - 1) <= k ? half : 0;
+        }
+        return +children[from_rank(t, origin, owner) + k];
+    };
+    int later = 0;
+    auto ahead = child(0, later);  // one round ahead, so that nobody waits for it
+    for (u32 first = 0; first < total; first += N) {
+        const int owner = later;
+        const auto key = ahead;
+        if (first + N < total) ahead = child(first + N, later);
+        const u32 part = part_of(t, window, key);
+        u32 place = window.length - 1;
+        bool yes = false;
+        if (key <= window.end) {
+            const Range range = range_of(window, step, part);
+            const i64 found = lower(list, range.lo, range.hi, key);
+            place = (u32)(found - window.start);
+            yes = +list[found] == key;
+        }
+        // Neighbours often set bits of one half of a word. Eight at the most put them together.
+        const u32 half_word = (u32)owner * (u32)words * 2 + (place >> 5);
+        u32 bits = yes ? 1u << (place & 31) : 0u;
+        for (int by = 1; by < 8; by *= 2) {
+            const u32 others = warp_shuffle_up(t.mask, bits, by);
+            const u32 theirs = warp_shuffle_up(t.mask, half_word, by);
+            if (t.rank >= by && theirs == half_word) bits |= others;
+        }
+        const u32 following = from_rank(t, half_word, t.rank + 1 < N ? t.rank + 1 : t.rank);
+        if (bits != 0 && (following != half_word || (t.rank & 7) == 7)) {
+            atomic_or(rows, row + (half_word >> 1), (u64)bits << (32 * (half_word & 1)));
+        }
+    }
 }
+
+// From how many times as many children as the list is long on its values are looked for.
+constexpr i64 MANY = 2;
 
 // Fills the rows of a list: which of its values are children of each of them in a trie.
 template <int N, class L, class V, class I, class C, class O, class R>
 DEVICE void recode_rows(Tile<N> t, L list, i64 lo, i64 hi, V root_values, i64 n_root, i64 root_low,
                         I root_index, i64 n_index, C child_values, O child_offsets, R rows) {
     const i64 n = hi - lo, words = (n + 63) >> 6;
+    if (n == 0) return;
+    u32 step = 1;
+    while (N * step < n) step *= 2;
+    const auto window = window_at(t, list, lo, hi, step);
     sync(t);
+    if (N >= WINDOWED) {
+        for (i64 w = t.rank; w < n * words; w += N) rows[w] = NO_BITS;
+        sync(t);
+    }
     for (i64 first = 0; first < n; first += N) {
         // Each lane finds one of N roots: what is found decides where to read next, so many of
         // these are best under way at once.
-        i64 mine = 0, end = 0;
+        i64 c = 0, stop = 0;
         if (first + t.rank < n) {
             const i64 key = list[lo + first + t.rank];
             const i64 parent = find_root(root_values, n_root, root_low, root_index, n_index, key);
             if (parent >= 0) {
-                mine = child_offsets[parent];
-                end = child_offsets[parent + 1];
+                c = child_offsets[parent];
+                stop = child_offsets[parent + 1];
             }
         }
-        for (int r = 0; r < N && first + r < n; r++) {
-            i64 c = from_rank(t, mine, r), stop = from_rank(t, end, r);
-            const i64 row = (first + r) * words;
-            if (N == 1) {
+        if (N < WINDOWED) {
+            const i64 row = (first + t.rank) * words;
+            if (first + t.rank < n) {
                 recode_row_alone(list, lo, hi, child_values, c, stop, rows, row);
-                continue;
             }
-            // A look at the ends spares most of the searches: little is cut off, as a rule.
-            if (c < stop && +child_values[c] < +list[lo]) {
-                c = lower(t, child_values, c, stop, +list[lo]);
-            }
-            if (c < stop && +child_values[stop - 1] > +list[hi - 1]) {
-                stop = upper(t, child_values, c, stop, +list[hi - 1]);
-            }
-            if (n <= 2 * (stop - c)) {
-                recode_row_by_list(t, list, lo, hi, child_values, c, stop, rows, row);
-            } else {
-                recode_row_by_children(t, list, lo, hi, child_values, c, stop, rows, row);
-            }
+            continue;
+        }
+        const bool many = stop - c > MANY * n;
+        recode_rows_by_children(t, window, step, list, child_values, c,
+                                many ? 0 : (u32)(stop - c), rows, first * words, words);
+        for (u32 left = ballot(t, many); left != 0; left &= left - 1) {
+            const int r = lowest_bit(left);
+            recode_row_by_list(t, list, lo, hi, child_values, from_rank(t, c, r),
+                               from_rank(t, stop, r), rows, (first + r) * words);
         }
     }
     sync(t);

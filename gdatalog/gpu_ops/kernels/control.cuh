@@ -12,7 +12,8 @@ enum Word {
     TAIL = 80,    // and tasks put in
     POOL = 96,    // blocks of the pool that have been asked for (it may go beyond all there are)
     SPLITS = 112, // tasks that were put into the queue by splitting others
-    CONTROL_WORDS = 128
+    IDLE = 128,   // tiles that wait for a task
+    CONTROL_WORDS = 144
 };
 
 // The greatest wins: a launch that failed does not go on because its pool was full as well, and

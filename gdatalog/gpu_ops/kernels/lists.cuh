@@ -8,6 +8,8 @@
 // is for all of its lanes together, all with the same arguments.
 //
 // `+values[i]` is the number itself, where a checking compiler's `values[i]` may be more.
+//
+// Above 300 lines, for all ways in which two lists meet stand side by side.
 #pragma once
 #include "tile.cuh"
 
@@ -27,25 +29,26 @@ DEVICE bool precedes(V value, K key) {
     return UP_TO ? value <= key : value < key;
 }
 
-// The first position whose value is not before the key. As many steps wherever the key is, so
-// that lanes which search lists of one length stay together.
+// The first position in [lo, hi) whose value is not before the key; hi if all are.
 template <bool UP_TO, class A, class K>
 DEVICE i64 bound(A values, i64 lo, i64 hi, K key) {
-    i64 length = hi - lo;
-    if (length <= 0) return lo;
-    while (length > PART) {
-        const i64 half = length >> 1;
-        lo += precedes<UP_TO>(+values[lo + half - 1], key) ? half : 0;
-        length -= half;
+    while (hi - lo > PART) {
+        const i64 middle = lo + ((hi - lo) >> 1);
+        if (precedes<UP_TO>(+values[middle], key)) {
+            lo = middle + 1;
+        } else {
+            hi = middle;
+        }
     }
-    const auto part = slice(values, lo, length);
-    u32 at = 0, left = (u32)length;
-    while (left > 1) {
-        const u32 half = left >> 1;
-        at += precedes<UP_TO>(+part[at + half - 1], key) ? half : 0;
-        left -= half;
+    if (lo >= hi) return lo;
+    u32 at = 0, left = (u32)(hi - lo);
+    const auto part = slice(values, lo, left);
+    while (left > 0) {
+        const u32 half = left >> 1, probe = at + half;
+        const bool yes = precedes<UP_TO>(+part[probe], key);
+        at = yes ? probe + 1 : at;
+        left = yes ? left - half - 1 : half;
     }
-    at += precedes<UP_TO>(+part[at], key) ? 1 : 0;
     return lo + at;
 }
 
@@ -205,6 +208,10 @@ DEVICE i64 count_leapfrog(A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi) {
 // The longest step between two of the N values below, so that 32 bits hold all of them.
 constexpr i64 LONGEST_STEP = (i64)1 << 24;
 
+// From how many lanes on a window (below) is worth its shuffles, for each of which a tile that is
+// but a part of a warp has to look who is there.
+constexpr int WINDOWED = 8;
+
 // N values of a list, one in each lane, evenly spaced: the last ones of N parts of it. A search
 // begins in them, by shuffles; one read by all lanes brings in what would be a chain of misses.
 // Where the list ends before it, the window is empty: its values are then the list's last.
@@ -228,6 +235,29 @@ DEVICE auto window_at(Tile<N> t, S sought, i64 start, i64 shi, u32 step) {
     return window;
 }
 
+// In which part a key is that is not behind the end.
+template <int N, class V, class K>
+DEVICE u32 part_of(Tile<N> t, const Window<V>& window, K key) {
+    int part = 0;
+    for (int half = N / 2; half > 0; half /= 2) {
+        part += from_rank(t, window.value, part + half - 1) < key ? half : 0;
+    }
+    return (u32)part;
+}
+
+// The range in which a key of a part stands or would stand: without the part's last value, which
+// is not before the key.
+struct Range {
+    i64 lo, hi;
+};
+template <class V>
+DEVICE Range range_of(const Window<V>& window, u32 step, u32 part) {
+    const u32 before = part * step, left = window.length - before;
+    const i64 lo = window.start + before;
+    const Range range = {lo, lo + (step < left ? step : left) - 1};
+    return range;
+}
+
 // Reads a list from end to end, N values at a time, and looks for each in another list. All lanes
 // come to `each(at, yes, key, place)`: `at` is where the N values begin; whether this lane's value
 // `key` is in the other list, and its place there.
@@ -237,6 +267,18 @@ DEVICE auto window_at(Tile<N> t, S sought, i64 start, i64 shi, u32 step) {
 template <int N, class W, class S, class F>
 DEVICE void walk(Tile<N> t, W walked, i64 wlo, i64 whi, S sought, i64 slo, i64 shi, F each) {
     if (wlo >= whi || slo >= shi) return;
+    i64 next = slo;  // where this lane's value is in the other list, or would be
+    if (N < WINDOWED) {
+        for (i64 at = wlo; at < whi; at += N) {
+            const i64 mine = at + t.rank;
+            const auto key = +walked[mine < whi ? mine : whi - 1];  // the last lanes may repeat it
+            next = seek(sought, next, shi, key);
+            each(at, mine < whi && next < shi && +sought[next] == key, key, next);
+        }
+        return;
+    }
+    // Values are read one round ahead, so that nobody waits for them.
+    auto ahead = +walked[wlo + t.rank < whi ? wlo + t.rank : whi - 1];
     // The window is all of the list, or what some two rounds will ask for.
     u32 step = 1;
     for (i64 w = whi - wlo; N * (i64)step < shi - slo && w < 2 * (shi - slo); w *= 2) {
@@ -244,46 +286,53 @@ DEVICE void walk(Tile<N> t, W walked, i64 wlo, i64 whi, S sought, i64 slo, i64 s
         step *= 2;
     }
     auto window = window_at(t, sought, slo, shi, step);
-    i64 next = slo;  // where this lane's value is in the other list, or would be
     for (i64 at = wlo; at < whi; at += N) {
         const i64 mine = at + t.rank;
-        const auto key = +walked[mine < whi ? mine : whi - 1];  // the last lanes may repeat it
+        const auto key = ahead;
+        if (at + N < whi) ahead = +walked[mine + N < whi ? mine + N : whi - 1];
         const auto last = from_rank(t, key, N - 1);
         if (window.end < last && window.start + window.length < shi) {
             window = window_at(t, sought, from_rank(t, next, N - 1), shi, step);
         }
-        u32 place = 0;
-        for (int half = N / 2; half > 0; half /= 2) {
-            place += from_rank(t, window.value, (int)place + half - 1) < key ? half : 0;
-        }
-        bool yes = false;
-        if (key <= window.end) {
-            const auto part = slice(sought, window.start, window.length);
-            place *= step;
-            for (u32 half = step >> 1; half > 0; half >>= 1) {
-                const u32 probe = place + half - 1;
-                place += +part[probe < window.length ? probe : window.length - 1] < key ? half : 0;
-            }
-            yes = +part[place] == key;
-            next = window.start + place;
-        } else {
-            next = lower(sought, window.start + window.length, shi, key);
-            yes = next < shi && +sought[next] == key;
-        }
+        const u32 part = part_of(t, window, key);
+        Range range = {window.start + window.length, shi};
+        if (key <= window.end) range = range_of(window, step, part);
+        next = lower(sought, range.lo, range.hi, key);
+        const bool yes = next < shi && +sought[next] == key;
         each(at, yes && mine < whi, key, next);
         if (window.end <= last && window.start + window.length == shi) return;
     }
 }
 
-// Of two lists the shorter one is walked; the second one also if it is up to twice as long, for
-// the first is more often one that has been met before, and near.
+template <class T>
+DEVICE Array<const T> read_only(Array<T> array) {
+    return array;
+}
+
+// Walks the first or the second of two lists.
 template <int N, class A, class B, class F>
-DEVICE void walk_shorter(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi, F each) {
-    if (bhi - blo <= 2 * (ahi - alo)) {
+DEVICE void walk_either(Tile<N> t, bool second, Array<const A> va, i64 alo, i64 ahi,
+                        Array<const B> vb, i64 blo, i64 bhi, F each) {
+    if (second) {
         walk(t, vb, blo, bhi, va, alo, ahi, each);
     } else {
         walk(t, va, alo, ahi, vb, blo, bhi, each);
     }
+}
+// The same where both are of one width, and one loop serves both: there is half to compile.
+template <int N, class T, class F>
+DEVICE void walk_either(Tile<N> t, bool second, Array<const T> va, i64 alo, i64 ahi,
+                        Array<const T> vb, i64 blo, i64 bhi, F each) {
+    walk(t, second ? vb : va, second ? blo : alo, second ? bhi : ahi, second ? va : vb,
+         second ? alo : blo, second ? ahi : bhi, each);
+}
+
+// Walks the shorter one; the second one also if it is up to twice as long, for the first is more
+// often one that has been met before, and near.
+template <int N, class A, class B, class F>
+DEVICE void walk_shorter(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi, F each) {
+    const bool second = bhi - blo <= 2 * (ahi - alo);
+    walk_either(t, second, read_only(va), alo, ahi, read_only(vb), blo, bhi, each);
 }
 
 // Writes the common values, ascending; gives how many. `out` may be the first list's array: what

@@ -23,7 +23,8 @@ struct Task {
     i64 start, stop, low, high;
 };
 
-#define EVERYTHING ((i64)1 << 62)  // as `high`: all entries that there are
+#define EVERYTHING ((i64)1 << 62)   // as `high`: all entries that there are
+#define UNTOUCHED (EVERYTHING + 1)  // the same, where nobody has had the units before
 
 enum { SLOT_WORDS = 8 };  // a turn, four words of a task, and room up to half a line
 

@@ -36,6 +36,7 @@ DEVICE int load_top(A values, i64 n, T top) {
 // The key's position in a root's list, -1 if it is not there.
 template <class A, class T, class K>
 DEVICE i64 find_in_root_with_top(A values, i64 n, T top, int n_top, K key) {
+    if (n == 0) return -1;
     int i = 1;
     while (i <= n_top) i = 2 * i + (+top[i - 1] <= key ? 1 : 0);
     const i64 bucket = bucket_of(n, n_top), start = (i - n_top - 1) * bucket;

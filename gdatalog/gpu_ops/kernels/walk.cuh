@@ -21,14 +21,15 @@ struct Work {
     i64 kept_unit, kept_low;  // where they were at the mark
     Pool pool;
     i64 made;     // rows
-    i64 began;    // when, in nanoseconds
+    i64 began;    // when, in ticks
+    i64 asked;    // when it last looked whether to share
     int trouble;  // why all that was done is void; each lane's own
     bool held;    // whether the task is this tile's
     bool fresh;   // whether it is units that nobody has had before
 };
 
 DEVICE Work work_open() {
-    const Work work = {{0, 0, 0, 0}, 0, 0, pool_open(), 0, 0, 0, false, false};
+    const Work work = {{0, 0, 0, 0}, 0, 0, pool_open(), 0, 0, 0, 0, false, false};
     return work;
 }
 
@@ -64,10 +65,10 @@ DEVICE bool next_work(Tile<N> t, const Run& run, Work& work, i64 total) {
     work.held = next_task(t, run.control, run.ring, run.capacity, total, grain_of(run, total),
                           work.task, held);
     if (!work.held) return false;
-    work.fresh = work.task.low < 0;
-    if (work.fresh) work.task.low = 0;
+    work.fresh = work.task.high == UNTOUCHED;
+    if (work.fresh) work.task.high = EVERYTHING;
     mark_task(work);
-    if (run.limit > 0) work.began = ticks();
+    if (run.limit > 0) work.began = work.asked = ticks();
     return true;
 }
 
@@ -90,8 +91,8 @@ DEVICE bool whole_lists(Tile<N> t, Work& work, O offsets, i64 n_offsets, i64 bas
 
 // Whether the task has taken too long.
 template <int N>
-DEVICE bool overdue(Tile<N> t, const Run& run, const Work& work) {
-    return run.limit >= 0 && late(t, work.began, run.limit);
+DEVICE bool overdue(Tile<N> t, const Run& run, Work& work) {
+    return run.limit >= 0 && late(t, run.control, work.began, work.asked, run.limit);
 }
 
 // Gives the units behind the one at hand to others; whether all found room there.
@@ -117,7 +118,7 @@ DEVICE bool begin_unit(Tile<N> t, const Run& run, Work& work, i64 unit, i64 last
     work.task.start = unit;
     work.task.low = 0;
     if (work.task.stop - last > 1 && overdue(t, run, work)) {
-        work.began = ticks();
+        work.began = work.asked = ticks();
         share_rest(t, run, work, last);
     }
     return true;
@@ -127,8 +128,11 @@ DEVICE bool begin_unit(Tile<N> t, const Run& run, Work& work, i64 unit, i64 last
 // the tile's own part of the unit ends.
 template <int N>
 DEVICE i64 share_turns(Tile<N> t, const Run& run, Work& work, i64 unit, i64 from, i64 end) {
-    work.began = ticks();
-    if (leaving(run.control)) return from;  // what is left does not matter
+    work.began = work.asked = ticks();
+    if (leaving(run.control)) {  // what is left does not matter
+        work.task.stop = unit + 1;
+        return from;
+    }
     if (!share_rest(t, run, work, unit)) return end;
     const i64 own = share(t, run.control, run.ring, run.capacity, unit, from, end, run.pieces);
     if (own < end) work.task.high = own;

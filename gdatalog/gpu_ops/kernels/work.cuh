@@ -4,7 +4,7 @@
 //     bool held = false;
 //     while (next_task(t, control, ring, capacity, total, grain, task, held)) {
 //         held = true;
-//         ... walk it; now and then, `if (late(t, began, limit))` share what lies ahead;
+//         ... walk it; now and then, if it is `late`, share what lies ahead;
 //         ... if the pool is empty: roll back, give_back what is not committed, held = false
 //     }
 //
@@ -28,6 +28,7 @@
 #include "tile.cuh"
 
 enum { SHORTEST_PAUSE = 64, LONGEST_PAUSE = 16384 };  // nanoseconds between looks at the queue
+enum { LOOKS = 100 };  // at what others do, before a task is late
 
 template <int N>
 DEVICE i64 working_tiles(i64 capacity) {
@@ -39,35 +40,49 @@ DEVICE i64 room_to_share(i64 capacity) {
     return capacity - working_tiles<N>(capacity);
 }
 
+// For one lane: looks once for a task, of the queue, else of units that nobody has taken. False if
+// there is none now, and then the tile holds none; `over` if there will be none.
+template <class C, class R>
+DEVICE bool find_task(C control, R ring, i64 capacity, i64 total, i64 grain, bool held, Task& task,
+                      bool& over) {
+    over = stopping(control);
+    if (!over && queue_get(ring, control, capacity, task)) {
+        if (held) atomic_add(control, BUSY, (i64)-1);
+        return true;
+    }
+    const bool units = load_relaxed(control, NEXT) < total;
+    if (!over && units) {
+        if (!held) atomic_add(control, BUSY, (i64)1);
+        const i64 start = atomic_add(control, NEXT, grain);
+        if (start < total) {
+            task.high = UNTOUCHED;
+            task.start = start;
+            task.stop = grain < total - start ? start + grain : total;
+            return true;
+        }
+        held = true;
+    }
+    if (held) atomic_add(control, BUSY, (i64)-1);
+    // If there were units a moment ago, it is not over: whoever took them has counted itself
+    // before, and may share them.
+    if (!over) over = !units && load_relaxed(control, BUSY) == 0;
+    return false;
+}
+
 // For one lane: a task, or one of no units when there is none.
 template <class C, class R>
-APART Task take_task(C control, R ring, i64 capacity, i64 total, i64 grain, bool held) {
+DEVICE Task take_task(C control, R ring, i64 capacity, i64 total, i64 grain, bool held) {
     Task task = {0, 0, 0, EVERYTHING};
+    bool over = false, idle = false;
     for (int wait = SHORTEST_PAUSE;; wait = wait < LONGEST_PAUSE ? 2 * wait : wait) {
-        const bool ends = stopping(control);
-        if (!ends && queue_get(ring, control, capacity, task)) {
-            if (held) atomic_add(control, BUSY, (i64)-1);
-            return task;
-        }
-        const bool units = load_relaxed(control, NEXT) < total;
-        if (!ends && units) {
-            if (!held) atomic_add(control, BUSY, (i64)1);
-            const i64 start = atomic_add(control, NEXT, grain);
-            if (start < total) {
-                task.low = FRESH;
-                task.start = start;
-                task.stop = grain < total - start ? start + grain : total;
-                return task;
-            }
-            held = true;
-        }
-        if (held) atomic_add(control, BUSY, (i64)-1);
+        if (find_task(control, ring, capacity, total, grain, held, task, over) || over) break;
+        if (!idle) atomic_add(control, IDLE, (i64)1);
+        idle = true;
         held = false;
-        // After units that were left a moment ago it looks again: whoever took them has counted
-        // itself before, and may share them.
-        if (ends || (!units && load_relaxed(control, BUSY) == 0)) return task;
         pause(wait);
     }
+    if (idle) atomic_add(control, IDLE, (i64)-1);
+    return task;
 }
 
 // The next task: of the queue, else `grain` units (of `total`) that nobody has taken; waits while
@@ -92,44 +107,40 @@ DEVICE void done_task(Tile<N> t, C control) {
     if (t.rank == 0) atomic_add(control, BUSY, (i64)-1);
 }
 
-// For one lane: `rest` in so many pieces, by units or by entries of its one unit, the last piece
-// first, as long as there is room. Gives what is left, which begins where `rest` does.
+// For one lane: one more task, unless what is left of the ring is for giving back.
 template <class C, class R>
-APART Task put_pieces(C control, R ring, i64 capacity, i64 room, Task rest, i64 pieces,
-                      bool units) {
-    const i64 begin = units ? rest.start : rest.low, all = (units ? rest.stop : rest.high) - begin;
-    if (pieces > all) pieces = all;
-    i64 put = 0;
-    while (put < pieces) {
-        const i64 before = pieces - 1 - put, longer = all % pieces;  // the first are the longer
-        const i64 from = begin + before * (all / pieces) + (before < longer ? before : longer);
-        Task piece = rest;
-        (units ? piece.start : piece.low) = from;
-        atomic_add(control, BUSY, (i64)1);
-        if (!queue_put(ring, control, capacity, piece, room)) {
-            atomic_add(control, BUSY, (i64)-1);
-            break;
-        }
-        (units ? rest.stop : rest.high) = from;
-        if (units) rest.high = EVERYTHING;
-        ++put;
+DEVICE bool put_task(C control, R ring, i64 capacity, i64 room, Task task) {
+    atomic_add(control, BUSY, (i64)1);
+    if (queue_put(ring, control, capacity, task, room)) {
+        atomic_add(control, SPLITS, (i64)1);
+        return true;
     }
-    if (put > 0) atomic_add(control, SPLITS, put);
-    return rest;
+    atomic_add(control, BUSY, (i64)-1);
+    return false;
 }
 
-// Shares the entries [low, high) of a unit, in up to `pieces` tasks. The caller's own part ends
-// at what comes back: `low` if all was put, `high` if nothing, for what found no room stays its own.
+// How long each of so many pieces is. (Dividing 64 bits would take many registers.)
+DEVICE i64 piece_of(i64 count, i64 pieces) {
+    const u32 all = count < 0x7FFFFFFF ? (u32)count : 0x7FFFFFFFu;
+    return (all + (u32)pieces - 1u) / (u32)pieces;
+}
+
+// Shares the entries [low, high) of a unit, in up to `pieces` tasks, the last entries first. The
+// caller's own part ends at what comes back: `low` if all was put, `high` if nothing, for what
+// found no room stays its own.
 template <int N, class C, class R>
 DEVICE i64 share(Tile<N> t, C control, R ring, i64 capacity, i64 unit, i64 low, i64 high,
                  i64 pieces) {
-    i64 end = high;
-    if (t.rank == 0 && low < high) {
-        const Task rest = {unit, unit + 1, low, high};
-        const i64 room = room_to_share<N>(capacity);
-        end = put_pieces(control, ring, capacity, room, rest, pieces, false).high;
+    if (t.rank == 0) {
+        const i64 room = room_to_share<N>(capacity), piece = piece_of(high - low, pieces);
+        while (low < high) {
+            const i64 from = high - low > piece ? high - piece : low;
+            const Task task = {unit, unit + 1, from, high};
+            if (!put_task(control, ring, capacity, room, task)) break;
+            high = from;
+        }
     }
-    return from_rank(t, end, 0);
+    return from_rank(t, high, 0);
 }
 
 // Shares the units [start, stop), the last up to its entry `high`; gives where the caller's own
@@ -140,13 +151,17 @@ DEVICE i64 share(Tile<N> t, C control, R ring, i64 capacity, i64 unit, i64 low, 
 template <int N, class C, class R>
 DEVICE i64 share_units(Tile<N> t, C control, R ring, i64 capacity, i64 start, i64 stop, i64 high,
                        i64 pieces) {
-    i64 end = stop;
-    if (t.rank == 0 && start < stop) {
-        const Task rest = {start, stop, 0, high};
-        const i64 room = room_to_share<N>(capacity);
-        end = put_pieces(control, ring, capacity, room, rest, pieces, true).stop;
+    if (t.rank == 0) {
+        const i64 room = room_to_share<N>(capacity), piece = piece_of(stop - start, pieces);
+        while (start < stop) {
+            const i64 from = stop - start > piece ? stop - piece : start;
+            const Task task = {from, stop, 0, high};
+            if (!put_task(control, ring, capacity, room, task)) break;
+            stop = from;
+            high = EVERYTHING;
+        }
     }
-    return from_rank(t, end, 0);
+    return from_rank(t, stop, 0);
 }
 
 // Puts a task that this tile has taken, or what is left of it, back for the next launch, and ends
@@ -160,11 +175,21 @@ DEVICE void give_back(Tile<N> t, C control, R ring, i64 capacity, Task task) {
     }
 }
 
-// Whether a task that began at that time (`ticks()`) has taken so long that it is to be shared; a limit of 0 says so always. All lanes of the tile get one answer.
-template <int N>
-DEVICE bool late(Tile<N> t, i64 began, i64 limit) {
+// Whether a task that began at that time (`ticks()`) is to be shared: it has taken `limit`;
+// or a good while, and somebody has nothing to do, or the launch is to stop. A limit of 0 says so
+// always. All lanes of the tile get one answer, by the first one's clock. `asked`: when this was
+// last asked, for looking at what others do takes longer than at the clock; at first `began`.
+template <int N, class C>
+DEVICE bool late(Tile<N> t, C control, i64 began, i64& asked, i64 limit) {
     if (limit == 0) return true;
-    i64 taken = 0;  // by the first lane's clock: each lane has read its own when the task began
-    if (t.rank == 0) taken = ticks() - began;
-    return from_rank(t, taken, 0) >= limit;
+    int answer = 0;
+    if (t.rank == 0) {
+        const i64 now = ticks();
+        if (now - asked >= limit / LOOKS) {
+            asked = now;
+            answer = now - began >= limit || stopping(control) ||
+                     load_relaxed(control, IDLE) > queue_size(control);
+        }
+    }
+    return from_rank(t, answer, 0) != 0;
 }

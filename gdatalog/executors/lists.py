@@ -1,0 +1,64 @@
+"""The lists that a level may be expanded from.
+
+A level that meets several lists of which none depends on what the last levels have bound meets
+the same ones again and again: rows that agree in all that it reads share what was met for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gdatalog.executors.frontier import Frontier, Key
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import TrieLevel
+
+# Whose lists those of a level are, if not a participant's.
+REUSED, ROOTS, SHARED = -1, -2, -3
+
+
+@dataclass(slots=True)
+class Roots:
+    """Case 1: the common values of root lists, and where each stands in each of them."""
+
+    level: TrieLevel
+    positions: Sequence[Array | None]  # None: where it stands here
+
+
+@dataclass(slots=True)
+class Lists:
+    """Lists that a level may be expanded from: one for each row of the frontier."""
+
+    who: int  # a participant's place, or REUSED, or ROOTS, or SHARED
+    values: Array
+    starts: Array
+    lengths: Array
+    total: int | None = None  # of the lengths, where it is known
+    met: Frontier | None = None  # SHARED: where what has been met stands
+
+
+@dataclass(slots=True)
+class Reused:
+    """The list of an earlier level: `parents` are its list numbers, `own` this row's entry."""
+
+    level: TrieLevel
+    parents: Array
+    own: Array
+
+
+def shared(ops: Any, frontier: Frontier, read: set[Key]) -> tuple[Frontier, Array] | None:
+    """A frontier of a row for each combination of what is read, and for each row of this one which
+    that is; None where they would hardly be fewer."""
+    base, rows = frontier, None
+    while base.parent is not None and read.isdisjoint(base.columns):
+        if base.rows is not None:
+            rows = base.rows if rows is None else base.rows[rows]
+        base = base.parent
+    if rows is None:
+        return None
+    marks = ops.row_firsts((rows,))  # rows ascend, whatever they come from
+    first = ops.survivors(marks)
+    if 2 * len(first) > frontier.size:
+        return None
+    return base.take(rows[first]), ops.xp.cumsum(marks) - 1

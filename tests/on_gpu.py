@@ -1,0 +1,106 @@
+"""`pytest -m gpu`: the host's tests of kernels run on a GPU as well, and those that need one.
+
+What the tests call HostDriver is then a driver of the GPU: the same cases, the same answers. Tests
+that look into the harness itself (`HOST_ONLY`) stay on the host.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gdatalog.gpu_ops.checks import trouble
+from gdatalog.gpu_ops.cupy_driver import CupyDriver
+from gdatalog.gpu_ops.probe import look
+
+# Files whose tests are of kernels: all that are named so, but those of what is said of GPUs.
+NOT_KERNELS = {"test_gpu_benchmarks.py", "test_gpu_checks.py", "test_gpu_use.py"}
+HOST_ONLY = {
+    "test_columns_are_copied_to_the_device_once",
+    "test_the_rounds_of_a_fixpoint_move_nothing",
+}
+
+
+@cache
+def reason() -> str:
+    """Why nothing runs on a GPU here; empty: one is usable."""
+    found = trouble(look())
+    return "" if found is None else f"needs an NVIDIA GPU. {found.name}: {found.found}"
+
+
+class GpuDriver(CupyDriver):
+    """Takes what HostDriver takes: threads take their turns here as they like."""
+
+    def __init__(self, seed: int = 0, *, blocks: int = 2) -> None:
+        super().__init__()
+        self.seed, self.blocks = seed, blocks
+        self.yields = self.accesses = self.seconds = 0.0
+        self.step = self.patience = self.launches = self.passed = self.switches = 0
+
+
+def asked(config: pytest.Config) -> bool:
+    """Whether tests of the GPU are to run: by `-m gpu`, not by `-m 'not gpu'`."""
+    return "gpu" in (config.option.markexpr or "").replace("not gpu", "")
+
+
+def configure(config: pytest.Config) -> None:
+    if not asked(config):
+        # "auto" is the CPU for all other tests, and for the programs that they start.
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    elif not reason():
+        take_the_place_of_the_host(GpuDriver)
+
+
+def take_the_place_of_the_host(driver: Any) -> None:
+    """Before test files are imported."""
+    import tests.cuda_host
+    import tests.cuda_host.driver
+
+    tests.cuda_host.HostDriver = driver  # type: ignore[misc]
+    tests.cuda_host.driver.HostDriver = driver  # type: ignore[misc]
+    tests.cuda_host.needs_compiler = pytest.mark.skipif(False, reason="NVRTC compiles")
+
+
+def of_kernels(path: Path) -> bool:
+    return path.name.startswith("test_gpu_") and path.name not in NOT_KERNELS
+
+
+def leave_out(config: pytest.Config, path: Path) -> bool:
+    """Other files are not even imported: a machine with a GPU need not have all that they use."""
+    is_test = path.name.startswith("test_") and path.suffix == ".py"
+    return asked(config) and is_test and path.name != "test_on_gpu.py" and not of_kernels(path)
+
+
+def mark(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Which of the host's tests are the GPU's too."""
+    if not asked(config) or reason():
+        return
+    for item in items:
+        own = getattr(item, "originalname", item.name)
+        if of_kernels(Path(item.path)) and own not in HOST_ONLY:
+            item.add_marker("gpu")
+
+
+def table(config: pytest.Config, reports: Mapping[str, Sequence[Any]]) -> list[str]:
+    """What ran, by file: how many tests passed, failed and were skipped, and their seconds."""
+    if not asked(config):
+        return []
+    files: dict[str, dict[str, float]] = {}
+    for kind in ("passed", "failed", "error", "skipped"):
+        for report in reports.get(kind, ()):
+            of = files.setdefault(report.nodeid.split("::")[0].rpartition("/")[2], {})
+            of[kind] = of.get(kind, 0) + 1
+            of["seconds"] = of.get("seconds", 0.0) + getattr(report, "duration", 0.0)
+    lines = [f"{'on the GPU':<28}{'passed':>8}{'failed':>8}{'skipped':>8}{'seconds':>9}"]
+    for name, of in sorted(files.items()):
+        failed = of.get("failed", 0) + of.get("error", 0)
+        lines.append(
+            f"{name:<28}{of.get('passed', 0):>8}{failed:>8}{of.get('skipped', 0):>8}"
+            f"{of['seconds']:>9.1f}"
+        )
+    return [*lines, reason()] if reason() else lines
