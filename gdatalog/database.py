@@ -92,8 +92,9 @@ class Database:
     def load(self, name: str, data: Any, *, columns: Sequence[str] | None = None) -> None:
         """Put data under a name, in place of what was there.
 
-        `data` is a DataFrame (pandas, polars, cuDF), an Arrow table or stream, a NumPy array,
-        a list of tuples, a scipy.sparse matrix, a networkx graph, or a path of a file.
+        `data` is a DataFrame (pandas, polars, cuDF), an Arrow table or stream, an array (NumPy,
+        CuPy), a list of tuples, a scipy.sparse matrix, a networkx graph, or a path of a file.
+        What lies on the GPU that queries run on is not copied to the host, but for texts.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()

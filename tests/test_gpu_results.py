@@ -146,12 +146,16 @@ def test_closing_lets_go_of_everything_but_answers() -> None:
         db._workspace.strategy = "levelwise"
         db["E"] = EDGES
         answers = db.query(TRIANGLES)
-        len(answers)
+        shown, ordered, first = answers.format(4), answers.sorted(), answers.head(1)
         assert device.kept.nbytes > 0
     assert device.kept.nbytes == 0
-    store = answers._relation.store
-    assert store.here and store.elsewhere is None
+    for found in (answers, ordered, first):
+        store = found._relation.store
+        assert store.here and store.elsewhere is None
+        assert found._lying()[1] is None
+    assert answers.format(4) == shown and len(answers) == len(triangles())
     assert set(answers.fetchall()) == triangles()
+    assert ordered.fetchall() == sorted(triangles()) and first.fetchall() == answers.fetchall()[:1]
 
 
 @pytest.mark.slow
