@@ -29,7 +29,7 @@ def _inside(known: Known) -> Known:
     """What a branch starts with: its rows have weights of their own."""
     inner = known.inner()
     inner.weights = []
-    inner.clip = None
+    inner.clip = inner.unit = None
     return inner
 
 

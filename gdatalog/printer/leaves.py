@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 class Leaf(ABC):
     """`counts`: whether `count` may be told how many rows there are instead of each one.
 
-    `share`: how many of them are each lane's.
+    `share`: how many of them are each lane's. `by_lanes`: whether a tile's lanes may come with rows
+    of their own.
     """
 
     counts = False
+    by_lanes = False
 
     @abstractmethod
     def emit(self, nest: Nest, known: Known) -> None:
@@ -110,6 +112,8 @@ def print_row(nest: Nest, columns: Sequence[tuple[str, str]]) -> None:
 class Rows(Leaf):
     """Rows of expressions; with a weight behind them if bindings are to be counted."""
 
+    by_lanes = True
+
     def __init__(self, outputs: Sequence[Expr], weighted: bool) -> None:
         self.outputs = outputs
         self.weighted = weighted
@@ -138,6 +142,8 @@ class Groups(Leaf):
 
     Without keys there is one row for each run of the function.
     """
+
+    by_lanes = True
 
     def __init__(self, keys: Sequence[Slot], specs: Sequence[Gather]) -> None:
         self.keys = keys

@@ -197,8 +197,8 @@ def _last_loop(nest: Nest, steps: Sequence[Step], at: int, leaf: Leaf) -> bool:
     left = [
         place for place in range(at + 1, len(steps)) if isinstance(steps[place], (Join, Generate))
     ]
-    if not left:
-        return True
+    if not left or not leaf.by_lanes:
+        return leaf.by_lanes
     step = steps[left[0]]
     if not leaf.counts or not isinstance(step, Join) or len(left) > 1:
         return False

@@ -131,7 +131,7 @@ def _by_lanes(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: Le
     left = [
         place for place in range(at + 1, len(steps)) if isinstance(steps[place], (Join, Generate))
     ]
-    if not nest.together(known):
+    if not nest.together(known) or not leaf.by_lanes:
         return False
     if not left:
         return True
