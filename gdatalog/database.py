@@ -106,7 +106,7 @@ class Database:
             workspace = self._workspace
             workspace.check_open()
             if isinstance(data, Result):
-                data = data.table()
+                data = data.shared(workspace.symbols)
             relation = workspace.relation_of(name, data, columns)
             workspace.stored = {**workspace.stored, name: relation}
 
@@ -132,7 +132,7 @@ class Database:
                 return
             schema = Schema(name, before.columns, before.types)
             if isinstance(rows, Result):
-                rows = rows.table()
+                rows = rows.shared(workspace.symbols)
             more = workspace.relation_of(name, rows, None, schema)
             workspace.stored = {**workspace.stored, name: union([before, more])}
 

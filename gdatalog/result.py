@@ -39,6 +39,7 @@ class Result:
         self._symbols = symbols
         self._blocks = blocks  # the rows, in their order; None: all, as they are
         self._away: Lying | None = None  # the same, if they lie on a device
+        self._whole = blocks is None
         self._exported: dict[str, Any] | None = None
 
     def __len__(self) -> int:
@@ -115,7 +116,7 @@ class Result:
         if device is None:
             return Result(self._relation, self._symbols, blocks)
         found = Result(self._relation, self._symbols)
-        found._away = Lying(blocks, device)
+        found._away, found._whole = Lying(blocks, device), False
         return found
 
     def _part(self, start: int, stop: int) -> Result:
@@ -136,6 +137,11 @@ class Result:
         relation = self._relation
         columns = decode_blocks(self._rows(), relation.types, self._symbols, room)
         return Table(relation.columns, relation.types, columns, len(self))
+
+    def shared(self, symbols: SymbolTable) -> Relation | Table:
+        """As data of a database with these symbols: the relation as it lies, if it is its own."""
+        whole = self._whole and self._symbols is symbols
+        return self._relation if whole else self.table()
 
     # ------------------------------------------------------------------------------ exports
 

@@ -115,6 +115,17 @@ def test_a_rule_reads_what_another_has_made_where_it_lies(
     assert set(found.fetchall()) == three
 
 
+def test_answers_are_data_where_they_lie(db: gd.Database, fetched: list[int]) -> None:
+    db["E"] = EDGES
+    db["F"] = db.query("back(y, x) <- E(x, y), x < y.")
+    db.insert("F", db.query("back(y, x) <- E(x, y), x > 4."))
+    assert fetched == []
+    expected = {(y, x) for x, y in EDGES if x < y or x > 4}
+    assert len(db["F"]) == len(expected) and set(db["F"].fetchall()) == expected
+    db.load("G", db["F"], columns=["a", "b"])
+    assert db["G"].columns == ("a", "b") and set(db["G"].fetchall()) == expected
+
+
 def test_a_budget_of_almost_nothing(db: gd.Database) -> None:
     db._workspace.device = device = Gpu(HostDriver(), 1)
     db["E"] = EDGES
