@@ -34,7 +34,7 @@ def test_every_entry_is_done_once(driver: HostDriver, kernels: Any, lanes: int) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lanes", [1, 4, 32])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0])
 def test_every_entry_is_done_once_by_many(
     driver: HostDriver, kernels: Any, lanes: int, seed: int
 ) -> None:
