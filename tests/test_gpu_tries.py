@@ -16,9 +16,10 @@ from gdatalog.storage import statistics
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
-from tests.cuda_host.driver import HostDriver
+from tests.cuda_host import HostDriver, needs_compiler
 from tests.cuda_host.stand_in import COUNTER
 
+pytestmark = needs_compiler
 INT = np.iinfo(np.int64)
 SMALL = st.integers(-3, 5)
 WIDE = st.sampled_from([INT.min, -(1 << 40), -1, 0, 7, 1 << 33, INT.max])
