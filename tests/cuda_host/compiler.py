@@ -27,8 +27,9 @@ _KERNELS = [
     *("-fno-omit-frame-pointer", "-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables"),
     "-fstack-clash-protection",  # no frame is too large for the guard of a stack
     *("-fsanitize=undefined", "-fno-sanitize=vptr", "-fno-sanitize-recover=all"),
-    *("-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-unused-parameter"),
-    *("-Wno-unused-variable", "-Wno-unused-but-set-variable", "-Wno-unknown-pragmas"),
+    # Few warnings, and old ones: what another g++ would say of them is what this one says.
+    *("-Werror=return-type", "-Werror=sign-compare", "-Werror=parentheses"),
+    *("-Werror=narrowing", "-Werror=overflow"),
 ]
 _RACES = ["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"]
 _FIBERS = [
