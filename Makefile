@@ -61,7 +61,7 @@ bench-again: $(VENV)/bench
 
 # Both end with what is missing, where no GPU can be used.
 test-gpu: $(VENV)/gpu $(VENV)/dev
-	$(BIN)/python -m pytest -m 'gpu and not slow'
+	$(PYTEST) -m 'gpu and not slow'
 
 bench-gpu: $(VENV)/gpu
 	$(BIN)/python -m benchmarks.gpu --minutes 4

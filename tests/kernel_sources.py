@@ -109,13 +109,13 @@ def generated() -> Iterator[Source]:
 
 
 def of_test_plans() -> Iterator[Source]:
-    """The kernels of the plans in `plans/snapshots.txt`, by turns for tiles of 8, 32 and 1."""
+    """The kernels of the plans in `plans/snapshots.txt`, by turns for tiles of 1, 8 and 32."""
     blocks = test_plans.SNAPSHOTS.read_text(encoding="utf-8").split("====\n")
     for number, block in enumerate(blocks):
         told, _, text = block.partition("----\n")[0].partition("\n")
         if text.strip():
             yield from kernels_of(
-                told.removeprefix("// "), text, test_plans.DATA, ((8, 32, 1)[number % 3],)
+                told.removeprefix("// "), text, test_plans.DATA, ((1, 8, 32)[number % 3],)
             )
 
 

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from time import perf_counter
 
-from gdatalog.gpu_ops.cupy_driver import OPTIONS
+from gdatalog.gpu_ops.cupy_driver import OPTIONS, bare
 from gdatalog.gpu_ops.driver import Resources
 
 ARCHITECTURES = ("sm_80", "sm_90")
@@ -94,7 +94,7 @@ def compile(source: str, architecture: str = "sm_90", name: str = "kernels.cu") 
     told = [*OPTIONS, *CUPYS, f"-arch={architecture}", "--ptxas-options=-v"]
     started = perf_counter()
     nvrtc.nvrtcCreateProgram(
-        ctypes.byref(program), source.encode(), name.encode(), 0, None, None
+        ctypes.byref(program), bare(source).encode(), name.encode(), 0, None, None
     )  # fmt: skip
     try:
         given = (ctypes.c_char_p * len(told))(*(option.encode() for option in told))

@@ -20,7 +20,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.gpu_ops import cupy_driver, kernel_cache
-from gdatalog.gpu_ops.cupy_driver import OPTIONS, CupyDriver
+from gdatalog.gpu_ops.cupy_driver import OPTIONS, CupyDriver, bare
 from gdatalog.gpu_ops.driver import Resources
 from gdatalog.gpu_ops.sources import whole
 
@@ -105,13 +105,14 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
         fake.allocators.pop()
 
     fake.used, fake.fault, fake.synchronized = [], None, 0
+    fake.attributes = {"MultiProcessorCount": 132, "ClockRate": 1_980_000}
     fake.events, fake.copied, fake.freed = [], [], []
     fake.full, fake.allocators = [], [allocate]
 
     class Device:
         def __init__(self, number: int) -> None:
             self.number = number
-            self.attributes = {"ClockRate": 1_980_000, "MultiProcessorCount": 132}
+            self.attributes = fake.attributes
 
         def __enter__(self) -> None:
             fake.used.append(self.number)
@@ -161,11 +162,13 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_driver_works_on_its_gpu(cupy: Any) -> None:
     driver = CupyDriver(1)
-    assert driver.name == "cuda:1" and driver.xp is cupy
+    assert driver.name == "cuda:1" and driver.xp is cupy and driver.clock == 1.98
     assert cupy.used == [1, "left"]
     with driver.use():
         assert cupy.used == [1, "left", 1]
     assert cupy.used[-1] == "left"
+    del cupy.attributes["ClockRate"]
+    assert CupyDriver().clock == 1.5
 
 
 @needs_nvrtc
@@ -196,6 +199,18 @@ def test_a_kernel_that_does_not_compile(cupy: Any) -> None:
     assert "a kernel of `p(1).` does not compile" in text
     assert 'identifier "uno" is undefined' in text
     assert "KERNEL(one)(ARRAY(i64) out) { out[0] = uno; }" in text
+
+
+@needs_nvrtc
+def test_rules_that_differ_in_comments_share_their_code(cupy: Any) -> None:
+    sources = [SOURCE + f'// of {name}: "日本"\n' for name in ("p", "q")]
+    codes = [
+        CupyDriver().kernels(source, ["one"], "p(1).")["one"]._function._source  # type: ignore[attr-defined]
+        for source in sources
+    ]
+    assert codes[0] == codes[1] and codes[0].isascii()
+    assert codes[0].count("\n") == sources[0].count("\n")
+    assert bare('asm("a // b");  // "c"\n') == 'asm("a // b");  // "c"\n'
 
 
 @needs_nvrtc

@@ -14,12 +14,12 @@ import pytest
 from benchmarks.gpu import __main__ as program
 from benchmarks.gpu import breakdown, machine, sectors
 from benchmarks.gpu.clocks import Clocked, under_half
-from benchmarks.gpu.forced import Forced, NoGpu, gpu_driver
+from benchmarks.gpu.forced import NEVER, Forced, NoGpu, Ours, device_of, gpu_driver
 from benchmarks.gpu.hand import KERNELS, TEAMS, Hand
 from benchmarks.gpu.made import Edges, oriented, rmat, wu
 from benchmarks.gpu.setting import Setting
 from benchmarks.gpu.sort_merge import SortMerge
-from benchmarks.patterns import P3, clique
+from benchmarks.patterns import P1, P3, clique
 from gdatalog.errors import Error
 from tests import data
 from tests.cuda_host import HostDriver, needs_compiler
@@ -137,11 +137,43 @@ def test_kernels_by_hand_count_what_rules_count(driver: Clocked) -> None:
     setting = Setting(driver, HostDriver)
     edges = setting.graph("ca-GrQc")
     ours = setting.ours(edges, gpu=False)
-    for kernel, pattern in (("k4", clique(4)), ("k4_bits", clique(4)), ("p3", P3)):
+    for kernel, pattern in (("k4_bits", clique(4)), ("p3", P3)):
         graph = setting.oriented(edges)
         found = Hand(kernel, graph, driver).count()
         text = pattern.rule() if pattern is not P3 else pattern.distinct_rule()
         assert found == ours.count(text, Forced()) // (4 if pattern is P3 else 1)
+    setting.forget()
+
+
+@needs_compiler
+def test_what_finds_no_room_to_be_shared_is_counted_once() -> None:
+    """Hubs' lists, tasks that are shared all the time, and a queue of few tiles."""
+    driver = Clocked(HostDriver(blocks=2))
+    graph = rmat(driver.xp, 8, 1_500)
+    there, here = Ours(graph, device_of(driver), driver.xp), Ours(graph, None, driver.xp)
+    text = clique(4).rule()
+    wanted = here.count(text, Forced())
+    for limit in (0, 2_000, NEVER):
+        assert there.count(text, Forced(tile=32, time_limit=limit)) == wanted
+    there.close()
+    here.close()
+
+
+@pytest.mark.slow
+@needs_compiler
+@data.needs(data.graph_path("ca-GrQc"))
+def test_rules_count_on_a_device_what_they_count_elsewhere() -> None:
+    """A graph of hubs, and tasks that are shared all the time."""
+    driver = HostDriver()
+    driver.patience *= 10
+    setting = Setting(Clocked(driver), HostDriver)
+    edges = setting.graph("ca-GrQc")
+    there, here = (setting.ours(edges, gpu) for gpu in (True, False))
+    for text, forced in (
+        (P1.distinct_rule(), Forced(tile=32, time_limit=20_000)),
+        (clique(5).rule(), Forced(tile=8)),
+    ):
+        assert there.count(text, forced) == here.count(text, Forced())
     setting.forget()
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
 import gdatalog as gd
+from benchmarks.gpu import demo
 from gdatalog.engine.devices import NO_GPU
 from gdatalog.engine.run import RuleRun
 from gdatalog.gpu_ops.device import Gpu
@@ -96,3 +98,29 @@ def test_the_prompt_says_where_and_why(
         assert f"device: {db.device} ({why})\n" in out
         assert f" on {db.device}. A statement ends with a dot." in err
         assert (f"\n{why}\n" in err) == told
+
+
+def test_the_demo_shows_devices_side_by_side(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "VERTICES", 60)
+    monkeypatch.setattr(demo, "EDGES", 400)
+    assert demo.main(("cpu",)) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert lines[0].startswith("a graph of 60 vertices, ")
+    assert lines[1].split() == ["answer", "cpu,", "first", "then"]
+    assert [line[:16].strip() for line in lines[2:-1]] == list(demo.QUERIES)
+    assert all(int(line[16:30].replace(",", "")) > 0 for line in lines[2:-1])
+    # Answers that differ are shown, and are a failure.
+    answers = iter(range(100))
+    monkeypatch.setattr(demo, "_asked", lambda db, text: (next(answers), 0.5, 0.25))
+    monkeypatch.setattr(gd, "connect", lambda device: nullcontext(_Asked(device)))
+    assert demo.main(("cpu", "cuda:0")) == 1
+    assert "0 or 4" in capsys.readouterr().out
+
+
+class _Asked(dict[str, object]):
+    """What takes a graph."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device

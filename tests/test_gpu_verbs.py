@@ -205,6 +205,11 @@ def test_sums(seed: int, ordered: bool) -> None:
         floats = amounts / 3
         found = OPS.sums_by(there(groups), count, there(floats)).get()
         again = OPS.sums_by(there(groups), count, there(floats)).get()
+        if len(groups):
+            names, groups_ = np.unique(groups, return_inverse=True)
+            least, values = bool(seed % 2), amounts % 50
+            best = OPS.best_by(there(groups_), len(names), there(values), least)
+            same(best, cpu_ops.best_by(groups_, len(names), values, least))
     assert found.tolist() == again.tolist()
     np.testing.assert_allclose(found, cpu_ops.sums_by(groups, count, floats), rtol=1e-12, atol=1e-3)
 

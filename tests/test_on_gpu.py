@@ -271,6 +271,19 @@ def test_recursion(db: gd.Database) -> None:
     assert dict(db.query(text).fetchall()) == {n: n for n in range(size + 1)}
 
 
+def test_arrays_go_in_and_out_without_the_host(db: gd.Database) -> None:
+    import cupy
+
+    db["E"] = cupy.array([[1, 2], [2, 3], [2, 4]])
+    found = db.query("p(x, z) <- E(x, y), E(y, z).")
+    columns = found.to_cupy()
+    assert all(isinstance(column, cupy.ndarray) for column in columns.values())
+    assert sorted(zip(*(c.tolist() for c in columns.values()), strict=True)) == [(1, 3), (1, 4)]
+    assert cupy.from_dlpack(columns["z"]).sum() == 7
+    db["P"] = {name: column + 1 for name, column in columns.items()}
+    assert sorted(db["P"].fetchall()) == [(2, 4), (2, 5)]
+
+
 # ------------------------------------------------------------------------------- limits
 
 

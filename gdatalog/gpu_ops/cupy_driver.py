@@ -6,6 +6,7 @@ makes arrays by its `xp`, does it inside `driver.use()`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter, sleep
@@ -23,8 +24,14 @@ from gdatalog.gpu_ops.kernel_cache import import_cupy
 # lane (111, 128).
 OPTIONS = ("-std=c++17", "--fmad=false", "--diag-suppress=111,128,177,550")
 
+# Of a whole line, or behind code; a text of one line has its closing quote behind a comment's mark.
+_COMMENT = re.compile(r'^[ ]*//.*$|[ ]*//[^"\n]*$', re.MULTILINE)
+
 # Between two looks at whether a kernel has ended: at first none, so that short ones cost nothing.
 BUSY, PAUSE = 0.001, 0.0002  # seconds
+
+
+USUAL_CLOCK = 1_500_000  # kilohertz, where CUDA does not tell
 
 
 class NoMemory(MemoryError):
@@ -59,6 +66,17 @@ class CupyKernel:
         return found
 
 
+def bare(source: str) -> str:
+    """A source without its comments, which are of one rule only: others have the same code.
+
+    Lines stay where they are. What is left is ASCII, which CuPy writes to a file in any locale.
+
+    >>> bare("int x;  // of p(x)\\n// y\\nint y;")
+    'int x;\\n\\nint y;'
+    """
+    return _COMMENT.sub("", source).encode("ascii", "backslashreplace").decode()
+
+
 def _argument(value: Any) -> Any:
     """An array as it is; numbers as 64 bits, which is what kernels take."""
     if isinstance(value, (int, np.integer)):
@@ -80,8 +98,9 @@ class CupyDriver:
         self.relief: Callable[[], None] = lambda: None
         with self.use():
             device = self.xp.cuda.Device(number)
-            self.clock = int(device.attributes["ClockRate"]) / 1e6
-            self._processors = int(device.attributes["MultiProcessorCount"])
+            found = device.attributes
+            self.clock = int(found.get("ClockRate", USUAL_CLOCK)) / 1e6
+            self._processors = int(found["MultiProcessorCount"])
 
     @contextmanager
     def use(self) -> Iterator[None]:
@@ -107,7 +126,7 @@ class CupyDriver:
             ) from problem
 
     def kernels(self, source: str, names: Sequence[str], told: str) -> dict[str, Kernel]:
-        module = self.xp.RawModule(code=source, options=OPTIONS)
+        module = self.xp.RawModule(code=bare(source), options=OPTIONS)
         made: dict[str, Kernel] = {}
         for name in names:
             try:

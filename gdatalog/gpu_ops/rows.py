@@ -150,13 +150,6 @@ class Rows(Arrays):
         order = self.xp.argsort(packed, kind="stable")
         return order, self.firsts(packed[order])
 
-    def order_by(self, columns: Sequence[Array]) -> Array:
-        """The order that sorts rows lexicographically, equal rows as they stand."""
-        packing = self.packing(columns)
-        if packing is None:
-            return self.order_rows(columns)
-        return self.xp.argsort(packing.pack(columns), kind="stable")
-
     def first_rows(self, columns: Sequence[Array]) -> Array:
         """The indices, ascending, of one row of each set of equal rows: the first of them."""
         if not len(columns[0]):

@@ -11,6 +11,7 @@ from gdatalog.executors.failure import NotOnDevice
 from gdatalog.gpu_ops.arrays import Array
 from gdatalog.gpu_ops.launching import type_of
 from gdatalog.gpu_ops.meet import Meetings
+from gdatalog.values import INT_MAX
 
 _TOO_LARGE = "counts or sums may leave 62 bits"
 _EACH = 16  # rows that a thread adds up before it adds to a group's total
@@ -24,6 +25,12 @@ class Sums(Meetings):
         xp = self.xp
         if amounts is not None and amounts.dtype == xp.float64:
             return self._sums_of_floats(groups, count, amounts)
+        if count == 1:  # the most frequent case: no group
+            return (
+                xp.full(1, len(groups))
+                if amounts is None
+                else amounts.sum(dtype=xp.int64).reshape(1)
+            )
         totals = xp.zeros(count, dtype=xp.int64)
         self.add_at(totals, groups, amounts)
         return totals
@@ -55,8 +62,16 @@ class Sums(Meetings):
 
     def best_by(self, groups: Array, count: int, values: Array, least: bool) -> Array:
         """The row that holds the least (or greatest) of each group of ints; no group is empty."""
-        order = self.order_by((groups, values if least else ~values))
-        return order[self.survivors(self.firsts(groups[order]))]
+        xp, size = self.xp, len(groups)
+        values = (values if least else ~values).astype(xp.int64, copy=False)
+        best, rows = xp.full(count, INT_MAX), xp.full(count, size)
+        groups, values = map(xp.ascontiguousarray, (groups, values))
+        types = {"GROUP": type_of(groups)}
+        args = [groups, values, best, _EACH, size]
+        self.kernels.launch('#include "sums.cuh"\n', "best_values", types, size, args)
+        args = [groups, values, best, rows, size]
+        self.kernels.launch('#include "sums.cuh"\n', "best_rows", types, size, args)
+        return rows
 
     # ------------------------------------------------------------------ what must be exact
 

@@ -158,6 +158,8 @@ def _loop(
         place = turn
         if child is not None:
             offsets = nest.arguments.offsets(nest.level(child))
+            if nest.tile:  # units have been given to others since the task began, perhaps
+                text.line("e = base + stop")
             text.line(f"c0, c1 = max(np.int64({offsets}[{turn}]), s), "
                       f"min(np.int64({offsets}[{turn} + 1]), e)")  # fmt: skip
             place = "c0"

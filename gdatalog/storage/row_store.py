@@ -90,6 +90,8 @@ class RowStore:
         """Gives up the rows on a device; those that are nowhere else are brought here first."""
         with self._lock:
             self._bring()
+            for answer in list(self._elsewhere.answers) if self._elsewhere is not None else ():
+                answer.leave()
             self._elsewhere = None
 
     def _bring(self) -> None:

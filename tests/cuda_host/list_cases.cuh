@@ -1,24 +1,27 @@
-// Kernels that do many cases of lists.cuh in one launch, each by one tile of LANES lanes, which
-// stands for a number, as A and B do for types.
+// Kernels that do many cases of lists.cuh in one launch, each by one tile: of 32 lanes,
+// for which tests put other numbers too. A and B are types.
+#include "lists.cuh"
 
 // A case of two lists: [alo, ahi) and [blo, bhi), and where in `out` there is room for the shorter.
-KERNEL(meet_LANES)(ARRAY(const A) va, ARRAY(A) own, ARRAY(const B) vb, ARRAY(const i64) cases, i64 count,
- ARRAY(A) out, ARRAY(i64) found) {
-    const Tile<LANES> t = tile_here<LANES>();
-    for (i64 c = tile_of_grid<LANES>(); c < count; c += tiles_of_grid<LANES>()) {
+KERNEL(meet_32)(ARRAY(const A) va, ARRAY(A) own, ARRAY(const B) vb, ARRAY(const i64) cases,
+                i64 count, ARRAY(A) out, ARRAY(i64) found) {
+    const Tile<32> t = tile_here<32>();
+    for (i64 c = tile_of_grid<32>(); c < count; c += tiles_of_grid<32>()) {
         const auto at = slice(cases, 6 * c, 6);
         const i64 a = at[1] - at[0], b = at[3] - at[2];
         const auto mine = slice(found, 4 * c, 4);
         const auto room = slice(out, at[4], a < b ? a : b);
+        // Without the first value; by each lane, all that was written; then with it, to the same
+        // place, which some may be reading yet.
+        i64 seen = intersect(t, va, at[0] + (a > 0 ? 1 : 0), at[1], vb, at[2], at[3], room);
+        for (i64 k = seen - 1; k >= 0; k--) seen = seen * 31 % 1000003 + room[k] % 1000;
         const i64 n = intersect(t, va, at[0], at[1], vb, at[2], at[3], room);
-        i64 seen = n; // by each lane, all that was written
-        for (i64 k = 0; k < n; k++) seen = seen * 31 % 1000003 + room[k] % 1000;
         if (!all(t, seen == from_rank(t, seen, 0))) mine[0] = -1;
         const i64 share = count_common(t, va, at[0], at[1], vb, at[2], at[3]);
         const i64 first = at[5]; // in place, in an array that starts before the list
         const auto buffer = slice(own, first, at[1] - first);
-        const i64 kept = intersect(t, buffer, at[0] - first, at[1] - first, vb, at[2],
-                                   at[3], buffer);
+        const i64 kept = intersect(t, buffer, at[0] - first, at[1] - first, vb, at[2], at[3],
+                                   buffer);
         const i64 common = sum(t, share);
         const i64 leapt = count_leapfrog(va, at[0], at[1], vb, at[2], at[3]);
         if (t.rank == 0) {
@@ -31,9 +34,9 @@ KERNEL(meet_LANES)(ARRAY(const A) va, ARRAY(A) own, ARRAY(const B) vb, ARRAY(con
 }
 
 // A case of a list [lo, hi) and a key.
-KERNEL(search_LANES)(ARRAY(const A) values, ARRAY(const i64) cases, i64 count, ARRAY(i64) found) {
-    const Tile<LANES> t = tile_here<LANES>();
-    for (i64 c = tile_of_grid<LANES>(); c < count; c += tiles_of_grid<LANES>()) {
+KERNEL(search_32)(ARRAY(const A) values, ARRAY(const i64) cases, i64 count, ARRAY(i64) found) {
+    const Tile<32> t = tile_here<32>();
+    for (i64 c = tile_of_grid<32>(); c < count; c += tiles_of_grid<32>()) {
         const i64 lo = cases[3 * c], hi = cases[3 * c + 1], key = cases[3 * c + 2];
         const auto list = slice(values, lo, hi - lo);
         const i64 results[] = {

@@ -344,13 +344,16 @@ DEVICE i64 intersect(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi, 
         each_common(va, alo, ahi, vb, blo, bhi, [&](i64 value, i64, i64) { out[n++] = value; });
         return n;
     }
+    const bool in_place = same_array(va, out);
     sync(t);  // all lanes have read what `out` was
     walk_shorter(t, va, alo, ahi, vb, blo, bhi, [&](i64, bool yes, i64 key, i64) {
         const u32 votes = ballot(t, yes);
+        if (in_place) sync(t);  // a ballot does not order what was read before it
         if (yes) out[n + before(t, votes)] = key;
         n += bits_of(votes);
-        sync(t);
+        if (in_place) sync(t);
     });
+    sync(t);
     return n;
 }
 

@@ -1,4 +1,4 @@
-// Sums by group. GROUP is the type of a group's number.
+// Sums and optima by group. GROUP is the type of a group's number.
 #include "tile.cuh"
 
 #ifndef GROUP
@@ -24,6 +24,36 @@ KERNEL(sum_ints)(ARRAY(const GROUP) groups, ARRAY(const i64) amounts, ARRAY(i64)
             sum += given ? (u64)amounts[at] : 1u;
         }
         atomic_add(totals, group, (i64)sum);
+    }
+}
+
+// The least value of each group: `best` holds the greatest there is before.
+KERNEL(best_values)(ARRAY(const GROUP) groups, ARRAY(const i64) values, ARRAY(i64) best, i64 each,
+                    i64 size) {
+    const i64 step = threads_of_grid() * each;
+    for (i64 start = thread_of_grid() * each; start < size; start += step) {
+        const i64 end = start + each < size ? start + each : size;
+        i64 group = groups[start], least = values[start];
+        for (i64 at = start + 1; at < end; at++) {
+            const i64 mine = groups[at], value = values[at];
+            if (mine != group) {
+                atomic_min(best, group, least);
+                group = mine;
+                least = value;
+            } else if (value < least) {
+                least = value;
+            }
+        }
+        atomic_min(best, group, least);
+    }
+}
+
+// The first row of each group that has the group's least value.
+KERNEL(best_rows)(ARRAY(const GROUP) groups, ARRAY(const i64) values, ARRAY(const i64) best,
+                  ARRAY(i64) rows, i64 size) {
+    for (i64 at = thread_of_grid(); at < size; at += threads_of_grid()) {
+        const i64 group = groups[at];
+        if (values[at] == best[group]) atomic_min(rows, group, at);
     }
 }
 

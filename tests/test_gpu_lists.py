@@ -5,6 +5,7 @@ Each launch does many cases, so that lanes, tiles and lists of all lengths meet.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from functools import cache
 from pathlib import Path
@@ -33,11 +34,14 @@ KERNEL(find_in_top)(ARRAY(const A) values, i64 n, ARRAY(const i64) keys, i64 n_k
 TILES: Final = (1, 2, 4, 8, 16, 32)
 C_TYPES: Final = {np.int32: "i32", np.int64: "i64"}
 PAIRS: Final = [(np.int32, np.int32), (np.int64, np.int32), (np.int32, np.int64)]
+# What is made of other types is compiled apart.
+WIDTHS: Final = [np.int32, pytest.param(np.int64, marks=pytest.mark.slow)]
 LENGTHS: Final = (0, 1, 2, 3, 7, 31, 32, 33, 63, 64, 65, 127, 128, 130, 200, 400)
 
 Array = np.ndarray[Any, Any]
 Types = tuple[type[Any], type[Any]]
 DRIVER: Final = HostDriver()
+DRIVER.races = True
 xp: Final = DRIVER.xp
 
 
@@ -45,8 +49,8 @@ xp: Final = DRIVER.xp
 def kernels(a: type[Any], b: type[Any]) -> dict[str, Any]:
     types = f"typedef {C_TYPES[a]} A;\ntypedef {C_TYPES[b]} B;\n"
     names = [f"{name}_{tile}" for name in ("meet", "search") for tile in TILES]
-    cases = "".join(CASES.replace("LANES", str(tile)) for tile in TILES)
-    text = whole(f'#include "lists.cuh"\n#include "top.cuh"\n{types}{cases}{IN_TOP}')
+    cases = "".join(re.sub(r"(?<=[_<])32\b", str(tile), CASES) for tile in TILES)
+    text = whole(f'#include "top.cuh"\n{types}{cases}{IN_TOP}')
     return DRIVER.kernels(text, [*names, "find_in_top"], "tests of lists")
 
 
@@ -126,12 +130,11 @@ def check_meetings(seed: int, tile: int, types: Types, count: int) -> None:
     check(seed, tile, pairs, types)
 
 
-@pytest.mark.parametrize("types", PAIRS[:2])
 @pytest.mark.parametrize("tile", TILES)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_two_lists_meet(tile: int, types: Types, seed: int) -> None:
-    check_meetings(seed, tile, types, 24)
+def test_two_lists_meet(tile: int, seed: int) -> None:
+    check_meetings(seed, tile, PAIRS[0], 24)
 
 
 @pytest.mark.parametrize("tile", TILES)
@@ -147,16 +150,16 @@ def test_a_list_goes_on_behind_another(tile: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tile", TILES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32), types=st.sampled_from(PAIRS))
 def test_many_lists_meet(tile: int, types: Types, seed: int) -> None:
-    check_meetings(seed, tile, types, 150)
+    check_meetings(seed, tile, types, 60)
 
 
 # ------------------------------------------------------------------------------------- searches
 
 
-@pytest.mark.parametrize("width", C_TYPES)
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("tile", TILES)
 @settings(max_examples=2, deadline=None)
 @given(seed=st.integers(0, 2**32))
@@ -181,7 +184,7 @@ def test_searches(tile: int, width: type[Any], seed: int) -> None:
         assert got == [*one, first, *one, *[last - lo - 1] * 2], (lo, hi, key)
 
 
-@pytest.mark.parametrize("width", C_TYPES)
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 8, 100, 1023, 1024, 1025, 2047, 2049, 2500, 9999])
 def test_a_root_by_its_top(n: int, width: type[Any]) -> None:
     random = np.random.default_rng(n)
