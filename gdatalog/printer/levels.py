@@ -165,7 +165,7 @@ def _loop(
             place = "c0"
             inner.clip = Clip(child, "c0", "c1", "base")
         if child is not None and nest.tile:
-            with text.block(f"if c0 >= {end}"):
+            with text.block("if c0 >= e"):
                 text.line("break")
         if task is not None and not lanes:  # lanes' turns are too short to be shared
             last = None if child is None else f"c1 - 1 - {task}"
