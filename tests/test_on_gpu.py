@@ -195,8 +195,8 @@ def _set(workspace: Any, strategy: str, chunk: int | None = None, tile: int = 0)
     workspace.strategy, workspace.chunk_rows, workspace.tile = strategy, chunk, tile
 
 
-# Every way for the corners; for the other examples, whose kernels take most of the time, some.
-SOME = ("breadth-first", "a thread", "32 lanes")
+# Every way for the corners; for the other examples some. `test_gpu_walks.py` has them too.
+SOME = ("breadth-first", "as it chooses")
 CASES = [
     pytest.param(example, way, id=f"{example}, {way}", marks=() if quick else pytest.mark.slow)
     for example in CORNERS + EXAMPLES
