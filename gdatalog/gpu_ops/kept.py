@@ -96,6 +96,7 @@ class Kept:
         held = self._held.get(store)
         if held is None:
             held = self._held[store] = _Indexes()
+            store.tries_there = held.tries
         return held
 
     def graph(self, relation: Relation) -> DeviceGraph:
@@ -222,7 +223,8 @@ class Kept:
 
     def close(self) -> None:
         """Lets go of everything; rows that are nowhere else are brought to the host."""
-        for store in list(self._held):
+        for store, held in list(self._held.items()):
+            held.tries.clear()
             if self._rows_there(store) is not None:
                 store.let_go()
         self._held.clear()

@@ -77,7 +77,7 @@ void Schedules::start() {
     schedules.go_on(found[count == 1 ? 0 : schedules.way(count)]);
 }
 
-// A run that does not end, since its threads wait for each other or turn in a circle, ends them all.
+// A run that does not end, since its threads wait for each other or turn in circles, ends all.
 static void count_step() {
     if (++schedules.steps <= Schedules::LONGEST) return;
     std::printf("stuck\n");

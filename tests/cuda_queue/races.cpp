@@ -59,8 +59,8 @@ static int walks(i64 capacity, i64 total, i64 seed) {
         const i64 failing = launch < 20 ? 50 : 0;
         on_threads(THREADS, [&] {
             walk(control.data(), ring.data(), lengths.data(), units.data(), entries.data(),
-                   counts.data(), previous.data(), 1, capacity, total, 3, blocks, block_rows, 3, 7, 5,
-                   failing, seed + launch);
+                 counts.data(), previous.data(), 1, capacity, total, 3, blocks, block_rows, 3, 7,
+                 5, failing, seed + launch);
         });
         for (i64 b = 0; b < blocks && b < control[POOL]; ++b) {
             for (i64 r = b * block_rows; r < b * block_rows + counts[b]; ++r) {
