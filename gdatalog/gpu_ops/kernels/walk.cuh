@@ -23,13 +23,14 @@ struct Work {
     i64 made;     // rows
     i64 began;    // when, in ticks
     i64 asked;    // when it last looked whether to share
+    int pieces;   // into which it is to be shared
     int trouble;  // why all that was done is void; each lane's own
     bool held;    // whether the task is this tile's
     bool fresh;   // whether it is units that nobody has had before
 };
 
 DEVICE Work work_open() {
-    const Work work = {{0, 0, 0, 0}, 0, 0, pool_open(), 0, 0, 0, 0, false, false};
+    const Work work = {{0, 0, 0, 0}, 0, 0, pool_open(), 0, 0, 0, 0, 0, false, false};
     return work;
 }
 
@@ -92,7 +93,9 @@ DEVICE bool whole_lists(Tile<N> t, Work& work, O offsets, i64 n_offsets, i64 bas
 // Whether the task has taken too long.
 template <int N>
 DEVICE bool overdue(Tile<N> t, const Run& run, Work& work) {
-    return run.limit >= 0 && late(t, run.control, work.began, work.asked, run.limit);
+    if (run.limit < 0) return false;
+    work.pieces = late(t, run.control, work.began, work.asked, run.limit, run.pieces);
+    return work.pieces > 0;
 }
 
 // Gives the units behind the one at hand to others; whether all found room there.
@@ -101,7 +104,7 @@ DEVICE bool share_rest(Tile<N> t, const Run& run, Work& work, i64 unit) {
     Task& task = work.task;
     if (task.stop <= unit + 1) return true;
     const i64 left = share_units(t, run.control, run.ring, run.capacity, unit + 1, task.stop,
-                                 task.high, run.pieces);
+                                 task.high, work.pieces);
     if (left < task.stop) {
         task.stop = left;
         task.high = EVERYTHING;
@@ -134,7 +137,7 @@ DEVICE i64 share_turns(Tile<N> t, const Run& run, Work& work, i64 unit, i64 from
         return from;
     }
     if (!share_rest(t, run, work, unit)) return end;
-    const i64 own = share(t, run.control, run.ring, run.capacity, unit, from, end, run.pieces);
+    const i64 own = share(t, run.control, run.ring, run.capacity, unit, from, end, work.pieces);
     if (own < end) work.task.high = own;
     return own;
 }
