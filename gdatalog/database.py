@@ -92,8 +92,9 @@ class Database:
     def load(self, name: str, data: Any, *, columns: Sequence[str] | None = None) -> None:
         """Put data under a name, in place of what was there.
 
-        `data` is a DataFrame (pandas, polars, cuDF), an Arrow table or stream, a NumPy array,
-        a list of tuples, a scipy.sparse matrix, a networkx graph, or a path of a file.
+        `data` is a DataFrame (pandas, polars, cuDF), an Arrow table or stream, an array (NumPy,
+        CuPy), a list of tuples, a scipy.sparse matrix, a networkx graph, or a path of a file.
+        What lies on the GPU that queries run on is not copied to the host, but for texts.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -105,7 +106,7 @@ class Database:
             workspace = self._workspace
             workspace.check_open()
             if isinstance(data, Result):
-                data = data.table()
+                data = data.shared(workspace.symbols)
             relation = workspace.relation_of(name, data, columns)
             workspace.stored = {**workspace.stored, name: relation}
 
@@ -131,7 +132,7 @@ class Database:
                 return
             schema = Schema(name, before.columns, before.types)
             if isinstance(rows, Result):
-                rows = rows.table()
+                rows = rows.shared(workspace.symbols)
             more = workspace.relation_of(name, rows, None, schema)
             workspace.stored = {**workspace.stored, name: union([before, more])}
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.errors import DeviceError
-from gdatalog.storage.elsewhere import Elsewhere, brought, device_values
+from gdatalog.storage.elsewhere import Elsewhere, Lying, device_values
 from gdatalog.storage.keys import decode_blocks
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, concatenate, order_rows, sort_rows
@@ -38,16 +38,17 @@ class Result:
         self._relation = relation
         self._symbols = symbols
         self._blocks = blocks  # the rows, in their order; None: all, as they are
-        self._device: Elsewhere | None = None  # where these blocks lie, if not here
-        self._here: Sequence[Columns] | None = None  # then, copies of them
-        self._there: dict[str, Any] | None = None
+        self._away: Lying | None = None  # the same, if they lie on a device
+        self._whole = blocks is None
+        self._exported: dict[str, Any] | None = None
 
     def __len__(self) -> int:
-        if self._blocks is None:
+        if self._away is None and self._blocks is None:
             return self._relation.length
+        blocks, _ = self._lying()
         if not self._relation.types:
-            return len(self._blocks)
-        return sum(len(block[0]) for block in self._blocks)
+            return len(blocks)
+        return sum(len(block[0]) for block in blocks)
 
     def __bool__(self) -> bool:
         """Whether there is any row: the truth of a proposition."""
@@ -65,15 +66,12 @@ class Result:
 
     def sorted(self) -> Result:
         """The same rows, sorted by all columns from the left; texts by code points."""
-        relation, rows = self._relation, self._lying()
+        relation, (rows, device) = self._relation, self._lying()
         if not rows or not relation.types:
             return self
-        if self._device is not None and "symbol" not in relation.types:
-            with self._device.use():
-                ordered = self._device.ops.sort_rows(self._device.ops.concatenate(rows))
-            found = Result(relation, self._symbols, [ordered])
-            found._device = self._device
-            return found
+        if device is not None and "symbol" not in relation.types:
+            with device.use():
+                return self._with([device.ops.sort_rows(device.ops.concatenate(rows))], device)
         rows = self._rows()
         if "symbol" not in relation.types:
             whole = len(self) == relation.length
@@ -93,33 +91,37 @@ class Result:
         count = len(self)
         return self._part(0, min(n, count) if n >= 0 else max(0, count + n))
 
-    def _lying(self) -> Sequence[Columns]:
+    def _lying(self) -> tuple[Sequence[Columns], Elsewhere | None]:
         """The rows in blocks, where they lie: from the first call on in one order, whatever
-        others sort."""
-        if self._blocks is None:
+        others sort. And the device, if they lie on one."""
+        if self._away is None and self._blocks is None:
             relation = self._relation
-            blocks, self._device = relation.store.where_they_lie()
-            # Without columns there is nothing but how many rows there are.
-            self._blocks = blocks if relation.types else blocks * relation.length
-        return self._blocks
+            blocks, device = relation.store.where_they_lie()
+            if device is not None:
+                self._away = Lying(blocks, device)
+            else:
+                # Without columns there is nothing but how many rows there are.
+                self._blocks = blocks if relation.types else blocks * relation.length
+        if self._away is not None:
+            return self._away.blocks, self._away.rows
+        return self._blocks or (), None
 
     def _rows(self) -> Sequence[Columns]:
         """The same, as NumPy's arrays: copied from a device when they are first asked for."""
-        blocks, device = self._lying(), self._device
+        blocks, device = self._lying()
+        return blocks if device is None or self._away is None else self._away.fetched()
+
+    def _with(self, blocks: Sequence[Columns], device: Elsewhere | None) -> Result:
+        """Other blocks of the same relation."""
         if device is None:
-            return blocks
-        if self._here is None:
-            rows = self._relation.store.elsewhere
-            if rows is device and blocks[0] is rows.as_they_are():
-                self._here = self._relation.blocks()  # one copy serves all who ask
-            else:
-                with device.use():
-                    self._here = [tuple(map(brought, block)) for block in blocks]
-        return self._here
+            return Result(self._relation, self._symbols, blocks)
+        found = Result(self._relation, self._symbols)
+        found._away, found._whole = Lying(blocks, device), False
+        return found
 
     def _part(self, start: int, stop: int) -> Result:
         """The rows from one place to another."""
-        blocks = self._lying()
+        blocks, device = self._lying()
         if not self._relation.types:
             return Result(self._relation, self._symbols, blocks[start:stop])
         parts = []
@@ -128,15 +130,18 @@ class Result:
             if start < min(stop, size):
                 parts.append(tuple(column[start:stop] for column in block))
             start, stop = max(0, start - size), max(0, stop - size)
-        part = Result(self._relation, self._symbols, parts)
-        part._device = self._device
-        return part
+        return self._with(parts, device)
 
     def table(self, room: Callable[[int, Any], Array] = np.empty) -> Table:
         """The decoded columns, in arrays that `room` makes."""
         relation = self._relation
         columns = decode_blocks(self._rows(), relation.types, self._symbols, room)
         return Table(relation.columns, relation.types, columns, len(self))
+
+    def shared(self, symbols: SymbolTable) -> Relation | Table:
+        """As data of a database with these symbols: the relation as it lies, if it is its own."""
+        whole = self._whole and self._symbols is symbols
+        return self._relation if whole else self.table()
 
     # ------------------------------------------------------------------------------ exports
 
@@ -182,15 +187,15 @@ class Result:
                 f"the column {texts[0]!r} holds symbols, and CuPy has no arrays of texts",
                 hint="to_cupy(codes=True) gives the places of texts in `categories`",
             )
-        if self._there is None:
-            self._there = dict(zip(self.columns, self._on_device(), strict=True))
-        return self._there
+        if self._exported is None:
+            self._exported = dict(zip(self.columns, self._on_device(), strict=True))
+        return self._exported
 
     def _on_device(self) -> list[Any]:
-        blocks, types = self._lying(), self._relation.types
+        (blocks, device), types = self._lying(), self._relation.types
         if not types:
             return []
-        if self._device is None:
+        if device is None:
             from gdatalog.storage.export import to_cupy
 
             columns = (
@@ -198,10 +203,9 @@ class Result:
             )
             keys = [np.concatenate(parts) for parts in columns]
             return to_cupy([device_values(*each) for each in zip(keys, types, strict=True)])
-        with self._device.use():
-            if not blocks:
-                blocks = [tuple(column[:0] for column in self._device.as_they_are())]
-            rows = self._device.ops.concatenate(blocks)
+        with device.use():
+            blocks = blocks or [tuple(column[:0] for column in device.as_they_are())]
+            rows = device.ops.concatenate(blocks)
             return [device_values(*each) for each in zip(rows, types, strict=True)]
 
     @property

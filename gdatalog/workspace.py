@@ -112,11 +112,17 @@ class Workspace:
         if isinstance(data, (str, os.PathLike)):
             self.policy.reading(os.fspath(data), None)
         declared = schema or self._declared(name)
+        if isinstance(data, Relation):
+            own = data.columns, data.types
+            if columns is None and (declared is None or own == (declared.columns, declared.types)):
+                return data
+            data = data.to_table(self.symbols)
         there = away(self.device.ops)
         xp = None if there is None else there.xp
         table = table_from(data, columns=columns, declared=declared, what=name, there=xp)
         relation = Relation.from_table(table, self.symbols, there)
-        self.device.hold(relation)
+        if not relation.store.here:
+            self.device.hold(relation)
         return relation
 
     def _declared(self, name: str) -> Schema | None:

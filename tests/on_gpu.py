@@ -36,11 +36,9 @@ def reason() -> str:
 class GpuDriver(CupyDriver):
     """Takes what HostDriver takes: threads take their turns here as they like."""
 
-    def __init__(self, seed: int = 0, *, blocks: int = 2) -> None:
+    def __init__(self, seed: int = 0, **told: Any) -> None:
         super().__init__()
-        self.seed, self.blocks = seed, blocks
-        self.yields = self.accesses = self.seconds = 0.0
-        self.step = self.patience = self.launches = self.passed = self.switches = 0
+        self.__dict__.update(told, seed=seed)
 
 
 def asked(config: pytest.Config) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gdatalog.gpu_ops.sources import whole
-from tests.cuda_host import HostDriver, HostFault, needs_compiler
+from tests.cuda_host import HostDriver, HostFault, compiler, needs_compiler
 from tests.cuda_host.driver import HostKernel, parameters
 
 pytestmark = needs_compiler
@@ -221,6 +221,17 @@ def test_shared_arrays_are_of_a_block(kernels: dict[str, HostKernel], seed: int)
     expected = [1000 * block + 63 for block in range(3) for _ in range(64)]
     assert out.get().tolist() == expected
     assert int(kept[0]) == 0  # nothing is left of an earlier launch
+
+
+def test_what_was_never_set_is_not_zero() -> None:
+    """Where g++ can do that."""
+    if not compiler._knows(compiler._LITTER):
+        pytest.skip("g++ is too old")
+    source = "KERNEL(unset)(ARRAY(i64) out) { i64 never, own[2]; out[0] = never; out[1] = own[1]; }"
+    kernel = HostDriver().kernels(source, ["unset"], "t")["unset"]
+    out = zeros(2)
+    kernel.launch(1, 1, [out])
+    assert 0 not in out.tolist()
 
 
 def test_values_are_passed(kernels: dict[str, HostKernel]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations
 from math import comb
 from pathlib import Path
@@ -155,6 +156,9 @@ def test_what_finds_no_room_to_be_shared_is_counted_once() -> None:
     wanted = here.count(text, Forced())
     for limit in (0, 2_000, NEVER):
         assert there.count(text, Forced(tile=32, time_limit=limit)) == wanted
+    assert there.count(text, Forced(tile=4)) == wanted
+    lanes = [re.findall(r"enum \{ LANES = (\d+) \}", one.source) for one in driver.compiled]
+    assert [found for found in lanes if found] == [["32"], ["4"]]  # and not one for both
     there.close()
     here.close()
 

@@ -208,6 +208,18 @@ def test_a_gpu_that_was_asked_for_and_cannot_be_used(machine: Any) -> None:
         gd.connect(device="cuda:9")
 
 
+def test_looking_for_a_gpu_breaks_nothing(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(number: int) -> Probe:
+        raise AttributeError("cuDeviceGet")
+
+    monkeypatch.setattr(probe, "look", breaks)
+    with gd.connect() as db:
+        assert db.device == "cpu"
+        assert "looking for it failed: AttributeError: cuDeviceGet" in db._workspace.why
+    with pytest.raises(gd.DeviceError, match="looking for it failed"):
+        gd.connect(device="cuda")
+
+
 def test_the_command_line_ends_with_three(machine: Any, capsys: Any) -> None:
     machine.seen = replace(CARDS, packages=(CUPY13,), built=13)
     assert cli.run(["--device", "cuda", "-c", "?- 1 < 2."]) == 3

@@ -18,6 +18,7 @@ from tests.cuda_host.arrays import ndarray
 from tests.cuda_host.stand_in import COUNTER
 from tests.test_operations import BATCHES, NARROW_BATCHES, relation, tuples
 
+pytestmark = needs_compiler
 OPS = Gpu(HostDriver()).ops
 quick = settings(deadline=None, max_examples=25)
 Batches = list[list[tuple[int, int]]]
@@ -88,7 +89,6 @@ def chain(db: gd.Database, size: int) -> None:
     db["E"] = [(n, n + 1) for n in range(size)]
 
 
-@needs_compiler
 def test_the_rounds_of_a_fixpoint_move_nothing(fetched: list[int]) -> None:
     moved = []
     for size in (10, 30):
@@ -105,7 +105,6 @@ def test_the_rounds_of_a_fixpoint_move_nothing(fetched: list[int]) -> None:
     assert moved == [(2, 0), (2, 0)]  # the columns of E, and nothing back
 
 
-@needs_compiler
 def test_shortest_paths() -> None:
     text = "dist(y, min(d)) <- y = 0, d = 0 ; dist(x, c), E(x, y), d = c + 1."
     with gd.connect() as db:

@@ -12,15 +12,21 @@ import pandas as pd
 import pytest
 
 import gdatalog as gd
+from gdatalog.gpu_ops import kept
 from gdatalog.gpu_ops.device import Gpu
-from gdatalog.storage import statistics
+from gdatalog.storage import row_store, statistics
+from tests import test_engine_oracle as oracle
+from tests import test_gpu_levelwise as levelwise
+from tests.corners import CORNERS, Example
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.cuda_host.arrays import COUNTER
 from tests.cuda_host.stand_in import xp as stand_in
+from tests.examples import EXAMPLES
+from tests.oracle_values import canonical
 
 EDGES = [(a, b) for a in range(6) for b in range(6) if a != b and (a + b) % 3]
 TRIANGLES = "tr(x,y,z) <- E(x,y), E(y,z), E(x,z), x < y < z."
-pytestmark = needs_compiler
+pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")]
 xp = HostDriver().xp
 counted = pytest.mark.skipif(xp is not stand_in, reason="a GPU does not count copies")
 
@@ -109,6 +115,17 @@ def test_a_rule_reads_what_another_has_made_where_it_lies(
     assert set(found.fetchall()) == three
 
 
+def test_answers_are_data_where_they_lie(db: gd.Database, fetched: list[int]) -> None:
+    db["E"] = EDGES
+    db["F"] = db.query("back(y, x) <- E(x, y), x < y.")
+    db.insert("F", db.query("back(y, x) <- E(x, y), x > 4."))
+    assert fetched == []
+    expected = {(y, x) for x, y in EDGES if x < y or x > 4}
+    assert len(db["F"]) == len(expected) and set(db["F"].fetchall()) == expected
+    db.load("G", db["F"], columns=["a", "b"])
+    assert db["G"].columns == ("a", "b") and set(db["G"].fetchall()) == expected
+
+
 def test_a_budget_of_almost_nothing(db: gd.Database) -> None:
     db._workspace.device = device = Gpu(HostDriver(), 1)
     db["E"] = EDGES
@@ -137,14 +154,40 @@ def test_a_device_that_is_full(db: gd.Database, monkeypatch: pytest.MonkeyPatch)
 def test_closing_lets_go_of_everything_but_answers() -> None:
     with gd.connect(device="cpu") as db:
         db._workspace.device = device = Gpu(HostDriver())
+        db._workspace.strategy = "levelwise"
         db["E"] = EDGES
         answers = db.query(TRIANGLES)
-        len(answers)
+        shown, ordered, first = answers.format(4), answers.sorted(), answers.head(1)
         assert device.kept.nbytes > 0
     assert device.kept.nbytes == 0
-    store = answers._relation.store
-    assert store.here and store.elsewhere is None
+    for found in (answers, ordered, first):
+        store = found._relation.store
+        assert store.here and store.elsewhere is None
+        assert found._lying()[1] is None
+    assert answers.format(4) == shown and len(answers) == len(triangles())
     assert set(answers.fetchall()) == triangles()
+    assert ordered.fetchall() == sorted(triangles()) and first.fetchall() == answers.fetchall()[:1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", CORNERS + EXAMPLES, ids=str)
+def test_examples_that_never_leave_the_device(
+    example: Example, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few the rows are; and nothing is kept longer than it is used."""
+    monkeypatch.setattr(statistics, "FETCHED", 0)
+    monkeypatch.setattr(row_store, "FEW", 0)
+    monkeypatch.setattr(kept, "LONG", 0)
+    monkeypatch.setattr(levelwise.DEVICE.kept, "limit", 1)
+    names = oracle._heads(example)
+    if example.fails:
+        with pytest.raises(gd.EvaluationError):
+            levelwise.run(example.program, example.data, names, 0)
+        return
+    found = levelwise.run(example.program, example.data, set(example.expected), 0)
+    assert {name: canonical(rows) for name, rows in found.items()} == {
+        name: canonical(rows) for name, rows in example.expected.items()
+    }
 
 
 # -------------------------------------------------------------------------------------- to_cupy

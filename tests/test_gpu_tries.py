@@ -16,9 +16,10 @@ from gdatalog.storage import statistics
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
-from tests.cuda_host.driver import HostDriver
+from tests.cuda_host import HostDriver, needs_compiler
 from tests.cuda_host.stand_in import COUNTER
 
+pytestmark = needs_compiler
 INT = np.iinfo(np.int64)
 SMALL = st.integers(-3, 5)
 WIDE = st.sampled_from([INT.min, -(1 << 40), -1, 0, 7, 1 << 33, INT.max])
@@ -271,5 +272,17 @@ def test_statistics_of_rows_on_a_device(rows: Relation, data: st.DataObject) -> 
             assert mine.degrees(0, (), True) == other.degrees(0, (), True)
         assert mine.lists(0) is None and mine.set() is None
         assert not there.store.here
+        if width == 2:
+            held = Kept(ops.driver, ops)
+            for order in ((0, 1), (1, 0)):
+                assert mine.sorting(order[0]) in (0, mine.rows)
+                held.trie(there, order)
+                assert mine.sorting(order[0]) == 0
+                rows.trie(order)
+                for tests in ((), ((0, "<", 1),)):
+                    lists, expected = mine.lists(order[0], tests), other.lists(order[0], tests)
+                    assert lists is not None and expected is not None
+                    for name in ("values", "starts", "ends", "children"):
+                        same(getattr(lists, name), getattr(expected, name), dtypes=False)
     finally:
         statistics.FETCHED = before

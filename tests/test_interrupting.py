@@ -109,7 +109,7 @@ def test_ctrl_c_leaves_the_database_whole() -> None:
             db.run("n(0). n((x + 1) % 1000000007) <- n(x), x >= 0. .output n(IO=stdout)")
         except KeyboardInterrupt:
             print("stopped", list(db.relations), db["p"].sorted().fetchall())
-            print(db._lock.acquire(blocking=False))
+            print(db._lock._lock.acquire(blocking=False))
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],

@@ -71,65 +71,92 @@ def test_arrays_have_what_cupys_have() -> None:
 
 # ------------------------------------------------------------------------------------- refused
 
-REFUSED: dict[str, Callable[[Any], Any]] = {
-    "an operand of NumPy": lambda a: a + np.arange(3),
-    "an operand of NumPy, first": lambda a: np.arange(3) + a,
-    "in place": lambda a: a.__iadd__(np.arange(3)),
-    "compared": lambda a: a == np.arange(3),
-    "a list": lambda a: a * [1, 2, 3],
-    "in a ufunc": lambda a: xp.minimum(a, np.arange(3)),
-    "in a function": lambda a: xp.searchsorted(a, np.arange(3)),
-    "in where": lambda a: xp.where(a > 1, a, np.arange(3)),
-    "among arrays": lambda a: xp.concatenate((a, np.arange(3))),
-    "stacked": lambda a: xp.stack([a, np.arange(3)]),
-    "lists as arrays": lambda a: xp.concatenate((a, [1])),
-    "first of a function": lambda a: xp.cumsum(np.arange(3)),
-    "a list for a function": lambda a: xp.sum([1, 2]),
-    "as an index": lambda a: a[np.arange(2)],
-    "as a mask": lambda a: a[np.array([True, False, True])],
-    "assigned": lambda a: a.__setitem__(slice(None), np.arange(3)),
-    "assigned at an index": lambda a: a.__setitem__(np.arange(3), 1),
-    "a list assigned": lambda a: a.__setitem__(slice(None), [1, 2, 3]),
-    "by itself to NumPy": lambda a: np.asarray(a),
-    "into NumPy": lambda a: np.zeros(3).__setitem__(slice(None), a),
-    "a function that CuPy lacks": lambda a: np.interp(a, a, a).nothing,
-    "a method of a ufunc of NumPy": lambda a: np.add.reduce(a),
-    "objects": lambda a: xp.asarray(np.array([1, "a"], dtype=object)),
-    "texts": lambda a: xp.asarray(["a"]),
-    "made texts": lambda a: a.astype("U3"),
-    "a range as far as the device says": lambda a: range(a[0]),
-    "a slice as far as the device says": lambda a: a[: a[0]],
-    "a size that the device says": lambda a: xp.zeros(a[1]),
-    "a range of the device": lambda a: xp.arange(a[0]),
-    "a hash": hash,
-    "least of what is given": lambda a: a.max(initial=0),
-    "a sum with a start": lambda a: xp.sum(a, initial=0),
-    "where of a sum": lambda a: a.sum(where=a > 1),
-    "repeats by an array": lambda a: xp.repeat(a, a),
-    "keys that are not stacked": lambda a: xp.lexsort((a, a)),
-    "a scalar searched": lambda a: xp.searchsorted(a, 1),
-    "searched by way of floats": lambda a: xp.searchsorted(a, a.astype(xp.uint64)),
-    "another sort": lambda a: xp.sort(a, kind="quicksort"),
-    "scattered into int64": lambda a: xp.add.at(a, a, 1),
-    "a wrong index": lambda a: a[a + 1],
-    "two values for one place": lambda a: a.__setitem__(ints(1, 0, 1), a),
-    "too long a shift": lambda a: a << 64,
-    "a shift back": lambda a: a >> ints(1, 2, -1),
-    "the truth of many": bool,
-    "the item of many": int,
-    "an unknown argument of a ufunc": lambda a: xp.add(a, a, order="C"),
-    "an array made by hand": lambda a: xp.ndarray(3),
+REFUSED: dict[str, Callable[[Any, Any], Any]] = {
+    "an operand of NumPy": lambda xp, a: a + np.arange(3),
+    "an operand of NumPy, first": lambda xp, a: np.arange(3) + a,
+    "in place": lambda xp, a: a.__iadd__(np.arange(3)),
+    "compared": lambda xp, a: a == np.arange(3),
+    "a list": lambda xp, a: a * [1, 2, 3],
+    "in a ufunc": lambda xp, a: xp.minimum(a, np.arange(3)),
+    "in a function": lambda xp, a: xp.searchsorted(a, np.arange(3)),
+    "in where": lambda xp, a: xp.where(a > 1, a, np.arange(3)),
+    "among arrays": lambda xp, a: xp.concatenate((a, np.arange(3))),
+    "stacked": lambda xp, a: xp.stack([a, np.arange(3)]),
+    "lists as arrays": lambda xp, a: xp.concatenate((a, [1])),
+    "first of a function": lambda xp, a: xp.cumsum(np.arange(3)),
+    "a list for a function": lambda xp, a: xp.sum([1, 2]),
+    "as an index": lambda xp, a: a[np.arange(2)],
+    "as a mask": lambda xp, a: a[np.array([True, False, True])],
+    "assigned": lambda xp, a: a.__setitem__(slice(None), np.arange(3)),
+    "assigned at an index": lambda xp, a: a.__setitem__(np.arange(3), 1),
+    "a list assigned": lambda xp, a: a.__setitem__(slice(None), [1, 2, 3]),
+    "by itself to NumPy": lambda xp, a: np.asarray(a),
+    "into NumPy": lambda xp, a: np.zeros(3).__setitem__(slice(None), a),
+    "a function that CuPy lacks": lambda xp, a: np.block([[a, a]]),
+    "a method of a ufunc of NumPy": lambda xp, a: np.add.reduce(a),
+    "objects": lambda xp, a: xp.asarray(np.array([1, "a"], dtype=object)),
+    "texts": lambda xp, a: xp.asarray(["a"]),
+    "made texts": lambda xp, a: a.astype("U3"),
+    "a range as far as the device says": lambda xp, a: range(a[0]),
+    "a slice as far as the device says": lambda xp, a: a[: a[0]],
+    "a size that the device says": lambda xp, a: xp.zeros(a[1]),
+    "a range of the device": lambda xp, a: xp.arange(a[0]),
+    "a hash": lambda xp, a: hash(a),
+    "least of what is given": lambda xp, a: a.max(initial=0),
+    "a sum with a start": lambda xp, a: xp.sum(a, initial=0),
+    "where of a sum": lambda xp, a: a.sum(where=a > 1),
+    "repeats by an array": lambda xp, a: xp.repeat(a, a),
+    "keys that are not stacked": lambda xp, a: xp.lexsort((a, a)),
+    "a scalar searched": lambda xp, a: xp.searchsorted(a, 1),
+    "searched by way of floats": lambda xp, a: xp.searchsorted(a, a.astype(xp.uint64)),
+    "another sort": lambda xp, a: xp.sort(a, kind="quicksort"),
+    "scattered into int64": lambda xp, a: xp.add.at(a, a, 1),
+    "a wrong index": lambda xp, a: a[a + 1],
+    "two values for one place": lambda xp, a: a.__setitem__(xp.asarray(np.array([1, 0, 1])), a),
+    "too long a shift": lambda xp, a: a << 64,
+    "a shift back": lambda xp, a: a >> xp.asarray(np.array([1, 2, -1])),
+    "the truth of many": lambda xp, a: bool(a),
+    "the item of many": lambda xp, a: int(a),
+    "an unknown argument of a ufunc": lambda xp, a: xp.add(a, a, order="C"),
+    "an array made by hand": lambda xp, a: xp.ndarray(3),
 }
+
+
+# What CuPy may let pass, and what then may go wrong without a word.
+STRICTER = {
+    "a wrong index", "two values for one place", "too long a shift", "a shift back",
+    "searched by way of floats", "a range of the device", "an array made by hand", "as an index",
+    "as a mask", "assigned at an index", "a method of a ufunc of NumPy", "another sort",
+}  # fmt: skip
+KINDS = (TypeError, ValueError, IndexError, NotImplementedError, OverflowError, AttributeError)
 
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_refused(what: str) -> None:
     a = xp.arange(3)
-    with pytest.raises(
-        (TypeError, ValueError, IndexError, NotImplementedError, OverflowError, AttributeError)
-    ):
-        REFUSED[what](a)
+    with pytest.raises(KINDS):
+        REFUSED[what](xp, a)
     assert a.get().tolist() == [0, 1, 2]
+
+
+@pytest.fixture
+def cupy() -> Any:
+    cupy = pytest.importorskip("cupy")
+    try:
+        usable = cupy.cuda.is_available()
+    except Exception as reason:  # whatever a half of an installation says
+        pytest.skip(f"no GPU: {reason}")
+    if not usable:
+        pytest.skip("no GPU")
+    return cupy
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("what", [what for what in REFUSED if what not in STRICTER])
+def test_cupy_refuses_it_too(cupy: Any, what: str) -> None:
+    a = cupy.arange(3)
+    with pytest.raises(KINDS):
+        REFUSED[what](cupy, a)
 
 
 def test_what_it_has_not() -> None:
@@ -140,9 +167,10 @@ def test_what_it_has_not() -> None:
 # ---------------------------------------------------------------------------------- what works
 
 
-def test_results_are_of_the_device() -> None:
-    a = ints(2, 0, 1, dtype="int32")
-    made = [
+def results(xp: Any) -> list[Any]:
+    """Of all kinds of functions, on an array of 32 bits."""
+    a = xp.asarray(np.array([2, 0, 1], dtype=np.int32))
+    return [
         a + 1, 1 + a, a + np.int32(1), -a, a[0], a[1:], a[a], a[a > 1], a[None], a[::-1], a.sum(),
         a.max(), a.any(), xp.min(a), xp.cumsum(a), xp.where(a > 1, a, 0), xp.minimum(a, 2),
         np.minimum(a, 2), np.sort(a), xp.searchsorted(a, a), xp.unique(a), xp.stack([a[0], a[1]]),
@@ -150,10 +178,24 @@ def test_results_are_of_the_device() -> None:
         xp.broadcast_to(a[0], 3), xp.zeros_like(a), xp.full(2, 7), xp.asarray(a), next(iter(a)),
         xp.lexsort(xp.stack([a, a])), xp.argsort(a), a.argsort(), xp.bincount(a), xp.diff(a),
         xp.repeat(a, 2), xp.isin(a, a), xp.concatenate(tup=(a, a)), xp.maximum.reduce(a),
+        a // 2, a % 2, a / 2, a ** 2, a == 1, xp.sort(a, kind="stable"), xp.abs(-a), a << 3,
+        xp.append(a, a), xp.count_nonzero(a), xp.argmax(a), xp.flip(a), xp.ones(2), a * 1.5,
+        xp.arange(5), xp.promote_types("i4", "i8").type(3) + a, xp.any(a > 1, axis=0),
         *xp.nonzero(a), *xp.unique(a, return_inverse=True), *xp.broadcast_arrays(a, a[0]),
     ]  # fmt: skip
-    assert all(type(one) is xp.ndarray for one in made)
+
+
+def test_results_are_of_the_device() -> None:
+    assert all(type(one) is xp.ndarray for one in results(xp))
+    a = xp.arange(3)
     assert a.sum().shape == () and a[0].ndim == 0
+
+
+@pytest.mark.gpu
+def test_results_are_cupys(cupy: Any) -> None:
+    for mine, theirs in zip(results(xp), results(cupy), strict=True):
+        assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
+        assert np.array_equal(mine.get(), theirs.get())
 
 
 def test_types_are_numpys() -> None:
@@ -190,6 +232,13 @@ def test_assigning() -> None:
     xp.add.at(b, ints(0, 2, 0), 5)
     b.scatter_max(ints(1), 9)
     assert b.get().tolist() == [10, 9, 5]
+
+
+def test_what_is_empty_is_not_zero() -> None:
+    for a in (xp.empty(3), xp.empty((2, 2), dtype=xp.int32), xp.empty_like(xp.arange(3))):
+        assert bool((a != 0).all())
+    assert xp.empty(2, dtype=bool).tolist() == [True, True]
+    assert xp.empty(0).size == 0 and int(xp.empty((), dtype=xp.uint8)) == 0xA5
 
 
 def test_no_warnings() -> None:

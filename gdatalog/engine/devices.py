@@ -81,7 +81,11 @@ def _trouble(number: int) -> tuple[str, str | None] | None:
     from gdatalog.gpu_ops.checks import trouble
     from gdatalog.gpu_ops.probe import look
 
-    found = trouble(look(number), number)
+    try:
+        found = trouble(look(number), number)
+    except Exception as problem:  # a driver may do what it likes; the CPU is still there
+        told = f"looking for it failed: {type(problem).__name__}: {problem}"
+        return told, "gdatalog --doctor tells what is there"
     return None if found is None else (f"{found.name}: {found.found}", found.cure)
 
 

@@ -28,6 +28,7 @@ class Gpu:
         """`memory`: the bytes that may be kept between queries, if a user says so."""
         self.driver = driver
         self.ops: Any = Sums(driver)
+        self.memory = memory
         self.kept = Kept(driver, self.ops, memory)
         self.walks = Walks(driver, self.ops)
 
@@ -44,6 +45,7 @@ class Gpu:
         """Says what all that is kept takes, after room has been made for what else is held."""
         name = f"indexes on {self.name}"
         if limits.memory is not None:
+            self.kept.limit = min(limits.memory, self.memory or limits.memory)
             self.kept.shrink(limits.spare() + limits.held.get(name, 0))
         limits.charge(name, self.kept.nbytes)
 

@@ -134,9 +134,7 @@ class DeviceGraph:
             apart = self.ops.survivors(a != b)
             pairs = []
             for sources in (a[apart], xp.minimum(a, b)[apart]):
-                # The device's count of nothing is an error in some versions.
-                out = xp.bincount(sources) if len(sources) else sources
-                pairs.append(float((out.astype(xp.float64) ** 2).sum()))
+                pairs.append(float((xp.bincount(sources).astype(xp.float64) ** 2).sum()))
             self._skew = pairs[0] / pairs[1] if pairs[1] else 1.0
         return self._skew
 
@@ -167,8 +165,7 @@ class DeviceGraph:
         count = len(self.ranking().labels)
         found: Array = xp.zeros(count, dtype=xp.int64)
         for ends in self._kept(tests):
-            if len(ends[column]):
-                found += xp.bincount(ends[column], minlength=count)
+            found += xp.bincount(ends[column], minlength=count)
         return found
 
     def _kept(self, tests: Sequence[RowTest]) -> list[Columns]:

@@ -31,9 +31,10 @@ Made = TypeVar("Made")
 class _Indexes:
     """What is kept of one relation, and when each was used: rows under None, tries by name."""
 
-    __slots__ = ("tries", "used")
+    __slots__ = ("symmetric", "tries", "used")
 
     def __init__(self) -> None:
+        self.symmetric: bool | None = None  # not known
         self.tries: dict[TrieName, Trie] = {}
         self.used: dict[TrieName | None, int] = {}
 
@@ -95,6 +96,7 @@ class Kept:
         held = self._held.get(store)
         if held is None:
             held = self._held[store] = _Indexes()
+            store.tries_there = held.tries
         return held
 
     def graph(self, relation: Relation) -> DeviceGraph:
@@ -115,20 +117,27 @@ class Kept:
         if not relation.types:
             return Trie((), relation.length, None)
         held = self._of(store)
-        alike = two and relation.types[0] == relation.types[1]
-        turned = order[:1] == (1,) and alike and (ranked or self.graph(relation).symmetric)
+        turned = order[:1] == (1,) and two and (ranked or self._symmetric(relation, held))
         name = trie_name(order, tests, weighted, ranked, turned)
         trie = held.tries.get(name)
         if trie is None:
             trie = first_levels(held.tries, name)
             if trie is None:
-                self.shrink(self.budget() - self._expected(relation, order))
+                budget = self.budget()
+                self.shrink(budget - self._expected(relation, order))
                 trie = self._tried(lambda: self._build(relation, name))
-            if order:
-                held.tries[name] = trie
-            self.shrink(self.budget())
+                self.shrink(budget - sum(int(level.nbytes) for level in trie.levels))
+            if not order:
+                return trie  # which has only a count
+            held.tries[name] = trie
         held.used[name] = next(self._clock)
         return trie
+
+    def _symmetric(self, relation: Relation, held: _Indexes) -> bool:
+        if held.symmetric is None:
+            alike = relation.types[0] == relation.types[1]
+            held.symmetric = alike and self.graph(relation).symmetric
+        return held.symmetric
 
     def _build(self, relation: Relation, name: TrieName) -> Trie:
         order, tests, weighted, ranked = name
@@ -214,7 +223,8 @@ class Kept:
 
     def close(self) -> None:
         """Lets go of everything; rows that are nowhere else are brought to the host."""
-        for store in list(self._held):
+        for store, held in list(self._held.items()):
+            held.tries.clear()
             if self._rows_there(store) is not None:
                 store.let_go()
         self._held.clear()

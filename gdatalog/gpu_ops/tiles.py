@@ -1,7 +1,7 @@
 """How many lanes walk a subtree together.
 
-A tile does best where lists are about as long as it is wide: lanes of a wider one have nothing to
-do, those of a narrower one take more turns than there need be.
+Lanes of a tile that is wider than lists are long have nothing to do; but a narrow one takes many
+turns for a long list, and it is there that most of the time goes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 TILES = (1, 2, 4, 8, 16, 32)
-LEAST = 4  # less is worth it only where lists have a value or two
+WIDER = 8  # times the mean length: the long lists are where the time goes
 
 
 def lanes_for(tries: Sequence[Any]) -> int:
@@ -20,5 +20,4 @@ def lanes_for(tries: Sequence[Any]) -> int:
         for level in trie.levels[1:]:
             lists = max(1, len(level.offsets) - 1)
             mean = max(mean, len(level.values) / lists)
-    wide = next((tile for tile in TILES if tile >= mean), TILES[-1])
-    return max(LEAST, wide)
+    return next((tile for tile in TILES if tile >= WIDER * mean), TILES[-1])

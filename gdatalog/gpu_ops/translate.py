@@ -5,9 +5,13 @@ functions, `if`, `for` over a range, `while`, `continue`, `break`, `return` of a
 syntax tree becomes C++ statement by statement. Names get types by what they are assigned, and are
 declared at the top of the function, so that a jump crosses nothing.
 
-Three forms are of tiles alone. `for i in lanes(low, high)`: each lane takes turns of its own; a
-`continue` then jumps to the end of the turn, where all lanes meet and write their rows. `emit(...)`
-gives a row. `leads()` is true for one lane.
+Some forms are of tiles alone. `for i in lanes(low, high)`: each lane takes turns of its own; a
+`continue` then jumps to the end of the turn, where all lanes meet and write their rows. `for i in
+turns(low, high)`: a range whose end may come nearer on the way. `emit(...)` gives a row. `leads()`
+is true for one lane.
+
+Where a loop's turns begin by looking things up, lanes look up those of as many turns at once
+(`heads.py`), and the tile then takes one turn after the other.
 
 Above 300 lines, for what can be said in the loops and how it is said in C++ stand side by side.
 """
@@ -18,6 +22,8 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from gdatalog.gpu_ops.heads import Head, head_of
 
 Type = str  # of C++: bool, i64, u64, double
 
@@ -83,6 +89,8 @@ class Translation:
     _depth: int = 1
     _turns: int = 0
     _inside: _Lanes | None = None
+    _loops: list[str] = field(default_factory=list)  # where a `break` goes, if not just behind
+    _renamed: dict[str, str] = field(default_factory=dict)  # what a lane looks up is its own
 
     def body(self, source: str) -> list[str]:
         """The statements of the one function of a text, which knows the state of its tile."""
@@ -181,11 +189,15 @@ class Translation:
     def _braces(self, head: str, loop: bool = False) -> Iterator[None]:
         self._line(head + " {")
         self._depth += 1
-        if loop and self._inside is not None:
-            self._inside.depth += 1
+        if loop:
+            self._loops.append("")
+            if self._inside is not None:
+                self._inside.depth += 1
         yield
-        if loop and self._inside is not None:
-            self._inside.depth -= 1
+        if loop:
+            self._loops.pop()
+            if self._inside is not None:
+                self._inside.depth -= 1
         self._depth -= 1
         self._line("}")
 
@@ -208,7 +220,7 @@ class Translation:
                     self._line(f"{name}[{at}] = {self._expr(value)};")
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 comment = self.comments.get(node.lineno, "")
-                known = _STATE_NAMES.get(name, name)
+                known = self._renamed.get(name) or _STATE_NAMES.get(name, name)
                 self._line(f"{known} = {self._expr(value)};" + (comment and f"  // {comment}"))
             case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
                 self._several(names, values)
@@ -232,7 +244,7 @@ class Translation:
                     self._leave(self._inside)
             case ast.Break():
                 assert self._inside is None or self._inside.depth
-                self._line("break;")
+                self._line(f"goto {self._loops[-1]};" if self._loops[-1] else "break;")
             case ast.Return(value=ast.Constant(value=int(status))):
                 self._return(status)
             case _:
@@ -256,12 +268,55 @@ class Translation:
         assert isinstance(node.target, ast.Name) and isinstance(node.iter, ast.Call)
         name, bounds = node.target.id, [self._expr(arg) for arg in node.iter.args]
         low, high = bounds if len(bounds) == 2 else ("0", bounds[0])
-        if _called(node.iter.func) == "range":
-            ends = f"i64 {name} = {low}, {name}_end = {high}"
-            with self._braces(f"for ({ends}; {name} < {name}_end; ++{name})", loop=True):
-                self._block(node.body)
+        kind = _called(node.iter.func)
+        if kind == "lanes":
+            self._lanes_loop(name, low, high, node.body)
             return
-        self._lanes_loop(name, low, high, node.body)
+        end = high if kind == "turns" else f"{name}_end"
+        ends = f"i64 {name} = {low}" + ("" if kind == "turns" else f", {end} = {high}")
+        head = head_of(node) if self.lanes > 1 and self._inside is None else None
+        if head is not None:
+            self._looked_up(name, ends, end, head)
+            return
+        with self._braces(f"for ({ends}; {name} < {end}; ++{name})", loop=True):
+            self._block(node.body)
+
+    def _looked_up(self, name: str, ends: str, end: str, head: Head) -> None:
+        """A loop of which lanes look up the heads of as many turns at once."""
+        self._turns += 1
+        out, first = f"loop{self._turns}", f"{name}_first"
+        goes, left, mine = f"{name}_goes", f"{name}_left", f"{name}_mine"
+        ends = ends.replace(name, first, 1)
+        with self._braces(f"for ({ends}; {first} < {end}; {first} += LANES)"):
+            self._line(f"const i64 {mine} = {first} + t.rank;")
+            self._line(f"bool {goes} = false;")
+            own = {variable: f"{variable}_mine" for variable in head.variables}
+            for variable, its in own.items():
+                self._line(f"{self.types[variable]} {its} = 0;")
+            with self._braces("do"):
+                self._line(f"if ({mine} >= {end}) break;")
+                self._loops.append("")
+                self._renamed = {**own, name: mine}
+                for statement in head.statements:
+                    if isinstance(statement, ast.If):
+                        self._line(f"if {self._condition(statement.test)} break;")
+                    else:
+                        self._statement(statement)
+                self._renamed = {}
+                self._loops.pop()
+                self._line(f"{goes} = true;")
+            self.lines[-1] += " while (false);"
+            votes = f"u32 {left} = ballot(t, {goes})"
+            with self._braces(f"for ({votes}; {left} != 0u; {left} &= {left} - 1u)"):
+                self._line(f"const int {name}_rank = lowest_bit({left});")
+                self._line(f"const i64 {name} = {first} + {name}_rank;")
+                self._line(f"if ({name} >= {end}) goto {out};")
+                for variable in head.wanted:
+                    self._line(f"{variable} = from_rank(t, {own[variable]}, {name}_rank);")
+                self._loops.append(out)
+                self._block(head.rest)
+                self._loops.pop()
+        self._line(f"{out}:;")
 
     def _lanes_loop(self, name: str, low: str, high: str, body: Sequence[ast.stmt]) -> None:
         """Turns by lanes: each does its own, then all meet for the rows that they have."""
@@ -337,7 +392,7 @@ class Translation:
             case ast.Constant(value=float(value)):
                 return repr(value)
             case ast.Name(id=name):
-                return _STATE_NAMES.get(name, name)
+                return self._renamed.get(name) or _STATE_NAMES.get(name, name)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return f"!({self._expr(operand)})"
             case ast.UnaryOp(op=ast.Invert(), operand=operand):

@@ -47,24 +47,25 @@ class Walks:
         self.ops = ops
         self.tuning = Tuning()
         self.ends: Any = None  # when each block of the last launch ended, if asked for: an array
-        self._kernels: dict[str, tuple[Loops, Kernel]] = {}
+        self._kernels: dict[tuple[str, int], tuple[Loops, Kernel]] = {}  # by text and lanes
         self._ring: Any = None
         self._uploaded: dict[int, tuple[Any, Any]] = {}  # tables by their identity
 
     def ready(self, printed: Printed) -> bool:
         """Whether the kernel has been compiled by now."""
-        return printed.source in self._kernels
+        return (printed.source, printed.lanes) in self._kernels
 
     def kernel(self, printed: Printed, told: str) -> tuple[Loops, Kernel]:
         """The kernel of a plan, compiled when it is first asked for."""
-        found = self._kernels.get(printed.source)
+        key = printed.source, printed.lanes  # most texts are the same for all tiles
+        found = self._kernels.get(key)
         if found is None:
             loops = loops_of(printed)
             kernel = self.driver.kernels(loops.source, ["walk_plan"], told)["walk_plan"]
             found = loops, kernel
             if len(self._kernels) >= MOST_KERNELS:
                 self._kernels.clear()
-            self._kernels[printed.source] = found
+            self._kernels[key] = found
         return found
 
     def run(

@@ -158,14 +158,14 @@ def _loop(
         place = turn
         if child is not None:
             offsets = nest.arguments.offsets(nest.level(child))
-            # A tile's task ends earlier when it has given units to others.
-            end = "base + stop" if nest.tile else "e"
+            if nest.tile:  # units have been given to others since the task began, perhaps
+                text.line("e = base + stop")
             text.line(f"c0, c1 = max(np.int64({offsets}[{turn}]), s), "
-                      f"min(np.int64({offsets}[{turn} + 1]), {end})")  # fmt: skip
+                      f"min(np.int64({offsets}[{turn} + 1]), e)")  # fmt: skip
             place = "c0"
             inner.clip = Clip(child, "c0", "c1", "base")
         if child is not None and nest.tile:
-            with text.block(f"if c0 >= {end}"):
+            with text.block("if c0 >= e"):
                 text.line("break")
         if task is not None and not lanes:  # lanes' turns are too short to be shared
             last = None if child is None else f"c1 - 1 - {task}"

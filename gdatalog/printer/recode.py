@@ -108,7 +108,7 @@ def print_bits(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: L
         _shared(nest, steps, at, bits, known, leaf)
         return
     turn, word, position = text.name("i"), text.name("b"), text.name("j")
-    with text.block(f"for {turn} in range({group.words})"):
+    with text.block(f"for {turn} in range({bits.first_word}, {group.words})"):
         text.line(f"{word} = {_word(nest, bits, turn)}")
         with text.block(f"while {word} != np.uint64(0)"):
             zeros = nest.call("trailing_zeros", word)
@@ -158,7 +158,8 @@ def _lanes(
     text, group = nest.text, known.group
     assert group is not None
     position = text.name("j")
-    with text.block(f"for {position} in lanes(0, {group.high} - {group.low})"):
+    low = "0" if bits.after is None else f"{bits.after} + 1"
+    with text.block(f"for {position} in lanes({low}, {group.high} - {group.low})"):
         with text.block(f"if not {nest.call('has_bit', bits.array, bits.start, position)}"):
             text.line("continue")
         inner = known.inner()
@@ -285,11 +286,13 @@ def _ascends(node: Node) -> bool:
 # --------------------------------------------------------------------------------------- sets
 
 
-def _row(constraint: Constraint, known: Known) -> Bits:
+def _row(nest: Nest, constraint: Constraint, known: Known) -> Bits:
     group = known.group
     assert group is not None
     position = group.positions[constraint.variable]
-    return Bits(group.rows[constraint.trie], f"{position} * {group.words}")
+    ascends = _ascends(Node(list(nest.number)[constraint.trie], ()))
+    array, start = group.rows[constraint.trie], f"{position} * {group.words}"
+    return Bits(array, start, after=position if nest.tile and ascends else None)
 
 
 @dataclass(slots=True)
@@ -312,7 +315,7 @@ def _begin(nest: Nest, wanted: frozenset[Constraint], known: Known) -> _Start:
     cuts = [c for c in left if c.kind != "row"]
     bits = group.sets.get(done) if done else None
     if bits is None and rows:
-        bits = _row(rows.pop(), known)
+        bits = _row(nest, rows.pop(), known)
     return _Start(bits, rows, cuts)
 
 
@@ -325,8 +328,10 @@ def _set_of(nest: Nest, step: Join, wanted: frozenset[Constraint], known: Known)
         return start.bits
     if known.alone:
         assert start.bits is not None and not start.cuts
-        rows = (_row(constraint, known) for constraint in start.rows)
-        return replace(start.bits, others=(*start.bits.others, *rows))
+        rows = [_row(nest, constraint, known) for constraint in start.rows]
+        after = [bits.after for bits in (start.bits, *rows) if bits.after is not None]
+        others = (*start.bits.others, *rows)
+        return replace(start.bits, others=others, after=after[-1] if after else None)
     level = nest.level(group.recoding.within)
     into = nest.arguments.scratch(text.name("bits"), "words", (level,))
     bits = start.bits
@@ -337,7 +342,7 @@ def _set_of(nest: Nest, step: Join, wanted: frozenset[Constraint], known: Known)
         text.line(nest.call("copy_row", into, "0", bits.array, bits.start, group.words))
         bits = Bits(into, "0")
     for constraint in start.rows:
-        bits = _and(nest, bits, _row(constraint, known), into, known)
+        bits = _and(nest, bits, _row(nest, constraint, known), into, known)
     for constraint in start.cuts:
         _cut(nest, step, constraint, bits, known)
     return bits
@@ -347,7 +352,7 @@ def _and(nest: Nest, bits: Bits, row: Bits, into: str, known: Known) -> Bits:
     assert known.group is not None
     args = (into, "0", bits.array, bits.start, row.array, row.start, known.group.words)
     nest.text.line(nest.call("and_rows", *args))
-    return Bits(into, "0")
+    return Bits(into, "0", after=row.after or bits.after)
 
 
 def _cut(nest: Nest, step: Join, constraint: Constraint, bits: Bits, known: Known) -> None:
@@ -385,7 +390,7 @@ def _measure(
         text.line(f"{count} = {_count_alone(nest, bits, group.words)}")
         parts = [*bits.all]
     elif start.bits is not None and len(start.rows) == 1 and not start.cuts:
-        row = _row(start.rows[0], known)
+        row = _row(nest, start.rows[0], known)
         parts = [start.bits, row]
         places = [word for bits in parts for word in (bits.array, bits.start)]
         text.line(f"{count} = {nest.call(f'count_and{shared}', *places, group.words)}")
@@ -409,14 +414,14 @@ def _measure(
 
 def _count_alone(nest: Nest, bits: Bits, words: str) -> str:
     """How many positions a set has, counted by one lane."""
-    text = nest.text
+    text, first = nest.text, bits.first_word
     if len(bits.all) < 3:
         function = "count_row" if len(bits.all) == 1 else "count_and"
-        places = [word for part in bits.all for word in (part.array, part.start)]
-        return nest.call(function, *places, words)
+        places = [word for part in bits.all for word in (part.array, f"{part.start} + {first}")]
+        return nest.call(function, *places, f"{words} - {first}")
     found, turn = text.name("m"), text.name("i")
     text.line(f"{found} = np.int64(0)")
-    with text.block(f"for {turn} in range({words})"):
+    with text.block(f"for {turn} in range({first}, {words})"):
         text.line(f"{found} += {nest.call('popcount', _word(nest, bits, turn))}")
     return found
 

@@ -54,12 +54,18 @@ class Bits:
     """A set of positions: where its words start in an array.
 
     `others`: sets that a position must be in as well, where a lane has no room for what all have in
-    common.
+    common. `after`: a position behind which all of the set lies, if one is known.
     """
 
     array: str
     start: str
     others: tuple[Bits, ...] = ()
+    after: str | None = None
+
+    @property
+    def first_word(self) -> str:
+        """The first word that may hold a position."""
+        return "0" if self.after is None else f"({self.after} >> 6)"
 
     @property
     def all(self) -> tuple[Bits, ...]:

@@ -65,9 +65,7 @@ def shared_turns(nest: Nest, low: str, high: str, unit: str) -> Iterator[str]:
     text = nest.text
     place, end = _ends(nest, low, high, unit)
     turn = text.name("i")
-    with text.block(f"while {place} < {end}"):
-        text.line(f"{turn} = {place}")
-        text.line(f"{place} = {turn} + 1")
+    with text.block(f"for {turn} in turns({place}, {end})"):
         _share(nest, unit, low, turn, end)
         yield turn
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -47,7 +48,9 @@ def device_values(keys: Any, kind: TypeName) -> Any:
 class Elsewhere:
     """A set of rows of at least one column, on the device whose operations `ops` are."""
 
-    __slots__ = ("__weakref__", "_blocks", "_graph", "_plain", "count", "known", "ops")
+    __slots__ = (
+        "__weakref__", "_blocks", "_copy", "_graph", "_plain", "answers", "count", "known", "ops"
+    )  # fmt: skip
 
     def __init__(self, ops: Any, blocks: Sequence[Columns], count: int, known: Known) -> None:
         """`count`: how many rows there are, if none of them is there twice."""
@@ -55,6 +58,8 @@ class Elsewhere:
         self._blocks = list(blocks)
         self._plain = False  # one block, in 32 bits where they do
         self._graph: Any = None
+        self._copy: Columns | None = None
+        self.answers: WeakSet[Lying] = WeakSet()  # that hold the rows
         self.count = count
         self.known = known
 
@@ -92,13 +97,44 @@ class Elsewhere:
         if self.known < Known.SORTED:
             with self.use():
                 rows = tuple(self.ops.sort_rows(self.as_they_are()))
-            self._blocks = [rows]
+            self._blocks, self._copy = [rows], None
             self.count = len(rows[0])
             self.known = Known.SORTED
         return self.as_they_are()
 
     def fetched(self) -> Columns:
-        """The rows, copied to the host."""
-        rows = self.as_they_are()
+        """The rows, copied to the host, once."""
+        if self._copy is None:
+            self._copy = self.brought([self.as_they_are()])[0]
+        return self._copy
+
+    def brought(self, blocks: Sequence[Columns]) -> list[Columns]:
+        """Blocks of columns, copied to the host."""
         with self.use():
-            return tuple(map(brought, rows))
+            return [tuple(map(brought, block)) for block in blocks]
+
+
+class Lying:
+    """Rows that an answer holds on a device, in its order, until the device lets go of them."""
+
+    __slots__ = ("__weakref__", "blocks", "here", "rows")
+
+    def __init__(self, blocks: Sequence[Columns], rows: Elsewhere) -> None:
+        """`rows`: those that they are of."""
+        self.blocks = blocks
+        self.rows: Elsewhere | None = rows
+        self.here: list[Columns] | None = None
+        rows.answers.add(self)
+
+    def fetched(self) -> list[Columns]:
+        """The blocks, copied to the host, once."""
+        if self.here is None:
+            rows = self.rows
+            assert rows is not None
+            whole = len(self.blocks) == 1 and self.blocks[0] is rows.as_they_are()
+            self.here = [rows.fetched()] if whole else rows.brought(self.blocks)
+        return self.here
+
+    def leave(self) -> None:
+        """Lets go of the device's arrays."""
+        self.blocks, self.rows = self.fetched(), None

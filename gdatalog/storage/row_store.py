@@ -12,7 +12,7 @@ Above 300 lines, for rows here and elsewhere are the same rows under one lock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from threading import RLock
 from typing import Any
 
@@ -40,7 +40,8 @@ class RowStore:
     """A set of rows of at least one column."""
 
     __slots__ = (
-        "__weakref__", "_blocks", "_count", "_elsewhere", "_here", "_known", "_lock", "_plain"
+        "__weakref__", "_blocks", "_count", "_elsewhere", "_here", "_known", "_lock", "_plain",
+        "tries_there",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +55,7 @@ class RowStore:
         self._count = count
         self._known = known
         self._lock = RLock()
+        self.tries_there: Mapping[Any, Any] = {}  # those that a device keeps, by their names
 
     def __getstate__(self) -> tuple[list[Columns], int, Known]:
         with self._lock:
@@ -90,6 +92,8 @@ class RowStore:
         """Gives up the rows on a device; those that are nowhere else are brought here first."""
         with self._lock:
             self._bring()
+            for answer in list(self._elsewhere.answers) if self._elsewhere is not None else ():
+                answer.leave()
             self._elsewhere = None
 
     def _bring(self) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from gdatalog.storage import survey
 from gdatalog.storage.degrees import COMPARE, Degrees, Lists
-from gdatalog.storage.elsewhere import Elsewhere, Known, lies_here
+from gdatalog.storage.elsewhere import Elsewhere, Known, brought, lies_here
 from gdatalog.storage.graph import Graph
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns, Packing, firsts, sorted_set
@@ -28,6 +28,7 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 SAMPLE = 50_000
 SHORT = 200_000  # rows that are sorted rather than sampled
 FETCHED = 1 << 14  # rows on a device, below which they are copied here and looked at
+WALKED = 1 << 22  # entries of a list on a device, up to which walks are worth a copy of it
 MANY = 1_000_000  # rows of which all values are counted: of more, only if they are sorted anyway
 
 
@@ -127,7 +128,7 @@ class Statistics:
             return min(1, self.rows)
         if len(columns) == len(self._types):
             return self.rows
-        for name, trie in self._tries.items():
+        for name, trie in (*self._tries.items(), *self._store.tries_there.items()):
             order, tests, _, ranked = name
             if not tests and not ranked and columns == frozenset(order[: len(columns)]):
                 return len(trie.levels[len(columns) - 1])
@@ -255,7 +256,7 @@ class Statistics:
             column = 0
         if column == 0 and self._sorted and not ranked:
             return 0
-        for order, told, _, by_rank in self._tries:
+        for order, told, _, by_rank in (*self._tries, *self._store.tries_there):
             if order[:1] == (column,) and told == tests and by_rank == ranked:
                 return 0
         return self.rows
@@ -286,7 +287,9 @@ class Statistics:
         return found
 
     def _whole_lists(self, column: int) -> Lists | None:
-        found = self._lists_of(((column, 1 - column), (), False, False))
+        turned = column == 1 and self._there is not None and self.balanced
+        order = (0, 1) if turned else (column, 1 - column)
+        found = self._lists_of((order, (), False, False))
         if found is not None:
             return found
         if not self._here or not self._sorted or (column == 1 and not self.balanced):
@@ -302,12 +305,17 @@ class Statistics:
     def _lists_of(self, name: tuple[Any, ...]) -> Lists | None:
         """The lists of a trie, if it is there; the same ones each time."""
         found: Lists | None = self._kept.get(name)
+        if found is not None:
+            return found
         trie = self._tries.get(name)
-        if found is None and trie is not None:
-            first, second = trie.levels
-            offsets = second.offsets
-            found = Lists(first.values, offsets[:-1], offsets[1:], second.values)
-            self._kept[name] = found
+        if trie is None:
+            trie = self._store.tries_there.get(name)
+            if trie is None or len(trie.levels[1]) > WALKED:
+                return None
+        first, second = trie.levels
+        offsets = brought(second.offsets)
+        found = Lists(brought(first.values), offsets[:-1], offsets[1:], brought(second.values))
+        self._kept[name] = found
         return found
 
     def set(self) -> Array | None:

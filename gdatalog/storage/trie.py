@@ -76,8 +76,13 @@ class TrieLevel:
         """The least and the greatest value; (0, -1) if there is none."""
         if self._span is None:
             values = self.values
-            self._span = (int(values.min()), int(values.max())) if len(values) else (0, -1)
+            self._span = self._ints(values.min(), values.max()) if len(values) else (0, -1)
         return self._span
+
+    def _ints(self, low: Any, high: Any) -> tuple[int, int]:
+        """Two scalars as Python's: from a device in one go."""
+        low, high = self.xp.stack([low, high]).tolist()
+        return low, high
 
     # ------------------------------------------------------------- the root's list: one list
 
@@ -85,7 +90,7 @@ class TrieLevel:
         """(least value, position by value - least or -1), if the list is dense enough."""
         if self._index is None:
             xp, values = self.xp, self.values
-            low, high = (int(values[0]), int(values[-1])) if len(values) else (0, -1)
+            low, high = self._ints(values[0], values[-1]) if len(values) else (0, -1)
             if high - low + 1 > 4 * len(values) + 1024:
                 self._index = (0, xp.empty(0, dtype=xp.int32))
             else:

@@ -50,9 +50,9 @@ KERNEL(rows_32)(ARRAY(const i64) cases, i64 count, ARRAY(const u64) given, ARRAY
 
 // A case: a list [lo, hi), and where its rows lie. All lists are recoded by one trie.
 KERNEL(recode_32)(ARRAY(const i64) cases, i64 count, ARRAY(const A) list, ARRAY(const A) root,
-                   i64 n_root, i64 low, ARRAY(const i32) index, i64 n_index,
-                   ARRAY(const B) children, ARRAY(const i64) offsets, ARRAY(u64) made,
-                   ARRAY(i64) found) {
+                  i64 n_root, i64 low, ARRAY(const i32) index, i64 n_index,
+                  ARRAY(const B) children, ARRAY(const i64) offsets, ARRAY(u64) made,
+                  ARRAY(i64) found) {
     const Tile<32> t = tile_here<32>();
     const i64 lanes = threads_of_grid() / tiles_of_grid<32>();
     for (i64 c = tile_of_grid<32>(); c < count; c += tiles_of_grid<32>()) {

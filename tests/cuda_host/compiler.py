@@ -27,10 +27,13 @@ _KERNELS = [
     *("-fno-omit-frame-pointer", "-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables"),
     "-fstack-clash-protection",  # no frame is too large for the guard of a stack
     *("-fsanitize=undefined", "-fno-sanitize=vptr", "-fno-sanitize-recover=all"),
-    *("-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-unused-parameter"),
-    *("-Wno-unused-variable", "-Wno-unused-but-set-variable", "-Wno-unknown-pragmas"),
+    # Few warnings, and old ones: what another g++ would say of them is what this one says.
+    *("-Werror=return-type", "-Werror=sign-compare", "-Werror=parentheses"),
+    *("-Werror=narrowing", "-Werror=overflow"),
 ]
-_RACES = ["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"]
+_RACES = ["-fsanitize=thread"]
+# For those compilers that know it: variables that were never set are no zeros by chance.
+_LITTER = "-ftrivial-auto-var-init=pattern"
 _FIBERS = [
     *("-std=c++17", "-O2", "-fPIC", "-shared", "-DGD_HOST", "-fno-omit-frame-pointer"),
     *("-U_FORTIFY_SOURCE", "-Wall", "-Wextra"),
@@ -85,9 +88,15 @@ def fibers() -> ctypes.CDLL:
     return ctypes.CDLL(str(made), mode=ctypes.RTLD_GLOBAL)
 
 
+@cache
+def _knows(option: str) -> bool:
+    command = [GXX, option, "-x", "c++", "-fsyntax-only", os.devnull]
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
 def kernels(text: str, races: bool) -> Path:
     """A source of kernels, with host.hpp in front; `races`: it tells of each access of memory."""
-    options = [*_KERNELS, *(_RACES if races else [])]
+    options = [*_KERNELS, *(_RACES if races else []), *([_LITTER] if _knows(_LITTER) else [])]
     return _compiled("kernels", text, options, [HERE / "host.hpp"])
 
 

@@ -82,6 +82,11 @@ def _argument(function: str, name: str, value: Any) -> Any:
     return value
 
 
+def _litter(array: np.ndarray[Any, Any]) -> None:
+    """What was in memory before: often zeros from NumPy, which would hide who reads it."""
+    array.reshape(-1).view(np.uint8)[...] = 1 if array.dtype == np.bool_ else 0xA5
+
+
 def _function(name: str) -> Callable[..., Any]:
     params = cupy_names.SIGNATURES[name].split()
     many = params[0] in ("args", "arys")
@@ -106,6 +111,8 @@ def _function(name: str) -> Callable[..., Any]:
             bare.insert(0, named.pop(params[0]))
         with np.errstate(all="ignore"):
             made = numpys(*bare, **named)
+        if name.startswith("empty"):
+            _litter(made)
         out = kwargs.get("out")
         return out if out is not None else wrapped(made)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gdatalog.gpu_ops import sources
-from gdatalog.gpu_ops.control import CONTROL_WORDS, SLOT_WORDS, Reason, Word
+from gdatalog.gpu_ops.control import CONTROL_WORDS, SLOT_WORDS, Reason, Word, capacity
 from tests.cuda_host import HostDriver, HostFault
 
 HERE: Final = Path(__file__).parent
@@ -68,6 +68,16 @@ class Walk:
         self.marking = dice.choice([0, 1, 5])
         self.failing = dice.choice([0, 0, 6, 40])
 
+    def grow(self) -> None:
+        """Makes it a work for many tiles."""
+        dice = random.Random(-self.seed)
+        self.total = 500
+        self.lengths = [dice.randint(0, 300) for _ in range(self.total)]
+        self.blocks, self.threads = 16, 128
+        self.capacity = capacity(self.blocks * self.threads // self.lanes)
+        self.pool = 3000
+        self.sharing = self.marking = 9
+
     def expected(self) -> Counter[tuple[int, int]]:
         return Counter(
             (unit, entry)
@@ -94,13 +104,15 @@ class Walk:
             numbers = [self.lanes, self.capacity, self.total, self.grain, self.pool, block_rows]
             dice = [self.pieces, self.sharing, self.marking, self.failing, self.seed]
             kernels["walk"].launch(self.blocks, self.threads, [*arrays, *numbers, *dice])
-            word = {name: int(control[int(name)]) for name in Word}
+            words = xp.asnumpy(control)
+            word = {name: int(words[int(name)]) for name in Word}
             taken = min(word[Word.POOL], self.pool)
-            self._keep(taken, block_rows, units, entries, counts)
+            held = xp.asnumpy(counts)[:taken].tolist()
+            self._keep(held, block_rows, xp.asnumpy(units).tolist(), xp.asnumpy(entries).tolist())
             seen.launches += 1
             seen.splits += word[Word.SPLITS] if self._ended(word) else 0
             seen.full += word[Word.STATUS] == Reason.FULL
-            seen.blocks_undone += sum(int(counts[block]) == 0 for block in range(taken))
+            seen.blocks_undone += held.count(0)
             if self._ended(word):
                 break
             self.failing = 0
@@ -119,13 +131,13 @@ class Walk:
             raise Wrong(f"tiles left, and there was work: {word}")
         return ended
 
-    def _keep(self, taken: int, block_rows: int, units: Any, entries: Any, counts: Any) -> None:
-        for block in range(taken):
-            held = int(counts[block])
-            if not 0 <= held <= block_rows:
-                raise Wrong(f"block {block} has {held} rows")
-            for row in range(block * block_rows, block * block_rows + held):
-                self.rows[int(units[row]), int(entries[row])] += 1
+    def _keep(self, held: list[int], block_rows: int, units: list[int], entries: list[int]) -> None:
+        for block, count in enumerate(held):
+            if not 0 <= count <= block_rows:
+                raise Wrong(f"block {block} has {count} rows")
+            start = block * block_rows
+            rows = slice(start, start + count)
+            self.rows.update(zip(units[rows], entries[rows], strict=True))
 
 
 def walk_all(driver: HostDriver, kernels: dict[str, Any], lanes: int, seeds: range) -> Seen:

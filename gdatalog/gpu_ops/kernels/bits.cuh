@@ -5,7 +5,8 @@
 // 64 bits, `words = (n + 63) / 64` of them; rows lie one behind the other in one array.
 //
 // What takes a tile is for all of its lanes together. What writes waits for all lanes before, for
-// they may be reading what was there, and after, so that they see what is there now.
+// they may be reading what was there, and after, so that they see what is there now. Rows are short:
+// a loop over a tile's share of a row has one turn, as a rule, and is not unrolled.
 #pragma once
 #include "lists.cuh"
 
@@ -18,6 +19,7 @@ template <int N, class D>
 DEVICE void fill_ones(Tile<N> t, D dst, i64 d, i64 n) {
     sync(t);
     const i64 words = (n + 63) >> 6;
+#pragma unroll 1
     for (i64 w = t.rank; w < words; w += N) {
         const bool cut = w == n >> 6;
         dst[d + w] = cut ? (ONE_BIT << (n & 63)) - ONE_BIT : ALL_BITS;
@@ -29,6 +31,7 @@ DEVICE void fill_ones(Tile<N> t, D dst, i64 d, i64 n) {
 template <int N, class D, class A>
 DEVICE void copy_row(Tile<N> t, D dst, i64 d, A a, i64 i, i64 words) {
     sync(t);
+#pragma unroll 1
     for (i64 w = t.rank; w < words; w += N) dst[d + w] = +a[i + w];
     sync(t);
 }
@@ -37,6 +40,7 @@ DEVICE void copy_row(Tile<N> t, D dst, i64 d, A a, i64 i, i64 words) {
 template <int N, class D, class A, class B>
 DEVICE void and_rows(Tile<N> t, D dst, i64 d, A a, i64 i, B b, i64 j, i64 words) {
     sync(t);
+#pragma unroll 1
     for (i64 w = t.rank; w < words; w += N) dst[d + w] = a[i + w] & b[j + w];
     sync(t);
 }
@@ -46,6 +50,7 @@ template <int N, class D>
 DEVICE void above(Tile<N> t, D dst, i64 d, i64 k, i64 words) {
     sync(t);
     const i64 word = k >> 6;
+#pragma unroll 1
     for (i64 w = t.rank; w < words && w <= word; w += N) {
         // shifted twice, for there is no shift by 64
         const u64 kept = w == word ? (ALL_BITS << (k & 63)) << 1 : NO_BITS;
@@ -59,6 +64,7 @@ template <int N, class D>
 DEVICE void below(Tile<N> t, D dst, i64 d, i64 k, i64 words) {
     sync(t);
     const i64 word = k >> 6;
+#pragma unroll 1
     for (i64 w = t.rank; w < words; w += N) {
         const u64 kept = w == word ? ~(ALL_BITS << (k & 63)) : NO_BITS;
         if (w >= word) dst[d + w] = dst[d + w] & kept;
@@ -90,12 +96,14 @@ DEVICE i64 count_row(A a, i64 i, i64 words) {
 template <int N, class A, class B>
 DEVICE i64 count_and_shared(Tile<N> t, A a, i64 i, B b, i64 j, i64 words) {
     int n = 0;
+#pragma unroll 1
     for (int w = t.rank; w < (int)words; w += N) n += bits_of(a[i + w] & b[j + w]);
     return n;
 }
 template <int N, class A>
 DEVICE i64 count_row_shared(Tile<N> t, A a, i64 i, i64 words) {
     int n = 0;
+#pragma unroll 1
     for (int w = t.rank; w < (int)words; w += N) n += bits_of(+a[i + w]);
     return n;
 }
@@ -206,6 +214,7 @@ DEVICE void recode_rows(Tile<N> t, L list, i64 lo, i64 hi, V root_values, i64 n_
     const auto window = window_at(t, list, lo, hi, step);
     sync(t);
     if (N >= WINDOWED) {
+#pragma unroll 1
         for (i64 w = t.rank; w < n * words; w += N) rows[w] = NO_BITS;
         sync(t);
     }

@@ -327,11 +327,11 @@ DEVICE void walk_either(Tile<N> t, bool second, Array<const T> va, i64 alo, i64 
          second ? alo : blo, second ? ahi : bhi, each);
 }
 
-// Walks the shorter one; the second one also if it is up to twice as long, for the first is more
-// often one that has been met before, and near.
+// Walks the shorter one; the second one also if it is up to half as long again, for the first is
+// more often one that has been met before, and near: who searches it waits less.
 template <int N, class A, class B, class F>
 DEVICE void walk_shorter(Tile<N> t, A va, i64 alo, i64 ahi, B vb, i64 blo, i64 bhi, F each) {
-    const bool second = bhi - blo <= 2 * (ahi - alo);
+    const bool second = 2 * (bhi - blo) <= 3 * (ahi - alo);
     walk_either(t, second, read_only(va), alo, ahi, read_only(vb), blo, bhi, each);
 }
 

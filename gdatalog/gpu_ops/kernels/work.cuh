@@ -28,7 +28,7 @@
 #include "tile.cuh"
 
 enum { SHORTEST_PAUSE = 64, LONGEST_PAUSE = 16384 };  // nanoseconds between looks at the queue
-enum { LOOKS = 100 };  // at what others do, before a task is late
+enum { LOOKS = 8 };  // at what others do, before a task is late: a queue serves a few tasks a microsecond
 
 template <int N>
 DEVICE i64 working_tiles(i64 capacity) {

@@ -1,0 +1,105 @@
+"""What a loop's turns look up before they do anything else.
+
+A turn begins with its value, where that stands in an index, where its list begins and ends: a
+chain of loads, each of which waits for the one before. It depends on nothing but the turn, so the
+lanes of a tile can look up those of as many turns at once.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# Functions that only look; `at` and subscripts do too.
+PURE = frozenset({
+    "at", "find", "find_indexed", "find_root", "has", "len", "lower", "max", "min", "np.int64",
+    "upper",
+})  # fmt: skip
+# What changes while a task is walked.
+STATE = frozenset({"start", "stop", "trouble"})
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """`statements` are looked up ahead, `rest` is each turn. `variables` are what is looked up, of
+    which the rest reads those that are `wanted`."""
+
+    statements: tuple[ast.stmt, ...]
+    rest: tuple[ast.stmt, ...]
+    variables: tuple[str, ...]
+    wanted: tuple[str, ...]
+
+
+def head_of(loop: ast.For) -> Head | None:
+    """The head of a loop, if it has one that is worth it: a load that waits for another."""
+    assert isinstance(loop.target, ast.Name) and isinstance(loop.iter, ast.Call)
+    if len(loop.iter.args) < 2:
+        return None  # of one turn
+    changed = _assigned(loop.body)
+    head: list[ast.stmt] = []
+    rest: list[ast.stmt] = []
+    found: dict[str, int] = {}  # what is looked up, and how many loads it waits for
+    for at, statement in enumerate(loop.body):
+        reads = _read(statement) - found.keys() - {loop.target.id}
+        ahead = _looks(statement) and not reads & (changed | STATE)
+        ahead = ahead and bool(_loads(statement) or _read(statement) & found.keys())
+        if ahead and isinstance(statement, ast.Assign):
+            (target,) = statement.targets
+            assert isinstance(target, ast.Name)
+            waits = max((found.get(name, 0) for name in _read(statement)), default=0)
+            found[target.id] = waits + _loads(statement)
+        if ahead:
+            head.append(statement)
+        elif _aside(statement) and not _assigned([statement]) & found.keys():
+            rest.append(statement)  # of the turn alone
+        else:
+            rest += loop.body[at:]
+            break
+    again = _assigned(rest)
+    if max(found.values(), default=0) < 2 or again & found.keys():
+        return None
+    wanted = tuple(name for name in found if any(name in _read(node) for node in rest))
+    return Head(tuple(head), tuple(rest), tuple(found), wanted)
+
+
+def _looks(statement: ast.stmt) -> bool:
+    """Whether a statement only looks something up, or ends the turn by what has been."""
+    if isinstance(statement, ast.If):
+        ends = len(statement.body) == 1 and isinstance(statement.body[0], ast.Continue)
+        return ends and not statement.orelse and _calls(statement.test) <= PURE
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+        return False
+    if isinstance(statement.value, ast.Tuple):
+        return False
+    return _calls(statement.value) <= PURE
+
+
+def _aside(statement: ast.stmt) -> bool:
+    """Whether a statement is about the turn and the task: it may come behind the head."""
+    states = {"begin_unit", "mark_task", "late", "share_turns"}
+    whole = isinstance(statement, (ast.Assign, ast.Expr, ast.If))
+    return whole and _calls(statement) <= states | PURE
+
+
+def _calls(node: ast.AST) -> set[str]:
+    return {ast.unparse(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)}
+
+
+def _loads(node: ast.AST) -> int:
+    """How many loads an expression waits for, one after the other."""
+    calls = _calls(node) & (PURE - {"len", "max", "min", "np.int64"})
+    return 1 if calls or any(isinstance(n, ast.Subscript) for n in ast.walk(node)) else 0
+
+
+def _read(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def _assigned(body: Sequence[ast.stmt]) -> set[str]:
+    return {
+        n.id
+        for statement in body
+        for n in ast.walk(statement)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
