@@ -24,8 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from gdatalog.gpu_ops.heads import Head, head_of
-
-Type = str  # of C++: bool, i64, u64, double
+from gdatalog.gpu_ops.loop_types import OF_LANES, STATE_NAMES, Type, Types, called, names_in, wider
 
 # Functions that a tile's lanes call together.
 TOGETHER = frozenset({
@@ -40,7 +39,6 @@ RENAMED = {
     "sum_of_lanes": "sum", "least_of_lanes": "least", "greatest_of_lanes": "greatest",
     "trailing_zeros": "lowest_bit", "popcount": "bits_of",
 }  # fmt: skip
-OF_LANES = frozenset({"sum_of_lanes", "least_of_lanes", "greatest_of_lanes"})
 # What a tile is at, in the words of walk.cuh.
 STATE = {
     "next_task": "next_work(t, run, work, {0})",
@@ -53,11 +51,6 @@ STATE = {
     "leads": "t.rank == 0",
     "whole_lists": "whole_lists(t, work, {0}, {0}_n, {1})",
 }
-BOOLS = frozenset({"whole_lists", "begin_unit", "has", "has_bit", "leads", "late", "next_task"})
-DOUBLES = frozenset({
-    "float_of_key", "floor_of", "ceil_of", "root_of", "exp_of", "log_of", "real_power",
-    "real_remainder",
-})  # fmt: skip
 OPERATORS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.BitAnd: "&", ast.BitOr: "|",
     ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>", ast.Eq: "==", ast.NotEq: "!=",
@@ -81,8 +74,7 @@ class Translation:
     arrays: Mapping[str, Type]
     outputs: Sequence[Type]
     lanes: int
-    types: dict[str, Type] = field(default_factory=dict)
-    tuples: dict[str, int] = field(default_factory=dict)  # local arrays: how long
+    types: Types = field(init=False)
     lengths: set[str] = field(default_factory=set)  # arrays that are asked how long they are
     comments: dict[int, str] = field(default_factory=dict)  # by line
     lines: list[str] = field(default_factory=list)
@@ -100,85 +92,18 @@ class Translation:
                 self.comments[number] = comment
         function = ast.parse(source).body[0]
         assert isinstance(function, ast.FunctionDef)
-        while self._types_of(function.body):
-            pass
+        self.types = Types(self.arrays)
+        self.types.learn(function.body)
         self._block(function.body)
         return self.lines
 
     def declarations(self) -> list[str]:
         """The function's variables."""
         found: dict[Type, list[str]] = {}
-        for name, kind in self.types.items():
+        for name, kind in self.types.names.items():
             found.setdefault(kind, []).append(name)
         lines = [f"    {kind} {', '.join(names)};" for kind, names in found.items()]
-        return [*lines, *(f"    i64 {name}[{size}];" for name, size in self.tuples.items())]
-
-    # ------------------------------------------------------------------------------- types
-
-    def _types_of(self, body: Sequence[ast.stmt]) -> bool:
-        """Gives names their types; whether that has told anything new."""
-        before = dict(self.types)
-        for node in (inner for statement in body for inner in ast.walk(statement)):
-            match node:
-                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Tuple(elts=values)):
-                    self.tuples[name] = len(values)
-                case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    self._widen(name, self._type(value))
-                case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
-                    for target, value in zip(names, values, strict=True):
-                        assert isinstance(target, ast.Name)
-                        self._widen(target.id, self._type(value))
-                case ast.AugAssign(target=ast.Name(id=name), value=value):
-                    self._widen(name, self._type(value))
-        return self.types != before
-
-    def _widen(self, name: str, kind: Type) -> None:
-        if name in _STATE_NAMES:
-            return
-        self.types[name] = _wider(self.types.get(name, "bool"), kind)
-
-    def _type(self, node: ast.expr) -> Type:
-        match node:
-            case ast.Constant(value=bool()) | ast.Compare() | ast.UnaryOp(op=ast.Not()):
-                return "bool"
-            case ast.Constant(value=float()):
-                return "double"
-            case ast.Name(id=name):
-                return self.types.get(name, "i64" if name in _STATE_NAMES else "bool")
-            case ast.BoolOp(values=values):
-                return "bool" if all(self._type(v) == "bool" for v in values) else "i64"
-            case ast.BinOp(left=left, op=op, right=right):
-                if isinstance(op, ast.Div):
-                    return "double"
-                return _wider("i64", _wider(self._type(left), self._type(right)))
-            case ast.UnaryOp(operand=operand):
-                return _wider("i64", self._type(operand))
-            case ast.IfExp(body=one, orelse=other):
-                return _wider(self._type(one), self._type(other))
-            case ast.Subscript(value=ast.Name(id=name)):
-                return "i64" if name in self.tuples else self._element(name)
-            case ast.Call(func=function, args=args):
-                return self._type_of_call(_called(function), args)
-            case _:
-                return "i64"
-
-    def _element(self, array: str) -> Type:
-        return {"u64": "u64", "double": "double"}.get(self.arrays[array], "i64")
-
-    def _type_of_call(self, name: str, args: Sequence[ast.expr]) -> Type:
-        if name in ("np.uint64", "float"):
-            return "u64" if name == "np.uint64" else "double"
-        if name == "at":
-            assert isinstance(args[0], ast.Name)
-            return self._element(args[0].id)
-        if name in ("min", "max", "abs") or name in OF_LANES:
-            kind = "bool"
-            for arg in args:
-                kind = _wider(kind, self._type(arg))
-            return _wider("i64", kind)
-        if name in DOUBLES:
-            return "double"
-        return "bool" if name in BOOLS else "i64"
+        return [*lines, *(f"    i64 {name}[{size}];" for name, size in self.types.tuples.items())]
 
     # -------------------------------------------------------------------------- statements
 
@@ -220,7 +145,7 @@ class Translation:
                     self._line(f"{name}[{at}] = {self._expr(value)};")
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 comment = self.comments.get(node.lineno, "")
-                known = self._renamed.get(name) or _STATE_NAMES.get(name, name)
+                known = self._renamed.get(name) or STATE_NAMES.get(name, name)
                 self._line(f"{known} = {self._expr(value)};" + (comment and f"  // {comment}"))
             case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
                 self._several(names, values)
@@ -254,10 +179,10 @@ class Translation:
         """Assignments that are meant at once."""
         targets = [self._expr(name) for name in names]
         sources = [self._expr(value) for value in values]
-        if any(target in _names(value) for target in targets for value in values):
+        if any(target in names_in(value) for target in targets for value in values):
             with self._braces(""):
                 for at, (name, source) in enumerate(zip(targets, sources, strict=True)):
-                    self._line(f"const {self.types[name]} new{at} = {source};")
+                    self._line(f"const {self.types.names[name]} new{at} = {source};")
                 for at, name in enumerate(targets):
                     self._line(f"{name} = new{at};")
             return
@@ -268,7 +193,7 @@ class Translation:
         assert isinstance(node.target, ast.Name) and isinstance(node.iter, ast.Call)
         name, bounds = node.target.id, [self._expr(arg) for arg in node.iter.args]
         low, high = bounds if len(bounds) == 2 else ("0", bounds[0])
-        kind = _called(node.iter.func)
+        kind = called(node.iter.func)
         if kind == "lanes":
             self._lanes_loop(name, low, high, node.body)
             return
@@ -292,7 +217,8 @@ class Translation:
             self._line(f"bool {goes} = false;")
             own = {variable: f"{variable}_mine" for variable in head.variables}
             for variable, its in own.items():
-                self._line(f"{self.types[variable]} {its} = 0;")
+                kind = "i32" if self.types.narrow(variable, head.statements) else None
+                self._line(f"{kind or self.types.names[variable]} {its} = 0;")
             with self._braces("do"):
                 self._line(f"if ({mine} >= {end}) break;")
                 self._loops.append("")
@@ -392,7 +318,7 @@ class Translation:
             case ast.Constant(value=float(value)):
                 return repr(value)
             case ast.Name(id=name):
-                return self._renamed.get(name) or _STATE_NAMES.get(name, name)
+                return self._renamed.get(name) or STATE_NAMES.get(name, name)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return f"!({self._expr(operand)})"
             case ast.UnaryOp(op=ast.Invert(), operand=operand):
@@ -401,10 +327,10 @@ class Translation:
                 return _least(value) if isinstance(value, int) else f"-{value!r}"
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 inner = self._expr(operand)
-                return f"-({inner})" if self._type(operand) == "double" else f"minus(0, {inner})"
+                return f"-({inner})" if self.types.of(operand) == "double" else f"minus(0, {inner})"
             case ast.BinOp(left=left, op=op, right=right):
                 one, other = self._expr(left), self._expr(right)
-                if isinstance(op, ast.LShift) and self._type(left) != "u64":
+                if isinstance(op, ast.LShift) and self.types.of(left) != "u64":
                     return f"shift_left({one}, {other})"
                 return f"({one} {OPERATORS[type(op)]} {other})"
             case ast.BoolOp(op=op, values=values):
@@ -412,13 +338,13 @@ class Translation:
             case ast.Compare(left=left, ops=ops, comparators=others):
                 return self._compare(left, ops, others)
             case ast.IfExp(test=test, body=one, orelse=other):
-                kind = self._type(node)
+                kind = self.types.of(node)
                 yes, no = self._expr(one), self._expr(other)
                 return f"({self._expr(test)} ? ({kind})({yes}) : ({kind})({no}))"
             case ast.Subscript(value=ast.Name(id=name), slice=index):
                 return f"{name}[{self._expr(index)}]"
             case ast.Call(func=function, args=args):
-                return self._call(_called(function), args)
+                return self._call(called(function), args)
             case _:
                 raise AssertionError(ast.unparse(node))
 
@@ -453,7 +379,7 @@ class Translation:
     def _extreme(self, name: str, args: Sequence[ast.expr], texts: Sequence[str]) -> str:
         kind = "i64"
         for arg in args:
-            kind = _wider(kind, self._type(arg))
+            kind = wider(kind, self.types.of(arg))
         found = f"({kind})({texts[0]})"
         for text in texts[1:]:
             function = "least_of" if name == "min" else "greatest_of"
@@ -464,25 +390,6 @@ class Translation:
         assert isinstance(array, ast.Name)
         self.lengths.add(array.id)
         return f"{array.id}_n"
-
-
-# Names that the printer takes for granted, in the words of walk.cuh.
-_STATE_NAMES = {
-    "start": "work.task.start", "stop": "work.task.stop", "trouble": "work.trouble",
-}  # fmt: skip
-
-
-def _wider(one: Type, other: Type) -> Type:
-    order = ("bool", "i64", "u64", "double")
-    return max(one, other, key=order.index)
-
-
-def _called(function: ast.expr) -> str:
-    return ast.unparse(function)
-
-
-def _names(node: ast.expr) -> set[str]:
-    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
 
 
 def _least(value: int) -> str:

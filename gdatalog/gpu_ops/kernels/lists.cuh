@@ -277,6 +277,19 @@ DEVICE void walk(Tile<N> t, W walked, i64 wlo, i64 whi, S sought, i64 slo, i64 s
         }
         return;
     }
+    if (whi - wlo <= N && shi - slo <= N) {
+        // Most lists are short: a value of each in every lane, and no load after that.
+        const int w = (int)(whi - wlo), s = (int)(shi - slo);
+        const auto key = +walked[wlo + (t.rank < w ? t.rank : w - 1)];
+        const auto value = +sought[slo + (t.rank < s ? t.rank : s - 1)];
+        int place = 0;
+        for (int half = N / 2; half > 0; half /= 2) {
+            place += from_rank(t, value, place + half - 1) < key ? half : 0;
+        }
+        const bool yes = from_rank(t, value, place) == key;
+        each(wlo, yes && t.rank < w, key, slo + place);
+        return;
+    }
     // Values are read one round ahead, so that nobody waits for them.
     auto ahead = +walked[wlo + t.rank < whi ? wlo + t.rank : whi - 1];
     // The window is all of the list, or what some two rounds will ask for.
