@@ -190,6 +190,7 @@ def fused() -> Iterator[Source]:
             ops.meet(dense.values, starts, lengths, 5, 0, others, bool(others))
         ops.meet(dense.values, starts, lengths, 5, 0, [], True, [("!=", starts), ("<", parents)])
         ops.ranges(sparse, parents, [("<", starts), (">=", dense.values[:2])])
+        ops.count_met(lengths, dense.values, starts, lengths, 5, 0, others, [("=", parents)])
         ops.shortest([lengths, starts])
     for source in recorder.sources:
         yield "expansions", source

@@ -181,3 +181,13 @@ def test_patterns(pattern: str, mirror: bool, part: int) -> None:
         for way in (number, number + 3):
             found = run(text, data, {"n"}, way)
             assert canonical(found["n"]) == canonical(expected["n"]), (text, edges, WAYS[way % 6])
+
+
+@pytest.mark.parametrize("number", range(len(WAYS)), ids=WAYS)
+def test_what_some_lists_have_in_common_has_room(number: int) -> None:
+    """Two long lists may have more in common than a third, short one holds."""
+    both = [(0, x) for x in range(30)]
+    pair = ("int", "int")
+    data: oracle.Data = {"A": (pair, both), "B": (pair, both), "Z": (pair, [(0, 7)])}
+    found = run("p(a, x) <- A(a, x), B(a, x), Z(a, x), x != a.", data, {"p"}, number)
+    assert found == {"p": {(0, 7)}}

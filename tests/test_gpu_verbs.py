@@ -118,6 +118,22 @@ def test_meet(seed: int, dtype: Any, count: int) -> None:
     operators = random.choice([*OPERATORS, "=", "!="], int(random.integers(0, 3))).tolist()
     tests = [(op, random.integers(0, 80, before + rows)) for op in operators]
     wanted = cpu_ops.meet(own.values, starts, lengths, size, which, others, True, tests)
+    if isinstance(which, int):
+        counts, counted = np.zeros(before + rows, np.int64), xp.zeros(before + rows, np.int64)
+        cpu_ops.count_met(counts, own.values, starts, lengths, wanted.tried, before, others, tests)
+        with Taking(seed):
+            OPS.count_met(
+                counted,
+                there(own.values),
+                there(starts),
+                there(lengths),
+                wanted.tried,
+                before,
+                moved,
+                [(op, there(column)) for op, column in tests],
+            )
+        same(counted, counts)
+        assert counts.tolist() == np.bincount(wanted.rows, minlength=before + rows).tolist()
     with Taking(seed):
         found = OPS.meet(
             there(own.values),

@@ -16,7 +16,16 @@ from gdatalog.cpu_ops.arrays import (
 )
 from gdatalog.cpu_ops.evaluate import evaluate, test
 from gdatalog.cpu_ops.exact import add_counts, counts_by, exact_sums, halves, means, ranks_of, times
-from gdatalog.cpu_ops.meet import bound_in, find, find_in, level_of, marked_rows, meet, ranges
+from gdatalog.cpu_ops.meet import (
+    bound_in,
+    count_met,
+    find,
+    find_in,
+    level_of,
+    marked_rows,
+    meet,
+    ranges,
+)
 from gdatalog.cpu_ops.runs import holds, merged, narrowed, packing
 from gdatalog.cpu_ops.sorter import sorter_for
 from gdatalog.storage import sorting
@@ -37,6 +46,7 @@ __all__ = [
     "best_by",
     "bound_in",
     "concatenate",
+    "count_met",
     "counts_by",
     "evaluate",
     "exact_sums",

@@ -37,12 +37,6 @@ def meet(
         rows += which
     found = values[positions]
     kept = [positions] if placed else []
-    for op, column in tests:
-        mask = (ORDER.get(op) or EQUALITY[op])(found, column[rows])
-        if not mask.all():
-            left = survivors(mask)
-            rows, found = rows[left], found[left]
-            kept = [places[left] for places in kept]
     for level, parents, wanted in others:
         places = find(level, found) if parents is None else find_in(level, parents[rows], found)
         mask = places >= 0
@@ -54,7 +48,32 @@ def meet(
                 places = places[left]
         if wanted:
             kept.append(places)
+    # Last: most pass, and there are fewer by now.
+    for op, column in tests:
+        mask = (ORDER.get(op) or EQUALITY[op])(found, column[rows])
+        if not mask.all():
+            left = survivors(mask)
+            rows, found = rows[left], found[left]
+            kept = [places[left] for places in kept]
     return Meeting(tried, rows, found, kept)
+
+
+def count_met(
+    counts: Array,
+    values: Array,
+    starts: Array,
+    lengths: Array,
+    size: int,
+    base: int,
+    others: Sequence[Lookup],
+    tests: Sequence[tuple[str, Array]],
+) -> None:
+    """Adds to `counts`, from row `base` on, how many entries `meet` would find of each list."""
+    others = [lookup._replace(wanted=False) for lookup in others]
+    rows = meet(values, starts, lengths, size, base, others, False, tests).rows
+    if base:
+        rows -= base
+    counts[base : base + len(lengths)] += np.bincount(rows, minlength=len(lengths))
 
 
 def find(level: TrieLevel, values: Array) -> Array:

@@ -39,36 +39,45 @@ class Expansion:
     def join(self, step: Join, tests: Sequence[Comparison] = ()) -> Iterator[Frontier]:
         """The frontier times the values that the step's variable can take and that pass the
         tests, by pieces."""
-        xp = self.ops.xp
         once = self._shared(step, tests)
         if once is not None:
             yield from self._expand(step, self.frontier, once, ())
             return
-        choices = self._choices(step)
-        if len(choices) > 1:
-            every = [lists.lengths for lists in choices]
-            totals, least, best = self.ops.shortest(every)
-            shortest = min(range(len(choices)), key=totals.__getitem__)
-            if 2 * least < totals[shortest]:
-                lengths = xp.stack(every)
-                which = lengths.argmin(axis=0)
-                best = lengths.min(axis=0) if best is None else best
-                for at, lists in enumerate(choices):
-                    rows = self.ops.survivors((which == at) & (best > 0))
-                    if len(rows):
-                        part = Lists(lists.who, lists.values, lists.starts[rows], best[rows])
-                        yield from self._expand(step, self.frontier.take(rows), part, tests)
-                return
-            choices = [replace(choices[shortest], total=totals[shortest])]
-        yield from self._expand(step, self.frontier, choices[0], tests)
+        for frontier, lists, _ in self._parts(self._choices(step)):
+            yield from self._expand(step, frontier, lists, tests)
 
-    def counts(self, step: Join) -> Array | None:
-        """How many values each row has, where that can be read off its list."""
+    def _parts(self, choices: Sequence[Lists]) -> Iterator[tuple[Frontier, Lists, Array | None]]:
+        """The rows, each with its shortest list: all of them (None), or in groups by which list
+        that is, if that saves much."""
+        xp = self.ops.xp
+        if len(choices) == 1:
+            yield self.frontier, choices[0], None
+            return
+        every = [lists.lengths for lists in choices]
+        totals, least, best = self.ops.shortest(every)
+        shortest = min(range(len(choices)), key=totals.__getitem__)
+        if 2 * least >= totals[shortest]:
+            yield self.frontier, replace(choices[shortest], total=totals[shortest]), None
+            return
+        lengths = xp.stack(every)
+        which = lengths.argmin(axis=0)
+        best = lengths.min(axis=0) if best is None else best
+        for at, lists in enumerate(choices):
+            rows = self.ops.survivors((which == at) & (best > 0))
+            if len(rows):
+                part = Lists(lists.who, lists.values, lists.starts[rows], best[rows])
+                yield self.frontier.take(rows), part, rows
+
+    def counts(self, step: Join, tests: Sequence[Comparison]) -> Array | None:
+        """How many values each row has: read off its list, or counted as they are found; None
+        where values weigh more than one each, and more than a list decides."""
         usable = self._reused(step, self.frontier)
         covered = step.reuse.covers if step.reuse and usable else ()
-        if len(step.participants) - len(covered) + (usable is not None) != 1:
-            once = self._shared(step, ())
-            return once.lengths if once is not None else None
+        if tests or len(step.participants) - len(covered) + (usable is not None) != 1:
+            if any(self.walk.tries[part.trie].weights is not None for part in step.participants):
+                return None
+            once = self._shared(step, tests)
+            return self._counted(step, tests) if once is None else once.lengths
         lists = self._choices(step)[0]
         if lists.who == REUSED:
             return lists.lengths
@@ -78,6 +87,25 @@ class Expansion:
         sums = trie.weight_sums()
         weighed: Array = sums[lists.starts + lists.lengths] - sums[lists.starts]
         return weighed
+
+    def _counted(self, step: Join, tests: Sequence[Comparison]) -> Array:
+        """The values of each row, looked up and counted, and never made."""
+        ops, limits = self.ops, self.walk.limits
+        counts: Array = ops.xp.zeros(self.frontier.size, dtype=ops.xp.int64)
+        for frontier, lists, rows in self._parts(self._choices(step)):
+            sought, _ = self._others(step, frontier, lists)
+            tested = [(op, self._keys(expr, frontier)) for op, expr in tests]
+            mine = counts if rows is None else ops.xp.zeros(frontier.size, dtype=ops.xp.int64)
+            for low, high, skip, take, size in ops.pieces(lists.lengths, limits.chunk, lists.total):
+                limits.poll()
+                starts, lengths = lists.starts[low:high], lists.lengths[low:high]
+                if take >= 0:
+                    starts, lengths = starts + skip, ops.xp.full(1, take)
+                ops.count_met(mine, lists.values, starts, lengths, size, low, sought, tested)
+                self.tried += size
+            if rows is not None:
+                counts[rows] = mine
+        return counts
 
     def _shared(self, step: Join, tests: Sequence[Comparison]) -> Lists | None:
         """What the step's lists have in common, where many rows ask for the same: met once."""

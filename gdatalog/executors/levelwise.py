@@ -225,17 +225,18 @@ class Levelwise:
         else:
             assert isinstance(step, Join)
             expansion = Expansion(self, frontier, sink)
-            if at + 1 == len(steps) and sink.only_counts and step.variable not in sink.needs:
-                counts = expansion.counts(step)
+            # For a profile each step is looked at by itself.
+            tests = self.comparisons.behind(steps, at) if self.seen is None else ()
+            last = at + 1 + len(tests) == len(steps)
+            if last and sink.only_counts and step.variable not in sink.needs:
+                counts = expansion.counts(step, tests)
                 if counts is not None:
-                    # The last level of a count is never made, only measured.
+                    # The last level of a count is never made, only measured or counted.
                     sink.emit_counts(frontier, counts)
                     if self.seen is not None:
                         (went,) = self.ops.totals(counts)
-                        self._note(step, frontier.size, 0, went, started)
+                        self._note(step, frontier.size, expansion.tried, went, started)
                     return
-            # For a profile each step is looked at by itself.
-            tests = self.comparisons.behind(steps, at) if self.seen is None else ()
             children = expansion.join(step, tests)
             at += len(tests)
         for child in children:

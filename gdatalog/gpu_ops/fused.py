@@ -151,12 +151,8 @@ class Printed:
             *(f"        {line}" for line in self.held),
             "#pragma unroll",
             "        for (int i = 0; i < EACH; i++) {",
-            "            const i64 entry = first + i * THREADS;",
             "            keep[i] = false;",
-            "            if (entry >= size) continue;",
-            "            const i64 r = row_of(ends, cuts, count, tile, tiles, entry);",
-            "            const i64 position = starts[r] + entry - (r ? ends[r - 1] : 0);",
-            "            const i64 key = values[position];",
+            *_ENTRY,
             "            row[i] = r;",
             "            value[i] = key;",
             *(f"            {line}" for line in self.looks),
@@ -172,3 +168,32 @@ class Printed:
             "}",
         ]
         return "\n".join(lines) + "\n"
+
+    def counting(self) -> str:
+        """The kernel that only counts what is left of each row; nobody asks for places."""
+        params = [*self.params, "ARRAY(i64) counts", "i64 count", "i64 size", "i64 base"]
+        lines = [
+            '#include "expand.cuh"',
+            f"KERNEL(count_met)({', '.join(params)}) {{",
+            "    const i64 tiles = (size + TILE - 1) / TILE;",
+            "    for (i64 tile = block_of_grid(); tile < tiles; tile += blocks_of_grid()) {",
+            "        const i64 first = tile * TILE + thread_of_block();",
+            "        for (int i = 0; i < EACH; i++) {",
+            *_ENTRY,
+            *(f"            {line}" for line in self.looks),
+            "            atomic_add(counts, base + r, 1);",
+            "        }",
+            "    }",
+            "}",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+# What each thread does first for an entry of its tile.
+_ENTRY = (
+    "            const i64 entry = first + i * THREADS;",
+    "            if (entry >= size) continue;",
+    "            const i64 r = row_of(ends, cuts, count, tile, tiles, entry);",
+    "            const i64 position = starts[r] + entry - (r ? ends[r - 1] : 0);",
+    "            const i64 key = values[position];",
+)

@@ -41,48 +41,78 @@ class Meetings(Searches):
         ends = xp.cumsum(lengths)
         if size is None:
             size = int(ends[-1]) if len(ends) else 0
-        picked = None if isinstance(which, int) else which
-        base = which if isinstance(which, int) else 0
         kernel = Printed(values, placed)
-        rows, found = xp.empty(size, dtype=xp.int32), xp.empty(size, dtype=values.dtype)
-        args: list[Any] = [
-            ends,
-            self._cuts(ends, size),
-            starts.astype(xp.int64, copy=False),
-            values,
-        ]
-        kept = [rows, found]
+        kept = [xp.empty(size, dtype=xp.int32), xp.empty(size, dtype=values.dtype)]
         if placed:
             kept.append(xp.empty(size, dtype=self.place_of(len(values))))
             kernel.placed(kept[-1])
+        args = self._entries(ends, starts, values, size)
+        args += self._looked_up(kernel, len(lengths), size, which, others, tests, kept)
+        if size:
+            state = self.state_of(size if others or tests else 0)
+            base = which if isinstance(which, int) else 0
+            args += [*kept, state, len(lengths), size, base]
+            self.kernels.launch(kernel.text(bool(others or tests)), "meet", {}, size, args)
+            if others or tests:
+                kept = self.kept(kept[0], state, *kept[1:])
+        rows = kept[0] if isinstance(which, int) else which[kept[0]]
+        return Meeting(size, rows, kept[1], kept[2:])
+
+    def count_met(
+        self,
+        counts: Array,
+        values: Array,
+        starts: Array,
+        lengths: Array,
+        size: int,
+        base: int,
+        others: Sequence[Lookup],
+        tests: Sequence[tuple[str, Array]],
+    ) -> None:
+        """Adds to `counts`, from row `base` on, how many entries `meet` would find of each list."""
+        kernel = Printed(values, False)
+        args = self._entries(self.xp.cumsum(lengths), starts, values, size)
+        others = [lookup._replace(wanted=False) for lookup in others]
+        args += self._looked_up(kernel, len(lengths), size, base, others, tests, [])
+        args += [counts, len(lengths), size, base]
+        self.kernels.launch(kernel.counting(), "count_met", {}, size, args)
+
+    def _entries(self, ends: Array, starts: Array, values: Array, size: int) -> list[Any]:
+        """What kernels need to find entries."""
+        return [ends, self._cuts(ends, size), starts.astype(self.xp.int64, copy=False), values]
+
+    def _looked_up(
+        self,
+        kernel: Printed,
+        count: int,
+        size: int,
+        which: int | Array,
+        others: Sequence[Lookup],
+        tests: Sequence[tuple[str, Array]],
+        kept: list[Array],
+    ) -> list[Any]:
+        """Has the kernel test and look up; its arguments for that, and room behind `kept` for
+        the places that somebody asks for."""
 
         def of_lists(column: Array) -> Array:
             """A column of the rows that the lists are of."""
-            if picked is not None:
-                return column[picked]
-            return xp.ascontiguousarray(column[base : base + len(lengths)])
+            if isinstance(which, int):
+                return self.xp.ascontiguousarray(column[which : which + count])
+            return column[which]
 
+        args: list[Any] = []
         for op, column in tests:
-            column = of_lists(column)
-            kernel.test(op, column)
-            args.append(column)
+            args.append(of_lists(column))
+            kernel.test(op, args[-1])
         for lookup in others:
             if lookup.parents is not None:
                 lookup = lookup._replace(parents=of_lists(lookup.parents))
             places = None
             if lookup.wanted:
-                places = xp.empty(size, dtype=self.place_of(len(lookup.level)))
+                places = self.xp.empty(size, dtype=self.place_of(len(lookup.level)))
                 kept.append(places)
             args += kernel.look_up(lookup, places)
-        if size:
-            state = self.state_of(size if others or tests else 0)
-            text = kernel.text(bool(others or tests))
-            args += [*kept, state, len(lengths), size, base]
-            self.kernels.launch(text, "meet", {}, size, args)
-            if others or tests:
-                kept = self.kept(kept[0], state, *kept[1:])
-        rows = kept[0] if picked is None else picked[kept[0]]
-        return Meeting(size, rows, kept[1], kept[2:])
+        return args
 
     def _cuts(self, ends: Array, size: int) -> Array:
         """The rows in which tiles of entries begin, as expand.cuh tells; none for one tile."""

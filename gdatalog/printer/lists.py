@@ -114,7 +114,7 @@ def ranges_of(nest: Nest, step: Join, met: Met, known: Known) -> list[Sought]:
         covered, buffer, (low, high) = found
         ranges.append(Sought(buffer.array, low, high))
         left = met.nodes - covered
-    for node in sorted(left, key=repr):
+    for node in in_order(nest, left, known):
         low, high = trimmed(nest, node, step.cuts, met.lists[node], known)
         clip = known.clip
         if clip is not None and clip.node == node:
@@ -214,9 +214,10 @@ def intersection(nest: Nest, step: Join, met: Met, known: Known) -> Walk:
     nodes, buffer, (low, high) = found
     if nodes == met.nodes:
         return Walk(buffer.array, low, high)
-    into, length = room(nest, met), nest.text.name("k")
+    left = in_order(nest, met.nodes - nodes, known)
+    into, length = room(nest, (*nodes, left[0])), nest.text.name("k")
     array = buffer.array
-    for node in sorted(met.nodes - nodes, key=repr):
+    for node in left:
         ends = trimmed(nest, node, step.cuts, met.lists[node], known)
         meet = nest.call(meeting(nest), array, low, high, nest.values(node), *ends, into)
         nest.text.line(f"{length} = {meet}")
@@ -229,9 +230,8 @@ def intersection(nest: Nest, step: Join, met: Met, known: Known) -> Walk:
 def fill(nest: Nest, met: Met, cuts: tuple[Cut, ...], known: Known, variable: str) -> Buffer:
     """Intersects lists into a new buffer, which deeper levels may start from."""
     text = nest.text
-    into, length = room(nest, met), text.name("k")
-    # Marked lists come first: what they are met with is walked once, each value a look.
-    nodes = sorted(met.lists, key=lambda node: (node not in known.marks, repr(node)))
+    nodes = in_order(nest, met.nodes, known)
+    into, length = room(nest, nodes[:2]), text.name("k")
     ranges = {node: trimmed(nest, node, cuts, met.lists[node], known) for node in nodes}
     first = nodes[0]
     array, (low, high) = nest.values(first), ranges[first]
@@ -253,9 +253,20 @@ def fill(nest: Nest, met: Met, cuts: tuple[Cut, ...], known: Known, variable: st
     return buffer
 
 
-def room(nest: Nest, met: Met) -> str:
-    """A buffer for what a level's lists have in common."""
-    levels = tuple(nest.level(node) for node in sorted(met.lists, key=repr))
+def in_order(nest: Nest, nodes: Collection[Node], known: Known) -> list[Node]:
+    """In which order lists meet. What marked ones are met with is walked once, each value a look;
+    short ones leave little for those behind them."""
+
+    def place(node: Node) -> tuple[bool, int, str]:
+        longest = nest.tries[node.trie].levels[node.depth].longest
+        return node not in known.marks, longest, repr(node)
+
+    return sorted(nodes, key=place)
+
+
+def room(nest: Nest, nodes: Collection[Node]) -> str:
+    """A buffer for what lists have in common: the first two that meet, which have the most."""
+    levels = tuple(nest.level(node) for node in sorted(nodes, key=repr))
     return nest.arguments.scratch(nest.text.name("buffer"), "buffer", levels)
 
 

@@ -12,6 +12,7 @@ from gdatalog.printer.lists import (
     Met,
     Walk,
     fill,
+    in_order,
     intersection,
     marks_of,
     meeting,
@@ -171,7 +172,7 @@ def _common(
     text = nest.text
     found = start_of(nest, step, met, known)
     if found is None:
-        nodes = sorted(met.lists, key=lambda node: (node not in known.marks, repr(node)))
+        nodes = in_order(nest, met.nodes, known)
         if len(nodes) > 2:
             first = Met({node: met.lists[node] for node in nodes[:-1]}, {})
             buffer = fill(nest, first, step.cuts, known, "")
@@ -185,7 +186,7 @@ def _common(
     else:
         covered, buffer, ends = found
         array, marked = buffer.array, None
-        rest = sorted(met.nodes - covered, key=repr)
+        rest = in_order(nest, met.nodes - covered, known)
         if not rest:
             text.line(f"{count} = np.int64({ends[1]}) - np.int64({ends[0]})")
             return [(array, ends)], False

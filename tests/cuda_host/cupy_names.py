@@ -1,6 +1,6 @@
 """What of CuPy's names the stand-in has: functions, their parameters, ufuncs, methods.
 
-From CuPy 14. `test_stand_in.py` compares them with CuPy where it is installed.
+From CuPy 14. `test_gpu_stand_in.py` compares them with CuPy where it is installed.
 """
 
 from __future__ import annotations
