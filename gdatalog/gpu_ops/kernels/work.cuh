@@ -127,15 +127,15 @@ DEVICE i64 piece_of(i64 count, i64 pieces) {
     return (all + (u32)pieces - 1u) / (u32)pieces;
 }
 
-// Shares the entries [low, high) of a unit, in up to `pieces` tasks, the last entries first, and
-// keeps as much as is in one of them. The caller's own part ends at what comes back: `low` if all
-// was put, since there is little, `high` if nothing, for what found no room stays its own.
+// Shares the entries [low, high) of a unit, in up to `pieces` tasks, the last entries first. The
+// caller's own part ends at what comes back: `low` if all was put, `high` if nothing, for what
+// found no room stays its own.
 template <int N, class C, class R>
 DEVICE i64 share(Tile<N> t, C control, R ring, i64 capacity, i64 unit, i64 low, i64 high,
                  i64 pieces) {
     if (t.rank == 0) {
-        const i64 room = room_to_share<N>(capacity), piece = piece_of(high - low, pieces + 1);
-        for (i64 put = 0; put < pieces && low < high; ++put) {
+        const i64 room = room_to_share<N>(capacity), piece = piece_of(high - low, pieces);
+        while (low < high) {
             const i64 from = high - low > piece ? high - piece : low;
             const Task task = {unit, unit + 1, from, high};
             if (!put_task(control, ring, capacity, room, task)) break;
@@ -145,8 +145,8 @@ DEVICE i64 share(Tile<N> t, C control, R ring, i64 capacity, i64 unit, i64 low, 
     return from_rank(t, high, 0);
 }
 
-// The same with the units [start, stop), the last up to its entry `high`; gives where the caller's
-// own part ends. If that is before `stop`, what is left of it ends with all of a unit (EVERYTHING).
+// Shares the units [start, stop), the last up to its entry `high`; gives where the caller's own
+// part ends. If that is before `stop`, what is left of it ends with all of a unit (EVERYTHING).
 //
 // Share units first, and entries of the unit at hand only when no unit after it is left: then what
 // a tile still has to do is one task at any time.
@@ -154,8 +154,8 @@ template <int N, class C, class R>
 DEVICE i64 share_units(Tile<N> t, C control, R ring, i64 capacity, i64 start, i64 stop, i64 high,
                        i64 pieces) {
     if (t.rank == 0) {
-        const i64 room = room_to_share<N>(capacity), piece = piece_of(stop - start, pieces + 1);
-        for (i64 put = 0; put < pieces && start < stop; ++put) {
+        const i64 room = room_to_share<N>(capacity), piece = piece_of(stop - start, pieces);
+        while (start < stop) {
             const i64 from = stop - start > piece ? stop - piece : start;
             const Task task = {from, stop, 0, high};
             if (!put_task(control, ring, capacity, room, task)) break;
@@ -177,11 +177,12 @@ DEVICE void give_back(Tile<N> t, C control, R ring, i64 capacity, Task task) {
     }
 }
 
-// How many tasks are to be made of what lies ahead, of a task that began at that time (`ticks()`):
+// How many tasks are to be made of what lies ahead, of one that began at that time (`ticks()`).
 // `pieces` if it has taken `limit`, or the launch is to stop; after a good while as many as others
-// wait for, beside those that are queued; else none. A limit of 0 says `pieces` always. All lanes of
-// the tile get one answer, by the first one's clock. `asked`: when this was last asked, for looking
-// at what others do takes longer than at the clock; at first `began`.
+// wait for, beside those that are queued, and one for itself; 0 if nobody does. A limit of 0 says
+// `pieces` always. All lanes of the tile get one answer, by the first one's clock. `asked`: when
+// this was last asked, for looking at what others do takes longer than at the clock; at first
+// `began`.
 template <int N, class C>
 DEVICE int late(Tile<N> t, C control, i64 began, i64& asked, i64 limit, i64 pieces) {
     if (limit == 0) return (int)pieces;
@@ -193,7 +194,7 @@ DEVICE int late(Tile<N> t, C control, i64 began, i64& asked, i64 limit, i64 piec
             wanted = (int)pieces;
             if (now - began < limit && !stopping(control)) {
                 const i64 waiting = load_relaxed(control, IDLE) - queue_size(control);
-                if (waiting < pieces) wanted = waiting > 0 ? (int)waiting : 0;
+                if (waiting < pieces) wanted = waiting > 0 ? (int)waiting + 1 : 0;
             }
         }
     }
