@@ -7,6 +7,7 @@ that look into the harness itself (`HOST_ONLY`) stay on the host.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -42,8 +43,19 @@ class GpuDriver(CupyDriver):
 
 
 def asked(config: pytest.Config) -> bool:
-    """Whether tests of the GPU are to run: by `-m gpu`, not by `-m 'not gpu'`."""
-    return "gpu" in (config.option.markexpr or "").replace("not gpu", "")
+    """Whether tests of the GPU are to run, and no others."""
+    expression = config.option.markexpr or ""
+    return chosen(expression, {"gpu"}) and not chosen(expression, set())
+
+
+def chosen(expression: str, marks: set[str]) -> bool:
+    """Whether `-m expression` runs a test of these marks."""
+    words = re.sub(r"\w+", lambda w: _word(w[0], marks), expression)
+    return bool(eval(words or "True"))
+
+
+def _word(word: str, marks: set[str]) -> str:
+    return word if word in ("and", "or", "not") else str(word in marks)
 
 
 def configure(config: pytest.Config) -> None:

@@ -127,6 +127,7 @@ STRICTER = {
     "a wrong index", "two values for one place", "too long a shift", "a shift back",
     "searched by way of floats", "a range of the device", "an array made by hand", "as an index",
     "as a mask", "assigned at an index", "a method of a ufunc of NumPy", "another sort",
+    "a slice as far as the device says",
 }  # fmt: skip
 KINDS = (TypeError, ValueError, IndexError, NotImplementedError, OverflowError, AttributeError)
 

@@ -143,3 +143,13 @@ def test_a_demo_asks_a_gpu_too_where_one_is(installed: Path) -> None:
     assert _make(installed, "demo").returncode == 0
     lines = (installed / "asked").read_text().splitlines()
     assert ".[cuda12]" in lines[-2] and lines[-1] == "python -m benchmarks.gpu.demo"
+
+
+def test_which_expressions_ask_for_a_gpu() -> None:
+    from tests.on_gpu import chosen
+
+    def asks(expression: str) -> bool:
+        return chosen(expression, {"gpu"}) and not chosen(expression, set())
+
+    assert asks("gpu") and asks("gpu and not slow")
+    assert not any(map(asks, ("", "not gpu", "not (slow or gpu)", "(slow or drawn) and not gpu")))
