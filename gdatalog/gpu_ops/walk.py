@@ -26,6 +26,7 @@ Block = tuple[Any, ...]
 THREADS = 128  # of a block
 PIECES = 16  # that the rest of a task is cut into when it is shared
 BLOCK_ROWS = 256  # of a block of the pool
+SHARING = 8  # lanes from which on tiles share what takes long
 MOST_KERNELS = 256
 
 
@@ -224,6 +225,8 @@ class _Launch:
     def _ticks(self) -> int:
         """The time limit of a task by the kernels' clock."""
         limit = self.walks.tuning.limit
+        if limit > 0 and self.loops.lanes < SHARING:
+            return -1  # there are so many tiles that they would be in each other's way
         return limit if limit <= 0 else max(1, int(limit * self.walks.driver.clock))
 
     def _pool(self) -> tuple[int, int]:

@@ -65,7 +65,7 @@ DEVICE bool next_work(Tile<N> t, const Run& run, Work& work, i64 total) {
     if (troubled(t, run, work)) return false;
     const bool held = work.held;
     work.held = next_task(t, run.control, run.ring, run.capacity, total, grain_of(run, total),
-                          work.task, held);
+                          work.task, held, run.limit >= 0);
     if (!work.held) return false;
     work.fresh = work.task.high == UNTOUCHED;
     if (work.fresh) work.task.high = EVERYTHING;

@@ -27,7 +27,7 @@
 #include "queue.cuh"
 #include "tile.cuh"
 
-enum { SHORTEST_PAUSE = 64, LONGEST_PAUSE = 16384 };  // nanoseconds between looks at the queue
+enum { SHORTEST_PAUSE = 64, LONGEST_PAUSE = 1000000 };  // nanoseconds between looks at the queue
 // Looks at what others do, before a task is late: few, for the queue serves a few tasks a
 // microsecond.
 enum { LOOKS = 8 };
@@ -71,13 +71,22 @@ DEVICE bool find_task(C control, R ring, i64 capacity, i64 total, i64 grain, boo
     return false;
 }
 
-// For one lane: a task, or one of no units when there is none.
+// How long a tile that has long waited for a task pauses before it looks again: the more tiles, the
+// longer, or those that wait take up the very words that the others work by.
+DEVICE int longest_pause(i64 capacity) {
+    const i64 pause = 16 * capacity;
+    return pause < 1024 ? 1024 : pause < LONGEST_PAUSE ? (int)pause : LONGEST_PAUSE;
+}
+
+// For one lane: a task, or one of no units when there is none. `waits`: others may share theirs.
 template <class C, class R>
-DEVICE Task take_task(C control, R ring, i64 capacity, i64 total, i64 grain, bool held) {
+DEVICE Task take_task(C control, R ring, i64 capacity, i64 total, i64 grain, bool held, bool waits) {
     Task task = {0, 0, 0, EVERYTHING};
     bool over = false, idle = false;
-    for (int wait = SHORTEST_PAUSE;; wait = wait < LONGEST_PAUSE ? 2 * wait : wait) {
+    const int longest = longest_pause(capacity);
+    for (int wait = SHORTEST_PAUSE;; wait = wait < longest ? 2 * wait : longest) {
         if (find_task(control, ring, capacity, total, grain, held, task, over) || over) break;
+        if (!waits) break;
         if (!idle) atomic_add(control, IDLE, (i64)1);
         idle = true;
         held = false;
@@ -88,14 +97,14 @@ DEVICE Task take_task(C control, R ring, i64 capacity, i64 total, i64 grain, boo
 }
 
 // The next task: of the queue, else `grain` units (of `total`) that nobody has taken; waits while
-// others may still share theirs. False when nothing is outstanding, or the launch is to stop.
+// others may still share theirs, if `waits`. False when nothing is outstanding, or the launch is to stop.
 // `held`: the tile has a task that is done now; it need not call `done_task` then.
 template <int N, class C, class R>
 DEVICE bool next_task(Tile<N> t, C control, R ring, i64 capacity, i64 total, i64 grain, Task& task,
-                      bool held = false) {
+                      bool held = false, bool waits = true) {
     Task found = {0, 0, 0, EVERYTHING};
     if (tile_of_grid<N>() >= working_tiles<N>(capacity)) return false;
-    if (t.rank == 0) found = take_task(control, ring, capacity, total, grain, held);
+    if (t.rank == 0) found = take_task(control, ring, capacity, total, grain, held, waits);
     task.start = from_rank(t, found.start, 0);
     task.stop = from_rank(t, found.stop, 0);
     task.low = from_rank(t, found.low, 0);
