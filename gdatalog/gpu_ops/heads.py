@@ -77,7 +77,7 @@ def _looks(statement: ast.stmt) -> bool:
 
 def _aside(statement: ast.stmt) -> bool:
     """Whether a statement is about the turn and the task: it may come behind the head."""
-    states = {"begin_unit", "mark_task", "late", "share_turns"}
+    states = {"begin_unit", "ended", "mark_task", "late", "share_turns"}
     whole = isinstance(statement, (ast.Assign, ast.Expr, ast.If))
     return whole and _calls(statement) <= states | PURE
 

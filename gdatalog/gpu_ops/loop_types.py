@@ -13,7 +13,9 @@ STATE_NAMES = {
     "start": "work.task.start", "stop": "work.task.stop", "trouble": "work.trouble",
 }  # fmt: skip
 OF_LANES = frozenset({"sum_of_lanes", "least_of_lanes", "greatest_of_lanes"})
-BOOLS = frozenset({"whole_lists", "begin_unit", "has", "has_bit", "leads", "late", "next_task"})
+BOOLS = frozenset(
+    {"ended", "whole_lists", "begin_unit", "has", "has_bit", "leads", "late", "next_task"}
+)
 DOUBLES = frozenset({
     "float_of_key", "floor_of", "ceil_of", "root_of", "exp_of", "log_of", "real_power",
     "real_remainder",

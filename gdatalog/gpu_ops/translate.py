@@ -49,6 +49,7 @@ STATE = {
     "late": "overdue(t, run, work)",
     "share_turns": "share_turns(t, run, work, {0}, {1}, {2})",
     "leads": "t.rank == 0",
+    "ended": "ended(t, run, work)",
     "whole_lists": "whole_lists(t, work, {0}, {0}_n, {1})",
 }
 OPERATORS = {

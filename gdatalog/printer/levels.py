@@ -170,9 +170,8 @@ def _loop(
         if task is not None and not lanes:  # lanes' turns are too short to be shared
             last = None if child is None else f"c1 - 1 - {task}"
             begin_unit(nest, f"{place} - {task}", last, leaf, inner)
-        if not nest.tile and any(isinstance(s, (Join, Generate)) for s in steps[at + 1 :]):
-            with text.block(f"if {nest.call('stopped', 'control')}"):
-                text.line("return 2")
+        if any(isinstance(s, (Join, Generate)) for s in steps[at + 1 :]):
+            nest.may_stop(inner)
         name = nest.bind(step.variable, nest.call("at", walk.array, turn), inner)
         nodes = [walk.node] if walk.node is not None else list(met.lists)
         nest.widths[step.variable] = nest.arguments.width(tuple(map(nest.level, nodes)))
@@ -223,9 +222,7 @@ def print_generate(
         text.line(f"{count} = {nest.call('length_of', start, stop, stride)}")
         with text.block(f"for {turn} in range({count})"):
             inner = known.inner()
-            if not nest.tile:
-                with text.block(f"if {nest.call('stopped', 'control')}"):
-                    text.line("return 2")
+            nest.may_stop(inner)
             value = nest.call("plus", start, nest.call("times", stride, turn))
             name = nest.bind(step.variable, value, inner)
             nest.seek(Slot(step.variable, step.type), name, step.participants, inner)

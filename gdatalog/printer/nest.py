@@ -142,6 +142,17 @@ class Nest:
         else:
             yield
 
+    def may_stop(self, known: Known) -> None:
+        """A place where somebody's wish for an end is heard: a turn of a loop that has loops in it.
+
+        Of a tile's lanes that are on their own each is soon done.
+        """
+        if self.tile > 1 and known.alone:
+            return
+        asked = "ended()" if self.tile else self.call("stopped", "control")
+        with self.text.block(f"if {asked}"):
+            self.text.line(f"return {STOPPED}")
+
     def whole(self, amount: str, share: bool) -> str:
         """A count that all lanes know, of what may be each lane's share of it."""
         if share:

@@ -57,9 +57,7 @@ def print_recoded(
             if clip is not None and not lanes:
                 begin_unit(nest, f"{turn} - {clip.base}", None, leaf, inner)
             inner.alone = known.alone or lanes
-            if not nest.tile:
-                with text.block(f"if {nest.call('stopped', 'control')}"):
-                    text.line("return 2")
+            nest.may_stop(inner)
             text.line(f"{position} = {turn} - {low}")
             _bind(nest, steps, group.first, position, inner, leaf)
     if known.found:
@@ -114,6 +112,8 @@ def print_bits(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: L
             zeros = nest.call("trailing_zeros", word)
             text.line(f"{position} = {turn} * 64 + np.int64({zeros})")
             text.line(f"{word} &= {word} - np.uint64(1)")
+            if nest.tile:
+                nest.may_stop(known)
             _bind(nest, steps, at, position, known.inner(), leaf)
         if known.found:
             with text.block(f"if {known.found}"):
@@ -176,6 +176,7 @@ def _shared(
     with shared_turns(nest, "0", f"{group.high} - {group.low}", known.unit) as position:
         with nest.text.block(f"if not {nest.call('has_bit', bits.array, bits.start, position)}"):
             nest.text.line("continue")
+        nest.may_stop(known)
         inner = known.inner()
         inner.unit = None
         _bind(nest, steps, at, position, inner, leaf)

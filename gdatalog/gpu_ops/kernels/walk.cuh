@@ -24,6 +24,7 @@ struct Work {
     i64 began;    // when, in ticks
     i64 asked;    // when it last looked whether to share
     u32 turns;    // how often that has been asked
+    u32 looks;    // how often whether the launch is to end
     int pieces;   // into which it is to be shared
     int trouble;  // why all that was done is void; each lane's own
     bool held;    // whether the task is this tile's
@@ -31,7 +32,7 @@ struct Work {
 };
 
 DEVICE Work work_open() {
-    const Work work = {{0, 0, 0, 0}, 0, 0, pool_open(), 0, 0, 0, 0u, 0, 0, false, false};
+    const Work work = {{0, 0, 0, 0}, 0, 0, pool_open(), 0, 0, 0, 0u, 0u, 0, 0, false, false};
     return work;
 }
 
@@ -98,6 +99,15 @@ DEVICE bool overdue(Tile<N> t, const Run& run, Work& work) {
     if (run.limit > 0 && (++work.turns & 7u) != 0u) return false;  // turns are short
     work.pieces = late(t, run.control, work.began, work.asked, run.limit, run.pieces);
     return work.pieces > 0;
+}
+
+// Whether the launch is to end, whatever becomes of this task: a look now and then.
+template <int N>
+DEVICE bool ended(Tile<N> t, const Run& run, Work& work) {
+    if ((++work.looks & 63u) != 0u) return false;
+    int yes = 0;
+    if (t.rank == 0) yes = leaving(run.control) ? 1 : 0;
+    return from_rank(t, yes, 0) != 0;
 }
 
 // Gives the units behind the one at hand to others; whether all found room there.
