@@ -48,26 +48,34 @@ class Walks:
         self.ops = ops
         self.tuning = Tuning()
         self.ends: Any = None  # when each block of the last launch ended, if asked for: an array
-        self._kernels: dict[tuple[str, int], tuple[Loops, Kernel]] = {}  # by text and lanes
+        self._kernels: dict[str, Kernel] = {}  # by their source
+        self._loops: dict[int, Loops] = {}  # by the identity of what was printed
         self._ring: Any = None
         self._uploaded: dict[int, tuple[Any, Any]] = {}  # tables by their identity
 
     def ready(self, printed: Printed) -> bool:
         """Whether the kernel has been compiled by now."""
-        return (printed.source, printed.lanes) in self._kernels
+        return self._loops_of(printed).source in self._kernels
+
+    def _loops_of(self, printed: Printed) -> Loops:
+        """A plan's own loops: others may have the same source, with constants of their own."""
+        found = self._loops.get(id(printed))
+        if found is None or found.printed is not printed:
+            if len(self._loops) >= MOST_KERNELS:
+                self._loops.clear()
+            found = self._loops[id(printed)] = loops_of(printed)
+        return found
 
     def kernel(self, printed: Printed, told: str) -> tuple[Loops, Kernel]:
         """The kernel of a plan, compiled when it is first asked for."""
-        key = printed.source, printed.lanes  # most texts are the same for all tiles
-        found = self._kernels.get(key)
-        if found is None:
-            loops = loops_of(printed)
+        loops = self._loops_of(printed)
+        kernel = self._kernels.get(loops.source)
+        if kernel is None:
             kernel = self.driver.kernels(loops.source, ["walk_plan"], told)["walk_plan"]
-            found = loops, kernel
             if len(self._kernels) >= MOST_KERNELS:
                 self._kernels.clear()
-            self._kernels[key] = found
-        return found
+            self._kernels[loops.source] = kernel
+        return loops, kernel
 
     def run(
         self,
@@ -113,6 +121,7 @@ class Walks:
     def forget(self) -> None:
         """Lets go of what lies on the device."""
         self._kernels.clear()
+        self._loops.clear()
         self._uploaded.clear()
         self.ends = self._ring = None
 

@@ -151,6 +151,7 @@ def _loop(
             text.line(f"{cursors[node]} = {low}")
     lanes = nest.together(known) and not walk.others and _last_loop(nest, steps, at, leaf)
     sought: dict[Node, str] = {}
+    shares = task is not None or known.unit is not None
     with turns(nest, walk, known, lanes, sought) as turn:
         inner = known.inner()
         inner.clip = inner.unit = None
@@ -170,7 +171,9 @@ def _loop(
         if task is not None and not lanes:  # lanes' turns are too short to be shared
             last = None if child is None else f"c1 - 1 - {task}"
             begin_unit(nest, f"{place} - {task}", last, leaf, inner)
-        if any(isinstance(s, (Join, Generate)) for s in steps[at + 1 :]):
+        loops = sum(isinstance(later, (Join, Generate)) for later in steps[at + 1 :])
+        # A tile's task is late, and hears of it, at its units and at the turns that it may share.
+        if loops > (1 if nest.tile > 1 else 0) and (nest.tile < 2 or not shares):
             nest.may_stop(inner)
         name = nest.bind(step.variable, nest.call("at", walk.array, turn), inner)
         nodes = [walk.node] if walk.node is not None else list(met.lists)

@@ -57,7 +57,8 @@ def print_recoded(
             if clip is not None and not lanes:
                 begin_unit(nest, f"{turn} - {clip.base}", None, leaf, inner)
             inner.alone = known.alone or lanes
-            nest.may_stop(inner)
+            if not nest.tile:
+                nest.may_stop(inner)
             text.line(f"{position} = {turn} - {low}")
             _bind(nest, steps, group.first, position, inner, leaf)
     if known.found:
@@ -176,7 +177,6 @@ def _shared(
     with shared_turns(nest, "0", f"{group.high} - {group.low}", known.unit) as position:
         with nest.text.block(f"if not {nest.call('has_bit', bits.array, bits.start, position)}"):
             nest.text.line("continue")
-        nest.may_stop(known)
         inner = known.inner()
         inner.unit = None
         _bind(nest, steps, at, position, inner, leaf)

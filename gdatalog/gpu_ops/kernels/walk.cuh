@@ -55,7 +55,7 @@ DEVICE bool troubled(Tile<N> t, const Run& run, Work& work) {
 // How many units a tile takes at once: enough that the counter is no bottleneck, few enough that
 // tiles end together. `run.grain` at the least.
 DEVICE i64 grain_of(const Run& run, i64 total) {
-    const i64 share = total / (run.tiles * 8);
+    const i64 share = total / (run.tiles * 16);
     const i64 most = share < 1024 ? share : 1024;
     return most > run.grain ? most : run.grain;
 }

@@ -30,7 +30,7 @@
 enum { SHORTEST_PAUSE = 64, LONGEST_PAUSE = 1000000 };  // nanoseconds between looks at the queue
 // Looks at what others do, before a task is late: few, for the queue serves a few tasks a
 // microsecond.
-enum { LOOKS = 8 };
+enum { LOOKS = 2 };
 
 template <int N>
 DEVICE i64 working_tiles(i64 capacity) {
