@@ -110,7 +110,7 @@ def _tasks(
                     text.line("break")
         text.line("s, e = base + start, base + stop")
         if child is None:
-            task = Walk(walk.array, "s", "e", walk.node)
+            task = Walk(walk.array, "s", "e", walk.node, walk.others)
             _loop(nest, steps, at, task, met, known, leaf, "base")
         else:
             first = nest.call("parent_of", offsets, "s")
@@ -119,7 +119,7 @@ def _tasks(
             else:
                 last = nest.call("parent_of", offsets, "e - 1")
                 text.line(f"first, last = {first}, {last} + 1")
-            task = Walk(walk.array, "first", "last", walk.node)
+            task = Walk(walk.array, "first", "last", walk.node, walk.others)
             _loop(nest, steps, at, task, met, known, leaf, "base", child)
         text.line("done_task()" if nest.tile else "start = stop")
 
