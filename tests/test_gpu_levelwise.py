@@ -70,42 +70,42 @@ def agrees(drawn: Drawn) -> None:
 
 
 @pytest.mark.drawn
-@oracle.share(5)
+@oracle.share(1)
 @given(programs())
 def test_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(3)
+@oracle.share(1)
 @given(graph_programs())
 def test_graph_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(2)
+@oracle.share(1)
 @given(relational_programs())
 def test_relational_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(2)
+@oracle.share(1)
 @given(recursive_programs())
 def test_recursive_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(3)
+@oracle.share(1)
 @given(aggregate_programs())
 def test_aggregate_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@oracle.share(2)
+@oracle.share(1)
 @given(string_programs())
 def test_string_programs(drawn: Drawn) -> None:
     agrees(drawn)

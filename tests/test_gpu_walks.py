@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 import gdatalog
 from gdatalog.gpu_ops import walk
@@ -31,6 +31,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
 ]
 
+# Every drawn program is several kernels, each compiled for it alone.
+FEW = settings(oracle.share(1), max_examples=12)
 LIMITS = (0, -1, 300)  # at every chance, never, after a few atomics
 INTERSECT = ("auto", "auto", "plain")
 
@@ -72,28 +74,28 @@ def agrees(drawn: Drawn) -> None:
 
 
 @pytest.mark.slow
-@oracle.share(2)
+@FEW
 @given(programs())
 def test_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.slow
-@oracle.share(2)
+@FEW
 @given(graph_programs())
 def test_graph_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.slow
-@oracle.share(1)
+@FEW
 @given(aggregate_programs())
 def test_aggregate_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.slow
-@oracle.share(1)
+@FEW
 @given(string_programs())
 def test_string_programs(drawn: Drawn) -> None:
     agrees(drawn)

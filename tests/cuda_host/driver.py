@@ -214,7 +214,7 @@ class HostDriver:
             raise HostFault(f"{told}: {error}") from None
         kernels: dict[str, Kernel] = {}
         for name in names:
-            found = (ctypes.c_char_p * 64)()
+            found = (ctypes.c_char_p * 1024)()
             count = made[f"gd_types_{name}"](found)
             types = [(found[i] or b"").decode() for i in range(count)]
             start = ctypes.cast(made[f"gd_start_{name}"], ctypes.c_void_p)
