@@ -109,7 +109,7 @@ def check(
         with patch.context() as inner:
             walked = Walked(inner, tile, way, seed)
             expected = on_cpu(PROGRAMS[name], seed)
-            # Compared first: where a kernel forgets, pytest would be long at showing the difference.
+            # Compared first: pytest would be long at showing the difference, where there is one.
             same = sorted(walked.rows(PROGRAMS[name])) == expected
             assert same, seed
             if name in ALL_SHOWN:
