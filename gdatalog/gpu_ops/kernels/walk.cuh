@@ -17,7 +17,7 @@ struct Run {
 
 // What a tile is at.
 struct Work {
-    Task task;             // whose `start` and `low` are where the tile is
+    Task task;                // whose `start` and `low` are where the tile is
     i64 kept_unit, kept_low;  // where they were at the mark
     Pool pool;
     i64 made;     // rows
@@ -92,22 +92,27 @@ DEVICE bool whole_lists(Tile<N> t, Work& work, O offsets, i64 n_offsets, i64 bas
     return task.start < task.stop;
 }
 
-// Whether the task has taken too long.
+// Whether what becomes of this task does not matter any more: the lanes get one answer.
 template <int N>
-DEVICE bool overdue(Tile<N> t, const Run& run, Work& work) {
-    if (run.limit < 0) return false;
-    if (run.limit > 0 && (++work.turns & 7u) != 0u) return false;  // turns are short
-    work.pieces = late(t, run.control, work.began, work.asked, run.limit, run.pieces);
-    return work.pieces > 0;
-}
-
-// Whether the launch is to end, whatever becomes of this task: a look now and then.
-template <int N>
-DEVICE bool ended(Tile<N> t, const Run& run, Work& work) {
-    if ((++work.looks & 63u) != 0u) return false;
+DEVICE bool leaves(Tile<N> t, const Run& run) {
     int yes = 0;
     if (t.rank == 0) yes = leaving(run.control) ? 1 : 0;
     return from_rank(t, yes, 0) != 0;
+}
+
+// The same, by a look now and then.
+template <int N>
+DEVICE bool ended(Tile<N> t, const Run& run, Work& work) {
+    return (++work.looks & 63u) == 0u && leaves(t, run);
+}
+
+// Whether the task has taken too long, or the launch is to end.
+template <int N>
+DEVICE bool overdue(Tile<N> t, const Run& run, Work& work) {
+    if (run.limit < 0) return ended(t, run, work);
+    if (run.limit > 0 && (++work.turns & 7u) != 0u) return false;  // turns are short
+    work.pieces = late(t, run.control, work.began, work.asked, run.limit, run.pieces);
+    return work.pieces > 0;
 }
 
 // Gives the units behind the one at hand to others; whether all found room there.
@@ -133,6 +138,10 @@ DEVICE bool begin_unit(Tile<N> t, const Run& run, Work& work, i64 unit, i64 last
     work.task.start = unit;
     work.task.low = 0;
     if (work.task.stop - last > 1 && overdue(t, run, work)) {
+        if (leaves(t, run)) {
+            work.task.stop = unit;
+            return false;
+        }
         work.began = work.asked = ticks();
         share_rest(t, run, work, last);
     }
@@ -144,7 +153,7 @@ DEVICE bool begin_unit(Tile<N> t, const Run& run, Work& work, i64 unit, i64 last
 template <int N>
 DEVICE i64 share_turns(Tile<N> t, const Run& run, Work& work, i64 unit, i64 from, i64 end) {
     work.began = work.asked = ticks();
-    if (leaving(run.control)) {  // what is left does not matter
+    if (leaves(t, run)) {
         work.task.stop = unit + 1;
         return from;
     }

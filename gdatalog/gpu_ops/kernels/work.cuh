@@ -97,8 +97,8 @@ DEVICE Task take_task(C control, R ring, i64 capacity, i64 total, i64 grain, boo
 }
 
 // The next task: of the queue, else `grain` units (of `total`) that nobody has taken; waits while
-// others may still share theirs, if `waits`. False when nothing is outstanding, or the launch is to stop.
-// `held`: the tile has a task that is done now; it need not call `done_task` then.
+// others may still share theirs, if `waits`. False when nothing is outstanding, or the launch is to
+// stop. `held`: the tile has a task that is done now; it need not call `done_task` then.
 template <int N, class C, class R>
 DEVICE bool next_task(Tile<N> t, C control, R ring, i64 capacity, i64 total, i64 grain, Task& task,
                       bool held = false, bool waits = true) {
