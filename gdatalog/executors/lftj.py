@@ -119,13 +119,13 @@ def _given(printed: Any, tries: Sequence[Trie], scope: Any) -> dict[str, Array]:
     """What all workers share: tries, constants, tables."""
     given = dict(printed.expressions.arguments(scope))
     given["sizes"] = np.array(
-        [_scalar(kind, tries[at.trie], at.depth) for kind, at in printed.scalars], dtype=np.int64
+        [scalar_of(kind, tries[at.trie], at.depth) for kind, at in printed.scalars], dtype=np.int64
     )
     for argument in printed.arguments:
-        if argument.levels and argument.kind in _SHARED:
+        if argument.levels and argument.kind in SHARED:
             at = argument.levels[0]
             given[argument.name] = np.ascontiguousarray(
-                _SHARED[argument.kind](tries[at.trie], at.depth)
+                SHARED[argument.kind](tries[at.trie], at.depth)
             )
     return given
 
@@ -135,7 +135,7 @@ def _dense(trie: Trie) -> tuple[int, Array]:
     return found if found is not None else (0, np.empty(0, dtype=np.int32))
 
 
-_SHARED: dict[str, Any] = {
+SHARED: dict[str, Any] = {
     "values": lambda trie, depth: trie.levels[depth].values,
     "offsets": lambda trie, depth: trie.levels[depth].offsets,
     "index": lambda trie, depth: _dense(trie)[1],
@@ -145,10 +145,10 @@ _SHARED: dict[str, Any] = {
 }
 
 
-def _scalar(kind: str, trie: Trie, depth: int) -> int:
+def scalar_of(kind: str, trie: Trie, depth: int) -> int:
     if kind == "total":
-        return trie.total
-    return _dense(trie)[0] if kind == "low" else trie.levels[depth].span[0]
+        return int(trie.total)
+    return int(_dense(trie)[0] if kind == "low" else trie.levels[depth].span[0])
 
 
 def _worker(
@@ -172,8 +172,8 @@ def _worker(
         if argument.name in own:
             ordered[argument.name] = own[argument.name]
         elif argument.kind == "output":
-            outputs.append((argument.name, _DTYPES[argument.type]))
-            ordered[argument.name] = np.empty(0, dtype=_DTYPES[argument.type])
+            outputs.append((argument.name, DTYPES[argument.type]))
+            ordered[argument.name] = np.empty(0, dtype=DTYPES[argument.type])
         else:
             if argument.kind in ("marks", "places"):
                 scratch.append(argument.name)
@@ -181,7 +181,7 @@ def _worker(
     return Worker(function, ordered, outputs, scratch, state, control)
 
 
-_DTYPES = {
+DTYPES = {
     "i4[::1]": np.int32,
     "i8[::1]": np.int64,
     "u1[::1]": np.uint8,
@@ -192,12 +192,17 @@ _DTYPES = {
 
 def _scratch(argument: Any, tries: Sequence[Trie]) -> Array:
     levels = [tries[at.trie].levels[at.depth] for at in argument.levels]
-    dtype = _DTYPES[argument.type]
+    dtype = DTYPES[argument.type]
     if argument.kind in ("marks", "places"):
         low, high = levels[0].span
         return np.zeros(high - low + 1, dtype=dtype)
-    longest = min(level.longest for level in levels)
+    return np.empty(room_of(argument, tries), dtype=dtype)
+
+
+def room_of(argument: Any, tries: Sequence[Trie]) -> int:
+    """How many elements buffers, rows and words of bits have: the longest list decides, exactly."""
+    longest = min(int(tries[at.trie].levels[at.depth].longest) for at in argument.levels)
     if argument.kind == "buffer":
-        return np.empty(longest + 1, dtype=dtype)
+        return longest + 1
     words = (longest + 63) >> 6
-    return np.empty(longest * words if argument.kind == "rows" else words, dtype=dtype)
+    return longest * words if argument.kind == "rows" else words

@@ -14,8 +14,7 @@ from gdatalog.printer.module import Printed
 
 _ELEMENTS = {"i4": "i32", "i8": "i64", "u1": "u8", "u8": "u64", "f8": "double", "b1": "u8"}
 
-# What every walk is given first: what its tiles share, and the numbers of a launch.
-SHARED = ("control", "ring", "counts", "previous", "ends")
+# The numbers of a launch, which every walk is given first, behind what its tiles share.
 NUMBERS = (
     "capacity", "grain", "limit", "pieces", "blocks", "block_rows", "wanted", "tiles",
 )  # fmt: skip

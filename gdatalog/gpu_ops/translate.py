@@ -137,8 +137,6 @@ class Translation:
                 pass
             case ast.Expr(value=ast.Call(func=ast.Name(id="emit"), args=args)):
                 self._emit(args)
-            case ast.Expr(value=ast.Call(func=ast.Name(id="done_task"))):
-                pass  # the next one says so
             case ast.Expr(value=value):
                 self._line(self._expr(value) + ";")
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Tuple(elts=values)):

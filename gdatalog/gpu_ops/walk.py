@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.executors.lftj import GiveUp
+from gdatalog.executors.lftj import DTYPES, SHARED, GiveUp, room_of, scalar_of
 from gdatalog.executors.limits import Limits
 from gdatalog.gpu_ops.control import CONTROL_WORDS, EVERYTHING, SLOT_WORDS, Reason, Word, capacity
 from gdatalog.gpu_ops.driver import Driver, Kernel
@@ -153,31 +153,26 @@ class _Launch:
         """What the kernel reads: tries, constants, tables."""
         printed, upload = self.loops.printed, self.walks.upload
         given = {n: upload(a) for n, a in printed.expressions.arguments(scope).items()}
-        sizes = [_scalar(kind, self.tries[at.trie], at.depth) for kind, at in printed.scalars]
+        sizes = [scalar_of(kind, self.tries[at.trie], at.depth) for kind, at in printed.scalars]
         given["sizes"] = self.xp.asarray(np.array(sizes or [0], dtype=np.int64))
         for argument in printed.arguments:
-            if argument.kind in _SHARED:
+            if argument.kind in SHARED:
                 at = argument.levels[0]
-                given[argument.name] = _SHARED[argument.kind](
-                    self.tries[at.trie], at.depth, self.xp
-                )
+                found = SHARED[argument.kind](self.tries[at.trie], at.depth)
+                # of a root that has no index
+                given[argument.name] = found if len(found) else self.xp.asarray(found)
         return given
 
     def _room(self, argument: Argument) -> int:
-        """How many elements of scratch a tile needs: the longest list decides, exactly."""
-        levels = [self.tries[at.trie].levels[at.depth] for at in argument.levels]
-        longest = min(int(level.longest) for level in levels)
-        if argument.kind == "buffer":
-            return longest + 1
-        words = (longest + 63) >> 6
-        return max(1, longest * words if argument.kind == "rows" else words)
+        """How many elements of scratch a tile needs."""
+        return max(1, room_of(argument, self.tries))
 
     def _grid(self) -> tuple[int, int]:
         """How many tiles walk, in how many blocks: all that are resident and have room."""
         lanes = self.loops.lanes
         blocks = self.walks.tuning.blocks or self.kernel.resident(THREADS)
         tiles = blocks * (THREADS // lanes) if self.loops.printed.parallel else 1
-        each = sum(self._room(a) * np.dtype(_DTYPES[a.type]).itemsize for a in self.loops.scratch)
+        each = sum(self._room(a) * np.dtype(DTYPES[a.type]).itemsize for a in self.loops.scratch)
         if each:
             spare = min(self.walks.driver.free_memory(), self.limits.spare()) // 2
             tiles = max(1, min(tiles, spare // each))
@@ -191,14 +186,14 @@ class _Launch:
         slots = capacity(self.tiles)
         ring = self.walks.ring(slots * SLOT_WORDS)
         scratch = {
-            a.name: xp.empty(self.tiles * self._room(a), dtype=_DTYPES[a.type])
+            a.name: xp.empty(self.tiles * self._room(a), dtype=DTYPES[a.type])
             for a in loops.scratch
         }
         ends = xp.empty(1, dtype=xp.int64) if self.walks.ends is None else self.walks.ends
         block_rows, count = self._pool()
         found: list[Block] = []
         while True:
-            outputs = [xp.empty(count * block_rows, dtype=_DTYPES[a.type]) for a in loops.outputs]
+            outputs = [xp.empty(count * block_rows, dtype=DTYPES[a.type]) for a in loops.outputs]
             counts, previous = xp.zeros((2, count), dtype=xp.int32)
             held = sum(part.nbytes for block in found for part in block)
             self.limits.charge("blocks", held + sum(o.nbytes for o in outputs))
@@ -229,7 +224,8 @@ class _Launch:
                 return found
             for word in (Word.STATUS, Word.STOP, Word.POOL):
                 control[word] = 0
-            count *= 2
+            # A unit may have more rows than all of the pool; else there need not be more room.
+            count = 2 * count if rows is None else max(count, min(2 * count, self._affordable()))
 
     def _ticks(self) -> int:
         """The time limit of a task by the kernels' clock."""
@@ -244,10 +240,13 @@ class _Launch:
             return BLOCK_ROWS, self.tiles
         if self.loops.printed.single:
             return 1, self.tiles
-        rows = max(self.tiles, self.walks.tuning.pool_rows // BLOCK_ROWS)
-        each = BLOCK_ROWS * sum(np.dtype(_DTYPES[a.type]).itemsize for a in self.loops.outputs)
-        spare = min(self.walks.driver.free_memory(), self.limits.spare()) // 4
-        return BLOCK_ROWS, max(self.tiles, min(rows, spare // each))
+        blocks = self.walks.tuning.pool_rows // BLOCK_ROWS
+        return BLOCK_ROWS, max(self.tiles, min(blocks, self._affordable()))
+
+    def _affordable(self) -> int:
+        """How many blocks of rows there is memory for, and to spare."""
+        each = BLOCK_ROWS * sum(np.dtype(DTYPES[a.type]).itemsize for a in self.loops.outputs)
+        return min(self.walks.driver.free_memory(), self.limits.spare()) // 4 // max(1, each)
 
     def _drain(self, outputs: Sequence[Any], counts: Any, block_rows: int) -> Block | None:
         """The rows of the pool's blocks that were used, without the gaps between them."""
@@ -258,33 +257,3 @@ class _Launch:
         starts = self.xp.arange(len(counts), dtype=self.xp.int64) * block_rows
         _, positions = self.walks.ops.expand(starts, counts.astype(self.xp.int64))
         return tuple(output[positions] for output in outputs)
-
-
-_DTYPES = {
-    "i4[::1]": np.int32, "i8[::1]": np.int64, "u1[::1]": np.uint8, "u8[::1]": np.uint64,
-    "f8[::1]": np.float64, "b1[::1]": np.uint8,
-}  # fmt: skip
-
-
-def _index(trie: Any, depth: int, xp: Any) -> Any:
-    found = trie.levels[0].dense_index()
-    return found[1] if found is not None and len(found[1]) else xp.empty(0, dtype=xp.int32)
-
-
-_SHARED: dict[str, Any] = {
-    "values": lambda trie, depth, xp: trie.levels[depth].values,
-    "offsets": lambda trie, depth, xp: trie.levels[depth].offsets,
-    "index": _index,
-    "weights": lambda trie, depth, xp: trie.weights.astype(xp.int64, copy=False),
-    "sums": lambda trie, depth, xp: trie.weight_sums().astype(xp.int64, copy=False),
-    "labels": lambda trie, depth, xp: trie.labels,
-}
-
-
-def _scalar(kind: str, trie: Any, depth: int) -> int:
-    if kind == "total":
-        return int(trie.total)
-    if kind == "low":
-        found = trie.levels[0].dense_index()
-        return int(found[0]) if found is not None else 0
-    return int(trie.levels[depth].span[0])

@@ -100,7 +100,7 @@ def _tasks(
             # Rows of bits are made anew by each task of a list: better that it has one.
             assert child is not None
             offsets = nest.arguments.offsets(nest.level(child))
-            with text.block("if not whole_lists({offsets}, base)".replace("{offsets}", offsets)):
+            with text.block(f"if not whole_lists({offsets}, base)"):
                 text.line("continue")
         if not nest.tile:
             with text.block("if start >= stop"):
@@ -121,7 +121,8 @@ def _tasks(
                 text.line(f"first, last = {first}, {last} + 1")
             task = Walk(walk.array, "first", "last", walk.node, walk.others)
             _loop(nest, steps, at, task, met, known, leaf, "base", child)
-        text.line("done_task()" if nest.tile else "start = stop")
+        if not nest.tile:
+            text.line("start = stop")
 
 
 def _loop(
