@@ -30,7 +30,6 @@ from tests.draw import (
 from tests.examples import EXAMPLES
 from tests.interpreted import interpreted
 from tests.oracle_values import canonical
-from tests.reduce import reduced
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning"),
@@ -46,15 +45,9 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
     with gdatalog.connect(device="cpu", threads=1 + number % 2) as db:
         db._workspace.strategy = strategy
         db._workspace.intersect = WAYS[number % len(WAYS)]
-        for name, (types, rows) in data.items():
-            db.load(name, oracle.frame(types, rows))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(lftj, "FIRST_ROOM", (1, 2, 7, 4096)[number % 4])
-            db.run(text)
-            found = {name: db.relations[name].fetchall() for name in defined}
-    for name, rows in found.items():
-        assert len(rows) == len(set(rows)), f"{name} is not a set: {rows}"
-    return {name: {tuple(map(oracle.plain, row)) for row in rows} for name, rows in found.items()}
+            return oracle.answers(db, text, data, defined)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -64,14 +57,7 @@ def not_compiled() -> Iterator[None]:
 
 
 def agrees(drawn: Drawn) -> None:
-    def fails(smaller: Drawn) -> str | None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(oracle, "run", lambda t, d, names, _: run(t, d, names, drawn.seed))
-            return oracle.difference(smaller, None, sql=False)
-
-    if fails(drawn):
-        small = reduced(drawn, fails)
-        pytest.fail(f"{fails(small)}\nnumber {drawn.seed}\n{small}")
+    oracle.agrees_in(run, drawn)
 
 
 @pytest.mark.drawn

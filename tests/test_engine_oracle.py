@@ -8,6 +8,7 @@ fails is made smaller before it is shown.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -88,16 +89,25 @@ def run(text: str, data: Data, defined: set[str], chunk: int | None) -> Relation
     with gdatalog.connect(device="cpu") as db:
         if chunk is not None:
             db._workspace.chunk_rows = chunk
-        for name, (types, rows) in data.items():
-            db.load(name, frame(types, rows))
-        db.run(text)
-        found = {name: db.relations[name].fetchall() for name in defined}
+        return answers(db, text, data, defined)
+
+
+def answers(db: gdatalog.Database, text: str, data: Data, defined: set[str]) -> Relations:
+    """What a database gives for the defined relations; it is empty before."""
+    for name, (types, rows) in data.items():
+        db.load(name, frame(types, rows))
+    db.run(text)
+    found = {name: db.relations[name].fetchall() for name in defined}
     for name, rows in found.items():
         assert len(rows) == len(set(rows)), f"{name} is not a set: {rows}"
     return {name: {tuple(map(plain, row)) for row in rows} for name, rows in found.items()}
 
 
-def difference(drawn: Drawn, chunk: int | None, sql: bool) -> str | None:
+# Runs a program in some way: text, data, defined relations, a number that says more of the way.
+Way = Callable[[str, Data, set[str], Any], Relations]
+
+
+def difference(drawn: Drawn, chunk: int | None, sql: bool, way: Way = run) -> str | None:
     """What is wrong with the engine's answers; None if nothing is, or the checks refuse."""
     expected: Relations | None
     try:
@@ -105,7 +115,7 @@ def difference(drawn: Drawn, chunk: int | None, sql: bool) -> str | None:
     except ParseError:
         return None
     try:
-        found = run(drawn.text, drawn.data, drawn.defined, chunk)
+        found = way(drawn.text, drawn.data, drawn.defined, chunk)
         failure = None
     except REFUSALS:
         return None
@@ -161,6 +171,17 @@ def agrees(drawn: Drawn, sql: bool = False) -> None:
 
         small = reduced(drawn, fails)
         pytest.fail(f"{fails(small)}\nchunks: {chunk}, number {drawn.seed}\n{small}")
+
+
+def agrees_in(way: Way, drawn: Drawn) -> None:
+    """The same, run in a way of its own, by the program's number."""
+
+    def fails(smaller: Drawn) -> str | None:
+        return difference(smaller, drawn.seed, False, way)
+
+    if fails(drawn):
+        small = reduced(drawn, fails)
+        pytest.fail(f"{fails(small)}\nnumber {drawn.seed}\n{small}")
 
 
 def share(percent: int) -> settings:

@@ -31,7 +31,6 @@ from tests.draw import (
 )
 from tests.examples import EXAMPLES
 from tests.oracle_values import canonical
-from tests.reduce import reduced
 
 pytestmark = [
     needs_compiler,
@@ -49,24 +48,11 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
         db._workspace.device = DEVICE
         db._workspace.strategy = "levelwise"
         db._workspace.chunk_rows = CHUNKS[number % len(CHUNKS)]
-        for name, (types, rows) in data.items():
-            db.load(name, oracle.frame(types, rows))
-        db.run(text)
-        found = {name: db.relations[name].fetchall() for name in defined}
-    for name, rows in found.items():
-        assert len(rows) == len(set(rows)), f"{name} is not a set: {rows}"
-    return {name: {tuple(map(oracle.plain, row)) for row in rows} for name, rows in found.items()}
+        return oracle.answers(db, text, data, defined)
 
 
 def agrees(drawn: Drawn) -> None:
-    def fails(smaller: Drawn) -> str | None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(oracle, "run", lambda t, d, names, _: run(t, d, names, drawn.seed))
-            return oracle.difference(smaller, None, sql=False)
-
-    if fails(drawn):
-        small = reduced(drawn, fails)
-        pytest.fail(f"{fails(small)}\nnumber {drawn.seed}\n{small}")
+    oracle.agrees_in(run, drawn)
 
 
 @pytest.mark.drawn

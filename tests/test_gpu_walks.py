@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 import gdatalog
-from gdatalog.gpu_ops import walk
+from gdatalog.gpu_ops import loops, walk
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.tiles import TILES
 from gdatalog.parser import parse
@@ -22,7 +22,6 @@ from tests.cuda_host import HostDriver, needs_compiler
 from tests.draw import Drawn, aggregate_programs, graph_programs, programs, string_programs
 from tests.examples import EXAMPLES
 from tests.oracle_values import canonical
-from tests.reduce import reduced
 from tests.test_depth_first import HEADS, PATTERNS, TESTS, graph
 
 pytestmark = [
@@ -53,24 +52,11 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
         db._workspace.strategy = "lftj"
         db._workspace.tile = TILES[number % len(TILES)]
         db._workspace.intersect = INTERSECT[number % len(INTERSECT)]
-        for name, (types, rows) in data.items():
-            db.load(name, oracle.frame(types, rows))
-        db.run(text)
-        found = {name: db.relations[name].fetchall() for name in defined}
-    for name, rows in found.items():
-        assert len(rows) == len(set(rows)), f"{name} is not a set: {rows}"
-    return {name: {tuple(map(oracle.plain, row)) for row in rows} for name, rows in found.items()}
+        return oracle.answers(db, text, data, defined)
 
 
 def agrees(drawn: Drawn) -> None:
-    def fails(smaller: Drawn) -> str | None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(oracle, "run", lambda t, d, names, _: run(t, d, names, drawn.seed))
-            return oracle.difference(smaller, None, sql=False)
-
-    if fails(drawn):
-        small = reduced(drawn, fails)
-        pytest.fail(f"{fails(small)}\nnumber {drawn.seed}\n{small}")
+    oracle.agrees_in(run, drawn)
 
 
 @pytest.mark.slow
@@ -140,3 +126,24 @@ def test_patterns(pattern: str, mirror: bool) -> None:
         expected = oracle.evaluate(parse(text), {n: set(rows) for n, rows in edges.items()}, types)
         found = run(text, data, {"n"}, number)
         assert canonical(found["n"]) == canonical(expected["n"]), (text, edges, number)
+
+
+@pytest.mark.parametrize("number", [0, 5], ids=["a thread", "32 lanes"])
+def test_a_root_without_an_index(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its search begins in shared memory."""
+    sources: list[str] = []
+    whole = loops.whole
+
+    def noted(text: str) -> str:
+        sources.append(text)
+        return whole(text)
+
+    monkeypatch.setattr(loops, "whole", noted)
+    far = 1_000_003
+    rows = [(x * far, y * far) for x, y in graph(3, True)["E"]]
+    text = "n(a, count()) <- E(a, b), E(b, c), E(a, c), a != c."
+    data: oracle.Data = {"E": (("int", "int"), list(rows))}
+    expected = oracle.evaluate(parse(text), {"E": set(rows)}, {"E": ("int", "int")})
+    found = run(text, data, {"n"}, number)
+    assert canonical(found["n"]) == canonical(expected["n"])
+    assert any("load_top(" in source for source in sources)

@@ -5,6 +5,7 @@ The kernel is called `walk_plan`. Each tile of `LANES` lanes takes tasks until t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gdatalog.gpu_ops.sources import whole
@@ -22,6 +23,7 @@ NUMBERS = (
 _HEAD = """#include "walk.cuh"
 #include "lists.cuh"
 #include "bits.cuh"
+#include "top.cuh"
 #include "values.cuh"
 """
 
@@ -98,6 +100,7 @@ def loops_of(printed: Printed) -> Loops:
           if line.startswith("# ")),
         f"enum {{ LANES = {lanes} }};", "",
         "KERNEL(walk_plan)(" + ",\n             ".join(parameters) + ") {",
+        *_top(translation.root, inputs),
         "    if (tile_of_grid<LANES>() >= tiles) return;",
         *(_slice(name, kind) for name, kind in own.items()),
         *translation.declarations(), *give, "    bool gives = false;",
@@ -115,6 +118,14 @@ def loops_of(printed: Printed) -> Loops:
         tuple(outputs),
         lanes,
     )
+
+
+def _top(root: str | None, inputs: Mapping[str, str]) -> list[str]:
+    """The top of a root's search tree, which all threads of a block load first."""
+    if root is None:
+        return []
+    load = f"    const int n_top = load_top({root}, {root}_n, top);"
+    return [f"    SHARED({inputs[root]}, top, TOP);", load]
 
 
 def _parameter(kind: str, name: str, sized: frozenset[str], suffix: str = "") -> str:

@@ -76,6 +76,7 @@ class Translation:
     outputs: Sequence[Type]
     lanes: int
     types: Types = field(init=False)
+    root: str | None = None  # the root whose search begins in shared memory
     lengths: set[str] = field(default_factory=set)  # arrays that are asked how long they are
     comments: dict[int, str] = field(default_factory=dict)  # by line
     lines: list[str] = field(default_factory=list)
@@ -369,6 +370,10 @@ class Translation:
             return self._extreme(name, args, texts)
         if name == "abs":
             return f"magnitude({texts[0]})"
+        if name == "find_root" and self.root in (None, texts[0]):
+            self.root = texts[0]
+            given = texts[0], self._length(args[0]), "top", "n_top", texts[-1]
+            return f"find_in_root_with_top({', '.join(given)})"
         for place in reversed(LENGTHS.get(name, ())):
             texts.insert(place + 1, self._length(args[place]))
         if name in TOGETHER or name in OF_LANES:
