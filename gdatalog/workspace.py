@@ -17,12 +17,12 @@ from gdatalog.engine.derived import away
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.evaluation import Memory
 from gdatalog.engine.files import FilePolicy, Folders
-from gdatalog.engine.fixpoint import Round
 from gdatalog.engine.inputs import Read
 from gdatalog.engine.knobs import Knobs, Strategy, strategy_of
 from gdatalog.engine.prepared import Prepared
 from gdatalog.engine.run import RuleRun
 from gdatalog.engine.session import Kept, Session, Settings
+from gdatalog.engine.surroundings import Round
 from gdatalog.errors import Caution, Interrupted, UsageError
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Statement

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine.fixpoint import StratumRun
+from gdatalog.engine.stratum import StratumRun
 from gdatalog.executors import sinks
 from gdatalog.executors.expansion import Expansion
 from gdatalog.plan.effects import without

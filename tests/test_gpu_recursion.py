@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.engine.growing import Best, Growing
+from gdatalog.engine.best import Best
+from gdatalog.engine.growing import Growing
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.storage.symbols import SymbolTable
 from tests.cuda_host import HostDriver, needs_compiler

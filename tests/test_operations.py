@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from gdatalog import cpu_ops as ops
 from gdatalog.cpu_ops.arrays import pieces
-from gdatalog.engine.growing import Best, Growing
+from gdatalog.engine.best import Best
+from gdatalog.engine.growing import Growing
 from gdatalog.storage.keys import float_to_key, key_to_float
 from gdatalog.storage.marked import MarkedRows
 from gdatalog.storage.relation import Relation

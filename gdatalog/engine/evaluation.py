@@ -16,11 +16,12 @@ from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import letting_go
 from gdatalog.engine.derived import Rows
 from gdatalog.engine.device import CPU, Device
-from gdatalog.engine.fixpoint import Round, StratumRun, Surroundings
+from gdatalog.engine.fixpoint import run_stratum
 from gdatalog.engine.inputs import same
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.prepared import CheckedText
 from gdatalog.engine.run import RuleRun
+from gdatalog.engine.surroundings import Round, Surroundings
 from gdatalog.errors import Caution
 from gdatalog.executors.limits import Limits
 from gdatalog.parser.syntax import Atom, Const, Param
@@ -234,7 +235,7 @@ class Evaluation:
     def _run(self, stratum: Stratum, limit: int | None) -> Mapping[str, Relation]:
         around = self.surroundings()
         seeds = {name: self._sorted_seeds(name) for name in stratum.relations}
-        relations = StratumRun(stratum, seeds, around).run(limit)
+        relations = run_stratum(stratum, seeds, around, limit)
         if limit is None and self.keep(stratum.relations):
             self.remembered[stratum.relations] = Remembered(
                 self._made_of(stratum), self._below(stratum), relations

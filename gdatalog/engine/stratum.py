@@ -1,0 +1,181 @@
+"""The evaluation of one stratum: what all ways to do it share.
+
+A stratum whose relations are not recursive is evaluated once, here. What recursion takes stands
+in `rounds.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from gdatalog.engine.best import Best, optimum_columns
+from gdatalog.engine.budget import chunk_rows
+from gdatalog.engine.derived import Derived, Rows, in_order, relation_of, union_rows
+from gdatalog.engine.device import CPU, Device
+from gdatalog.engine.growing import Growing
+from gdatalog.engine.narrowing import TrieOf, narrowed
+from gdatalog.engine.run import RuleRun, run_rule
+from gdatalog.engine.surroundings import Surroundings
+from gdatalog.parser.syntax import Atom
+from gdatalog.plan.nodes import RulePlan, TrieRef, Version
+from gdatalog.planner.checked import CheckedRule, Stratum
+from gdatalog.planner.rules import plan_rule
+from gdatalog.planner.sizes import Assumed, Size
+from gdatalog.planner.walk import walk
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.trie import Trie
+
+# What is assumed of relations that are not there yet.
+UNKNOWN, DELTA = 100_000, 100
+
+# What a short text takes in the symbol table.
+TEXT_BYTES = 160
+
+
+class StratumRun:
+    """The evaluation of one stratum."""
+
+    def __init__(self, stratum: Stratum, seeds: Mapping[str, Sequence[Rows]], around: Surroundings):
+        self.stratum = stratum
+        self.seeds = seeds
+        self.around = around
+        self.ops = around.device.ops
+        self.rules = {
+            name: [rule for rule in stratum.rules if rule.head.name == name]
+            for name in stratum.relations
+        }
+        self.tables: dict[str, Growing | Best] = {}
+        self.deltas: dict[str, Relation] = {}
+        self.olds: dict[str, Relation] = {}
+        self.made = 0  # texts that were in no data
+        for name in stratum.relations:
+            schema = around.schemas[name]
+            kinds = optimum_columns(self.rules[name])
+            self.tables[name] = (
+                Best(schema.columns, schema.types, kinds, around.scope.symbols, self.ops)
+                if kinds
+                else Growing(schema.columns, schema.types, self.ops)
+            )
+
+    def once(self, limit: int | None = None) -> dict[str, Relation]:
+        """The one relation of a stratum that is not recursive; at most `limit` of its rows."""
+        ((name, table),) = self.tables.items()
+        parts = self.first(name, limit)
+        if isinstance(table, Best):
+            self._add(table, parts)
+            return self.finished()
+        relation = relation_of(table.columns, table.types, parts, self.ops)
+        self.around.device.hold(relation)
+        self.around.limits.charge(name, relation.nbytes)
+        return {name: relation}
+
+    def first(self, name: str, limit: int | None = None) -> list[Derived]:
+        """What a relation has without any recursive atom: its data, facts, and rules."""
+        parts: list[Derived] = [*self.seeds.get(name, ())]
+        for rule in self.rules[name]:
+            plan = self.plan(rule, first=True)
+            if plan.joins:
+                parts.append(self._run(plan, limit))
+        return parts
+
+    def finished(self) -> dict[str, Relation]:
+        for name, table in self.tables.items():
+            self.around.limits.charge(name, table.nbytes)
+            self.around.device.hold(table.full())
+        return {name: table.full() for name, table in self.tables.items()}
+
+    def _add(self, table: Growing | Best, parts: Sequence[Derived]) -> Relation:
+        """Adds what rules have given; gives what of it is new."""
+        return table.add(*union_rows([in_order(part, self.ops) for part in parts], self.ops))
+
+    def recursive(self, rule: CheckedRule) -> bool:
+        if not self.stratum.recursive or rule.body is None:
+            return False
+        names = set(self.stratum.relations)
+        return any(atom.name in names for atom in atoms(rule))
+
+    # ----------------------------------------------------------------------------------- rules
+
+    def plan(self, rule: CheckedRule, first: bool) -> RulePlan:
+        """What a rule gives in the first round, or in the later ones."""
+        around = self.around
+        recursive = self.stratum.relations if self.stratum.recursive else ()
+
+        def make(relation: Callable[[str], Relation]) -> RulePlan:
+            def sizes(name: str, version: Version) -> Size:
+                return self._sizes(name, version, relation)
+
+            return plan_rule(
+                rule, around.schemas, around.param_types, sizes, recursive, first=first
+            )
+
+        return around.plans.plan(rule, first, around.relation, make)
+
+    def _sizes(self, name: str, version: Version, relation_of: Callable[[str], Relation]) -> Size:
+        arity = self.around.schemas[name].arity
+        if version == "delta":
+            return Assumed(DELTA, DELTA, arity)
+        if name in self.tables:
+            return Assumed(UNKNOWN, UNKNOWN // 10, arity)
+        relation = relation_of(name)
+        self.around.device.hold(relation)
+        return relation.statistics
+
+    def _run(
+        self, plan: RulePlan, limit: int | None, lasting: dict[int, Any] | None = None
+    ) -> Derived:
+        around = self.around
+        limits = around.limits
+        held = sum(limits.held.values())
+        room = around.device.room(max(0, around.memory - held))
+        limits.chunk = around.force_chunk or chunk_rows(plan, *room)
+        report = None
+        if around.reports is not None:
+            report = next((r for r in around.reports if r.plan is plan), None)
+            if report is None:
+                report = RuleRun(plan)
+                around.reports.append(report)
+        texts = len(around.scope.symbols)
+        trie_of: TrieOf = self._trie
+        if around.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
+            trie_of = narrowed(plan.joins[0], self._trie, self._finished, around.scope)
+        found = run_rule(
+            plan,
+            trie_of,
+            around.scope,
+            limits,
+            limit,
+            report,
+            lasting,
+            around.knobs,
+            around.device,
+            partial(self._trie, device=CPU),
+        )
+        self.made += len(around.scope.symbols) - texts
+        limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
+        return found
+
+    def _finished(self, ref: TrieRef) -> Relation | None:
+        return None if ref.relation in self.tables else self.around.relation(ref.relation)
+
+    def _trie(self, ref: TrieRef, device: Device | None = None) -> Trie:
+        if ref.version == "delta":
+            relation = self.deltas[ref.relation]
+        elif ref.version == "old":
+            schema = self.around.schemas[ref.relation]
+            relation = self.olds.get(ref.relation) or Relation.empty(schema.columns, schema.types)
+        elif ref.relation in self.tables:
+            relation = self.tables[ref.relation].full()
+        else:
+            relation = self.around.relation(ref.relation)
+        device = device or self.around.device
+        trie = device.trie(relation, ref)
+        what = ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
+        device.charge(self.around.limits, what, relation)
+        return trie
+
+
+def atoms(rule: CheckedRule) -> list[Atom]:
+    return [part for part in walk(rule.body) if isinstance(part, Atom)] if rule.body else []

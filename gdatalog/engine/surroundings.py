@@ -1,0 +1,44 @@
+"""What evaluating a stratum needs from outside of it, and what it tells of its rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.engine.device import CPU, Device
+from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.prepared import Plans
+from gdatalog.engine.run import RuleRun
+from gdatalog.executors.limits import Limits
+from gdatalog.planner.checked import Schema, Stratum
+from gdatalog.storage.relation import Relation
+from gdatalog.values import TypeName
+
+
+@dataclass(slots=True)
+class Round:
+    """What a round of a fixpoint did, for the progress line and for errors."""
+
+    number: int
+    new: Mapping[str, int]
+    total: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What evaluating a stratum needs from outside of it."""
+
+    schemas: Mapping[str, Schema]
+    param_types: Mapping[str, TypeName]
+    relation: Callable[[str], Relation]  # of the strata below
+    scope: Scope
+    limits: Limits
+    memory: int
+    limit_sizes: Mapping[str, int] = field(default_factory=dict)  # .limitsize
+    on_round: Callable[[Stratum, Round], None] = lambda stratum, round_: None
+    reports: list[RuleRun] | None = None
+    force_chunk: int | None = None
+    knobs: Knobs = Knobs()
+    plans: Plans = field(default_factory=Plans)
+    device: Device = CPU
