@@ -14,7 +14,7 @@ from hypothesis import given
 
 import gdatalog
 from gdatalog.engine import stratum
-from gdatalog.engine.ledger import RuleRun
+from gdatalog.engine.run import RuleRun
 from gdatalog.gpu_ops.device import Gpu
 from tests import test_engine_oracle as oracle
 from tests.corners import CORNERS, Example

@@ -92,8 +92,8 @@ def plan_all(text: str, data: dict[str, Any]) -> None:
     db = loaded({name: frame(types, rows) for name, (types, rows) in data.items()})
     session = db._workspace.open(text, None)
     around = session.evaluation.surroundings()
-    for one in session.checked.strata:
-        fixpoint.plan_stratum(one, around)
+    for part in session.checked.strata:
+        fixpoint.plan_stratum(part, around)
 
 
 @pytest.mark.parametrize("example", [e for e in CORNERS + EXAMPLES if not e.fails], ids=str)

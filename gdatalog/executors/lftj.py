@@ -8,9 +8,10 @@ which says how many rows stay and where to go on; then it is called again with a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Thread
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from gdatalog.storage.trie import Trie
 
 Block = tuple[Array, ...]
 
-DONE, FULL, STOPPED, FAILED, OVERFLOW, ENOUGH = range(6)  # what a function returns
+DONE, FULL, STOPPED, FAILED, OVERFLOW, ENOUGH, OUTSIDE = range(7)  # what a function returns
 COUNTER, STOP_FLAG = 0, 1  # the entries of `control`
 
 FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block
@@ -29,6 +30,10 @@ FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block
 
 class GiveUp(Exception):
     """A computation failed or a number left 62 bits: the other executor tells what is right."""
+
+
+class Outside(Exception):
+    """A row lies outside of the space of marks. What was marked meanwhile has not come out."""
 
 
 @dataclass(slots=True)
@@ -51,7 +56,7 @@ class Worker:
             self._run()
         except BaseException as error:
             self.error = error
-        if self.error is not None or self.status in (FAILED, OVERFLOW, ENOUGH):
+        if self.error is not None or self.status in (FAILED, OVERFLOW, ENOUGH, OUTSIDE):
             self.control[STOP_FLAG] = 1
 
     def _run(self) -> None:
@@ -84,10 +89,14 @@ def run_nest(
     limits: Limits,
     threads: int,
     wanted: int | None = None,
+    beside: Mapping[str, Array] = MappingProxyType({}),
 ) -> list[Block]:
-    """Runs a printed plan's function; gives the blocks of rows that it made."""
+    """Runs a printed plan's function; gives the blocks of rows that it made.
+
+    `beside`: the arguments that are neither of tries nor of the plan, by name.
+    """
     distinct = [tries[at] for at in printed.which]
-    given = _given(printed, distinct, scope)
+    given = {**_given(printed, distinct, scope), **beside}
     control = np.zeros(16, dtype=np.int64)
     count = threads if printed.parallel else 1
     workers = [
@@ -112,6 +121,8 @@ def run_nest(
             raise worker.error
     if any(worker.status in (FAILED, OVERFLOW) for worker in workers):
         raise GiveUp
+    if any(worker.status == OUTSIDE for worker in workers):
+        raise Outside
     return [block for worker in workers for block in worker.blocks]
 
 
