@@ -76,7 +76,9 @@ def copied(plan: RulePlan, split: int) -> TrieRef | None:
     (ref,) = join.tries
     columns: dict[str, int] = {}
     for step in join.steps:
-        if not isinstance(step, Join) or step.cuts or len(step.participants) != 1:
+        if not isinstance(step, Join) or len(step.participants) != 1:
+            return None
+        if len({cut for _, cut in step.implied}) != len(step.cuts):
             return None
         columns[step.variable] = ref.columns[step.participants[0].depth]
     asked = [output.name for output in join.outputs if isinstance(output, Slot)]

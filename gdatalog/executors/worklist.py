@@ -26,7 +26,7 @@ from gdatalog.executors.limits import Limits
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
-WIDER = 6  # what the function returns beside those of `lftj`: a hash table is to be larger
+WIDER = 7  # what the function returns beside those of `lftj`: a hash table is to be larger
 STAMP, WHICH, HEAD, EACH = 6, 7, 8, 3  # entries of the state, as `printer/worklist.py` has them
 FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block, but that one value's rows fit into it
 FIRST_TABLE = 1 << 12

@@ -27,7 +27,7 @@ from gdatalog.printer.nest import FULL, Nest
 from gdatalog.printer.scope import Known
 from gdatalog.storage.trie import Trie
 
-WIDER = 6  # what the function returns if a hash table is to be larger
+WIDER = 7  # what the function returns if a hash table is to be larger
 # The entries of a worker's state: behind the interval at hand (0, 1), how many workers (3) and
 # the least task (5) come the stamp (6), the relation whose block or table is full (7), and from
 # HEAD on for each relation how many rows stay, how many its block holds, and from where on the
