@@ -55,8 +55,6 @@ class StratumRun:
         self.made = 0  # texts that were in no data
         self.rule_of: dict[int, tuple[RulePlan, CheckedRule]] = {}  # by id of the plan
         self.told = StratumTold(stratum, around.limits, lasting=around.reports is not None)
-        if around.reports is not None:
-            around.reports.strata.append(self.told)
         for name in stratum.relations:
             schema = around.schemas[name]
             kinds = optimum_columns(self.rules[name])
@@ -78,7 +76,7 @@ class StratumRun:
         self.around.limits.charge(name, relation.nbytes)
         if self.told.lasting:  # else its rows are made distinct when somebody asks for them
             self.told.derived(name, parts, relation, self.ops)
-            self.told.end({name: relation.length})
+            self.ended({name: relation.length})
         return {name: relation}
 
     def first(self, name: str, limit: int | None = None) -> list[Derived]:
@@ -94,7 +92,7 @@ class StratumRun:
         for name, table in self.tables.items():
             self.around.limits.charge(name, table.nbytes)
             self.around.device.hold(table.full())
-        self.told.end({name: table.length for name, table in self.tables.items()})
+        self.ended({name: table.length for name, table in self.tables.items()})
         return {name: table.full() for name, table in self.tables.items()}
 
     def _add(self, name: str, parts: Sequence[Derived]) -> Relation:
@@ -103,6 +101,12 @@ class StratumRun:
         new = self.tables[name].add(*rows)
         self.told.derived(name, parts, new, self.ops)
         return new
+
+    def ended(self, rows: dict[str, int]) -> None:
+        """Says, to a profile, what there is now."""
+        self.told.end(rows)
+        if self.around.reports is not None:
+            self.around.reports.strata.append(self.told)
 
     def recursive(self, rule: CheckedRule) -> bool:
         if not self.stratum.recursive or rule.body is None:
