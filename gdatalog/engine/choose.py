@@ -37,8 +37,12 @@ class Choice:
     reason: str
     patience: float | None = None
 
+    @property
+    def kind(self) -> str:
+        return "breadth-first" if self.breadth_first else "depth-first"
+
     def __str__(self) -> str:
-        return f"{'breadth' if self.breadth_first else 'depth'}-first: {self.reason}"
+        return f"{self.kind}: {self.reason}"
 
 
 class Impatient(Exception):
