@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 
-from gdatalog.engine.choose import Impatient, impatience, spend
+from gdatalog.engine.choose import TooSlow, impatience, spend
 from gdatalog.engine.derived import Rows
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.splits import Splits
@@ -46,9 +46,9 @@ def by_rounds(splits: Splits, counts: bool = False) -> dict[str, Relation] | Non
     for seconds in splits.patience(counts):
         began = perf_counter()
         try:
-            with impatience(around.limits, seconds):
+            with impatience(around.limits, seconds, TooSlow):
                 found = Rounds(splits.stratum, splits.seeds, around).run()
-        except Impatient:
+        except TooSlow:
             if around.reports is not None:
                 del around.reports[told:]
             continue
