@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 
-from gdatalog.engine.choose import Impatient, impatience, spend
+from gdatalog.engine.choose import TooSlow, impatience, spend
 from gdatalog.engine.derived import Rows
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.splits import Splits
@@ -31,9 +31,10 @@ def run_stratum(
     if not stratum.recursive:
         return StratumRun(stratum, seeds, around).once(limit)
     splits = Splits(stratum, seeds, around)
-    found = None if splits.split is None else _by_splits(splits)
-    if found is not None:
-        return found
+    if splits.split is not None:
+        found = by_rounds(splits) or splits.run()
+        if found is not None:
+            return found
     parts = parted_where_dying(stratum, around)
     if parts is None:
         return Rounds(stratum, seeds, around).run()
@@ -43,22 +44,25 @@ def run_stratum(
     return {name: found[name] for name in stratum.relations}
 
 
-def _by_splits(splits: Splits) -> dict[str, Relation] | None:
-    """A stratum that splits: by rounds if these are soon done, for they need no compilation."""
+def by_rounds(splits: Splits, counts: bool = False) -> dict[str, Relation] | None:
+    """A stratum that splits, by rounds if these are soon done, for they need no compilation.
+
+    `counts`: else only how many rows there are is asked for.
+    """
     around = splits.around
     told = 0 if around.reports is None else len(around.reports.runs)
-    for seconds in splits.patience():
+    for seconds in splits.patience(counts):
         began = perf_counter()
         try:
-            with impatience(around.limits, seconds):
+            with impatience(around.limits, seconds, TooSlow):
                 found = Rounds(splits.stratum, splits.seeds, around).run()
-        except Impatient:
+        except TooSlow:
             if around.reports is not None:
                 del around.reports.runs[told:]
             continue
         spend(splits.rules_key, perf_counter() - began)
         return found
-    return splits.run()
+    return None
 
 
 def parted_where_dying(stratum: Stratum, around: Surroundings) -> Parted | None:

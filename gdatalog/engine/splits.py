@@ -141,7 +141,7 @@ class Splits(StratumRun):
             ref = copied(plans[0], split)
             if ref is not None:
                 trie = self._trie(ref)
-                return grouped(trie, order) if len(trie.levels[0]) else None
+                return grouped(trie, order) if trie.total else None
         return self.group_of(name, self.first(name))
 
     def group_of(self, name: str, parts: Sequence[Derived]) -> Grouped | None:
@@ -442,7 +442,7 @@ def _stamps(spans: Sequence[Span | None]) -> int:
         if span is None:
             return 0
         count *= span[1] - span[0] + 1
-    return count if count <= MOST_STAMPS else 0
+    return count if count <= MOST_STAMPS or not spans else 0
 
 
 def _limits_of(spans: Mapping[int, Span | None]) -> Array:
