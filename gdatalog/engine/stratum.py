@@ -15,7 +15,6 @@ from gdatalog.engine.budget import chunk_rows
 from gdatalog.engine.derived import Derived, Rows, in_order, laid, relation_of, union_rows
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.growing import Growing
-from gdatalog.engine.ledger import StratumTold
 from gdatalog.engine.narrowing import narrowed
 from gdatalog.engine.run import run_rule
 from gdatalog.engine.sources import Sources, TrieOf
@@ -54,9 +53,7 @@ class StratumRun:
         self.olds: dict[str, Relation] = {}
         self.made = 0  # texts that were in no data
         self.rule_of: dict[int, tuple[RulePlan, CheckedRule]] = {}  # by id of the plan
-        self.told = StratumTold(stratum, around.limits, lasting=around.reports is not None)
-        if around.reports is not None:
-            around.reports.strata.append(self.told)
+        self.told = around.ledger.begun(stratum, around.limits)
         for name in stratum.relations:
             schema = around.schemas[name]
             kinds = optimum_columns(self.rules[name])
@@ -147,7 +144,7 @@ class StratumRun:
         held = sum(limits.held.values())
         room = around.device.room(max(0, around.memory - held))
         limits.chunk = around.force_chunk or chunk_rows(plan, *room)
-        report = None if around.reports is None else around.reports.run_of(plan)
+        report = around.ledger.run_of(plan)
         did = self.told.running(plan.relation, self.rule_of[id(plan)][1])
         texts = len(around.scope.symbols)
         trie_of: TrieOf = self._trie
