@@ -77,6 +77,7 @@ class Workspace:
         self.threads = 0
         self.intersect = "auto"
         self.tile = 0
+        self.split = "auto"
         self.device: Device = CPU
         self.why = "asked for"  # this device
         self.announce: Callable[[str], None] = _log
@@ -229,7 +230,7 @@ class Workspace:
         self.check_open()
         chosen = strategy_of(strategy)
         strategy = self.strategy if chosen == "auto" else chosen
-        knobs = Knobs(strategy, self.threads, self.intersect, self.tile)
+        knobs = Knobs(strategy, self.threads, self.intersect, self.tile, self.split)
         self.stop.clear()
 
         def poll() -> None:

@@ -192,6 +192,12 @@ class Ledger:
             self.strata.append(self.now)
         return self.now
 
+    def forget(self, record: StratumTold, runs: int | None = None) -> None:
+        """What was begun in a way that was given up; `runs`: how many rules had run before it."""
+        self.strata = [other for other in self.strata if other is not record]
+        if runs is not None:
+            del self.runs[runs:]
+
 
 def _firsts(parts: Sequence[Derived], new: Relation, ops: Any) -> list[int]:
     """How many of the new rows were first given by each of the parts."""
