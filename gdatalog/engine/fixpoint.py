@@ -35,6 +35,7 @@ def run_stratum(
         found = by_rounds(splits) or splits.run()
         if found is not None:
             return found
+        around.ledger.forget(splits.record)
     parts = parted_where_dying(stratum, around)
     if parts is None:
         return Rounds(stratum, seeds, around).run()
@@ -50,17 +51,19 @@ def by_rounds(splits: Splits, counts: bool = False) -> dict[str, Relation] | Non
     `counts`: else only how many rows there are is asked for.
     """
     around = splits.around
-    told = 0 if around.reports is None else len(around.reports.runs)
+    ledger = around.ledger
     for seconds in splits.patience(counts):
         began = perf_counter()
+        before = len(ledger.runs)
+        rounds = Rounds(splits.stratum, splits.seeds, around)
         try:
             with impatience(around.limits, seconds, TooSlow):
-                found = Rounds(splits.stratum, splits.seeds, around).run()
+                found = rounds.run()
         except TooSlow:
-            if around.reports is not None:
-                del around.reports.runs[told:]
+            ledger.forget(rounds.record, before)
             continue
         spend(splits.rules_key, perf_counter() - began)
+        ledger.forget(splits.record)
         return found
     return None
 

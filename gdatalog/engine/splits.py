@@ -20,7 +20,7 @@ from gdatalog.engine.choose import ENOUGH, FIRST, SECOND, Choice, spent_on
 from gdatalog.engine.depth import layout_of, printed_once
 from gdatalog.engine.derived import Blocks, Derived, relation_of
 from gdatalog.engine.device import CPU, compiled_function, is_compiled
-from gdatalog.engine.ledger import RuleRun, Way
+from gdatalog.engine.ledger import Way
 from gdatalog.engine.seeds import Grouped, Span, copied, grouped, order_by
 from gdatalog.engine.stratum import StratumRun, atoms
 from gdatalog.engine.surroundings import Round
@@ -307,11 +307,11 @@ class Splits(StratumRun):
         started = perf_counter()
         task = self.task(self.groups)
         found = None if task is None else self._follow(task)
-        if found is None:
+        if task is None or found is None:
             return None
         relations = {name: self._relation(name, blocks) for name, blocks in found.items()}
         rows = {name: relation.length for name, relation in relations.items()}
-        self._tell(rows, started, task)
+        self._tell(rows, len(task.values), started)
         return relations
 
     def more(
@@ -348,7 +348,7 @@ class Splits(StratumRun):
             some = counts > 0
             found[name] = task.values[some], counts[some]
         rows = {name: int(counts.sum()) for name, (_, counts) in found.items()}
-        self._tell(rows, started, task)
+        self._tell(rows, len(task.values), started)
         return found
 
     def _follow(self, task: Task) -> dict[str, Blocks] | None:
@@ -384,24 +384,21 @@ class Splits(StratumRun):
         self.around.limits.charge(name, relation.nbytes)
         return relation
 
-    def _tell(self, rows: dict[str, int], started: float, task: Task | None) -> None:
+    def _tell(self, rows: Mapping[str, int], values: int, started: float) -> None:
         """Says what was done: to the progress line, and to a profile."""
         around = self.around
         around.on_round(self.stratum, Round(1, rows, rows))
-        if around.reports is None:
-            return
         seconds = perf_counter() - started
-        values = 0 if task is None else len(task.values)
-        way = f"split on {self.split_by()}"
-        self.told.way = Way(way, values, "values", around.knobs.workers, None, seconds)
-        self.ended(rows)
+        name = f"a fixpoint for each {self.split_by()}"
+        self.record.way = Way(name, values, "values", around.knobs.workers, seconds=seconds)
+        self.record.end(dict(rows))
         for number, plan in enumerate(self.later):
-            report = RuleRun(plan)
+            report = around.ledger.run_of(plan)
+            if report is None:
+                return
             if number == 0:
                 report.rows, report.seconds = sum(rows.values()), seconds
-            choice = Choice(False, f"a fixpoint for each {self.split_by()}")
-            report.executors = dict.fromkeys(range(len(plan.joins)), choice)
-            around.reports.runs.append(report)
+            report.executors = dict.fromkeys(range(len(plan.joins)), Choice(False, name))
 
     def split_by(self) -> str:
         """By what the stratum is split, in words."""
