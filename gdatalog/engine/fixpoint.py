@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from time import perf_counter
 
+from gdatalog.engine.choose import Impatient, impatience, spend
 from gdatalog.engine.derived import Rows
+from gdatalog.engine.dying import around_parts, parted_stratum, run_rounds
 from gdatalog.engine.rounds import Rounds
+from gdatalog.engine.splits import Splits
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner.checked import CheckedRule, Stratum
-from gdatalog.planner.dying import Split, split
 from gdatalog.storage.relation import Relation
 
 
@@ -27,33 +29,30 @@ def run_stratum(
     """
     if not stratum.recursive:
         return StratumRun(stratum, seeds, around).once(limit)
-    parts = split_where_dying(stratum, around)
-    if parts is None:
-        return Rounds(stratum, seeds, around).run()
-    found = Rounds(parts.stratum, seeds, around_split(stratum, parts, around)).run()
-    for name in parts.schemas:
-        around.limits.charge(name, 0)
-    return {name: found[name] for name in stratum.relations}
+    splits = Splits(stratum, seeds, around)
+    if splits.split is not None:
+        found = _by_splits(splits)
+        if found is not None:
+            return found
+    return run_rounds(stratum, seeds, around)
 
 
-def split_where_dying(stratum: Stratum, around: Surroundings) -> Split | None:
-    """The stratum with rules split where a variable dies, if that is expected to gain."""
-
-    def make(relation: Callable[[str], Relation]) -> Split | None:
-        return split(
-            stratum, around.schemas, lambda name: relation(name).statistics, around.knobs.dying
-        )
-
-    return around.plans.split(stratum, around.knobs.dying, around.relation, make)
-
-
-def around_split(stratum: Stratum, parts: Split, around: Surroundings) -> Surroundings:
-    """The same surroundings, which know the relations of the parts; who listens does not."""
-    return replace(
-        around,
-        schemas={**around.schemas, **parts.schemas},
-        on_round=lambda _, round_: around.on_round(stratum, round_),
-    )
+def _by_splits(splits: Splits) -> dict[str, Relation] | None:
+    """A stratum that splits: by rounds if these are soon done, for they need no compilation."""
+    around = splits.around
+    told = len(around.reports or ())
+    for seconds in splits.patience():
+        began = perf_counter()
+        try:
+            with impatience(around.limits, seconds):
+                found = Rounds(splits.stratum, splits.seeds, around).run()
+        except Impatient:
+            if around.reports is not None:
+                del around.reports[told:]
+            continue
+        spend(splits.rules_key, perf_counter() - began)
+        return found
+    return splits.run()
 
 
 def plan_stratum(
@@ -63,9 +62,10 @@ def plan_stratum(
 
     And what is worth a word of how its rules became those of the plans.
     """
-    parts = split_where_dying(stratum, around)
+    splits = Splits(stratum, {}, around).split is not None
+    parts = None if splits else parted_stratum(stratum, around)
     if parts is not None:
-        stratum, around = parts.stratum, around_split(stratum, parts, around)
+        stratum, around = parts.stratum, around_parts(stratum, parts, around)
     run = StratumRun(stratum, {}, around)
     plans = [
         (rule, plan)

@@ -28,7 +28,8 @@ class Knobs:
     `tile`: how many lanes of a GPU walk a subtree together; 0: by the lengths of the lists.
     `dying`: whether rules are split where a variable dies: "auto", "always", "never".
     `intersect` forces one way to intersect lists, for tests: "auto", "leapfrog", "merge", "mark",
-    "recode", or "plain" for none of the last two.
+    "recode", or "plain" for none of the last two. `split`: whether recursion that splits is run so,
+    "auto", "always" or "never".
     """
 
     strategy: Strategy = "auto"
@@ -36,6 +37,7 @@ class Knobs:
     intersect: str = "auto"
     tile: int = 0
     dying: str = "auto"
+    split: str = "auto"
 
     @property
     def workers(self) -> int:

@@ -20,7 +20,7 @@ from gdatalog.parser.syntax import Const
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner.check import check
 from gdatalog.planner.checked import Checked, CheckedRule, Schema, Stratum
-from gdatalog.planner.dying import Split
+from gdatalog.planner.dying import Parted
 from gdatalog.planner.walk import walk
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
@@ -65,19 +65,19 @@ class Plans:
     def __init__(self) -> None:
         # By identity, of rules and strata that are held here so that no other gets theirs.
         self._found: dict[tuple[int, bool], tuple[CheckedRule, Held, RulePlan]] = {}
-        self._split: dict[tuple[int, str], tuple[Stratum, Held, Split | None]] = {}
+        self._parted: dict[tuple[int, str], tuple[Stratum, Held, Parted | None]] = {}
 
-    def split(
+    def parted(
         self,
         stratum: Stratum,
         way: str,
         relation: RelationOf,
-        make: Callable[[RelationOf], Split | None],
-    ) -> Split | None:
+        make: Callable[[RelationOf], Parted | None],
+    ) -> Parted | None:
         """A stratum's rules split, the same ones each time; `make` asks for relations."""
-        known = self._split.get((id(stratum), way))
+        known = self._parted.get((id(stratum), way))
         if known is None or not _same(known[1], relation):
-            known = self._split[id(stratum), way] = stratum, *_looking(relation, make)
+            known = self._parted[id(stratum), way] = stratum, *_looking(relation, make)
         return known[2]
 
     def plan(
