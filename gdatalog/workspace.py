@@ -77,8 +77,8 @@ class Workspace:
         self.threads = 0
         self.intersect = "auto"
         self.tile = 0
-        self.split = "auto"
         self.dying = "auto"  # whether recursive rules are split where a variable dies
+        self.split = "auto"
         self.device: Device = CPU
         self.why = "asked for"  # this device
         self.announce: Callable[[str], None] = _log
@@ -231,7 +231,9 @@ class Workspace:
         self.check_open()
         chosen = strategy_of(strategy)
         strategy = self.strategy if chosen == "auto" else chosen
-        knobs = Knobs(strategy, self.threads, self.intersect, self.tile, self.split, self.dying)
+        knobs = Knobs(
+            strategy, self.threads, self.intersect, self.tile, split=self.split, dying=self.dying
+        )
         self.stop.clear()
 
         def poll() -> None:
