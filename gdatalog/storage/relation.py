@@ -1,7 +1,10 @@
 """A relation: a set of rows that never changes, and the tries made of it.
 
 Changing a relation means making another one, so that whoever holds this one is not disturbed:
-an interrupted query leaves the database as it was.
+an interrupted query leaves the database as it was. One that has all rows of another and some more
+keeps those apart (`parts.py`), and tells which they are to who remembers the other (`lineage.py`).
+
+Above 300 lines, for all that can be asked of a relation stands here, done elsewhere.
 """
 
 from __future__ import annotations
@@ -16,6 +19,9 @@ from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.device_columns import device_keys
 from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
+from gdatalog.storage.lineage import Lineage, Version, stacked
+from gdatalog.storage.membership import Bits, bits_of, held_by
+from gdatalog.storage.parts import MOST, RATIO, Parts, PartsStatistics
 from gdatalog.storage.row_store import FEW, RowStore
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.statistics import Statistics
@@ -30,7 +36,10 @@ from gdatalog.values import TypeName
 class Relation:
     """A set of rows as columns of keys."""
 
-    __slots__ = ("__weakref__", "_store", "_tries", "columns", "narrowed", "statistics", "types")
+    __slots__ = (
+        "__weakref__", "_bits", "_store", "_tries", "columns", "lineage", "narrowed", "statistics",
+        "types", "version",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -53,7 +62,11 @@ class Relation:
         self._tries: dict[TrieName, Trie] = {}
         # The orders of columns that parts of this relation were indexed by in its place.
         self.narrowed: set[tuple[int, ...]] = set()
-        self.statistics = Statistics(store, types, self._tries)
+        known = PartsStatistics if isinstance(store, Parts) else Statistics
+        self.statistics = known(store, types, self._tries)
+        self.version = Version()
+        self.lineage = Lineage()
+        self._bits: Bits | bool | None = None  # False: none are worth their room
 
     def __len__(self) -> int:
         return self.length
@@ -135,7 +148,67 @@ class Relation:
         other = Relation.__new__(Relation)
         other._over(columns, self.types, self._store)
         other._tries, other.statistics = self._tries, self.statistics
+        other.version, other.lineage = self.version, self.lineage
         return other
+
+    # --------------------------------------------------------------------------- more rows
+
+    def grown(self, new: Relation) -> Relation:
+        """These rows and some that are none of these, which lie beside them if they are many."""
+        if not new.length:
+            return self
+        grown = self._beside(new)
+        grown.lineage = self.lineage.grown(self.version, new).within(grown.at_most)
+        return grown
+
+    def _beside(self, new: Relation) -> Relation:
+        if self.at_most + new.at_most < FEW or not (self.store.here and new.store.here):
+            return self.joined(new)
+        parts = stacked((*self.parts, new), RATIO, MOST)
+        if len(parts) == 1:
+            return parts[0]
+        other = Relation.__new__(Relation)
+        other._over(self.columns, self.types, Parts(parts))
+        return other
+
+    def joined(self, new: Relation) -> Relation:
+        """The same in one piece, in any order."""
+        if not self.types:
+            return Relation(self.columns, (), (), 1)
+        ops = next((r.store.elsewhere.ops for r in (self, new) if r.store.elsewhere), None)
+        if self.store.here and new.store.here:
+            ops = None
+        if ops is None:
+            blocks = [*self.blocks(), *new.blocks()]
+        else:
+            blocks = [r.store.lay(ops).distinct() for r in (self, new) if r.length]
+        count = self.length + new.length
+        return Relation.of_blocks(self.columns, self.types, blocks, count, True, ops)
+
+    @property
+    def parts(self) -> tuple[Relation, ...]:
+        """Relations that have these rows, each row once: itself, or those that it lies in."""
+        parts = self._store.parts if isinstance(self._store, Parts) else ()
+        return parts or (self,)
+
+    def since(self, version: Version) -> tuple[Relation, ...] | None:
+        """The rows that this has and that version had not, in sets that share none; None if this
+        does not come from it, or too long ago."""
+        return () if version is self.version else self.lineage.since(version)
+
+    def holds(self, rows: Columns) -> Array:
+        """Which of some rows of at least one column are rows of this."""
+        found: Array = np.zeros(len(rows[0]), dtype=np.bool_)
+        for part in self.parts:
+            found |= part._hold(rows)
+        return found
+
+    def _hold(self, rows: Columns) -> Array:
+        if self._bits is None:
+            self._bits = bits_of(self._store) or False
+        if isinstance(self._bits, Bits):
+            return self._bits.hold(rows)
+        return held_by(self._store, rows)
 
     # ----------------------------------------------------------------------------------- rows
 
@@ -194,7 +267,11 @@ class Relation:
         ranks = 0 if graph is None else graph.nbytes
         levels = [level for trie in self._tries.values() for level in trie.levels]
         weights = [t.weights.nbytes for t in self._tries.values() if t.weights is not None]
-        return ranks + sum({id(level): level.nbytes for level in levels}.values()) + sum(weights)
+        bits = self._bits.nbytes if isinstance(self._bits, Bits) else 0
+        if len(self.parts) > 1:
+            bits += sum(part.trie_nbytes for part in self.parts)
+        own = sum({id(level): level.nbytes for level in levels}.values())
+        return ranks + own + sum(weights) + bits
 
     @property
     def graph(self) -> Any:
