@@ -30,15 +30,13 @@ class Lineage:
 
     __slots__ = ("_steps",)
 
-    def __init__(
-        self, steps: Sequence[tuple[ref[Version], tuple[Relation, ...]]] = ()
-    ) -> None:
+    def __init__(self, steps: Sequence[tuple[ref[Version], tuple[Relation, ...]]] = ()) -> None:
         self._steps = tuple(steps)
 
-    def grown(self, before: Version, new: Relation) -> Lineage:
+    def grown(self, before: Version, new: Sequence[Relation]) -> Lineage:
         """That of a relation which has `new` rows more than the version `before`, whose this is."""
         steps: list[tuple[ref[Version], tuple[Relation, ...]]] = []
-        for version, rows in (*self._steps, (ref(before), (new,))):
+        for version, rows in (*self._steps, (ref(before), tuple(new))):
             if version() is not None:
                 steps.append((version, rows))
             elif steps:

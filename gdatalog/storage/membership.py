@@ -18,19 +18,20 @@ from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, in_sorted, sort
 from gdatalog.storage.selection import rows_among
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import by_stretches
+from gdatalog.values import INT_MAX, INT_MIN
 
 MANY = 1 << 15  # rows from which on bits are worth their making
 FEW = 4096  # rows, up to which a pass over a column is better than sorting all
 
 
 class Bits:
-    """One bit for each row that there could be, between the least and greatest values."""
+    """One bit for each row that there could be, between some least and greatest values."""
 
     __slots__ = ("_bits", "_high", "_low")
 
     def __init__(self, rows: Columns, low: Sequence[int], high: Sequence[int]) -> None:
         self._low, self._high = tuple(low), tuple(high)
-        marks = np.zeros(self.room(low, high), dtype=np.bool_)
+        marks = np.zeros(_room(low, high), dtype=np.bool_)
 
         def mark(part: slice) -> None:
             marks[self._places([column[part] for column in rows])] = True
@@ -39,13 +40,39 @@ class Bits:
         self._bits = np.packbits(marks, bitorder="little")
 
     @staticmethod
-    def room(low: Sequence[int], high: Sequence[int]) -> int:
-        """How many rows there could be."""
-        return prod(b - a + 1 for a, b in zip(low, high, strict=True))
+    def of(store: RowStore) -> Bits | None:
+        """Those of a set of rows, with room for some others, where they take little beside it."""
+        if store.at_most < MANY:
+            return None
+        rows = store.as_they_are()
+        low, high = [int(column.min()) for column in rows], [int(column.max()) for column in rows]
+        spare = [((b - a) >> 5) + 16 for a, b in zip(low, high, strict=True)]
+        most = sum(column.nbytes for column in rows)
+        for more in (spare, [0] * len(rows)):
+            bounds = [max(INT_MIN, a - s) for a, s in zip(low, more, strict=True)]
+            ends = [min(INT_MAX, b + s) for b, s in zip(high, more, strict=True)]
+            if _room(bounds, ends) <= most:
+                return Bits(rows, bounds, ends)
+        return None
 
     @property
     def nbytes(self) -> int:
         return self._bits.nbytes
+
+    def fits(self, rows: Columns) -> bool:
+        """Whether there is a bit for each of these rows."""
+        return all(
+            int(column.min()) >= low and int(column.max()) <= high
+            for column, low, high in zip(rows, self._low, self._high, strict=True)
+        )
+
+    def add(self, rows: Columns) -> Array:
+        """Adds distinct rows that fit; the indices of those that were not there."""
+        places = self._places(rows)
+        at, bit = places >> 3, np.left_shift(np.uint8(1), (places & 7).astype(np.uint8))
+        new: Array = np.flatnonzero((self._bits[at] & bit) == 0)
+        np.bitwise_or.at(self._bits, at[new], bit[new])
+        return new
 
     def _places(self, rows: Sequence[Array]) -> Array:
         places: Array = np.zeros(len(rows[0]), dtype=np.int64)
@@ -55,35 +82,14 @@ class Bits:
             places -= low
         return places
 
-    def hold(self, rows: Columns) -> Array:
-        """Which of the rows are among those."""
-        inside = np.ones(len(rows[0]), dtype=np.bool_)
-        for column, low, high in zip(rows, self._low, self._high, strict=True):
-            inside &= (column >= low) & (column <= high)
-        if inside.all():
-            return self._look_up(rows)
-        inside[inside] = self._look_up([column[inside] for column in rows])
-        return inside
 
-    def _look_up(self, rows: Sequence[Array]) -> Array:
-        places = self._places(rows)
-        found: Array = (self._bits[places >> 3] >> (places & 7).astype(np.uint8)) & 1
-        return found.astype(np.bool_)
-
-
-def bits_of(store: RowStore) -> Bits | None:
-    """The bits of a set of rows, where they take little beside the rows."""
-    if store.at_most < MANY:
-        return None
-    rows = store.as_they_are()
-    low, high = [int(c.min()) for c in rows], [int(c.max()) for c in rows]
-    if Bits.room(low, high) > sum(column.nbytes for column in rows):
-        return None
-    return Bits(rows, low, high)
+def _room(low: Sequence[int], high: Sequence[int]) -> int:
+    """How many rows there could be."""
+    return prod(b - a + 1 for a, b in zip(low, high, strict=True))
 
 
 def held_by(store: RowStore, rows: Columns) -> Array:
-    """Which of the rows are in a set, found without bits."""
+    """Which of the rows are in a set, found by a search."""
     if store.known < Known.SORTED and len(rows[0]) <= FEW < store.at_most:
         candidates = _candidates(store.as_they_are(), rows)
         return _search(sort_rows(candidates), rows)

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from gdatalog.storage.elsewhere import Elsewhere, Known
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns, Packing, concatenate, order_rows
@@ -26,6 +24,8 @@ if TYPE_CHECKING:
 # Each part has at least so many times as many rows as the next, and there are at most so many:
 # what is done part by part is done for each way to choose one of every relation.
 RATIO, MOST = 8, 3
+# Fewer rows than these are put together at once.
+FEW = 1 << 16
 
 
 class Parts(RowStore):

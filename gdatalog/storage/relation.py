@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.storage import parts
 from gdatalog.storage.arrays import is_borrowed
 from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.device_columns import device_keys
 from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
 from gdatalog.storage.lineage import Lineage, Version, stacked
-from gdatalog.storage.membership import Bits, bits_of, held_by
-from gdatalog.storage.parts import MOST, RATIO, Parts, PartsStatistics
+from gdatalog.storage.membership import Bits, held_by
 from gdatalog.storage.row_store import FEW, RowStore
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.statistics import Statistics
@@ -37,7 +37,7 @@ class Relation:
     """A set of rows as columns of keys."""
 
     __slots__ = (
-        "__weakref__", "_bits", "_store", "_tries", "columns", "lineage", "narrowed", "statistics",
+        "__weakref__", "_store", "_tries", "bits", "columns", "lineage", "narrowed", "statistics",
         "types", "version",
     )  # fmt: skip
 
@@ -62,11 +62,11 @@ class Relation:
         self._tries: dict[TrieName, Trie] = {}
         # The orders of columns that parts of this relation were indexed by in its place.
         self.narrowed: set[tuple[int, ...]] = set()
-        known = PartsStatistics if isinstance(store, Parts) else Statistics
+        known = parts.PartsStatistics if isinstance(store, parts.Parts) else Statistics
         self.statistics = known(store, types, self._tries)
         self.version = Version()
         self.lineage = Lineage()
-        self._bits: Bits | bool | None = None  # False: none are worth their room
+        self.bits: Bits | None = None  # of who adds to these rows, who takes them along
 
     def __len__(self) -> int:
         return self.length
@@ -154,42 +154,45 @@ class Relation:
     # --------------------------------------------------------------------------- more rows
 
     def grown(self, new: Relation) -> Relation:
-        """These rows and some that are none of these, which lie beside them if they are many."""
-        if not new.length:
-            return self
-        grown = self._beside(new)
-        grown.lineage = self.lineage.grown(self.version, new).within(grown.at_most)
-        return grown
+        """These rows and some that are none of these; it tells which came to these."""
+        return self.beside(new).coming_from(self, [new]) if new.length else self
 
-    def _beside(self, new: Relation) -> Relation:
-        if self.at_most + new.at_most < FEW or not (self.store.here and new.store.here):
+    def coming_from(self, before: Relation, new: Sequence[Relation]) -> Relation:
+        """Notes that these are the rows of `before` and `new` ones."""
+        self.lineage = before.lineage.grown(before.version, new).within(self.at_most)
+        return self
+
+    def beside(self, new: Relation) -> Relation:
+        """These rows and some that are none of these, which lie beside them if they are many."""
+        here = self.store.here and new.store.here
+        if not here or not self.types or self.at_most + new.at_most < parts.FEW:
             return self.joined(new)
-        parts = stacked((*self.parts, new), RATIO, MOST)
-        if len(parts) == 1:
-            return parts[0]
+        lying = stacked((*self.parts, new), parts.RATIO, parts.MOST)
+        if len(lying) == 1:
+            return lying[0]
         other = Relation.__new__(Relation)
-        other._over(self.columns, self.types, Parts(parts))
+        other._over(self.columns, self.types, parts.Parts(lying))
         return other
 
-    def joined(self, new: Relation) -> Relation:
-        """The same in one piece, in any order."""
+    def joined(self, *others: Relation) -> Relation:
+        """The rows of this and others that share none, in one piece, in any order."""
         if not self.types:
             return Relation(self.columns, (), (), 1)
-        ops = next((r.store.elsewhere.ops for r in (self, new) if r.store.elsewhere), None)
-        if self.store.here and new.store.here:
-            ops = None
+        each = [relation for relation in (self, *others) if relation.length]
+        lying = [r.store.elsewhere for r in each if not r.store.here]
+        ops = lying[0].ops if lying and lying[0] is not None else None
         if ops is None:
-            blocks = [*self.blocks(), *new.blocks()]
+            blocks = [block for relation in each for block in relation.blocks()]
         else:
-            blocks = [r.store.lay(ops).distinct() for r in (self, new) if r.length]
-        count = self.length + new.length
+            blocks = [relation.store.lay(ops).distinct() for relation in each]
+        count = sum(relation.length for relation in each)
         return Relation.of_blocks(self.columns, self.types, blocks, count, True, ops)
 
     @property
     def parts(self) -> tuple[Relation, ...]:
         """Relations that have these rows, each row once: itself, or those that it lies in."""
-        parts = self._store.parts if isinstance(self._store, Parts) else ()
-        return parts or (self,)
+        lying = self._store.parts if isinstance(self._store, parts.Parts) else ()
+        return lying or (self,)
 
     def since(self, version: Version) -> tuple[Relation, ...] | None:
         """The rows that this has and that version had not, in sets that share none; None if this
@@ -200,15 +203,8 @@ class Relation:
         """Which of some rows of at least one column are rows of this."""
         found: Array = np.zeros(len(rows[0]), dtype=np.bool_)
         for part in self.parts:
-            found |= part._hold(rows)
+            found |= held_by(part.store, rows)
         return found
-
-    def _hold(self, rows: Columns) -> Array:
-        if self._bits is None:
-            self._bits = bits_of(self._store) or False
-        if isinstance(self._bits, Bits):
-            return self._bits.hold(rows)
-        return held_by(self._store, rows)
 
     # ----------------------------------------------------------------------------------- rows
 
@@ -267,7 +263,7 @@ class Relation:
         ranks = 0 if graph is None else graph.nbytes
         levels = [level for trie in self._tries.values() for level in trie.levels]
         weights = [t.weights.nbytes for t in self._tries.values() if t.weights is not None]
-        bits = self._bits.nbytes if isinstance(self._bits, Bits) else 0
+        bits = 0 if self.bits is None else self.bits.nbytes
         if len(self.parts) > 1:
             bits += sum(part.trie_nbytes for part in self.parts)
         own = sum({id(level): level.nbytes for level in levels}.values())
