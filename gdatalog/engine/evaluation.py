@@ -3,6 +3,8 @@
 What a stratum gave is remembered by what it was made of (its rules and facts, the relations
 below it, the parameters), so that a view is made anew only when something it reads changed; and
 where something has only come, it goes on from there (`following.py`).
+
+Above 300 lines, for whether to recall a stratum, to go on or to start again is decided in one place.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import letting_go
 from gdatalog.engine.derived import Rows
 from gdatalog.engine.device import CPU, Device
+from gdatalog.engine.extending import together
+from gdatalog.engine.facts import fact_rows, in_rows
 from gdatalog.engine.fixpoint import run_stratum
-from gdatalog.engine.following import Following, monotone, together
+from gdatalog.engine.following import Following, monotone
 from gdatalog.engine.inputs import extended
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.prepared import CheckedText
@@ -35,16 +39,13 @@ from gdatalog.engine.run import RuleRun
 from gdatalog.engine.surroundings import Round, Surroundings
 from gdatalog.errors import Caution
 from gdatalog.executors.limits import Limits
-from gdatalog.parser.syntax import Atom, Const, Param
+from gdatalog.parser.syntax import Atom, Param
 from gdatalog.planner.checked import Checked, Stratum
 from gdatalog.planner.walk import Node, walk
-from gdatalog.storage.elsewhere import brought, lies_here
-from gdatalog.storage.keys import encode_value, float_to_key
+from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import sort_rows
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Array
-from gdatalog.values import TypeName, Value
+from gdatalog.values import Value
 
 
 @dataclass(slots=True)
@@ -250,7 +251,7 @@ class Evaluation:
         if not monotone(stratum, changed):
             return None
         seeds = {
-            name: _sorted(self._new_seeds(name, facts, news))
+            name: in_rows(self._new_seeds(name, facts, news))
             for name, facts in zip(stratum.relations, news.facts, strict=True)
         }
         more = {name: together(parts) for name, parts in changed.items()}
@@ -284,7 +285,7 @@ class Evaluation:
 
     def _run(self, stratum: Stratum, limit: int | None) -> Mapping[str, Relation]:
         around = self.surroundings()
-        seeds = {name: _sorted(self._seeds(name)) for name in stratum.relations}
+        seeds = {name: in_rows(self._seeds(name)) for name in stratum.relations}
         relations = run_stratum(stratum, seeds, around, limit)
         if limit is None:
             found = self.remembered.get(stratum.relations)
@@ -309,30 +310,7 @@ class Evaluation:
 
     def _fact_rows(self, name: str, facts: Sequence[Atom]) -> list[Rows]:
         types = self.checked.schemas[name].types
-        columns = tuple(
-            self._fact_column([atom.args[at] for atom in facts], kind)
-            for at, kind in enumerate(types)
-        )
-        return [(columns, len(facts))]
-
-    def _fact_column(self, args: list[Any], kind: TypeName) -> Array:
-        values = [arg.value if isinstance(arg, Const) else self.params[arg.name] for arg in args]
-        if kind == "float":
-            return float_to_key(np.array(values, dtype=np.float64))
-        if kind == "symbol":
-            return np.array([self.symbols.intern(str(value)) for value in values], dtype=np.int32)
-        return np.array(
-            [encode_value(value, kind, self.symbols) for value in values], dtype=np.int64
-        )
-
-
-def _sorted(seeds: Sequence[Rows]) -> list[Rows]:
-    found = []
-    for keys, count in seeds:
-        here = all(map(lies_here, keys))  # on a device they are sorted
-        rows = sort_rows(keys) if keys and here else keys
-        found.append((rows, len(rows[0]) if rows else min(1, count)))
-    return found
+        return [fact_rows(facts, types, self.params, self.symbols)]
 
 
 def _nodes(stratum: Stratum) -> list[Node]:

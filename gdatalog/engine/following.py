@@ -16,11 +16,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-import numpy as np
-
-from gdatalog.engine.best import Best, optimum_columns
+from gdatalog.engine.best import optimum_columns
 from gdatalog.engine.derived import Derived, Rows, in_order, union_rows
 from gdatalog.engine.device import Device
+from gdatalog.engine.extending import Extending, Improving
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.stratum import DELTA
 from gdatalog.engine.surroundings import Round, Surroundings
@@ -31,11 +30,7 @@ from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.rules import plan_rule
 from gdatalog.planner.sizes import Assumed, ColumnTest, Size, Statistics
 from gdatalog.planner.strata import steps_of
-from gdatalog.storage.keys import narrow
-from gdatalog.storage.membership import Bits
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import Columns
-from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 # New rows up to which a rule is run breadth-first without asking how long it will take.
@@ -53,12 +48,6 @@ def monotone(stratum: Stratum, changed: Collection[str]) -> bool:
     return not any(
         step.through and step.body in changed for rule in stratum.rules for step in steps_of(rule)
     )
-
-
-def together(parts: Sequence[Relation]) -> Relation:
-    """The rows of sets that share none."""
-    first, *others = parts
-    return first.joined(*others) if others else first
 
 
 class Following(Rounds):
@@ -79,9 +68,9 @@ class Following(Rounds):
         for name, relation in known.items():
             kinds = optimum_columns(self.rules[name])
             self.tables[name] = (
-                Improving(relation, kinds, around, self.ops)
+                Improving(relation, kinds, around.scope.symbols, self.ops)
                 if kinds
-                else (Extending(relation, self.ops))
+                else Extending(relation, self.ops)
             )
         self.read = frozenset(news).union(stratum.relations)
         self.parts: dict[str, Relation] = {}  # of relations, by what a plan calls them
@@ -234,97 +223,6 @@ def _asked_as_a_whole(steps: Sequence[Step], inside: bool = False) -> set[int]:
             for alternative in step.alternatives:
                 found |= _asked_as_a_whole(alternative, inside or step.mode != "exists")
     return found
-
-
-class Extending:
-    """A relation that goes on from known rows.
-
-    Bits that tell which rows there are belong to the latest version of a relation: who makes the
-    next one takes them along.
-    """
-
-    def __init__(self, known: Relation, ops: Any) -> None:
-        self.known = known
-        self.ops = ops
-        self.came = 0
-        self._all = known
-        self._new: list[Relation] = []
-        self._waiting = 0  # the last of these, which are not among all yet
-        self._bits, known.bits = known.bits, None
-
-    @property
-    def length(self) -> int:
-        return self.known.at_most + self.came
-
-    @property
-    def nbytes(self) -> int:
-        return self._all.nbytes
-
-    def full(self) -> Relation:
-        if self._waiting:
-            self._all = self._all.beside(together(self._new[-self._waiting :]))
-            self._waiting = 0
-        return self._all
-
-    def add(self, rows: Columns, count: int) -> Relation:
-        """Adds sorted distinct rows; gives those that are new."""
-        known = self.known
-        if known.types and count:
-            news = self._news(rows)
-            rows, count = tuple(narrow(column[news]) for column in rows), len(news)
-        elif not known.types:
-            count = min(count, 1 - self.length)
-        if not count:
-            return Relation.empty(known.columns, known.types)
-        new = Relation(known.columns, known.types, rows, count)
-        self.came += count
-        self._new.append(new)
-        self._waiting += 1
-        return new
-
-    def _news(self, rows: Columns) -> Array:
-        """The indices of the rows that are not there yet."""
-        if self._bits is None or not self._bits.fits(rows):
-            self._bits = Bits.of(self.full().store)
-        if self._bits is not None and self._bits.fits(rows):
-            return self._bits.add(rows)
-        return np.flatnonzero(~self.full().holds(rows))
-
-    def finished(self) -> Relation:
-        if not self.came:
-            self.known.bits = self._bits
-            return self.known
-        found = self.full().coming_from(self.known, self._new)
-        found.bits = self._bits
-        return found
-
-
-class Improving(Best):
-    """One of which the best values per group are kept, that goes on from known rows."""
-
-    def __init__(
-        self, known: Relation, kinds: Mapping[int, str], around: Surroundings, ops: Any
-    ) -> None:
-        super().__init__(known.columns, known.types, kinds, around.scope.symbols, ops)
-        super().add(known.keys, known.length)
-        self.known = known
-        self.came = 0
-        self._new: list[Relation] = []
-
-    def add(self, rows: Columns, count: int) -> Relation:
-        delta = super().add(rows, count)
-        if delta.length:
-            self.came += delta.length
-            self._new.append(delta)
-        return delta
-
-    def finished(self) -> Relation:
-        if not self.came:
-            return self.known
-        full = self.full()
-        # Where no group has become better, those that are new have only come.
-        only_new = self.came == full.length - self.known.length
-        return full.coming_from(self.known, self._new) if only_new else full
 
 
 @dataclass(frozen=True, slots=True)
