@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # Rows that came one after the other are put together until each lot has this many times as many
 # as the next.
 STACKED = 2
+# Up to so many new rows are known, or as many as half of all: of more it is better to start again.
+LITTLE = 1000
 
 
 class Version:
@@ -32,6 +34,9 @@ class Lineage:
 
     def __init__(self, steps: Sequence[tuple[ref[Version], tuple[Relation, ...]]] = ()) -> None:
         self._steps = tuple(steps)
+
+    def __len__(self) -> int:
+        return len(self._steps)
 
     def grown(self, before: Version, new: Sequence[Relation]) -> Lineage:
         """That of a relation which has `new` rows more than the version `before`, whose this is."""
@@ -50,8 +55,9 @@ class Lineage:
                 return tuple(part for _, rows in self._steps[at:] for part in rows)
         return None
 
-    def within(self, most: int) -> Lineage:
-        """Without the versions since which more rows have come: to start again is better then."""
+    def within(self, count: int) -> Lineage:
+        """That of `count` rows, without the versions since which too many of them have come."""
+        most = max(LITTLE, count // 2)
         count, kept = 0, len(self._steps)
         for at in range(len(self._steps) - 1, -1, -1):
             count += sum(part.at_most for part in self._steps[at][1])

@@ -42,7 +42,7 @@ class Bits:
     @staticmethod
     def of(store: RowStore) -> Bits | None:
         """Those of a set of rows, with room for some others, where they take little beside it."""
-        if store.at_most < MANY:
+        if store.at_most <= MANY:
             return None
         rows = store.as_they_are()
         low, high = [int(column.min()) for column in rows], [int(column.max()) for column in rows]
