@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gdatalog.gpu_ops.control import THREADS
 from gdatalog.gpu_ops.sources import whole
 from gdatalog.gpu_ops.translate import Translation
 from gdatalog.printer.arguments import Argument
 from gdatalog.printer.module import Printed
 
-_ELEMENTS = {"i4": "i32", "i8": "i64", "u1": "u8", "u8": "u64", "f8": "double", "b1": "u8"}
+_ELEMENTS = {
+    "i4": "i32", "i8": "i64", "u1": "u8", "u4": "u32", "u8": "u64", "f8": "double", "b1": "u8",
+}  # fmt: skip
 
 # The numbers of a launch, which every walk is given first, behind what its tiles share.
 NUMBERS = (
@@ -70,7 +73,7 @@ def loops_of(printed: Printed) -> Loops:
     for argument in printed.arguments:
         if argument.kind == "output":
             outputs.append(argument)
-        elif argument.kind in ("buffer", "rows", "words"):
+        elif argument.kind in ("buffer", "rows", "words", "list", "seen"):
             scratch.append(argument)
         else:
             inputs[argument.name] = element(argument.type)
@@ -95,12 +98,13 @@ def loops_of(printed: Printed) -> Loops:
     parameters += [f"ARRAY({kind}) out{at}" for at, kind in enumerate(columns)]
     give = [f"    {_register(kind)} give{at} = 0;" for at, kind in enumerate(columns)]
     lines = [
-        _HEAD,
+        _HEAD + ('#include "worklist.cuh"\n' if translation.lists else ""),
         *(f"// {line.removeprefix('# ')}" for line in printed.source.splitlines()
           if line.startswith("# ")),
         f"enum {{ LANES = {lanes} }};", "",
         "KERNEL(walk_plan)(" + ",\n             ".join(parameters) + ") {",
         *_top(translation.root, inputs),
+        *([f"    SHARED(u32, tails, {THREADS // lanes});"] if translation.lists else []),
         "    if (tile_of_grid<LANES>() >= tiles) return;",
         *(_slice(name, kind) for name, kind in own.items()),
         *translation.declarations(), *give, "    bool gives = false;",

@@ -6,9 +6,10 @@ syntax tree becomes C++ statement by statement. Names get types by what they are
 declared at the top of the function, so that a jump crosses nothing.
 
 Some forms are of tiles alone. `for i in lanes(low, high)`: each lane takes turns of its own; a
-`continue` then jumps to the end of the turn, where all lanes meet and write their rows. `for i in
-turns(low, high)`: a range whose end may come nearer on the way. `emit(...)` gives a row. `leads()`
-is true for one lane.
+`continue` then jumps to the end of the turn, where all lanes meet and write their rows. `for r in
+heads(low, high)`: the same, but a loop `for i in spread(low, high)` in it, its last statement, is
+one whose turns the lanes share: those of all their ranges. `for i in turns(low, high)`: a range
+whose end may come nearer on the way. `emit(...)` gives a row. `leads()` is true for one lane.
 
 Where a loop's turns begin by looking things up, lanes look up those of as many turns at once
 (`heads.py`), and the tile then takes one turn after the other.
@@ -51,9 +52,14 @@ STATE = {
     "leads": "t.rank == 0",
     "ended": "ended(t, run, work)",
     "whole_lists": "whole_lists(t, work, {0}, {0}_n, {1})",
+    "open_list": "open_list(t, tails)",
+    "listed": "listed(t, tails)",
+    "offer": "offer(t, {0}, {1}, tails, {2})",
+    "wipe": "wipe(t, {0}, {1}, {1}_n, {2})",
 }
 OPERATORS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.BitAnd: "&", ast.BitOr: "|",
+    ast.FloorDiv: "/",  # of what is not negative
     ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>", ast.Eq: "==", ast.NotEq: "!=",
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.And: "&&", ast.Or: "||",
 }  # fmt: skip
@@ -77,6 +83,7 @@ class Translation:
     lanes: int
     types: Types = field(init=False)
     root: str | None = None  # the root whose search begins in shared memory
+    lists: bool = False  # whether its tiles have lists of rows
     lengths: set[str] = field(default_factory=set)  # arrays that are asked how long they are
     comments: dict[int, str] = field(default_factory=dict)  # by line
     lines: list[str] = field(default_factory=list)
@@ -194,7 +201,10 @@ class Translation:
         name, bounds = node.target.id, [self._expr(arg) for arg in node.iter.args]
         low, high = bounds if len(bounds) == 2 else ("0", bounds[0])
         kind = called(node.iter.func)
-        if kind == "lanes":
+        if kind == "heads" and _spread_of(node) is not None:
+            self._heads_loop(name, low, high, node.body)
+            return
+        if kind in ("lanes", "heads"):
             self._lanes_loop(name, low, high, node.body)
             return
         end = high if kind == "turns" else f"{name}_end"
@@ -255,14 +265,55 @@ class Translation:
             self._line(f"const i64 {name} = {first} + t.rank;")
             if emits:
                 self._line("gives = false;")
-            self._inside = _Lanes(f"turn{self._turns}")
-            with self._braces(f"if ({name} < {name}_end)"):
+            with self._alone(f"turn{self._turns}", f"if ({name} < {name}_end)"):
                 self._block(body)
-            if self._inside.left:
-                self._line(f"{self._inside.end}:;")
-            self._inside = None
             if emits:
                 self._write("ballot(t, gives)", "gives", [f"give{at}" for at in range(self._width)])
+
+    def _heads_loop(self, name: str, low: str, high: str, body: Sequence[ast.stmt]) -> None:
+        """Lanes begin turns of their own, each of which ends in a range; then they share the turns
+        of all these ranges."""
+        assert self._inside is None
+        *head, last = body
+        assert isinstance(last, ast.For) and isinstance(last.target, ast.Name)
+        assert isinstance(last.iter, ast.Call)
+        self._turns += 1
+        inner = last.target.id
+        first, place = f"{name}_first", f"{inner}_place"
+        own = [n for n in _assigned(head) if any(n in names_in(node) for node in last.body)]
+        ends = f"i64 {first} = {low}, {name}_end = {high}"
+        with self._braces(f"for ({ends}; {first} < {name}_end; {first} += LANES)"):
+            self._line(f"const i64 {name} = {first} + t.rank;")
+            self._line(f"i64 {inner}_low = 0, {inner}_high = 0;")
+            with self._alone(f"head{self._turns}", f"if ({name} < {name}_end)"):
+                self._block(head)
+                for side, bound in zip(("low", "high"), last.iter.args, strict=True):
+                    self._line(f"{inner}_{side} = {self._expr(bound)};")
+            self._line(f"const Spread {inner}_all = spread_out(t, {inner}_low, {inner}_high);")
+            total = f"{inner}_all.total"
+            with self._braces(f"for (i64 {inner}_at = 0; {inner}_at < {total}; {inner}_at += LANES)"):
+                self._line(f"const i64 {place} = {inner}_at + t.rank;")
+                self._line(f"const int {inner}_rank = owner_of(t, {inner}_all, {place});")
+                origin = f"from_rank(t, {inner}_all.origin, {inner}_rank)"
+                self._line(f"const i64 {inner} = {origin} + {place};")
+                for variable in own:
+                    kind = self.types.names[variable]
+                    theirs = f"from_rank(t, {variable}, {inner}_rank)"
+                    self._line(f"const {kind} {variable}_own = {theirs};")
+                self._renamed = {variable: f"{variable}_own" for variable in own}
+                with self._alone(f"turn{self._turns}", f"if ({place} < {total})"):
+                    self._block(last.body)
+                self._renamed = {}
+
+    @contextmanager
+    def _alone(self, end: str, head: str) -> Iterator[None]:
+        """What each lane does on its own, up to where all meet again."""
+        self._inside = _Lanes(end)
+        with self._braces(head):
+            yield
+        if self._inside.left:
+            self._line(f"{end}:;")
+        self._inside = None
 
     @property
     def _width(self) -> int:
@@ -360,6 +411,7 @@ class Translation:
         if name == "whole_lists":
             self._length(args[0])
         if name in STATE:
+            self.lists = self.lists or name == "open_list"
             return STATE[name].format(*texts)
         if name in ("np.int64", "np.uint64", "float"):
             kind = {"np.int64": "i64", "np.uint64": "u64", "float": "double"}[name]
@@ -394,6 +446,20 @@ class Translation:
         assert isinstance(array, ast.Name)
         self.lengths.add(array.id)
         return f"{array.id}_n"
+
+
+def _spread_of(node: ast.For) -> ast.For | None:
+    """The loop at the end of a loop's turns that lanes share."""
+    last = node.body[-1]
+    if isinstance(last, ast.For) and isinstance(last.iter, ast.Call):
+        return last if called(last.iter.func) == "spread" else None
+    return None
+
+
+def _assigned(body: Sequence[ast.stmt]) -> list[str]:
+    """What is assigned on the way, once each."""
+    found = (n for node in body for n in ast.walk(node) if isinstance(n, ast.Name))
+    return list(dict.fromkeys(n.id for n in found if isinstance(n.ctx, ast.Store)))
 
 
 def _least(value: int) -> str:

@@ -7,15 +7,23 @@ launch goes on with the same counter and the same queue of tasks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from gdatalog.executors.lftj import DTYPES, SHARED, GiveUp, room_of, scalar_of
 from gdatalog.executors.limits import Limits
-from gdatalog.gpu_ops.control import CONTROL_WORDS, EVERYTHING, SLOT_WORDS, Reason, Word, capacity
+from gdatalog.gpu_ops.control import (
+    CONTROL_WORDS,
+    EVERYTHING,
+    SLOT_WORDS,
+    THREADS,
+    Reason,
+    Word,
+    capacity,
+)
 from gdatalog.gpu_ops.driver import Driver, Kernel
 from gdatalog.gpu_ops.loops import Loops, loops_of
 from gdatalog.printer.arguments import Argument
@@ -23,7 +31,6 @@ from gdatalog.printer.module import Printed
 
 Block = tuple[Any, ...]
 
-THREADS = 128  # of a block
 PIECES = 16  # that the rest of a task is cut into when it is shared
 BLOCK_ROWS = 256  # of a block of the pool
 SHARING = 8  # lanes from which on tiles share what takes long
@@ -38,6 +45,15 @@ class Tuning:
     grain: int = 0  # units that a tile takes at once; 0: by how many there are
     pool_rows: int = 1 << 22  # of the pool at first
     blocks: int = 0  # of the grid; 0: as many as are resident
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What the loops are given beside tries: `arrays`, and scratch of so many elements a tile
+    (`rooms`), each by its name."""
+
+    arrays: Mapping[str, Any] = field(default_factory=dict)
+    rooms: Mapping[str, int] = field(default_factory=dict)
 
 
 class Walks:
@@ -85,6 +101,7 @@ class Walks:
         limits: Limits,
         told: str,
         wanted: int | None,
+        own: Own | None = None,
     ) -> list[Block]:
         """The rows of a plan, as blocks of columns on the device."""
         if not self.ready(printed):
@@ -93,11 +110,12 @@ class Walks:
             loops, kernel = self.kernel(printed, told)
         finally:
             limits.announce("")
-        launch = _Launch(self, loops, kernel, tries, scope, limits, wanted)
+        launch = _Launch(self, loops, kernel, tries, scope, limits, wanted, own or Own())
         try:
             return launch.blocks()
         finally:
             limits.charge("blocks", 0)
+            limits.charge("lists of tiles", 0)
 
     def upload(self, array: Any) -> Any:
         """An array of the host's on the device; the same one again where it is large."""
@@ -138,7 +156,9 @@ class _Launch:
         scope: Any,
         limits: Limits,
         wanted: int | None,
+        own: Own,
     ) -> None:
+        self.own = own
         self.walks = walks
         self.loops = loops
         self.kernel = kernel
@@ -161,10 +181,12 @@ class _Launch:
                 found = SHARED[argument.kind](self.tries[at.trie], at.depth)
                 # of a root that has no index
                 given[argument.name] = found if len(found) else self.xp.asarray(found)
-        return given
+        return {**given, **self.own.arrays}
 
     def _room(self, argument: Argument) -> int:
         """How many elements of scratch a tile needs."""
+        if argument.name in self.own.rooms:
+            return self.own.rooms[argument.name]
         return max(1, room_of(argument, self.tries))
 
     def _grid(self) -> tuple[int, int]:
@@ -189,12 +211,17 @@ class _Launch:
             a.name: xp.empty(self.tiles * self._room(a), dtype=DTYPES[a.type])
             for a in loops.scratch
         }
+        held = sum(scratch[name].nbytes for name in self.own.rooms)
+        self.limits.charge("lists of tiles", held)
         ends = xp.empty(1, dtype=xp.int64) if self.walks.ends is None else self.walks.ends
         block_rows, count = self._pool()
         found: list[Block] = []
         while True:
             outputs = [xp.empty(count * block_rows, dtype=DTYPES[a.type]) for a in loops.outputs]
             counts, previous = xp.zeros((2, count), dtype=xp.int32)
+            for argument in loops.scratch:
+                if argument.kind == "seen":
+                    scratch[argument.name].fill(0)
             held = sum(part.nbytes for block in found for part in block)
             self.limits.charge("blocks", held + sum(o.nbytes for o in outputs))
             numbers = {

@@ -12,8 +12,8 @@ import numpy as np
 
 from gdatalog.storage.trie import Trie
 
-_TYPES = {"int32": "i4[::1]", "int64": "i8[::1]", "uint8": "u1[::1]", "uint64": "u8[::1]",
-          "float64": "f8[::1]", "bool": "b1[::1]"}  # fmt: skip
+_TYPES = {"int32": "i4[::1]", "int64": "i8[::1]", "uint8": "u1[::1]", "uint32": "u4[::1]",
+          "uint64": "u8[::1]", "float64": "f8[::1]", "bool": "b1[::1]"}  # fmt: skip
 
 
 def numba_type(dtype: object) -> str:
@@ -35,7 +35,8 @@ class Argument:
     Of a level: values, offsets, index (the dense index of a root), marks and places (scratch over
     the values' range), rows and words (bits: one for each pair of a list's positions, or one for
     each). Of a trie: weights, sums (of weights), labels. buffer: room for the shortest of the
-    longest lists of `levels`. output: a column of a block.
+    longest lists of `levels`. output: a column of a block. given: as it is handed over. list and seen:
+    a tile's rows, and their bits.
     """
 
     name: str

@@ -156,6 +156,7 @@ def _loop(
     with turns(nest, walk, known, lanes, sought) as turn:
         inner = known.inner()
         inner.clip = inner.unit = None
+        inner.spread = False
         inner.alone = known.alone or lanes
         place = turn
         if child is not None:
@@ -216,6 +217,7 @@ def print_generate(
 ) -> None:
     """A variable takes given values, each once, or those of a range."""
     nest.split = True  # what comes before any list is not worth sharing
+    known.spread = False
     text = nest.text
     turn = text.name("i")
     if step.span is not None:

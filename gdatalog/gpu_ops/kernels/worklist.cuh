@@ -1,0 +1,81 @@
+// A fixpoint of its own for each value of a column: a tile has a list of the rows that it has found
+// for its value, in the order in which it found them, and a bit for each that there may be.
+//
+// A row is a key: a number from 0 on. Rows are put behind the list by whichever lane finds them, on
+// its own; how long the list is stands in shared memory. All lanes come to `open_list`, `listed`
+// and `wipe`, and what was offered before is seen behind them. Between two values all bits are
+// clear.
+#pragma once
+#include "tile.cuh"
+
+// Which of its block's tiles this is.
+template <int N>
+DEVICE int tile_of_block() {
+    return thread_of_block() / N;
+}
+
+// The list is empty.
+template <int N, class T>
+DEVICE void open_list(Tile<N> t, T tails) {
+    sync(t);
+    if (t.rank == 0) tails[tile_of_block<N>()] = 0u;
+    sync(t);
+}
+
+// How many rows there are by now; the lanes go on together.
+template <int N, class T>
+DEVICE i64 listed(Tile<N> t, T tails) {
+    sync(t);
+    const u32 n = tails[tile_of_block<N>()];
+    sync(t);
+    return (i64)n;
+}
+
+// One lane has found a row. There is room for all that differ.
+template <int N, class L, class M, class T>
+DEVICE void offer(Tile<N> t, L list, M seen, T tails, i64 key) {
+    const u32 bit = 1u << (key & 31);
+    if ((atomic_or(seen, key >> 5, bit) & bit) != 0u) return;
+    list[(i64)atomic_add(tails, tile_of_block<N>(), 1u)] = key;
+}
+
+// Clears the bits of all n rows: one by one, or word by word where they are many.
+template <int N, class L, class M>
+DEVICE void wipe(Tile<N> t, L list, M seen, i64 words, i64 n) {
+    sync(t);
+    if (n < words) {
+        for (i64 i = t.rank; i < n; i += N) seen[list[i] >> 5] = 0u;
+    } else {
+        for (i64 w = t.rank; w < words; w += N) seen[w] = 0u;
+    }
+    sync(t);
+}
+
+// The ranges that N lanes bring, one behind the other, so that the lanes share them evenly.
+struct Spread {
+    i64 end;     // of this lane's range, in the sequence
+    i64 origin;  // what leads from a place in the sequence to one in this lane's range
+    i64 total;
+};
+
+template <int N>
+DEVICE Spread spread_out(Tile<N> t, i64 low, i64 high) {
+    const i64 length = high > low ? high - low : 0;
+    i64 end = length;
+    for (int by = 1; by < N; by *= 2) {
+        const i64 before = from_rank(t, end, t.rank >= by ? t.rank - by : t.rank);
+        end += t.rank >= by ? before : 0;
+    }
+    const Spread found = {end, low - (end - length), from_rank(t, end, N - 1)};
+    return found;
+}
+
+// Whose range a place of the sequence is in; all lanes ask, some perhaps for places behind its end.
+template <int N>
+DEVICE int owner_of(Tile<N> t, const Spread& spread, i64 place) {
+    int owner = 0;
+    for (int half = N / 2; half > 0; half /= 2) {
+        owner += from_rank(t, spread.end, owner + half - 1) <= place ? half : 0;
+    }
+    return owner;
+}
