@@ -8,7 +8,8 @@ launch goes on with the same counter and the same queue of tasks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -45,15 +46,6 @@ class Tuning:
     grain: int = 0  # units that a tile takes at once; 0: by how many there are
     pool_rows: int = 1 << 22  # of the pool at first
     blocks: int = 0  # of the grid; 0: as many as are resident
-
-
-@dataclass(frozen=True, slots=True)
-class Own:
-    """What the loops are given beside tries: `arrays`, and scratch of so many elements a tile
-    (`rooms`), each by its name."""
-
-    arrays: Mapping[str, Any] = field(default_factory=dict)
-    rooms: Mapping[str, int] = field(default_factory=dict)
 
 
 class Walks:
@@ -101,16 +93,20 @@ class Walks:
         limits: Limits,
         told: str,
         wanted: int | None,
-        own: Own | None = None,
+        beside: Mapping[str, Any],
+        rooms: Mapping[str, int] = MappingProxyType({}),
     ) -> list[Block]:
-        """The rows of a plan, as blocks of columns on the device."""
+        """The rows of a plan, as blocks of columns on the device.
+
+        `rooms`: how many elements a tile needs of scratch that does not go by tries.
+        """
         if not self.ready(printed):
             limits.announce(f"compiling {told}")
         try:
             loops, kernel = self.kernel(printed, told)
         finally:
             limits.announce("")
-        launch = _Launch(self, loops, kernel, tries, scope, limits, wanted, own or Own())
+        launch = _Launch(self, loops, kernel, tries, scope, limits, wanted, beside, rooms)
         try:
             return launch.blocks()
         finally:
@@ -156,17 +152,18 @@ class _Launch:
         scope: Any,
         limits: Limits,
         wanted: int | None,
-        own: Own,
+        beside: Mapping[str, Any],
+        rooms: Mapping[str, int],
     ) -> None:
-        self.own = own
         self.walks = walks
+        self.rooms = rooms
         self.loops = loops
         self.kernel = kernel
         self.limits = limits
         self.xp: Any = walks.driver.xp
         self.tries = [tries[at] for at in loops.printed.which]
         self.wanted = EVERYTHING if wanted is None else wanted
-        self.given = self._inputs(scope)
+        self.given = {**self._inputs(scope), **beside}
         self.tiles, self.grid = self._grid()
 
     def _inputs(self, scope: Any) -> dict[str, Any]:
@@ -181,12 +178,12 @@ class _Launch:
                 found = SHARED[argument.kind](self.tries[at.trie], at.depth)
                 # of a root that has no index
                 given[argument.name] = found if len(found) else self.xp.asarray(found)
-        return {**given, **self.own.arrays}
+        return given
 
     def _room(self, argument: Argument) -> int:
         """How many elements of scratch a tile needs."""
-        if argument.name in self.own.rooms:
-            return self.own.rooms[argument.name]
+        if argument.name in self.rooms:
+            return self.rooms[argument.name]
         return max(1, room_of(argument, self.tries))
 
     def _grid(self) -> tuple[int, int]:
@@ -211,7 +208,7 @@ class _Launch:
             a.name: xp.empty(self.tiles * self._room(a), dtype=DTYPES[a.type])
             for a in loops.scratch
         }
-        held = sum(scratch[name].nbytes for name in self.own.rooms)
+        held = sum(scratch[name].nbytes for name in self.rooms)
         self.limits.charge("lists of tiles", held)
         ends = xp.empty(1, dtype=xp.int64) if self.walks.ends is None else self.walks.ends
         block_rows, count = self._pool()
