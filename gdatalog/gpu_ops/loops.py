@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gdatalog.gpu_ops.control import THREADS
+from gdatalog.gpu_ops.loop_types import Type
 from gdatalog.gpu_ops.sources import whole
 from gdatalog.gpu_ops.translate import Translation
 from gdatalog.printer.arguments import Argument
@@ -69,17 +70,20 @@ def loops_of(printed: Printed) -> Loops:
     lanes = printed.lanes
     types = {"sizes": "i8[::1]"} | printed.expressions.types()
     inputs = {name: element(kind) for name, kind in types.items()}
+    results: dict[str, Type] = {}
     scratch, outputs = [], []
     for argument in printed.arguments:
         if argument.kind == "output":
             outputs.append(argument)
-        elif argument.kind in ("buffer", "rows", "words", "list", "seen"):
+        elif argument.kind in ("buffer", "rows", "words", "own"):
             scratch.append(argument)
+        elif argument.kind == "result":
+            results[argument.name] = element(argument.type)
         else:
             inputs[argument.name] = element(argument.type)
     own = {argument.name: element(argument.type) for argument in scratch}
     columns = [element(argument.type) for argument in outputs]
-    translation = Translation(inputs | own, columns, lanes)
+    translation = Translation(inputs | results | own, columns, lanes)
     scalars = [f"{kind}{at.trie}_{at.depth}" for kind, at in printed.scalars]
     prologue = [f"{name} = sizes[{at}]" for at, name in enumerate(scalars)]
     prologue += printed.expressions.prologue()
@@ -88,12 +92,13 @@ def loops_of(printed: Printed) -> Loops:
     )
     body = translation.body(text)
     sized = frozenset(translation.lengths) | own.keys()
-    arrays = [*inputs, *own, *(argument.name for argument in outputs)]
+    arrays = [*inputs, *results, *own, *(argument.name for argument in outputs)]
     parameters = [
         "ARRAY(i64) control", "ARRAY(i64) ring", "ARRAY(i32) counts", "ARRAY(i32) previous",
         "ARRAY(i64) ends", "i64 ends_n", *(f"i64 {name}" for name in NUMBERS),
     ]  # fmt: skip
     parameters += [_parameter(f"const {kind}", name, sized) for name, kind in inputs.items()]
+    parameters += [_parameter(kind, name, sized) for name, kind in results.items()]
     parameters += [_parameter(kind, name, sized, "_all") for name, kind in own.items()]
     parameters += [f"ARRAY({kind}) out{at}" for at, kind in enumerate(columns)]
     give = [f"    {_register(kind)} give{at} = 0;" for at, kind in enumerate(columns)]
@@ -104,7 +109,7 @@ def loops_of(printed: Printed) -> Loops:
         f"enum {{ LANES = {lanes} }};", "",
         "KERNEL(walk_plan)(" + ",\n             ".join(parameters) + ") {",
         *_top(translation.root, inputs),
-        *([f"    SHARED(u32, tails, {THREADS // lanes});"] if translation.lists else []),
+        *([f"    SHARED(u32, tails, {translation.lists * THREADS // lanes});"] if translation.lists else []),
         "    if (tile_of_grid<LANES>() >= tiles) return;",
         *(_slice(name, kind) for name, kind in own.items()),
         *translation.declarations(), *give, "    bool gives = false;",

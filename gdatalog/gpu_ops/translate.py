@@ -52,10 +52,11 @@ STATE = {
     "leads": "t.rank == 0",
     "ended": "ended(t, run, work)",
     "whole_lists": "whole_lists(t, work, {0}, {0}_n, {1})",
-    "open_list": "open_list(t, tails)",
-    "listed": "listed(t, tails)",
-    "offer": "offer(t, {0}, {1}, tails, {2})",
+    "open_list": "open_list(t, tails, {0})",
+    "listed": "listed(t, tails, {0})",
+    "offer": "offer(t, tails, {0}, {1}, {2}, {3})",
     "wipe": "wipe(t, {0}, {1}, {1}_n, {2})",
+    "put": "{0}[{1}] = {2}",
 }
 OPERATORS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.BitAnd: "&", ast.BitOr: "|",
@@ -83,7 +84,7 @@ class Translation:
     lanes: int
     types: Types = field(init=False)
     root: str | None = None  # the root whose search begins in shared memory
-    lists: bool = False  # whether its tiles have lists of rows
+    lists: int = 0  # how many lists of rows a tile has
     lengths: set[str] = field(default_factory=set)  # arrays that are asked how long they are
     comments: dict[int, str] = field(default_factory=dict)  # by line
     lines: list[str] = field(default_factory=list)
@@ -411,7 +412,8 @@ class Translation:
         if name == "whole_lists":
             self._length(args[0])
         if name in STATE:
-            self.lists = self.lists or name == "open_list"
+            if name == "open_list":
+                self.lists = max(self.lists, int(texts[0]) + 1)
             return STATE[name].format(*texts)
         if name in ("np.int64", "np.uint64", "float"):
             kind = {"np.int64": "i64", "np.uint64": "u64", "float": "double"}[name]

@@ -1,225 +1,216 @@
-"""Prints a fixpoint that splits, for tiles of a GPU: each takes one value after the other.
+"""Prints a fixpoint that splits for tiles of a GPU, each of which takes one value after the other.
 
     path(x, y) <- E(x, y).
     path(x, z) <- path(x, y), E(y, z).
 
-Column x is passed on as it is, so each of its values is a fixpoint of its own. A tile has a list
-of the rows that it has found for its value (kernels/worklist.cuh), without that column: a row is a
-key, its other columns as digits. As many rows of the list as the tile has lanes are followed at
+Column x is passed on as it is, so each of its values is a fixpoint of its own. A tile has a list of
+the rows that it has found for its value (kernels/worklist.cuh), without that column: a row is a
+number, its other columns as digits. As many rows of the list as the tile has lanes are followed at
 once, each by a lane; where that leads into lists, the lanes share what is in all of them.
+
+What is handed over has the names that `worklist.py` gives it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from gdatalog.plan.format import format_join
-from gdatalog.plan.nodes import (
-    Assign,
-    Branch,
-    Expr,
-    Generate,
-    Guard,
-    Join,
-    JoinPlan,
-    Participant,
-    Restore,
-    Seek,
-    Step,
-)
+from gdatalog.plan.merge import Steps, merged
+from gdatalog.plan.nodes import Expr
 from gdatalog.printer.arguments import Argument, numba_type
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.leaves import Leaf
 from gdatalog.printer.module import Printed
-from gdatalog.printer.nest import FAILED, STOPPED, Nest
+from gdatalog.printer.nest import STOPPED, Nest
 from gdatalog.printer.scope import Known
+from gdatalog.printer.worklist import Listed, Recursive
 from gdatalog.storage.trie import Trie
 
-
-@dataclass(frozen=True, slots=True)
-class Fixpoint:
-    """What is the same for all values.
-
-    `joins`: of the recursive rules, each given rows of the relation. `kept`: the columns that all
-    of them pass on; `rest`: the others. `dtypes`: of the relation's columns. `wide`: whether a
-    row's key takes more than 32 bits. `counted`: only how many rows each value has comes out.
-    """
-
-    joins: tuple[JoinPlan, ...]
-    kept: tuple[int, ...]
-    rest: tuple[int, ...]
-    dtypes: tuple[str, ...]
-    wide: bool
-    counted: bool
+WIDE = 1 << 31  # from so many possible rows on a row's number takes 64 bits
 
 
-class Offer(Leaf):
-    """A row goes behind the list, if it has not been there yet."""
-
-    def __init__(self, shape: Fixpoint, outputs: Sequence[Expr]) -> None:
-        self.shape = shape
-        self.outputs = outputs
-
-    def emit(self, nest: Nest, known: Known) -> None:
-        columns = [nest.key(self.outputs[column], known) for column in self.shape.rest]
-        offer(nest, columns)
-
-
-def offer(nest: Nest, columns: Sequence[str]) -> None:
-    """A row that may be new, by its columns beside those that are kept."""
-    text = nest.text
-    digits = [text.name("d") for _ in columns]
-    for at, (digit, column) in enumerate(zip(digits, columns, strict=True)):
-        text.line(f"{digit} = {column} - least{at}")
-    # Values that no atom binds may lie anywhere.
-    outside = " or ".join(f"{d} < 0 or {d} >= span{at}" for at, d in enumerate(digits))
-    with nest.unless(outside, FAILED):
-        key = digits[0]
-        for at, digit in enumerate(digits[1:], 1):
-            key = f"({key}) * span{at} + {digit}"
-        text.line(f"offer(found, seen, {key})")
-
-
-def row_at(nest: Nest, key: str, count: int) -> list[str]:
-    """The columns of a row of the list."""
-    text = nest.text
-    left = text.name("k")
-    text.line(f"{left} = np.int64({key})")
-    names: list[str] = []
-    for at in range(count - 1, 0, -1):
-        name, above = text.name("y"), text.name("k")
-        text.line(f"{above} = {left} // span{at}")
-        text.line(f"{name} = {left} - {above} * span{at} + least{at}")
-        names.append(name)
-        left = above
-    name = text.name("y")
-    text.line(f"{name} = {left} + least0")
-    return [name, *reversed(names)]
-
-
-def print_fixpoint(
-    shape: Fixpoint, tries: Sequence[Sequence[Trie]], intersect: str, tile: int
+def print_tiles(
+    rules: Sequence[Recursive],
+    tries: Sequence[Trie],
+    lists: Sequence[Listed],
+    splits: str,
+    counts: bool,
+    intersect: str,
+    tile: int,
+    wide: bool,
 ) -> Printed:
-    """The loops of a tile; `tries` are those of each join."""
-    every: list[Trie] = []
-    steps: list[tuple[Step, ...]] = []
-    for join, own in zip(shape.joins, tries, strict=True):
-        steps.append(tuple(moved(step, len(every)) for step in join.steps))
-        every += own
-    refs = tuple(ref for join in shape.joins for ref in join.tries)
-    joined = JoinPlan(refs, tuple(step for part in steps for step in part), ())
-    nest = Nest(joined, every, intersect, tile)
-    nest.split = nest.tasks = True
-    text = nest.text
-    starts = [f"kept{at}" for at in range(len(shape.kept))]
-    seeds = [f"seed{at}" for at in range(len(shape.rest))]
-    for at in range(len(shape.rest)):
-        text.line(f"least{at} = bounds[{2 * at}]")
-        text.line(f"span{at} = bounds[{2 * at + 1}]")
-    text.line("total = len(kept0)")
-    with text.block("while next_task(total)"), text.block("for u in turns(start, stop)"):
-        with text.block("if not begin_unit(u, u)"):
-            text.line("break")
-        text.line("mark_task()")
-        text.line("open_list()")
-        for name in starts:
-            text.line(f"{name}_own = np.int64(at({name}, u))")
-        text.line("s = np.int64(at(first, u))")
-        text.line("e = np.int64(at(first, u + 1))")
-        with text.block("for i in lanes(s, e)"):
-            offer(nest, [f"np.int64(at({name}, i))" for name in seeds])
-        _follow(nest, shape, steps, starts)
-        if shape.counted:
-            for at, name in enumerate(starts):
-                nest.arguments.output(f"out{at}", shape.dtypes[shape.kept[at]])
-            nest.arguments.output(f"out{len(starts)}", "int64")
-            text.line(f"emit({', '.join(f'{name}_own' for name in starts)}, n)")
-        else:
-            with text.block("for j in lanes(0, n)"):
-                columns = dict(zip(shape.kept, (f"{name}_own" for name in starts), strict=True))
-                rest = row_at(nest, "at(found, j)", len(shape.rest))
-                columns |= dict(zip(shape.rest, rest, strict=True))
-                for at, dtype in enumerate(shape.dtypes):
-                    nest.arguments.output(f"out{at}", dtype)
-                text.line(f"emit({', '.join(columns[at] for at in sorted(columns))})")
-        text.line("wipe(found, seen, n)")
-    return _printed(nest, shape, starts, seeds)
-
-
-def _follow(
-    nest: Nest, shape: Fixpoint, steps: Sequence[tuple[Step, ...]], starts: Sequence[str]
-) -> None:
-    """Follows the rows of the list, those that are put behind it meanwhile included."""
-    text = nest.text
-    text.line("done = np.int64(0)")
-    text.line("n = listed()")
-    with text.block("while done < n"):
-        with text.block("if ended()"):
-            text.line(f"return {STOPPED}")
-        for join, own in zip(shape.joins, steps, strict=True):
-            assert join.given is not None
-            turn = text.name("r")
-            with text.block(f"for {turn} in heads(done, n)"):
-                known = Known(alone=True, spread=True)
-                rest = row_at(nest, f"at(found, {turn})", len(shape.rest))
-                values = dict(zip(shape.rest, rest, strict=True))
-                values |= dict(zip(shape.kept, (f"{name}_own" for name in starts), strict=True))
-                for column, slot in enumerate(join.given.slots):
-                    known.names[slot.name] = values[column]
-                nest.run(own, 0, known, Offer(shape, join.outputs))
-        text.line("done = n")
-        text.line("n = listed()")
-
-
-def _printed(
-    nest: Nest, shape: Fixpoint, starts: Sequence[str], seeds: Sequence[str]
-) -> Printed:
+    """The loops of a tile; the rest as for `worklist.print_split`. `wide`: whether the number of a
+    row takes 64 bits."""
+    if any(listed.stamps is None for listed in lists):
+        raise Unprintable("there are too many possible rows for a bit each")
+    plan, parts = merged([rule.join for rule in rules])
+    nest = Nest(plan, tries, intersect, tile)
+    nest.split = nest.tasks = True  # the work is shared by values
+    printer = _Printer(nest, lists, counts)
+    printer.run(rules, parts, splits, "int64" if wide else "int32")
     found = list(nest.arguments.found.values())
-    if any(argument.kind == "buffer" for argument in found):
-        raise Unprintable("lists are intersected in a buffer")
     outputs = sorted(
         (argument for argument in found if argument.kind == "output"),
         key=lambda argument: int(argument.name[3:]),
     )
-    key = "int64" if shape.wide else "int32"
-    own = [
-        Argument("bounds", numba_type("int64"), "given"),
-        Argument("first", numba_type("int64"), "given"),
-        *(
-            Argument(name, numba_type(shape.dtypes[column]), "given")
-            for names, columns in ((starts, shape.kept), (seeds, shape.rest))
-            for name, column in zip(names, columns, strict=True)
-        ),
-        Argument("found", numba_type(key), "list"),
-        Argument("seen", numba_type("uint32"), "seen"),
-    ]
-    lines = [f"# {line}" for join in shape.joins for line in format_join(join)]
+    told = [f"# {line}" for rule in rules for line in format_join(rule.join)]
     return Printed(
-        f"fixpoint of {len(shape.joins)} rules",
-        "\n".join([*lines, "def walk():", *nest.text.lines, ""]),
-        tuple([*(a for a in found if a.kind != "output"), *own, *outputs]),
+        f"{'counts' if counts else 'rows'} of a fixpoint of {len(rules)} rules",
+        "\n".join([*told, "def walk():", *nest.text.lines, ""]),
+        tuple([*(argument for argument in found if argument.kind != "output"), *outputs]),
         tuple(nest.arguments.scalars),
         nest.expressions,
         tuple(nest.which),
         len(outputs),
         True,
         1,
-        False,
-        nest.tile,
+        lanes=tile,
     )
 
 
-def moved(step: Step, by: int) -> Step:
-    """A step of a plan whose tries stand behind others."""
-    match step:
-        case Guard() | Restore():
-            return replace(step, trie=step.trie + by)
-        case Seek() | Join() | Assign() | Generate():
-            parts = tuple(Participant(p.trie + by, p.depth) for p in step.participants)
-            return replace(step, participants=parts)
-        case Branch():
-            inner = tuple(tuple(moved(s, by) for s in steps) for steps in step.alternatives)
-            return replace(step, alternatives=inner)
-        case _:
-            return step
+class _Offer(Leaf):
+    """A row goes behind the list, unless it is there."""
+
+    def __init__(self, printer: _Printer, into: int, outputs: Sequence[Expr]) -> None:
+        self.printer = printer
+        self.into = into
+        self.outputs = outputs
+
+    def emit(self, nest: Nest, known: Known) -> None:
+        others = self.printer.lists[self.into].others
+        self.printer.offer(self.into, [nest.key(self.outputs[at], known) for at in others])
+
+
+class _Printer:
+    def __init__(self, nest: Nest, lists: Sequence[Listed], counts: bool) -> None:
+        self.nest = nest
+        self.lists = lists
+        self.counts = counts
+        self.number = {listed.relation: at for at, listed in enumerate(lists)}
+
+    def _argument(self, name: str, dtype: str, kind: str = "given") -> str:
+        argument = Argument(name, numba_type(dtype), kind)
+        self.nest.arguments.found.setdefault(name, argument)
+        return name
+
+    def at(self, array: str, place: str) -> str:
+        return f"np.int64({self.nest.call('at', array, place)})"
+
+    def run(
+        self, rules: Sequence[Recursive], parts: Sequence[Steps], splits: str, number: str
+    ) -> None:
+        text = self.nest.text
+        for at, listed in enumerate(self.lists):
+            spans = self._argument(f"spans_{at}", "int64")
+            for column in listed.others:
+                text.line(f"low_{at}_{column} = {spans}[{2 * column}]")
+                text.line(f"size_{at}_{column} = {spans}[{2 * column + 1}]")
+            self._argument(f"list_{at}", number, "own")
+            self._argument(f"seen_{at}", "uint32", "own")
+        values = self._argument("splits", splits)
+        text.line(f"total = len({values})")
+        with text.block("while next_task(total)"), text.block("for u in turns(start, stop)"):
+            with text.block("if not begin_unit(u, u)"):
+                text.line("break")
+            text.line("mark_task()")
+            text.line(f"own = {self.at(values, 'u')}")
+            for at in range(len(self.lists)):
+                self._begin(at)
+            self._follow(rules, parts)
+            for at in range(len(self.lists)):
+                self._end(at)
+
+    def _begin(self, at: int) -> None:
+        """What is known is in the list, but not followed."""
+        listed, text = self.lists[at], self.nest.text
+        text.line(f"open_list({at})")
+        if listed.known is not None:
+            self._rows_of(at, "known", listed.known)
+        text.line(f"first_{at} = listed({at})")
+        self._rows_of(at, "seeds", listed.seeds)
+        text.line(f"done_{at} = first_{at}")
+        text.line(f"n_{at} = listed({at})")
+
+    def _rows_of(self, at: int, what: str, dtypes: Sequence[str]) -> None:
+        text, name = self.nest.text, f"{what}_{at}"
+        starts, row = self._argument(f"{name}_starts", "int64"), text.name("i")
+        low, high = text.name("l"), text.name("h")
+        text.line(f"{low} = {self.at(starts, 'u')}")
+        text.line(f"{high} = {self.at(starts, 'u + 1')}")
+        with text.block(f"for {row} in lanes({low}, {high})"):
+            others = zip(self.lists[at].others, dtypes, strict=True)
+            columns = [self._argument(f"{name}_{column}", dtype) for column, dtype in others]
+            self.offer(at, [self.at(column, row) for column in columns])
+
+    def offer(self, at: int, keys: Sequence[str]) -> None:
+        """A row that may be new, by its columns beside the one that is split by."""
+        number = ""
+        for column, key in zip(self.lists[at].others, keys, strict=True):
+            digit = f"{key} - low_{at}_{column}"
+            number = f"({number}) * size_{at}_{column} + ({digit})" if number else digit
+        self.nest.text.line(f"offer({at}, list_{at}, seen_{at}, {number or '0'})")
+
+    def _columns(self, at: int, row: str) -> dict[int, str]:
+        """The columns of a row of the list."""
+        text, listed = self.nest.text, self.lists[at]
+        names = {listed.split: "own"}
+        left = self.at(f"list_{at}", row)
+        for place, column in reversed(list(enumerate(listed.others))):
+            names[column] = text.name("y")
+            if place:
+                whole, left = left, text.name("k")
+                text.line(f"{names[column]} = {whole}")
+                text.line(f"{left} = {names[column]} // size_{at}_{column}")
+                digit = f"{names[column]} - {left} * size_{at}_{column}"
+                text.line(f"{names[column]} = {digit} + low_{at}_{column}")
+            else:
+                text.line(f"{names[column]} = {left} + low_{at}_{column}")
+        return names
+
+    def _follow(self, rules: Sequence[Recursive], parts: Sequence[Steps]) -> None:
+        """Follows the rows of the lists, those that are put behind them meanwhile included."""
+        nest, text = self.nest, self.nest.text
+        every = range(len(self.lists))
+        with text.block("while " + " or ".join(f"done_{at} < n_{at}" for at in every)):
+            with text.block("if ended()"):
+                text.line(f"return {STOPPED}")
+            for rule, steps in zip(rules, parts, strict=True):
+                given = rule.join.given
+                assert given is not None
+                at, row = self.number[given.relation], text.name("r")
+                nest.widths.clear()
+                with text.block(f"for {row} in heads(done_{at}, n_{at})"):
+                    names = self._columns(at, row)
+                    bound = {slot.name: names[c] for c, slot in enumerate(given.slots)}
+                    known = Known(bound, alone=True, spread=True)
+                    leaf = _Offer(self, self.number[rule.head], rule.join.outputs)
+                    nest.run(steps, 0, known, leaf)
+            for at in every:
+                text.line(f"done_{at} = n_{at}")
+                text.line(f"n_{at} = listed({at})")
+
+    def _end(self, at: int) -> None:
+        """Gives the rows that are new, and leaves the marks clear."""
+        text, listed = self.nest.text, self.lists[at]
+        if self.counts:
+            counts = self._argument(f"counts_{at}", "int64", "result")
+            with text.block("if leads()"):
+                text.line(f"put({counts}, u, n_{at} - first_{at})")
+        else:
+            row = text.name("j")
+            with text.block(f"for {row} in lanes(first_{at}, n_{at})"):
+                names = self._columns(at, row)
+                self._emit(at, [names[column] for column in range(len(listed.rows))])
+        text.line(f"wipe(list_{at}, seen_{at}, n_{at})")
+
+    def _emit(self, at: int, columns: Sequence[str]) -> None:
+        """A row; of several relations the number comes first, and their columns are made alike."""
+        dtypes: Sequence[str] = self.lists[at].rows
+        if len(self.lists) > 1:
+            width = max(len(listed.rows) for listed in self.lists)
+            columns = [str(at), *columns, *["0"] * (width - len(columns))]
+            dtypes = ["int32", *["int64"] * width]
+        for place, dtype in enumerate(dtypes):
+            self.nest.arguments.output(f"out{place}", dtype)
+        self.nest.text.line(f"emit({', '.join(columns)})")
