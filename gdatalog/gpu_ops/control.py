@@ -35,6 +35,7 @@ class Reason(IntEnum):
     FAILED = 3
     OVERFLOWED = 4
     ENOUGH = 5
+    OUTSIDE = 6
 
 
 def capacity(tiles: int) -> int:

@@ -102,14 +102,15 @@ def loops_of(printed: Printed) -> Loops:
     parameters += [_parameter(kind, name, sized, "_all") for name, kind in own.items()]
     parameters += [f"ARRAY({kind}) out{at}" for at, kind in enumerate(columns)]
     give = [f"    {_register(kind)} give{at} = 0;" for at, kind in enumerate(columns)]
+    give += ["    i64 give_place = 0;"] if translation.fresh else []
     lines = [
-        _HEAD + ('#include "worklist.cuh"\n' if translation.lists else ""),
+        _HEAD + "".join(f'#include "{name}"\n' for name in _wanted(translation)),
         *(f"// {line.removeprefix('# ')}" for line in printed.source.splitlines()
           if line.startswith("# ")),
         f"enum {{ LANES = {lanes} }};", "",
         "KERNEL(walk_plan)(" + ",\n             ".join(parameters) + ") {",
         *_top(translation.root, inputs),
-        *([f"    SHARED(u32, tails, {translation.lists * THREADS // lanes});"] if translation.lists else []),
+        *_tails(translation),
         "    if (tile_of_grid<LANES>() >= tiles) return;",
         *(_slice(name, kind) for name, kind in own.items()),
         *translation.declarations(), *give, "    bool gives = false;",
@@ -127,6 +128,22 @@ def loops_of(printed: Printed) -> Loops:
         tuple(outputs),
         lanes,
     )
+
+
+def _wanted(translation: Translation) -> list[str]:
+    """What of the kernels' files not all loops need."""
+    wanted = {
+        "worklist.cuh": translation.lists > 0,
+        "spread.cuh": translation.spreads,
+        "fresh.cuh": translation.fresh,
+    }
+    return [name for name, yes in wanted.items() if yes]
+
+
+def _tails(translation: Translation) -> list[str]:
+    """Where a block's tiles have how long their lists are."""
+    count = translation.lists * THREADS // translation.lanes
+    return [f"    SHARED(u32, tails, {count});"] if count else []
 
 
 def _top(root: str | None, inputs: Mapping[str, str]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.executors.lftj import DTYPES, SHARED, GiveUp, room_of, scalar_of
+from gdatalog.executors.lftj import DTYPES, SHARED, GiveUp, Outside, room_of, scalar_of
 from gdatalog.executors.limits import Limits
 from gdatalog.gpu_ops.control import (
     CONTROL_WORDS,
@@ -240,6 +240,8 @@ class _Launch:
             status = int(words[Word.STATUS])
             if status in (Reason.FAILED, Reason.OVERFLOWED):
                 raise GiveUp
+            if status == Reason.OUTSIDE:
+                raise Outside
             used = min(int(words[Word.POOL]), count)
             rows = self._drain(outputs, counts[:used], block_rows)
             if rows is not None:

@@ -90,6 +90,10 @@ class Arguments:
         """A column of the rows that the plan is run for."""
         return self._add(Argument(name, numba_type(dtype), "given"))
 
+    def result(self, name: str, dtype: str) -> str:
+        """An array that the run brings along and that is written."""
+        return self._add(Argument(name, numba_type(dtype), "result"))
+
     def output(self, name: str, dtype: str) -> str:
         return self._add(Argument(name, numba_type(dtype), "output"))
 

@@ -156,7 +156,7 @@ def _loop(
     with turns(nest, walk, known, lanes, sought) as turn:
         inner = known.inner()
         inner.clip = inner.unit = None
-        inner.spread = False
+        inner.spread = known.spread and not walk.others
         inner.alone = known.alone or lanes
         place = turn
         if child is not None:
@@ -210,6 +210,15 @@ def last_loop(nest: Nest, steps: Sequence[Step], at: int, leaf: Leaf) -> bool:
         return False
     met = Met.of(nest, step)
     return len(met.lists) < 2 and measurable_here(nest, steps, left[0], met)
+
+
+def spreads(nest: Nest, steps: Sequence[Step], leaf: Leaf) -> bool:
+    """Whether lanes do best to begin a row each, and to share what these lead into: no level has
+    lists to intersect, which all of them would do together."""
+    if nest.tile < 2 or not leaf.by_lanes or leaf.counts:
+        return False
+    levels = [step for step in steps if isinstance(step, (Join, Generate))]
+    return all(isinstance(step, Join) and len(Met.of(nest, step).lists) < 2 for step in levels)
 
 
 def print_generate(

@@ -58,7 +58,7 @@ def print_tiles(
     return Printed(
         f"{'counts' if counts else 'rows'} of a fixpoint of {len(rules)} rules",
         "\n".join([*told, "def walk():", *nest.text.lines, ""]),
-        tuple([*(argument for argument in found if argument.kind != "output"), *outputs]),
+        (*(argument for argument in found if argument.kind != "output"), *outputs),
         tuple(nest.arguments.scalars),
         nest.expressions,
         tuple(nest.which),
@@ -180,7 +180,7 @@ class _Printer:
                 assert given is not None
                 at, row = self.number[given.relation], text.name("r")
                 nest.widths.clear()
-                with text.block(f"for {row} in heads(done_{at}, n_{at})"):
+                with text.block(f"for {row} in lanes(done_{at}, n_{at})"):
                     names = self._columns(at, row)
                     bound = {slot.name: names[c] for c, slot in enumerate(given.slots)}
                     known = Known(bound, alone=True, spread=True)
@@ -194,7 +194,7 @@ class _Printer:
         """Gives the rows that are new, and leaves the marks clear."""
         text, listed = self.nest.text, self.lists[at]
         if self.counts:
-            counts = self._argument(f"counts_{at}", "int64", "result")
+            counts = self.nest.arguments.result(f"counts_{at}", "int64")
             with text.block("if leads()"):
                 text.line(f"put({counts}, u, n_{at} - first_{at})")
         else:
