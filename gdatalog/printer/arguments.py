@@ -90,6 +90,10 @@ class Arguments:
         """A column of the rows that the plan is run for."""
         return self._add(Argument(name, numba_type(dtype), "given"))
 
+    def own(self, name: str, dtype: str) -> str:
+        """An array that each worker has for itself, of no level's size."""
+        return self._add(Argument(name, numba_type(dtype), "own"))
+
     def result(self, name: str, dtype: str) -> str:
         """An array that the run brings along and that is written."""
         return self._add(Argument(name, numba_type(dtype), "result"))

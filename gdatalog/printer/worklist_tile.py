@@ -27,8 +27,6 @@ from gdatalog.printer.scope import Known
 from gdatalog.printer.worklist import Listed, Recursive
 from gdatalog.storage.trie import Trie
 
-WIDE = 1 << 31  # from so many possible rows on a row's number takes 64 bits
-
 
 def print_tiles(
     rules: Sequence[Recursive],
@@ -38,17 +36,15 @@ def print_tiles(
     counts: bool,
     intersect: str,
     tile: int,
-    wide: bool,
 ) -> Printed:
-    """The loops of a tile; the rest as for `worklist.print_split`. `wide`: whether the number of a
-    row takes 64 bits."""
+    """The loops of a tile; the rest as for `worklist.print_split`."""
     if any(listed.stamps is None for listed in lists):
         raise Unprintable("there are too many possible rows for a bit each")
     plan, parts = merged([rule.join for rule in rules])
     nest = Nest(plan, tries, intersect, tile)
     nest.split = nest.tasks = True  # the work is shared by values
     printer = _Printer(nest, lists, counts)
-    printer.run(rules, parts, splits, "int64" if wide else "int32")
+    printer.run(rules, parts, splits)
     found = list(nest.arguments.found.values())
     outputs = sorted(
         (argument for argument in found if argument.kind == "output"),
@@ -97,16 +93,14 @@ class _Printer:
     def at(self, array: str, place: str) -> str:
         return f"np.int64({self.nest.call('at', array, place)})"
 
-    def run(
-        self, rules: Sequence[Recursive], parts: Sequence[Steps], splits: str, number: str
-    ) -> None:
+    def run(self, rules: Sequence[Recursive], parts: Sequence[Steps], splits: str) -> None:
         text = self.nest.text
         for at, listed in enumerate(self.lists):
             spans = self._argument(f"spans_{at}", "int64")
             for column in listed.others:
                 text.line(f"low_{at}_{column} = {spans}[{2 * column}]")
                 text.line(f"size_{at}_{column} = {spans}[{2 * column + 1}]")
-            self._argument(f"list_{at}", number, "own")
+            self._argument(f"list_{at}", "int32", "own")
             self._argument(f"seen_{at}", "uint32", "own")
         values = self._argument("splits", splits)
         text.line(f"total = len({values})")
