@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from gdatalog.errors import UsageError
 
 Strategy = Literal["auto", "lftj", "levelwise"]
+Telling = Literal["auto", "sort", "marks", "hash"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 MOST_THREADS = 1024
 
@@ -27,13 +28,15 @@ class Knobs:
 
     `tile`: how many lanes of a GPU walk a subtree together; 0: by the lengths of the lists.
     `intersect` forces one way to intersect lists, for tests: "auto", "leapfrog", "merge", "mark",
-    "recode", or "plain" for none of the last two.
+    "recode", or "plain" for none of the last two. `telling` forces what tells a fixpoint's new rows
+    from those that are known: sorted runs, marks, or a hash set.
     """
 
     strategy: Strategy = "auto"
     threads: int = 0  # 0: one for each core
     intersect: str = "auto"
     tile: int = 0
+    telling: Telling = "auto"
 
     @property
     def workers(self) -> int:

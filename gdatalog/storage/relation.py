@@ -76,10 +76,12 @@ class Relation:
         length: int,
         distinct: bool = False,
         ops: Any = None,
+        in_order: bool = True,
     ) -> Relation:
         """The relation of the rows of all blocks, which are `length` together, in any order.
 
-        If they are `distinct` nothing need be done with them before they are asked for.
+        If they are `distinct` nothing need be done with them before they are asked for; but few
+        are sorted, for people to see them `in_order`.
         `ops`: the operations of the device whose arrays all columns are, if they are not NumPy's.
         """
         if not types:
@@ -90,7 +92,7 @@ class Relation:
         known = Known.DISTINCT if distinct else Known.NOTHING
         relation = Relation.__new__(Relation)
         relation._over(columns, types, RowStore(blocks, length, known, ops))
-        if length < FEW and ops is None:
+        if in_order and length < FEW and ops is None:
             relation._store.sorted()
         return relation
 
