@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine import fixpoint
+from gdatalog.engine import fixpoint, stratum
 from gdatalog.plan.check import PlanError, check_join_plan, check_rule_plan
 from gdatalog.plan.format import format_rule
 from gdatalog.plan.nodes import (
@@ -73,7 +73,7 @@ def loaded(data: dict[str, Any]) -> gd.Database:
 def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RulePlan]]:
     """The plans that planning makes, each checked as it is made."""
     plans: list[RulePlan] = []
-    make = fixpoint.plan_rule
+    make = stratum.plan_rule
 
     def checked(*args: Any, **options: Any) -> RulePlan:
         plan = make(*args, **options)
@@ -82,7 +82,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RulePlan]]:
         plans.append(plan)
         return plan
 
-    monkeypatch.setattr(fixpoint, "plan_rule", checked)
+    monkeypatch.setattr(stratum, "plan_rule", checked)
     yield plans
     assert plans
 
@@ -92,8 +92,8 @@ def plan_all(text: str, data: dict[str, Any]) -> None:
     db = loaded({name: frame(types, rows) for name, (types, rows) in data.items()})
     session = db._workspace.open(text, None)
     around = session.evaluation.surroundings()
-    for stratum in session.checked.strata:
-        fixpoint.plan_stratum(stratum, around)
+    for part in session.checked.strata:
+        fixpoint.plan_stratum(part, around)
 
 
 @pytest.mark.parametrize("example", [e for e in CORNERS + EXAMPLES if not e.fails], ids=str)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
@@ -12,19 +12,20 @@ from typing import Any
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.sources import Sources
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.lftj import Block, GiveUp
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.effects import longest_first
-from gdatalog.plan.nodes import Gather, JoinPlan, Slot, TrieRef
+from gdatalog.plan.nodes import Gather, JoinPlan, Slot
 from gdatalog.printer.accumulate import accumulable
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.leaves import Groups, Leaf, Rows
 from gdatalog.printer.module import Printed, print_plan
+from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
 
-TrieOf = Callable[[TrieRef], Trie]
 MOST_PRINTED = 512  # texts that are remembered
 
 _printed: OrderedDict[object, Printed | str] = OrderedDict()
@@ -63,23 +64,33 @@ class Nest:
     """One join on its way to a function, which is printed when first asked for."""
 
     def __init__(
-        self, join: JoinPlan, form: Form, trie_of: TrieOf, knobs: Knobs, device: Device = CPU
+        self, join: JoinPlan, form: Form, sources: Sources, knobs: Knobs, device: Device = CPU
     ) -> None:
         self.join = join
         self.form = form
-        self.trie_of = trie_of
+        self.sources = sources
         self.knobs = knobs
         self.device = device
 
     @cached_property
     def tries(self) -> list[Trie]:
-        made = {ref: self.trie_of(ref) for ref in longest_first(self.join.tries)}
+        made = {ref: self.sources.trie_of(ref) for ref in longest_first(self.join.tries)}
         return [made[ref] for ref in self.join.tries]
+
+    @cached_property
+    def given(self) -> Columns:
+        """The columns of the rows that the plan is run for."""
+        if self.join.given is None:
+            return ()
+        rows, _ = self.sources.rows_of(self.join.given.relation)
+        xp = self.device.ops.xp
+        return tuple(xp.ascontiguousarray(column) for column in rows)
 
     @cached_property
     def _text(self) -> Printed | str:
         lanes = self.device.lanes(self.tries, self.knobs)
-        return _print(self.join, self.form, self.tries, self.knobs.intersect, lanes)
+        given = tuple(column.dtype.name for column in self.given)
+        return _print(self.join, self.form, self.tries, self.knobs.intersect, lanes, given)
 
     @property
     def reason(self) -> str | None:
@@ -99,8 +110,9 @@ class Nest:
         self, scope: Scope, limits: Limits, told: str, wanted: int | None = None
     ) -> list[Block]:
         try:
+            beside = {f"new{at}": column for at, column in enumerate(self.given)}
             return self.device.walk(
-                self.printed, self.tries, scope, limits, told, self.knobs, wanted
+                self.printed, self.tries, scope, limits, told, self.knobs, wanted, beside
             )
         except MemoryLimitError:
             if self.knobs.strategy != "auto":
@@ -111,7 +123,12 @@ class Nest:
 
 
 def _print(
-    join: JoinPlan, form: Form, tries: Sequence[Trie], intersect: str, lanes: int
+    join: JoinPlan,
+    form: Form,
+    tries: Sequence[Trie],
+    intersect: str,
+    lanes: int,
+    given: tuple[str, ...],
 ) -> Printed | str:
     """The text for a join over tries of these sizes, or why there is none."""
     first = {id(trie): at for at, trie in reversed(list(enumerate(tries)))}
@@ -123,14 +140,14 @@ def _print(
         )
         for trie in tries
     )  # fmt: skip
-    key = (join, form, intersect, layout, lanes)
+    key = (join, form, intersect, layout, lanes, given)
     with _lock:
         found = _printed.get(key)
         if found is not None:
             _printed.move_to_end(key)
             return found
     try:
-        found = print_plan(join, tries, form.leaf(), intersect, lanes)
+        found = print_plan(join, tries, form.leaf(), intersect, lanes, given)
         if lanes and not found.parallel:
             found = "there is no list whose values could be shared out"
     except Unprintable as reason:

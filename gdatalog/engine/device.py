@@ -5,7 +5,7 @@ A device is a value of a database. The one here is the CPU; `gpu_ops` has the ot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from gdatalog import cpu_ops
@@ -60,8 +60,13 @@ class Device(Protocol):
         told: str,
         knobs: Knobs,
         wanted: int | None,
+        beside: Mapping[str, Any],
     ) -> list[Block]:
-        """Compiles printed loops, if need be, and runs them; `told`: what of, for messages."""
+        """Compiles printed loops, if need be, and runs them.
+
+        `told`: what of, for messages. `beside`: arguments that are neither of tries nor of the
+        plan, by name: arrays of the device.
+        """
         ...
 
     def refuses(self, plan: RulePlan) -> str | None:
@@ -109,6 +114,7 @@ class Cpu:
         told: str,
         knobs: Knobs,
         wanted: int | None,
+        beside: Mapping[str, Any],
     ) -> list[Block]:
         name = code_cache.versioned(printed.shape, printed.source)
         if not self.ready(printed):
@@ -117,7 +123,7 @@ class Cpu:
             function = code_cache.load(name, printed.source, limits.poll).run
         finally:
             limits.announce("")
-        return run_nest(function, printed, tries, scope, limits, knobs.workers, wanted)
+        return run_nest(function, printed, tries, scope, limits, knobs.workers, wanted, beside)
 
     def refuses(self, plan: RulePlan) -> str | None:
         return None

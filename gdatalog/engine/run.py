@@ -13,6 +13,7 @@ from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows, give_ba
 from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.sources import Sources
 from gdatalog.executors.failure import NotOnDevice, describe_failure
 from gdatalog.executors.frontier import WEIGHT, Frontier
 from gdatalog.executors.gather import Gathering, neutral
@@ -22,12 +23,10 @@ from gdatalog.executors.limits import Limits
 from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.sinks import Bag, RowSet, Sink
 from gdatalog.plan.effects import longest_first, may_fail, one_row_each
-from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
+from gdatalog.plan.nodes import JoinPlan, RulePlan
 from gdatalog.storage.rows import Columns
-from gdatalog.storage.trie import Trie
 
 AUTO = Knobs()
-TrieOf = Callable[[TrieRef], Trie]
 
 
 @dataclass(slots=True)
@@ -48,7 +47,7 @@ class Run:
     """One execution of a rule's plan."""
 
     plan: RulePlan
-    trie_of: TrieOf
+    sources: Sources
     scope: Scope
     limits: Limits
     knobs: Knobs
@@ -91,7 +90,7 @@ class Run:
         knobs = self.knobs
         if self.lasting is not None and knobs.strategy == "auto":
             knobs = replace(knobs, strategy="levelwise")  # the rounds of a fixpoint are small
-        return Nest(self.plan.joins[number], form, self.trie_of, knobs, self.device)
+        return Nest(self.plan.joins[number], form, self.sources, knobs, self.device)
 
     def _run(
         self,
@@ -128,7 +127,7 @@ class Run:
 
     def _levelwise(self, join: JoinPlan, sink: Sink, patience: float | None) -> None:
         limits = self.limits
-        made = {ref: self.trie_of(ref) for ref in longest_first(join.tries)}
+        made = {ref: self.sources.trie_of(ref) for ref in longest_first(join.tries)}
         tries = [made[ref] for ref in join.tries]
         seen = self.report.seen if self.report is not None else None
         lasting = {} if self.lasting is None else self.lasting
@@ -136,6 +135,10 @@ class Run:
         first = Frontier(1)
         if join.orbit != 1:
             first = Frontier(1, columns={WEIGHT: self.device.ops.xp.full(1, join.orbit)})
+        if join.given is not None:
+            rows, count = self.sources.rows_of(join.given.relation)
+            names = (slot.name for slot in join.given.slots)
+            first = Frontier(count, columns=dict(zip(names, rows, strict=True)))
         with impatience(limits, patience):
             walk.run(join.steps, 0, first, sink)
 
@@ -224,7 +227,7 @@ class Run:
 
 def run_rule(
     plan: RulePlan,
-    trie_of: TrieOf,
+    sources: Sources,
     scope: Scope,
     limits: Limits,
     limit: int | None = None,
@@ -232,19 +235,19 @@ def run_rule(
     lasting: dict[int, Any] | None = None,
     knobs: Knobs = AUTO,
     device: Device = CPU,
-    on_host: TrieOf | None = None,
+    on_host: Sources | None = None,
 ) -> Derived:
     """The distinct rows that a rule gives.
 
     `lasting` is what the rounds of a fixpoint remember of rows that have been followed. `on_host`
-    has the tries for the CPU, where a rule runs that its device leaves to it.
+    is read on the CPU, where a rule runs that its device leaves to it.
     """
     started = perf_counter()
     found: Derived | None = None
     reason = device.refuses(plan)
     if reason is None:
         try:
-            run = Run(plan, trie_of, scope, limits, knobs, report, lasting, device)
+            run = Run(plan, sources, scope, limits, knobs, report, lasting, device)
             found = run.rows(limit)
         except NotOnDevice as refused:
             reason = str(refused)
@@ -254,7 +257,7 @@ def run_rule(
     if found is None:
         if report is not None:
             report.left = reason
-        host = trie_of if on_host is None else on_host
+        host = sources if on_host is None else on_host
         found = Run(plan, host, scope, limits, knobs, report, lasting, CPU).rows(limit)
     for what in ("answers", "aggregates", "blocks"):
         limits.charge(what, 0)

@@ -12,11 +12,12 @@ from typing import Any
 
 from gdatalog.engine.best import Best, optimum_columns
 from gdatalog.engine.budget import chunk_rows
-from gdatalog.engine.derived import Derived, Rows, in_order, relation_of, union_rows
+from gdatalog.engine.derived import Derived, Rows, in_order, laid, relation_of, union_rows
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.growing import Growing
-from gdatalog.engine.narrowing import TrieOf, narrowed
+from gdatalog.engine.narrowing import narrowed
 from gdatalog.engine.run import RuleRun, run_rule
+from gdatalog.engine.sources import Sources, TrieOf
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.parser.syntax import Atom
 from gdatalog.plan.nodes import RulePlan, TrieRef, Version
@@ -24,6 +25,7 @@ from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.rules import plan_rule
 from gdatalog.planner.sizes import Assumed, Size
 from gdatalog.planner.walk import walk
+from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 
@@ -143,7 +145,7 @@ class StratumRun:
             trie_of = narrowed(plan.joins[0], self._trie, self._finished, around.scope)
         found = run_rule(
             plan,
-            trie_of,
+            Sources(trie_of, self._rows),
             around.scope,
             limits,
             limit,
@@ -151,7 +153,7 @@ class StratumRun:
             lasting,
             around.knobs,
             around.device,
-            partial(self._trie, device=CPU),
+            Sources(partial(self._trie, device=CPU), partial(self._rows, device=CPU)),
         )
         self.made += len(around.scope.symbols) - texts
         limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
@@ -160,10 +162,15 @@ class StratumRun:
     def _finished(self, ref: TrieRef) -> Relation | None:
         return None if ref.relation in self.tables else self.around.relation(ref.relation)
 
+    def _rows(self, name: str, device: Device | None = None) -> Rows:
+        """What is new of a relation, in any order."""
+        delta = self.deltas[name]
+        columns = delta.sorted_keys
+        here = (device or self.around.device) is CPU
+        return tuple(map(brought, columns)) if here else laid(columns, self.ops), delta.length
+
     def _trie(self, ref: TrieRef, device: Device | None = None) -> Trie:
-        if ref.version == "delta":
-            relation = self.deltas[ref.relation]
-        elif ref.version == "old":
+        if ref.version == "old":
             schema = self.around.schemas[ref.relation]
             relation = self.olds.get(ref.relation) or Relation.empty(schema.columns, schema.types)
         elif ref.relation in self.tables:

@@ -8,9 +8,10 @@ which says how many rows stay and where to go on; then it is called again with a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Thread
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -84,10 +85,14 @@ def run_nest(
     limits: Limits,
     threads: int,
     wanted: int | None = None,
+    beside: Mapping[str, Array] = MappingProxyType({}),
 ) -> list[Block]:
-    """Runs a printed plan's function; gives the blocks of rows that it made."""
+    """Runs a printed plan's function; gives the blocks of rows that it made.
+
+    `beside`: the arguments that are neither of tries nor of the plan, by name.
+    """
     distinct = [tries[at] for at in printed.which]
-    given = _given(printed, distinct, scope)
+    given = {**_given(printed, distinct, scope), **beside}
     control = np.zeros(16, dtype=np.int64)
     count = threads if printed.parallel else 1
     workers = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gdatalog.executors.limits import Limits
@@ -79,9 +79,10 @@ class Gpu:
         told: str,
         knobs: Any,
         wanted: int | None,
+        beside: Mapping[str, Any],
     ) -> list[Block]:
         """A plan's rows, depth-first."""
-        return self.walks.run(printed, tries, scope, limits, told, wanted)
+        return self.walks.run(printed, tries, scope, limits, told, wanted, beside)
 
     def close(self) -> None:
         """Lets go of kernels, tries and rows; rows that are nowhere else are brought home."""

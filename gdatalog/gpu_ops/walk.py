@@ -7,7 +7,7 @@ launch goes on with the same counter and the same queue of tasks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +85,7 @@ class Walks:
         limits: Limits,
         told: str,
         wanted: int | None,
+        beside: Mapping[str, Any],
     ) -> list[Block]:
         """The rows of a plan, as blocks of columns on the device."""
         if not self.ready(printed):
@@ -93,7 +94,7 @@ class Walks:
             loops, kernel = self.kernel(printed, told)
         finally:
             limits.announce("")
-        launch = _Launch(self, loops, kernel, tries, scope, limits, wanted)
+        launch = _Launch(self, loops, kernel, tries, scope, limits, wanted, beside)
         try:
             return launch.blocks()
         finally:
@@ -138,6 +139,7 @@ class _Launch:
         scope: Any,
         limits: Limits,
         wanted: int | None,
+        beside: Mapping[str, Any],
     ) -> None:
         self.walks = walks
         self.loops = loops
@@ -146,7 +148,7 @@ class _Launch:
         self.xp: Any = walks.driver.xp
         self.tries = [tries[at] for at in loops.printed.which]
         self.wanted = EVERYTHING if wanted is None else wanted
-        self.given = self._inputs(scope)
+        self.given = {**self._inputs(scope), **beside}
         self.tiles, self.grid = self._grid()
 
     def _inputs(self, scope: Any) -> dict[str, Any]:

@@ -37,7 +37,9 @@ def check_rule_plan(rule: RulePlan) -> None:
 def check_join_plan(join: JoinPlan) -> None:
     _demand(join.orbit >= 1 and (join.bag or join.orbit == 1), "a set of rows has no orbits")
     depths = [0] * len(join.tries)
-    bound = _check_steps(join, join.steps, set(), depths)
+    given = [] if join.given is None else [slot.name for slot in join.given.slots]
+    _demand(len(set(given)) == len(given), "two columns of given rows are one variable")
+    bound = _check_steps(join, join.steps, set(given), depths)
     for output in join.outputs:
         _demand(slots(output) <= bound, f"{sorted(slots(output) - bound)} asked for, not bound")
     for number, trie in enumerate(join.tries):

@@ -168,13 +168,14 @@ def one_row_each(join: JoinPlan) -> bool:
         if isinstance(step, Restore) and told.issuperset(step.variables):
             told.update(step.ranks)
     loops = (step for step in join.steps if isinstance(step, (Join, Generate)))
+    given = () if join.given is None else (slot.name for slot in join.given.slots)
     exports = (
         name
         for step in join.steps
         if isinstance(step, Branch) and step.reduction is not None
         for name, _ in step.reduction.exports
     )
-    return told.issuperset((*(step.variable for step in loops), *exports))
+    return told.issuperset((*given, *(step.variable for step in loops), *exports))
 
 
 def longest_first(tries: tuple[TrieRef, ...]) -> list[TrieRef]:

@@ -80,7 +80,11 @@ def _gathered(gather: Gather | Reduction) -> str:
 def format_join(join: JoinPlan, remark: Remark = lambda step: "") -> list[str]:
     """One line a step; `remark` may add to each what was expected or what happened."""
     paths = _paths(join.steps, len(join.tries))
-    lines = list(_lines(join.steps, join.tries, paths, 0, remark))
+    lines = []
+    if join.given is not None:
+        names = ", ".join(slot.name for slot in join.given.slots)
+        lines.append(f"for each new {join.given.relation}({names})")
+    lines += _lines(join.steps, join.tries, paths, len(lines), remark)
     if join.orbit > 1:
         lines.append(f"each row stands for {join.orbit} bindings: one of each orbit is looked for")
     return lines

@@ -260,12 +260,22 @@ Step = Guard | Seek | Join | Assign | Generate | Filter | Compact | Restore | Br
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """Rows that a plan is run for, each in turn: what is new of a relation. Their columns are
+    these variables, which all steps find bound."""
+
+    relation: str
+    slots: tuple[Slot, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class JoinPlan:
     """One alternative of a rule's body, as steps.
 
     Its rows are the values of `outputs`. In a `bag` the rows of all bindings count, with their
     weights; otherwise only which rows there are. Each row of the steps stands for `orbit`
     bindings, of which only one was looked for. `cost` is the work expected, in rows looked at.
+    `given`: the plan follows new rows of a relation.
     """
 
     tries: tuple[TrieRef, ...]
@@ -274,6 +284,7 @@ class JoinPlan:
     bag: bool = False
     orbit: int = 1
     cost: float = field(default=0.0, compare=False)
+    given: Given | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +319,5 @@ class RulePlan:
 
     @property
     def recursive_on(self) -> frozenset[str]:
-        """The relations of which this plan reads a delta."""
-        return frozenset(
-            trie.relation for join in self.joins for trie in join.tries if trie.version == "delta"
-        )
+        """The relations whose new rows this plan follows."""
+        return frozenset(join.given.relation for join in self.joins if join.given is not None)

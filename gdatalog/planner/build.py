@@ -77,10 +77,12 @@ class PlanBuilder:
         self.fresh = 0
         self.cost = 0.0  # values tried, as far as is expected
 
-    def whole(self, items: Sequence[Item], live: Names, bag: bool) -> tuple[Step, ...]:
-        """The steps of the plan's own conjunction."""
-        items = self._rewritten(items, frozenset(), live, bag, self.restores)
-        return _Conjunction(self, items, frozenset(), live, bag, compacts=not bag).build()
+    def whole(
+        self, items: Sequence[Item], live: Names, bag: bool, given: Names, rows: float
+    ) -> tuple[Step, ...]:
+        """The steps of the plan's own conjunction, for so many rows in which some are given."""
+        items = self._rewritten(items, given, live, bag, self.restores and not given)
+        return _Conjunction(self, items, given, live, bag, rows, compacts=not bag).build()
 
     def steps(
         self, items: Sequence[Item], outer: Names, live: Names, bag: bool, rows: float

@@ -17,15 +17,17 @@ def compact_rows(
     tries: Sequence[TrieRef],
     live: frozenset[str],
     recursive: Collection[str] = (),
+    given: Sequence[str] = (),
 ) -> tuple[Step, ...]:
     """The steps, with `Compact` in front of each join that follows a variable's death.
 
-    `recursive` are the relations that the fixpoint at hand changes.
+    `recursive` are the relations that the fixpoint at hand changes, `given` the variables that
+    are bound before the first step.
     """
     if any(isinstance(step, Join) and step.reuse is not None for step in steps):
         return tuple(steps)  # a list that is to be reused must stay as it was made
     stands: dict[int, list[str]] = {}  # by trie: the variables that lead to where it stands
-    bound: list[str] = []
+    bound: list[str] = list(given)
     dead: set[str] = set()
     done: list[Step] = []
     for at, step in enumerate(steps):

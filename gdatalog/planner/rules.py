@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from gdatalog.plan.nodes import Expr, JoinPlan, Restore, RulePlan, Slot
+from gdatalog.plan.nodes import Apply, Expr, Given, JoinPlan, Restore, RulePlan, Slot
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.checked import CheckedRule, Schema
 from gdatalog.planner.compact import compact_rows
@@ -13,6 +13,7 @@ from gdatalog.planner.items import (
     AtomItem,
     Conjunction,
     Item,
+    TestItem,
     variables_of,
     variables_of_exprs,
 )
@@ -37,8 +38,8 @@ def plan_rule(
     """The plan of a rule whose relations of the same stratum are `recursive`.
 
     In the first round of a fixpoint only alternatives without a recursive atom give anything.
-    Later there is one join for each recursive atom, which reads the delta; atoms before it read
-    all rows, atoms after it only the old ones, so that no pair is joined twice.
+    Later there is one join for each recursive atom, which is given the delta's rows; atoms before
+    it read all rows, atoms after it only the old ones, so that no pair is joined twice.
     """
     nodes = [*rule.head.args, *([] if rule.body is None else [rule.body])]
     normal = Normaliser(
@@ -56,14 +57,17 @@ def plan_rule(
     )
     gathers = tuple(normal.gathers)
     alternatives = [(*items, *head_items) for items in alternatives]
+    followed: list[Given | None] = [None] * len(alternatives)
     if first:
         alternatives = [items for items in alternatives if not any(_deltas(items, recursive))]
     else:
-        alternatives = [variant for items in alternatives for variant in _deltas(items, recursive)]
+        variants = [variant for items in alternatives for variant in _deltas(items, recursive)]
+        alternatives = [items for items, _ in variants]
+        followed = [given for _, given in variants]
     if not gathers:
         joins = tuple(
-            _plan_join(items, head, variables_of_exprs(head), False, sizes, recursive)
-            for items in alternatives
+            _plan_join(items, head, variables_of_exprs(head), False, sizes, recursive, given)
+            for items, given in zip(alternatives, followed, strict=False)
         )
         return RulePlan(rule.head.name, joins, head, span=rule.span)
 
@@ -81,10 +85,11 @@ def plan_rule(
     for group in groups:
         if len(group) == 1:
             outputs: tuple[Slot, ...] = ()
-            items, orbit = alternatives[group[0]], 1
+            items, orbit, given = alternatives[group[0]], 1, followed[group[0]]
             if not keys and all(gather.kind == "count" for gather in gathers):
                 items, orbit = one_of_each(items, sizes)
-            plans = [replace(_plan_join(items, (), live, bag, sizes, recursive), orbit=orbit)]
+            join = _plan_join(items, (), live, bag, sizes, recursive, given)
+            plans = [replace(join, orbit=orbit)]
         else:
             # Several alternatives bind the same variables: their bindings are one set.
             names = sorted(_own(alternatives[group[0]]) | targets)
@@ -115,35 +120,58 @@ def _plan_join(
     bag: bool,
     sizes: Statistics,
     recursive: Collection[str],
+    given: Given | None = None,
 ) -> JoinPlan:
+    names = () if given is None else tuple(slot.name for slot in given.slots)
+    rows = 1.0 if given is None else sizes(given.relation, "delta").rows
     asked = [output.name for output in outputs if isinstance(output, Slot)]
     builder = PlanBuilder(sizes, asked)
-    steps = builder.whole(items, live, bag)
+    steps = builder.whole(items, live, bag, frozenset(names), rows)
     if any(isinstance(step, Restore) for step in steps):
         other = PlanBuilder(sizes, asked, restores=False)
-        others = other.whole(items, live, bag)
+        others = other.whole(items, live, bag, frozenset(names), rows)
         if other.cost <= builder.cost:
             builder, steps = other, others
     tries = builder.tries()
     if not bag:
-        steps = compact_rows(steps, tries, live, recursive)
-    return JoinPlan(tries, steps, tuple(outputs), bag, cost=builder.cost)
+        steps = compact_rows(steps, tries, live, recursive, names)
+    return JoinPlan(tries, steps, tuple(outputs), bag, cost=builder.cost, given=given)
 
 
-def _deltas(items: Conjunction, recursive: Collection[str]) -> Iterator[Conjunction]:
+def _deltas(items: Conjunction, recursive: Collection[str]) -> Iterator[tuple[Conjunction, Given]]:
+    """A conjunction once for each recursive atom, with the rows that are given in its place."""
     places = [
         at
         for at, item in enumerate(items)
         if isinstance(item, AtomItem) and item.relation in recursive
     ]
     for delta in places:
-        changed = list(items)
-        for at in places:
-            item = items[at]
-            assert isinstance(item, AtomItem)
-            version = "delta" if at == delta else "full" if at < delta else "old"
-            changed[at] = replace(item, version=version)  # type: ignore[arg-type]
-        yield tuple(changed)
+        changed: list[Item] = []
+        for at, item in enumerate(items):
+            if at in places and at != delta:
+                assert isinstance(item, AtomItem)
+                item = replace(item, version="full" if at < delta else "old")
+            if at != delta:
+                changed.append(item)
+        followed = items[delta]
+        assert isinstance(followed, AtomItem)
+        given, tests = _given(followed)
+        yield (*tests, *changed), given
+
+
+def _given(atom: AtomItem) -> tuple[Given, list[TestItem]]:
+    """The rows of an atom as given ones, and what they must pass: its constants, and columns that
+    are to be equal."""
+    found: list[Slot] = []
+    tests: list[TestItem] = []
+    for at, arg in enumerate(atom.args):
+        if isinstance(arg, Slot) and arg not in found:
+            found.append(arg)
+            continue
+        slot = Slot(f"~given{at}", arg.type)
+        found.append(slot)
+        tests.append(TestItem(Apply("=", (slot, arg), "bool")))
+    return Given(atom.relation, tuple(found)), tests
 
 
 def _own(items: Conjunction) -> frozenset[str]:

@@ -35,7 +35,7 @@ class Argument:
     Of a level: values, offsets, index (the dense index of a root), marks and places (scratch over
     the values' range), rows and words (bits: one for each pair of a list's positions, or one for
     each). Of a trie: weights, sums (of weights), labels. buffer: room for the shortest of the
-    longest lists of `levels`. output: a column of a block.
+    longest lists of `levels`. given: what the run brings along. output: a column of a block.
     """
 
     name: str
@@ -84,6 +84,10 @@ class Arguments:
         """The dtype that holds the values that all these levels have."""
         dtypes = [self.tries[at.trie].levels[at.depth].values.dtype for at in levels]
         return "int32" if np.dtype(np.int32) in dtypes else "int64"
+
+    def given(self, name: str, dtype: str) -> str:
+        """A column of the rows that the plan is run for."""
+        return self._add(Argument(name, numba_type(dtype), "given"))
 
     def output(self, name: str, dtype: str) -> str:
         return self._add(Argument(name, numba_type(dtype), "output"))

@@ -150,7 +150,7 @@ def _loop(
             low, _ = nest.range_of(node, known)
             cursors[node] = text.name("p")
             text.line(f"{cursors[node]} = {low}")
-    lanes = nest.together(known) and not walk.others and _last_loop(nest, steps, at, leaf)
+    lanes = nest.together(known) and not walk.others and last_loop(nest, steps, at, leaf)
     sought: dict[Node, str] = {}
     shares = task is not None or known.unit is not None
     with turns(nest, walk, known, lanes, sought) as turn:
@@ -194,7 +194,7 @@ def _loop(
         nest.run(steps, at + 1, inner, leaf)
 
 
-def _last_loop(nest: Nest, steps: Sequence[Step], at: int, leaf: Leaf) -> bool:
+def last_loop(nest: Nest, steps: Sequence[Step], at: int, leaf: Leaf) -> bool:
     """Whether lanes may take the turns of a level's loop: nothing below is worth a tile's while.
 
     Each turn gives one row at most, or counts what can be read off the ends of a list.

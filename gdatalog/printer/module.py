@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_join
 from gdatalog.plan.nodes import Generate, Join, JoinPlan
 from gdatalog.printer.arguments import Argument, Level
 from gdatalog.printer.expressions import Expressions
+from gdatalog.printer.given import print_given
 from gdatalog.printer.leaves import Groups, Leaf
 from gdatalog.printer.nest import Nest
 from gdatalog.printer.scope import Known
@@ -50,13 +52,24 @@ class Printed:
 
 
 def print_plan(
-    join: JoinPlan, tries: Sequence[Trie], leaf: Leaf, intersect: str, tile: int = 0
+    join: JoinPlan,
+    tries: Sequence[Trie],
+    leaf: Leaf,
+    intersect: str,
+    tile: int = 0,
+    given: Sequence[Any] = (),
 ) -> Printed:
-    """The function of a plan: for a CPU's thread, or for a `tile` of so many lanes of a GPU."""
+    """The function of a plan: for a CPU's thread, or for a `tile` of so many lanes of a GPU.
+
+    `given`: the dtypes of the columns of the rows that it is run for.
+    """
     nest = Nest(join, tries, intersect, tile)
-    text = nest.text
+    text, known = nest.text, Known(alone=tile == 1)
     with text.block("for once in range(1)"):
-        nest.run(nest.join.steps, 0, Known(alone=tile == 1), leaf)
+        if join.given is not None:
+            print_given(nest, join.given, given, known, leaf)
+        else:
+            nest.run(nest.join.steps, 0, known, leaf)
     outputs = [a for a in nest.arguments.found.values() if a.kind == "output"]
     outputs.sort(key=lambda argument: int(argument.name[3:]))
     arguments = [a for a in nest.arguments.found.values() if a.kind != "output"] + outputs
