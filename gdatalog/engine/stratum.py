@@ -7,7 +7,9 @@ in `rounds.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from gdatalog.engine.best import Best, optimum_columns
@@ -15,6 +17,7 @@ from gdatalog.engine.budget import chunk_rows
 from gdatalog.engine.derived import Derived, Rows, in_order, laid, relation_of, union_rows
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.growing import Growing
+from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.narrowing import narrowed
 from gdatalog.engine.run import RuleRun, run_rule
 from gdatalog.engine.sources import Sources, TrieOf
@@ -28,6 +31,10 @@ from gdatalog.planner.walk import walk
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
+
+# Relations in whose stead others are read, by what asks for their tries.
+Parts = Mapping[TrieRef, Relation]
+NO_PARTS: Parts = MappingProxyType({})
 
 # What is assumed of relations that are not there yet.
 UNKNOWN, DELTA = 100_000, 100
@@ -50,7 +57,6 @@ class StratumRun:
         }
         self.tables: dict[str, Growing | Best] = {}
         self.deltas: dict[str, Relation] = {}
-        self.olds: dict[str, Relation] = {}
         self.made = 0  # texts that were in no data
         for name in stratum.relations:
             schema = around.schemas[name]
@@ -58,7 +64,9 @@ class StratumRun:
             self.tables[name] = (
                 Best(schema.columns, schema.types, kinds, around.scope.symbols, self.ops)
                 if kinds
-                else Growing(schema.columns, schema.types, self.ops)
+                else Growing(
+                    schema.columns, schema.types, self.ops, around.knobs.telling, around.limits.spare
+                )
             )
 
     def once(self, limit: int | None = None) -> dict[str, Relation]:
@@ -126,23 +134,26 @@ class StratumRun:
         return relation.statistics
 
     def _run(
-        self, plan: RulePlan, limit: int | None, lasting: dict[int, Any] | None = None
+        self,
+        plan: RulePlan,
+        limit: int | None,
+        lasting: dict[int, Any] | None = None,
+        parts: Parts = NO_PARTS,
+        report: RuleRun | None = None,
+        strategy: Strategy | None = None,
     ) -> Derived:
+        """Runs a rule; `parts`: the relations that tries are made of, where these are others."""
         around = self.around
         limits = around.limits
         held = sum(limits.held.values())
         room = around.device.room(max(0, around.memory - held))
         limits.chunk = around.force_chunk or chunk_rows(plan, *room)
-        report = None
-        if around.reports is not None:
-            report = next((r for r in around.reports if r.plan is plan), None)
-            if report is None:
-                report = RuleRun(plan)
-                around.reports.append(report)
+        if report is None:
+            report = self.report(plan)
         texts = len(around.scope.symbols)
-        trie_of: TrieOf = self._trie
+        trie_of: TrieOf = partial(self._trie, parts)
         if around.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
-            trie_of = narrowed(plan.joins[0], self._trie, self._finished, around.scope)
+            trie_of = narrowed(plan.joins[0], trie_of, self._finished, around.scope)
         found = run_rule(
             plan,
             Sources(trie_of, self._rows),
@@ -151,13 +162,24 @@ class StratumRun:
             limit,
             report,
             lasting,
-            around.knobs,
+            around.knobs if strategy is None else replace(around.knobs, strategy=strategy),
             around.device,
-            Sources(partial(self._trie, device=CPU), partial(self._rows, device=CPU)),
+            Sources(partial(self._trie, parts, device=CPU), partial(self._rows, device=CPU)),
         )
         self.made += len(around.scope.symbols) - texts
         limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
         return found
+
+    def report(self, plan: RulePlan) -> RuleRun | None:
+        """Where it is noted what running a plan does, if anybody wants to know."""
+        reports = self.around.reports
+        if reports is None:
+            return None
+        report = next((r for r in reports if r.plan is plan), None)
+        if report is None:
+            report = RuleRun(plan)
+            reports.append(report)
+        return report
 
     def _finished(self, ref: TrieRef) -> Relation | None:
         return None if ref.relation in self.tables else self.around.relation(ref.relation)
@@ -165,21 +187,29 @@ class StratumRun:
     def _rows(self, name: str, device: Device | None = None) -> Rows:
         """What is new of a relation, in any order."""
         delta = self.deltas[name]
+        if self.around.device is CPU:
+            return delta.rows, delta.length
         columns = delta.sorted_keys
         here = (device or self.around.device) is CPU
         return tuple(map(brought, columns)) if here else laid(columns, self.ops), delta.length
 
-    def _trie(self, ref: TrieRef, device: Device | None = None) -> Trie:
-        if ref.version == "old":
-            schema = self.around.schemas[ref.relation]
-            relation = self.olds.get(ref.relation) or Relation.empty(schema.columns, schema.types)
-        elif ref.relation in self.tables:
+    def _trie(self, parts: Parts, ref: TrieRef, device: Device | None = None) -> Trie:
+        device = device or self.around.device
+        what = ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
+        part = parts.get(ref)
+        if part is not None:
+            trie = device.trie(part, ref)
+            table = self.tables[ref.relation]
+            if device is CPU and isinstance(table, Growing):
+                self.around.limits.charge(f"index of {ref.relation}", table.runs.trie_nbytes)
+            else:
+                device.charge(self.around.limits, what, part)
+            return trie
+        if ref.relation in self.tables:
             relation = self.tables[ref.relation].full()
         else:
             relation = self.around.relation(ref.relation)
-        device = device or self.around.device
         trie = device.trie(relation, ref)
-        what = ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
         device.charge(self.around.limits, what, relation)
         return trie
 

@@ -176,6 +176,11 @@ class Relation:
         """The rows in whatever order they are in, in blocks; a row may be there twice if asked."""
         return list(self._store.distinct() if distinct else self._store.blocks)
 
+    @property
+    def rows(self) -> Columns:
+        """The rows in whatever order they are in; one may be there twice."""
+        return self._store.as_they_are()
+
     def column(self, at: int) -> Array:
         """A column's keys, in the order that all columns are in; a row may be there twice."""
         return self._store.as_they_are()[at]
