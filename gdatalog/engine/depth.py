@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
+from types import MappingProxyType
 from typing import Any
 
 from gdatalog.cpu_ops.evaluate import Scope
@@ -21,6 +22,7 @@ from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import Gather, JoinPlan, Slot
 from gdatalog.printer.accumulate import accumulable
 from gdatalog.printer.expressions import Unprintable
+from gdatalog.printer.fresh import Fresh
 from gdatalog.printer.leaves import Groups, Leaf, Rows
 from gdatalog.printer.module import Printed, print_plan
 from gdatalog.storage.rows import Columns
@@ -34,17 +36,19 @@ _lock = Lock()
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What becomes of a join's rows: `keys` and `gathers` of an aggregate, or else rows."""
+    """What becomes of a join's rows: `keys` and `gathers` of an aggregate, or else rows; with
+    `fresh`, those that are not marked yet."""
 
     outputs: tuple[Any, ...] = ()
     keys: tuple[Slot, ...] = ()
     gathers: tuple[Gather, ...] = ()
     weighted: bool = False
+    fresh: bool = False
 
     def leaf(self) -> Leaf:
-        return (
-            Groups(self.keys, self.gathers) if self.gathers else Rows(self.outputs, self.weighted)
-        )
+        if self.gathers:
+            return Groups(self.keys, self.gathers)
+        return Fresh(self.outputs) if self.fresh else Rows(self.outputs, self.weighted)
 
 
 def form_of_rows(join: JoinPlan) -> Form:
@@ -64,13 +68,22 @@ class Nest:
     """One join on its way to a function, which is printed when first asked for."""
 
     def __init__(
-        self, join: JoinPlan, form: Form, sources: Sources, knobs: Knobs, device: Device = CPU
+        self,
+        join: JoinPlan,
+        form: Form,
+        sources: Sources,
+        knobs: Knobs,
+        device: Device = CPU,
+        marks: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
+        """`marks`: of rows that have come before, with their `space`, if only fresh ones are
+        asked for. After a run that ended early they hold what has not come out."""
         self.join = join
         self.form = form
         self.sources = sources
         self.knobs = knobs
         self.device = device
+        self.marks = marks
 
     @cached_property
     def tries(self) -> list[Trie]:
@@ -110,9 +123,16 @@ class Nest:
         self, scope: Scope, limits: Limits, told: str, wanted: int | None = None
     ) -> list[Block]:
         try:
-            beside = {f"new{at}": column for at, column in enumerate(self.given)}
+            given = {f"new{at}": column for at, column in enumerate(self.given)}
             return self.device.walk(
-                self.printed, self.tries, scope, limits, told, self.knobs, wanted, beside
+                self.printed,
+                self.tries,
+                scope,
+                limits,
+                told,
+                self.knobs,
+                wanted,
+                {**given, **self.marks},
             )
         except MemoryLimitError:
             if self.knobs.strategy != "auto":

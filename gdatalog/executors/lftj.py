@@ -22,7 +22,7 @@ from gdatalog.storage.trie import Trie
 
 Block = tuple[Array, ...]
 
-DONE, FULL, STOPPED, FAILED, OVERFLOW, ENOUGH = range(6)  # what a function returns
+DONE, FULL, STOPPED, FAILED, OVERFLOW, ENOUGH, OUTSIDE = range(7)  # what a function returns
 COUNTER, STOP_FLAG = 0, 1  # the entries of `control`
 
 FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block
@@ -30,6 +30,10 @@ FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block
 
 class GiveUp(Exception):
     """A computation failed or a number left 62 bits: the other executor tells what is right."""
+
+
+class Outside(Exception):
+    """A row lies outside of the space of marks. What was marked meanwhile has not come out."""
 
 
 @dataclass(slots=True)
@@ -52,7 +56,7 @@ class Worker:
             self._run()
         except BaseException as error:
             self.error = error
-        if self.error is not None or self.status in (FAILED, OVERFLOW, ENOUGH):
+        if self.error is not None or self.status in (FAILED, OVERFLOW, ENOUGH, OUTSIDE):
             self.control[STOP_FLAG] = 1
 
     def _run(self) -> None:
@@ -117,6 +121,8 @@ def run_nest(
             raise worker.error
     if any(worker.status in (FAILED, OVERFLOW) for worker in workers):
         raise GiveUp
+    if any(worker.status == OUTSIDE for worker in workers):
+        raise Outside
     return [block for worker in workers for block in worker.blocks]
 
 

@@ -19,7 +19,7 @@ from gdatalog.storage.trie import Trie
 
 # Where the functions are that a printed text may call: cpu_ops/compiled.
 HOMES = {
-    "atomics": ("stopped", "take"),
+    "atomics": ("mark_first", "stopped", "take"),
     "elements": ("at", "put"),
     "lists": (
         "count_common", "count_leapfrog", "count_meet_marked", "count_merge", "find",
@@ -65,6 +65,7 @@ def print_plan(
     """
     nest = Nest(join, tries, intersect, tile)
     text, known = nest.text, Known(alone=tile == 1)
+    leaf.start(nest)
     with text.block("for once in range(1)"):
         if join.given is not None:
             print_given(nest, join.given, given, known, leaf)
