@@ -56,7 +56,7 @@ class Runs:
         )
         if in_order:
             return Relation(self.columns, self.types, columns, len(rows[0]), away(self.ops))
-        return self._relation([columns], len(rows[0]))
+        return self._relation([columns], len(rows[0]), True)
 
     def add(self, rows: Relation) -> None:
         """Adds rows, of which none is there: they are the last now."""
@@ -92,21 +92,21 @@ class Runs:
     def whole(self) -> Relation:
         """All rows, in one relation."""
         self.settle()
-        whole = self._merged(self._before, True)
+        whole = self._merged(self._before)
         self._before = [whole]
         if whole.length < FEW and away(self.ops) is None:
             _ = whole.keys  # few rows are sorted, for people to see them in order
         return whole
 
-    def _merged(self, runs: list[Relation], in_order: bool = False) -> Relation:
+    def _merged(self, runs: list[Relation]) -> Relation:
         if len(runs) == 1:
             return runs[0]
         blocks = [block for run in runs for block in run.blocks()]
-        return self._relation(blocks, _rows(runs), in_order)
+        return self._relation(blocks, _rows(runs), False)
 
-    def _relation(self, blocks: list[Columns], count: int, in_order: bool = False) -> Relation:
+    def _relation(self, blocks: list[Columns], count: int, as_it_is: bool) -> Relation:
         there = away(self.ops)
-        return Relation.of_blocks(self.columns, self.types, blocks, count, True, there, in_order)
+        return Relation.of_blocks(self.columns, self.types, blocks, count, True, there, as_it_is)
 
 
 def _rows(runs: list[Relation]) -> int:

@@ -21,6 +21,7 @@ from gdatalog.storage.trie import Trie
 HOMES = {
     "atomics": ("mark_first", "stopped", "take"),
     "elements": ("at", "put"),
+    "hashing": ("add_key",),
     "lists": (
         "count_common", "count_leapfrog", "count_meet_marked", "count_merge", "find",
         "find_indexed", "find_root", "has", "intersect", "is_marked", "leapfrog", "lower", "mark",

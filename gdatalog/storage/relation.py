@@ -76,12 +76,12 @@ class Relation:
         length: int,
         distinct: bool = False,
         ops: Any = None,
-        in_order: bool = True,
+        as_it_is: bool = False,
     ) -> Relation:
         """The relation of the rows of all blocks, which are `length` together, in any order.
 
         If they are `distinct` nothing need be done with them before they are asked for; but few
-        are sorted, for people to see them `in_order`.
+        are sorted, for people to see them in order. One block is kept `as_it_is` if asked for.
         `ops`: the operations of the device whose arrays all columns are, if they are not NumPy's.
         """
         if not types:
@@ -92,7 +92,9 @@ class Relation:
         known = Known.DISTINCT if distinct else Known.NOTHING
         relation = Relation.__new__(Relation)
         relation._over(columns, types, RowStore(blocks, length, known, ops))
-        if in_order and length < FEW and ops is None:
+        if as_it_is and len(blocks) == 1:
+            relation._store.keep_as_it_is()
+        elif length < FEW and ops is None:
             relation._store.sorted()
         return relation
 
