@@ -116,13 +116,7 @@ class Cpu:
         wanted: int | None,
         beside: Mapping[str, Any],
     ) -> list[Block]:
-        name = code_cache.versioned(printed.shape, printed.source)
-        if not self.ready(printed):
-            limits.announce(f"compiling {told}")
-        try:
-            function = code_cache.load(name, printed.source, limits.poll).run
-        finally:
-            limits.announce("")
+        function = function_of(printed, limits, told)
         return run_nest(function, printed, tries, scope, limits, knobs.workers, wanted, beside)
 
     def refuses(self, plan: RulePlan) -> str | None:
@@ -133,6 +127,17 @@ class Cpu:
 
     def close(self) -> None:
         """A relation keeps its tries itself."""
+
+
+def function_of(printed: Printed, limits: Limits, told: str) -> Any:
+    """The function of printed loops, which is compiled if need be; `told`: what of."""
+    name = code_cache.versioned(printed.shape, printed.source)
+    if not code_cache.compiled(name):
+        limits.announce(f"compiling {told}")
+    try:
+        return code_cache.load(name, printed.source, limits.poll).run
+    finally:
+        limits.announce("")
 
 
 CPU: Device = Cpu()

@@ -59,13 +59,17 @@ class Growing:
         self.runs = Runs(columns, types, ops)
         self.indexed = False  # whether plans read indexes of it
         self.known: Known = SortedRows(len(types), ops)
-        self.space: KeySpace | None = None  # of what is expected to come, at the least
+        # Of what has come, and of what is expected to come. None: nothing has, or what has come is
+        # too scattered.
+        self.space: KeySpace | None = None
+        self._scattered = False
         self._found: list[Columns] = []  # what compiled loops found to be new since `add`
         self._full: Relation | None = None
 
     @property
     def nbytes(self) -> int:
         held = self.known.nbytes + (self.runs.nbytes if self._keeps else 0)
+        held += sum(column.nbytes for block in self._found for column in block)
         return held + (self._full.nbytes if self._full is not None else 0)
 
     @property
@@ -85,7 +89,9 @@ class Growing:
         blocks, self._found = self._found, []
         if count:
             rows = laid(rows, self.ops)
-            self._choose(rows)
+            if self.ops.xp is np and isinstance(self.known, SortedRows):
+                self._meet(rows)
+                self._choose(rows)
             new_rows = self._news(rows, blocks)
             if len(new_rows[0]):
                 blocks.append(new_rows)
@@ -118,11 +124,16 @@ class Growing:
 
     def loops(self) -> Marks | Hashed | None:
         """What compiled loops can test and set; None where there is no such thing."""
-        if isinstance(self.known, SortedRows) and self.types and self.ops.xp is np:
-            space = self._space(())
-            if space is not None:
-                self._switch(self._best(space, self.length, True), ())
+        if isinstance(self.known, SortedRows) and self.types and self.space is not None:
+            self._switch(self._best(self.space, self.length, True), ())
         return None if isinstance(self.known, SortedRows) else self.known
+
+    def loops_hash(self) -> bool | None:
+        """Whether `loops` would give a hash set; None if it would give nothing."""
+        known = self.known
+        if isinstance(known, SortedRows) and self.types and self.space is not None:
+            known = self._best(self.space, self.length, True)
+        return None if isinstance(known, SortedRows) else isinstance(known, Hashed)
 
     def take(self, blocks: Sequence[Columns]) -> None:
         """Rows that loops have found to be new, and have added to what `loops` gave."""
@@ -145,24 +156,19 @@ class Growing:
 
     def _choose(self, rows: Columns) -> None:
         """Whether marks serve better than sorted runs by now; or what is forced."""
-        if not isinstance(self.known, SortedRows) or self.ops.xp is not np:
-            return
         count = self.length + len(rows[0])
         if self.telling == "sort" or (self.telling == "auto" and count < FEW):
             return
-        space = self._space(rows)
-        if space is not None:
-            self._switch(self._best(space, count, self.telling == "hash"), ())
+        if self.space is not None:
+            self._switch(self._best(self.space, count, self.telling == "hash"), ())
 
-    def _space(self, rows: Columns) -> KeySpace | None:
-        """The space of all rows so far, these included, and of what is expected."""
-        found = self.space
-        for block in (*self._blocks(), *([rows] if rows else ())):
-            more = KeySpace.of(block)
-            found = more if found is None or more is None else found.joined(more)
-            if found is None:
-                return None  # not numbered in 63 bits
-        return found
+    def _meet(self, rows: Columns) -> None:
+        """Rows have come: where they are is where rows may be."""
+        if self.space is None or not self.space.holds(rows):
+            found = None if self._scattered else KeySpace.of(rows)
+            if found is not None and self.space is not None:
+                found = self.space.joined(found)
+            self.space, self._scattered = found, found is None
 
     def _best(self, space: KeySpace, count: int, hashing: bool) -> Known:
         """What tells new rows best, of so many; `hashing`: whether a hash set may."""
@@ -202,7 +208,8 @@ class Growing:
 
     def _widen(self, rows: Columns, found: Sequence[Columns]) -> None:
         assert not isinstance(self.known, SortedRows)
-        space = self.known.space.widened(rows)
+        space = self.space = self.known.space.widened(rows)
+        self._scattered = space is None
         count = self.length + sum(len(block[0]) for block in found) + len(rows[0])
         known = self._sorted() if space is None else self._best(space, count, True)
         self._switch(known, found)

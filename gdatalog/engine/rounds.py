@@ -1,23 +1,27 @@
 """A recursive stratum, evaluated semi-naively to a fixpoint.
 
-A round runs each rule once for each recursive atom, with that atom reading what the round
-before made (`delta`), atoms before it all rows (`full`), and atoms after it those that were
-there before (`old`).
+A round runs each rule once for each recursive atom: for the rows that the round before made of
+its relation. Atoms before it read all rows (`full`), and atoms after it those that were there
+before (`old`). A rule runs only if there are such rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from time import perf_counter
 
 from gdatalog.engine.best import Best
-from gdatalog.engine.derived import Derived, Rows
-from gdatalog.engine.stratum import StratumRun
-from gdatalog.engine.surroundings import Round, Surroundings
+from gdatalog.engine.derived import Derived
+from gdatalog.engine.device import CPU
+from gdatalog.engine.following import Following
+from gdatalog.engine.growing import Growing
+from gdatalog.engine.stratum import DELTA, StratumRun
+from gdatalog.engine.surroundings import Followed, Round
 from gdatalog.errors import Caution, EvaluationError, MemoryLimitError, Note
 from gdatalog.parser.syntax import Call
 from gdatalog.plan.nodes import RulePlan
-from gdatalog.planner.checked import CheckedRule, Stratum
+from gdatalog.planner.checked import CheckedRule
 from gdatalog.planner.walk import walk
 from gdatalog.storage.keys import decode_value
 from gdatalog.storage.relation import Relation
@@ -26,53 +30,75 @@ from gdatalog.storage.relation import Relation
 class Rounds(StratumRun):
     """Semi-naive rounds."""
 
-    def __init__(self, stratum: Stratum, seeds: Mapping[str, Sequence[Rows]], around: Surroundings):
-        super().__init__(stratum, seeds, around)
-        # What the rounds remember of rows they followed, by id of the step: of the plans of
-        # `_rounds`, which live as long as this.
-        self.lasting: dict[int, Any] = {}
-
     def run(self) -> dict[str, Relation]:
+        followings = [each for rule in self.stratum.rules for each in self._followings(rule)]
+        if self.around.device is CPU:
+            for each in followings:
+                for ref in each.growing:
+                    table = self.tables[ref.relation]
+                    if isinstance(table, Growing):
+                        table.indexed = True
         for name, table in self.tables.items():
             self.deltas[name] = self._add(table, self.first(name))
-        self._rounds()
+        self._rounds(followings)
         self.around.limits.charge("rows followed", 0)
         return self.finished()
 
-    def _rounds(self) -> None:
-        plans = [
-            self.plan(rule, first=False) for rule in self.stratum.rules if self.recursive(rule)
+    def _followings(self, rule: CheckedRule) -> list[Following]:
+        """The joins of a rule, each for the new rows of one of its atoms."""
+        if not self.recursive(rule):
+            return []
+        plan = self.plan(rule, first=False)
+        whole = self.report(plan)
+        return [
+            Following(self, _alone(plan, number), DELTA, whole, number)
+            for number in range(len(plan.joins))
         ]
+
+    def _rounds(self, followings: Sequence[Following]) -> None:
         news: list[Round] = []
-        number = 0
         try:
             while any(delta.length for delta in self.deltas.values()):
-                number += 1
                 self.around.limits.poll()
-                derived: dict[str, list[Derived]] = {}
-                for plan in plans:
-                    if any(self.deltas[name].length for name in plan.recursive_on):
-                        rows = self._run(plan, None, self.lasting)
-                        derived.setdefault(plan.relation, []).append(rows)
-                if any(ref.version == "old" for p in plans for j in p.joins for ref in j.tries):
-                    self.olds = {name: table.full() for name, table in self.tables.items()}
-                self.deltas = {}
-                for name, table in self.tables.items():
-                    self.deltas[name] = self._add(table, derived.get(name, ()))
-                    self.around.limits.charge(name, table.nbytes)
-                news.append(
-                    Round(
-                        number,
-                        {name: delta.length for name, delta in self.deltas.items()},
-                        {name: table.length for name, table in self.tables.items()},
-                    )
-                )
+                news.append(self._round(len(news) + 1, followings))
                 self.around.on_round(self.stratum, news[-1])
-                self._check_improving(number, plans)
+                self._check_improving(news[-1].number)
                 if self._full_enough():
                     break
         except MemoryLimitError as error:
             raise self._growth(error, news) from None
+
+    def _round(self, number: int, followings: Sequence[Following]) -> Round:
+        """Follows what is new; what is new after that."""
+        began, limits = perf_counter(), self.around.limits
+        derived: dict[str, list[Derived]] = {}
+        told: list[Followed] = []
+        for following in followings:
+            if self.deltas[following.follows].length:
+                rows, did = following.follow()
+                derived.setdefault(following.plan.relation, []).extend(rows)
+                told.append(did)
+        self.olds = {
+            ref.relation: self.tables[ref.relation].full()
+            for following in followings
+            for ref in following.growing
+            if ref.version == "old" and not self._in_runs(ref.relation)
+        }
+        for name, table in self.tables.items():
+            self.deltas[name] = self._add(table, derived.get(name, ()))
+            limits.charge(name, table.nbytes)
+        return Round(
+            number,
+            {name: delta.length for name, delta in self.deltas.items()},
+            {name: table.length for name, table in self.tables.items()},
+            perf_counter() - began,
+            sum(table.nbytes for table in self.tables.values()),
+            told,
+        )
+
+    def _in_runs(self, name: str) -> bool:
+        table = self.tables[name]
+        return isinstance(table, Growing) and table.indexed
 
     def _full_enough(self) -> bool:
         for name, size in self.around.limit_sizes.items():
@@ -82,7 +108,7 @@ class Rounds(StratumRun):
                 return True
         return False
 
-    def _check_improving(self, number: int, plans: Sequence[RulePlan]) -> None:
+    def _check_improving(self, number: int) -> None:
         """A derivation longer than there are groups repeats one: it improves itself for ever.
 
         Not so where `min(...)` or `max(...)` of two values bounds what is derived.
@@ -125,6 +151,19 @@ class Rounds(StratumRun):
             hint="does the recursion end? A rule that makes new values can go on for ever. "
             "Otherwise raise the limit: gdatalog.connect(memory_limit=...) or --memory-limit",
         )
+
+
+def _alone(plan: RulePlan, number: int) -> RulePlan:
+    """A rule's plan with one of its joins."""
+    if len(plan.joins) == 1:
+        return plan
+    bindings = tuple(
+        names
+        for group, names in zip(plan.groups, plan.bindings, strict=True)
+        if number in group
+    )
+    groups = ((0,),) if plan.groups else ()
+    return replace(plan, joins=(plan.joins[number],), groups=groups, bindings=bindings)
 
 
 def _clamped(rule: CheckedRule) -> bool:

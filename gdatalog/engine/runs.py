@@ -8,6 +8,7 @@ An index is made when a plan asks for it, in the order of columns that it asks f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gdatalog.engine.derived import away
@@ -26,13 +27,14 @@ class Runs:
         self.columns = columns
         self.types = types
         self.ops = ops
+        self.length = 0
         self.last: Relation | None = None
         self._before: list[Relation] = []
         self._dtypes: list[Any] = [ops.xp.dtype("int32")] * len(types)
 
     @property
     def nbytes(self) -> int:
-        return sum(run.nbytes for run in self.all())
+        return self.length * sum(int(dtype.itemsize) for dtype in self._dtypes)
 
     @property
     def trie_nbytes(self) -> int:
@@ -62,6 +64,7 @@ class Runs:
         """Adds rows, of which none is there: they are the last now."""
         self.settle()
         self.last = rows
+        self.length += rows.length
 
     def add_proposition(self) -> Relation:
         """Of no columns: it is true now."""
@@ -86,19 +89,20 @@ class Runs:
             while len(groups) > 1 and _merges(_rows(groups[-2]), _rows(groups[-1])):
                 small = groups.pop()
                 groups[-1] += small
-        self._before = [self._merged(group) for group in groups]
+        self._before = [self.merged(group) for group in groups]
         return self._before
 
     def whole(self) -> Relation:
         """All rows, in one relation."""
         self.settle()
-        whole = self._merged(self._before)
+        whole = self.merged(self._before)
         self._before = [whole]
         if whole.length < FEW and away(self.ops) is None:
             _ = whole.keys  # few rows are sorted, for people to see them in order
         return whole
 
-    def _merged(self, runs: list[Relation]) -> Relation:
+    def merged(self, runs: Sequence[Relation]) -> Relation:
+        """Some of the runs as one relation."""
         if len(runs) == 1:
             return runs[0]
         blocks = [block for run in runs for block in run.blocks()]
@@ -109,7 +113,7 @@ class Runs:
         return Relation.of_blocks(self.columns, self.types, blocks, count, True, there, as_it_is)
 
 
-def _rows(runs: list[Relation]) -> int:
+def _rows(runs: Sequence[Relation]) -> int:
     return sum(run.length for run in runs)
 
 

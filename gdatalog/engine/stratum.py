@@ -57,6 +57,7 @@ class StratumRun:
         }
         self.tables: dict[str, Growing | Best] = {}
         self.deltas: dict[str, Relation] = {}
+        self.olds: dict[str, Relation] = {}  # of relations that are not kept in runs
         self.made = 0  # texts that were in no data
         for name in stratum.relations:
             schema = around.schemas[name]
@@ -87,7 +88,7 @@ class StratumRun:
         for rule in self.rules[name]:
             plan = self.plan(rule, first=True)
             if plan.joins:
-                parts.append(self._run(plan, limit))
+                parts.append(self.run_plan(plan, limit))
         return parts
 
     def finished(self) -> dict[str, Relation]:
@@ -133,7 +134,7 @@ class StratumRun:
         self.around.device.hold(relation)
         return relation.statistics
 
-    def _run(
+    def run_plan(
         self,
         plan: RulePlan,
         limit: int | None,
@@ -151,12 +152,12 @@ class StratumRun:
         if report is None:
             report = self.report(plan)
         texts = len(around.scope.symbols)
-        trie_of: TrieOf = partial(self._trie, parts)
+        trie_of: TrieOf = partial(self.trie_of, parts)
         if around.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
             trie_of = narrowed(plan.joins[0], trie_of, self._finished, around.scope)
         found = run_rule(
             plan,
-            Sources(trie_of, self._rows),
+            Sources(trie_of, self.rows_of),
             around.scope,
             limits,
             limit,
@@ -164,7 +165,7 @@ class StratumRun:
             lasting,
             around.knobs if strategy is None else replace(around.knobs, strategy=strategy),
             around.device,
-            Sources(partial(self._trie, parts, device=CPU), partial(self._rows, device=CPU)),
+            Sources(partial(self.trie_of, parts, device=CPU), partial(self.rows_of, device=CPU)),
         )
         self.made += len(around.scope.symbols) - texts
         limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
@@ -184,7 +185,7 @@ class StratumRun:
     def _finished(self, ref: TrieRef) -> Relation | None:
         return None if ref.relation in self.tables else self.around.relation(ref.relation)
 
-    def _rows(self, name: str, device: Device | None = None) -> Rows:
+    def rows_of(self, name: str, device: Device | None = None) -> Rows:
         """What is new of a relation, in any order."""
         delta = self.deltas[name]
         if self.around.device is CPU:
@@ -193,7 +194,7 @@ class StratumRun:
         here = (device or self.around.device) is CPU
         return tuple(map(brought, columns)) if here else laid(columns, self.ops), delta.length
 
-    def _trie(self, parts: Parts, ref: TrieRef, device: Device | None = None) -> Trie:
+    def trie_of(self, parts: Parts, ref: TrieRef, device: Device | None = None) -> Trie:
         device = device or self.around.device
         what = ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
         part = parts.get(ref)

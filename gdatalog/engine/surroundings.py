@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gdatalog.cpu_ops.evaluate import Scope
@@ -17,12 +17,36 @@ from gdatalog.values import TypeName
 
 
 @dataclass(slots=True)
+class Followed:
+    """What a rule did in a round, with the new rows of one of its atoms.
+
+    `tried`: rows that came out of its loops, `rows`: those that were left once equal ones had become
+    one; of loops, those that are new to the relation. What came breadth-first and is new only all
+    rules of a relation together can tell.
+    """
+
+    relation: str
+    follows: str
+    given: int
+    tried: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+    executor: str = ""
+
+
+@dataclass(slots=True)
 class Round:
-    """What a round of a fixpoint did, for the progress line and for errors."""
+    """What a round of a fixpoint did, for the progress line and for errors.
+
+    `nbytes`: what the relations take, with what tells their new rows.
+    """
 
     number: int
     new: Mapping[str, int]
     total: Mapping[str, int]
+    seconds: float = 0.0
+    nbytes: int = 0
+    rules: Sequence[Followed] = ()
 
 
 @dataclass(slots=True)

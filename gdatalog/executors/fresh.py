@@ -35,7 +35,7 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 CROWDED = 7  # a call ends: the rows that there was room for have come
-MET = 8  # where a worker's state has the row that lies outside
+TRIED, MET = 7, 8  # where a worker's state has how many rows came, and the row that lies outside
 ENDLESS = 1 << 62
 
 
@@ -54,11 +54,12 @@ class FreshWorker:
     block: Array | None = None
     blocks: list[Block] = field(default_factory=list)
     held: int = 0  # bytes
+    kept: int = 0  # rows, since it began
     status: int = DONE
     error: BaseException | None = None
 
     def begin(self) -> None:
-        self.state[0] = self.state[1] = 0
+        self.state[0] = self.state[1] = self.state[TRIED] = self.kept = 0
         self.room = lftj.FIRST_ROOM
         self.status = FULL
 
@@ -96,6 +97,7 @@ class FreshWorker:
     def _keep(self, kept: int) -> None:
         """Takes the rows of a block, whose arrays serve again if the rows are few."""
         self.share -= kept
+        self.kept += kept
         few = 2 * kept < len(self.arguments[self.outputs[0]])
         block = tuple(self.arguments[name][:kept] for name in self.outputs)
         if few:
@@ -183,6 +185,11 @@ class Loops:
         for worker in self.workers:
             worker.blocks, worker.held = [], 0
         return blocks
+
+    def counts(self) -> tuple[int, int]:
+        """How many rows have come since `begin`, and how many for the first time."""
+        tried = sum(int(worker.state[TRIED]) for worker in self.workers)
+        return tried, sum(worker.kept for worker in self.workers)
 
     def met(self) -> tuple[Array, ...]:
         """A row that lies outside, as columns of one."""

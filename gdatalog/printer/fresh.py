@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gdatalog.printer.nest import Nest
 
 OUTSIDE = 6  # what a function returns
-MET = 8  # where in `state` the row outside is
+TRIED, MET = 7, 8  # where in `state` is how many rows came, and the row that lies outside
 
 
 class Fresh(Rows):
@@ -41,11 +41,16 @@ class Fresh(Rows):
         space = nest.arguments.given("space", "int64")
         for at in range(len(self.outputs)):
             nest.text.line(f"least{at}, many{at} = {space}[{2 * at}], {space}[{2 * at + 1}]")
+        nest.text.line("tried = 0")
         if self.hashed:
             nest.text.line(f"shift = {space}[{2 * len(self.outputs)}]")
 
+    def finish(self, nest: Nest) -> None:
+        nest.text.line(f"state[{TRIED}] += tried")
+
     def emit(self, nest: Nest, known: Known) -> None:
         text = nest.text
+        text.line("tried += 1")
         keys = [nest.key(output, known) for output in self.outputs]
         places = []
         for at, key in enumerate(keys):
@@ -58,8 +63,10 @@ class Fresh(Rows):
         with text.block(f"if {outside}"):
             for at, key in enumerate(keys):
                 text.line(f"state[{MET + at}] = {key}")
+            text.line(f"state[{TRIED}] += tried")
             text.line(f"return {OUTSIDE}")
         with text.block("if n == room"):
+            text.line(f"state[{TRIED}] += tried")
             text.line("return 1")
         code = places[0]
         for at, place in enumerate(places[1:], 1):

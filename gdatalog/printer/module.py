@@ -72,6 +72,7 @@ def print_plan(
             print_given(nest, join.given, given, known, leaf)
         else:
             nest.run(nest.join.steps, 0, known, leaf)
+    leaf.finish(nest)
     outputs = [a for a in nest.arguments.found.values() if a.kind == "output"]
     outputs.sort(key=lambda argument: int(argument.name[3:]))
     arguments = [a for a in nest.arguments.found.values() if a.kind != "output"] + outputs
