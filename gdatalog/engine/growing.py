@@ -120,6 +120,13 @@ class Growing:
         fresh = known.news(rows)
         return rows if fresh.all() else tuple(column[fresh] for column in rows)
 
+    def expect(self, space: KeySpace) -> None:
+        """Rows of this space are to be expected."""
+        if not self._scattered and self.ops.xp is np and isinstance(self.known, SortedRows):
+            joined = space if self.space is None else self.space.joined(space)
+            if joined is not None:
+                self.space = joined
+
     # --------------------------------------------------------------------- for compiled loops
 
     def loops(self) -> Marks | Hashed | None:

@@ -30,7 +30,16 @@ class KeySpace:
     def of(columns: Sequence[Array]) -> KeySpace | None:
         """The least space for some rows, of which there is one at least."""
         bounds = [(int(column.min()), int(column.max())) for column in columns]
-        return _within(bounds)
+        return KeySpace.within(bounds)
+
+    @staticmethod
+    def within(bounds: Sequence[tuple[int, int]]) -> KeySpace | None:
+        """The rows between some values, these included; None if they are too many."""
+        found = KeySpace(
+            tuple(low for low, _ in bounds), tuple(high - low + 1 for low, high in bounds)
+        )
+        far = any(low < -MOST or high > MOST for low, high in bounds)
+        return None if far or found.size > MOST else found
 
     @property
     def size(self) -> int:
@@ -61,7 +70,7 @@ class KeySpace:
 
     def joined(self, other: KeySpace) -> KeySpace | None:
         """The least space that holds both."""
-        return _within(
+        return KeySpace.within(
             [
                 (min(a, b), max(a + m, b + n) - 1)
                 for a, m, b, n in zip(
@@ -80,12 +89,4 @@ class KeySpace:
         bounds = []
         for low, span, a, n in zip(self.least, self.spans, joined.least, joined.spans, strict=True):
             bounds.append((a - n if a < low else a, a + (2 * n if a + n > low + span else n) - 1))
-        return _within(bounds) or joined
-
-
-def _within(bounds: Sequence[tuple[int, int]]) -> KeySpace | None:
-    found = KeySpace(
-        tuple(low for low, _ in bounds), tuple(high - low + 1 for low, high in bounds)
-    )
-    far = any(low < -MOST or high > MOST for low, high in bounds)
-    return None if far or found.size > MOST else found
+        return KeySpace.within(bounds) or joined

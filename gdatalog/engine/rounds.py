@@ -16,6 +16,7 @@ from gdatalog.engine.derived import Derived
 from gdatalog.engine.device import CPU
 from gdatalog.engine.following import Following
 from gdatalog.engine.growing import Growing
+from gdatalog.engine.spaces import expected_spaces
 from gdatalog.engine.stratum import DELTA, StratumRun
 from gdatalog.engine.surroundings import Followed, Round
 from gdatalog.errors import Caution, EvaluationError, MemoryLimitError, Note
@@ -40,6 +41,7 @@ class Rounds(StratumRun):
                         table.indexed = True
         for name, table in self.tables.items():
             self.deltas[name] = self._add(table, self.first(name))
+        self._expect(followings)
         self._rounds(followings)
         self.around.limits.charge("rows followed", 0)
         return self.finished()
@@ -54,6 +56,23 @@ class Rounds(StratumRun):
             Following(self, _alone(plan, number), DELTA, whole, number)
             for number in range(len(plan.joins))
         ]
+
+    def _expect(self, followings: Sequence[Following]) -> None:
+        """Tells relations where their rows may be."""
+        growing = {name: t for name, t in self.tables.items() if isinstance(t, Growing)}
+        spaces = expected_spaces(
+            [following.plan for following in followings],
+            {name: table.space for name, table in growing.items()},
+            {
+                ref.relation: self.around.relation(ref.relation)
+                for following in followings
+                for ref in following.join.tries
+                if ref.relation not in self.tables
+            },
+        )
+        for name, space in spaces.items():
+            if name in growing:
+                growing[name].expect(space)
 
     def _rounds(self, followings: Sequence[Following]) -> None:
         news: list[Round] = []
