@@ -1,4 +1,4 @@
-"""Relations that grow: each way to tell new rows against Python's sets, and going over to another."""
+"""Relations that grow: each way to tell new rows against Python's sets, and from one to another."""
 
 from __future__ import annotations
 

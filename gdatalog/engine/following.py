@@ -21,20 +21,21 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cpu_ops import code_cache
-from gdatalog.engine.depth import Form, Nest
-from gdatalog.engine.derived import Blocks, Derived
-from gdatalog.engine.device import CPU, function_of
-from gdatalog.engine.growing import Growing
 from gdatalog.engine.choose import Choice
+from gdatalog.engine.depth import Form, Nest
+from gdatalog.engine.derived import Derived
+from gdatalog.engine.device import CPU, compiled_function
+from gdatalog.engine.growing import Growing
 from gdatalog.engine.hashed import Hashed, at_hand
+from gdatalog.engine.ledger import RuleRound, RuleRun
 from gdatalog.engine.marks import Marks
-from gdatalog.engine.run import RuleRun
 from gdatalog.engine.sources import Sources
 from gdatalog.engine.stratum import NO_PARTS, Parts, StratumRun
-from gdatalog.engine.surroundings import Followed
-from gdatalog.executors.fresh import CROWDED, DONE, ENDLESS, OUTSIDE, Loops
+from gdatalog.executors.fresh import CROWDED, ENDLESS, Loops
+from gdatalog.executors.lftj import DONE, OUTSIDE
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
+from gdatalog.planner.checked import CheckedRule
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 
@@ -67,6 +68,7 @@ class Following:
     in which this join has a `number`."""
 
     run: StratumRun
+    rule: CheckedRule
     plan: RulePlan
     expected: float  # given rows that the plan was made for
     whole: RuleRun | None = None
@@ -76,6 +78,7 @@ class Following:
     needed: float | None = None  # seconds that are worth loops, once these have been printed
     rate: float = 1.0  # seconds for a row by loops, lately
     ready: Ready | None = None
+    found: int = 0  # new rows that loops have found in this round
     lasting: dict[int, Any] = field(default_factory=dict)  # what it remembers of all rounds
 
     @property
@@ -88,26 +91,33 @@ class Following:
         return self.join.given.relation
 
     @property
+    def new_rows(self) -> int:
+        """How many rows there are to follow."""
+        return self.run.deltas[self.follows].length
+
+    @property
     def growing(self) -> tuple[TrieRef, ...]:
         """The indexes of relations that the fixpoint changes."""
         return tuple(ref for ref in self.join.tries if ref.relation in self.run.tables)
 
-    def follow(self) -> tuple[list[Derived], Followed]:
+    def follow(self) -> tuple[list[Derived], RuleRound]:
         """Follows what is new; rows of which it is not known yet whether they are new, and what it
-        did."""
-        began = perf_counter()
-        told = Followed(self.plan.relation, self.follows, self.run.deltas[self.follows].length)
+        did. Rows of loops are the relation's already, and `new`, if there are no others."""
+        did = self.run.told.running(self.plan.relation, self.rule)
+        self.found = 0
         derived: list[Derived] = []
         for parts in self._combinations():
-            if self._worth(parts) and self._by_loops(parts, told):
+            if self._worth(parts) and self._by_loops(parts, did):
                 continue
-            found = self._in_time(parts, told)
-            if found is None and not self._by_loops(parts, told):
-                found = self._in_levels(parts, told)
+            found = self._in_time(parts, did)
+            if found is None and not self._by_loops(parts, did):
+                found = self._in_levels(parts, did)
             if found is not None:
                 derived.append(found)
-        told.seconds = perf_counter() - began
-        return derived, told
+        if not derived:
+            did.new = self.found
+        self.run.told.ran(did)
+        return derived, did
 
     # ------------------------------------------------------------------------ what it is run on
 
@@ -139,45 +149,40 @@ class Following:
 
     # ---------------------------------------------------------------------------- breadth-first
 
-    def _in_time(self, parts: Parts, told: Followed) -> Derived | None:
+    def _in_time(self, parts: Parts, did: RuleRound) -> Derived | None:
         """Breadth-first, as long as that is worth its time; None if it has not come to the end."""
         if not self._may_loop() or self.needed == NEVER:
-            return self._in_levels(parts, told)
+            return self._in_levels(parts, did)
         left = (TO_START if self.needed is None else self.needed) - self.spent
         limits = self.run.around.limits
         try:
             with patience(limits, max(LEAST, left)):
-                return self._in_levels(parts, told)
+                return self._in_levels(parts, did)
         except Slow:
             self.lasting.clear()  # rows that were noted as followed have led nowhere yet
             for what in ("answers", "rows followed"):
                 limits.charge(what, 0)
             return None
 
-    def _in_levels(self, parts: Parts, told: Followed) -> Derived:
-        began = perf_counter()
+    def _in_levels(self, parts: Parts, did: RuleRound) -> Derived:
         strategy = self.run.around.knobs.strategy
-        report = None
-        if self.whole is not None:
-            report = RuleRun(self.plan, self.whole.seen)
+        report = None if self.whole is None else RuleRun(self.plan, self.whole.seen)
+        began = perf_counter()
         try:
             found = self.run.run_plan(
-                self.plan, None, self.lasting, parts, report,
+                self.plan, None, self.lasting, parts, report, did,
                 "levelwise" if strategy == "auto" else strategy,
             )  # fmt: skip
         finally:
             seconds = perf_counter() - began
             self.spent += seconds
-        self.followed += told.given
-        rows = found.count if isinstance(found, Blocks) else found[1]
-        told.rows += rows
+        self.followed += self.new_rows
         if report is not None and self.whole is not None:
-            self.whole.executors.update({self.number: c for c in report.executors.values()})
-            self.whole.left = report.left
-            self.whole.rows += rows
-            self.whole.seconds += seconds
             for choice in report.executors.values():
-                told.executor = "breadth-first" if choice.breadth_first else "depth-first"
+                self.whole.executors[self.number] = choice
+            self.whole.left = report.left
+            self.whole.rows += report.rows
+            self.whole.seconds += seconds
         return found
 
     # -------------------------------------------------------------------------------- by loops
@@ -199,7 +204,7 @@ class Following:
             return False
         if self.ready is not None or self.run.around.knobs.strategy == "lftj":
             return True
-        rows = self.run.deltas[self.follows].length
+        rows = self.new_rows
         looked_at = PER_ROW * max(1.0, self.join.cost / self.expected)
         expected = self.spent + rows * (self.spent / self.followed if self.followed else looked_at)
         if expected < AT_HAND:
@@ -226,7 +231,7 @@ class Following:
         return TO_READ if "numba" in sys.modules else TO_START
 
     def _nest(self, parts: Parts, hashed: bool) -> Nest:
-        sources = Sources(partial(self.run.trie_of, parts), lambda name: (self._given(), 0))
+        sources = Sources(partial(self.run.trie_of, parts=parts), lambda name: (self._given(), 0))
         form = Form(self.join.outputs, fresh=True, hashed=hashed)
         return Nest(self.join, form, sources, self.run.around.knobs, CPU)
 
@@ -241,12 +246,12 @@ class Following:
             self.needed = NEVER
             return None
         around = self.run.around
-        function = function_of(nest.printed, around.limits, self.plan.relation)
+        function = compiled_function(nest.printed, around.limits, self.plan.relation)
         loops = Loops(function, nest.printed, nest.tries, around.scope, around.knobs.workers)
         self.ready = Ready(loops, hashed, widths)
         return loops
 
-    def _by_loops(self, parts: Parts, told: Followed) -> bool:
+    def _by_loops(self, parts: Parts, did: RuleRound) -> bool:
         """By loops, whose rows go to the relation at once; False if they have not done all."""
         table = self.run.tables[self.plan.relation]
         if not self._may_loop() or not isinstance(table, Growing):
@@ -260,7 +265,7 @@ class Following:
                 if loops is None:
                     return False
                 loops.begin({f"new{at}": column for at, column in enumerate(given)})
-            alone = told.given <= FEW and told.given * self.rate < SHORT
+            alone = self.new_rows <= FEW and self.new_rows * self.rate < SHORT
             room = known.room if isinstance(known, Hashed) else ENDLESS
             status = loops.go_on(_arguments(known), room, limits, alone)
             table.take(loops.taken())
@@ -268,8 +273,8 @@ class Following:
             limits.charge(self.plan.relation, table.nbytes)
             if status == DONE:
                 seconds = perf_counter() - began
-                self.rate = seconds / max(1, told.given)
-                self._tell(loops, told, seconds)
+                self.rate = seconds / max(1, self.new_rows)
+                self._tell(loops, did, seconds)
                 return True
             if status not in (OUTSIDE, CROWDED):
                 return False  # breadth-first tells failures from what does not matter
@@ -280,15 +285,17 @@ class Following:
             known = changed
         return False
 
-    def _tell(self, loops: Loops, told: Followed, seconds: float) -> None:
+    def _tell(self, loops: Loops, did: RuleRound, seconds: float) -> None:
         tried, rows = loops.counts()
-        told.tried += tried
-        told.rows += rows
-        told.executor = "depth-first"
+        self.found += rows
+        choice = Choice(False, "the rounds are worth it")
+        did.tried += tried
+        did.seconds += seconds
+        did.executors[self.number] = choice.kind
         if self.whole is not None:
             self.whole.rows += rows
             self.whole.seconds += seconds
-            self.whole.executors[self.number] = Choice(False, "the rounds are worth it")
+            self.whole.executors[self.number] = choice
 
 
 def _arguments(known: Marks | Hashed) -> Mapping[str, Any]:

@@ -73,9 +73,7 @@ class KeySpace:
         return KeySpace.within(
             [
                 (min(a, b), max(a + m, b + n) - 1)
-                for a, m, b, n in zip(
-                    self.least, self.spans, other.least, other.spans, strict=True
-                )
+                for a, m, b, n in zip(self.least, self.spans, other.least, other.spans, strict=True)
             ]
         )
 

@@ -28,14 +28,16 @@ class Knobs:
 
     `tile`: how many lanes of a GPU walk a subtree together; 0: by the lengths of the lists.
     `intersect` forces one way to intersect lists, for tests: "auto", "leapfrog", "merge", "mark",
-    "recode", or "plain" for none of the last two. `telling` forces what tells a fixpoint's new rows
-    from those that are known: sorted runs, marks, or a hash set.
+    "recode", or "plain" for none of the last two. `split`: whether recursion that splits is run so,
+    "auto", "always" or "never". `telling` forces what tells a fixpoint's new rows from those that
+    are known: sorted runs, marks, or a hash set.
     """
 
     strategy: Strategy = "auto"
     threads: int = 0  # 0: one for each core
     intersect: str = "auto"
     tile: int = 0
+    split: str = "auto"
     telling: Telling = "auto"
 
     @property

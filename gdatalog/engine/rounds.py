@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from time import perf_counter
 
 from gdatalog.engine.best import Best
-from gdatalog.engine.derived import Derived
+from gdatalog.engine.derived import Derived, together
 from gdatalog.engine.device import CPU
 from gdatalog.engine.following import Following
 from gdatalog.engine.growing import Growing
+from gdatalog.engine.ledger import RuleRound
 from gdatalog.engine.spaces import expected_spaces
 from gdatalog.engine.stratum import DELTA, StratumRun
-from gdatalog.engine.surroundings import Followed, Round
+from gdatalog.engine.surroundings import Round
 from gdatalog.errors import Caution, EvaluationError, MemoryLimitError, Note
 from gdatalog.parser.syntax import Call
 from gdatalog.plan.nodes import RulePlan
@@ -39,8 +39,9 @@ class Rounds(StratumRun):
                     table = self.tables[ref.relation]
                     if isinstance(table, Growing):
                         table.indexed = True
-        for name, table in self.tables.items():
-            self.deltas[name] = self._add(table, self.first(name))
+        for name in self.tables:
+            self.deltas[name] = self._add(name, self.first(name))
+        self.told.end_round()
         self._expect(followings)
         self._rounds(followings)
         self.around.limits.charge("rows followed", 0)
@@ -51,9 +52,10 @@ class Rounds(StratumRun):
         if not self.recursive(rule):
             return []
         plan = self.plan(rule, first=False)
-        whole = self.report(plan)
+        reports = self.around.reports
+        whole = None if reports is None else reports.run_of(plan)
         return [
-            Following(self, _alone(plan, number), DELTA, whole, number)
+            Following(self, rule, _alone(plan, number), DELTA, whole, number)
             for number in range(len(plan.joins))
         ]
 
@@ -89,14 +91,17 @@ class Rounds(StratumRun):
 
     def _round(self, number: int, followings: Sequence[Following]) -> Round:
         """Follows what is new; what is new after that."""
-        began, limits = perf_counter(), self.around.limits
         derived: dict[str, list[Derived]] = {}
-        told: list[Followed] = []
+        found: dict[str, int] = {}  # by loops
+        both: list[tuple[RuleRound, int]] = []
         for following in followings:
             if self.deltas[following.follows].length:
                 rows, did = following.follow()
-                derived.setdefault(following.plan.relation, []).extend(rows)
-                told.append(did)
+                name = following.plan.relation
+                found[name] = found.get(name, 0) + following.found
+                if rows:
+                    derived.setdefault(name, []).append(together(rows))
+                    both.append((did, following.found))
         self.olds = {
             ref.relation: self.tables[ref.relation].full()
             for following in followings
@@ -104,15 +109,15 @@ class Rounds(StratumRun):
             if ref.version == "old" and not self._in_runs(ref.relation)
         }
         for name, table in self.tables.items():
-            self.deltas[name] = self._add(table, derived.get(name, ()))
-            limits.charge(name, table.nbytes)
+            self.deltas[name] = self._add(name, derived.get(name, ()), found.get(name, 0))
+            self.around.limits.charge(name, table.nbytes)
+        for did, count in both:
+            did.new = None if did.new is None else did.new + count
         return Round(
             number,
             {name: delta.length for name, delta in self.deltas.items()},
             {name: table.length for name, table in self.tables.items()},
-            perf_counter() - began,
-            sum(table.nbytes for table in self.tables.values()),
-            told,
+            self.told.end_round(),
         )
 
     def _in_runs(self, name: str) -> bool:
@@ -177,9 +182,7 @@ def _alone(plan: RulePlan, number: int) -> RulePlan:
     if len(plan.joins) == 1:
         return plan
     bindings = tuple(
-        names
-        for group, names in zip(plan.groups, plan.bindings, strict=True)
-        if number in group
+        names for group, names in zip(plan.groups, plan.bindings, strict=True) if number in group
     )
     groups = ((0,),) if plan.groups else ()
     return replace(plan, joins=(plan.joins[number],), groups=groups, bindings=bindings)

@@ -29,7 +29,9 @@ def expected_spaces(
     """
     bounds: dict[Column, Bounds] = {}
     for name, space in known.items():
-        for at, (low, span) in enumerate(zip(space.least, space.spans, strict=True) if space else ()):
+        for at, (low, span) in enumerate(
+            zip(space.least, space.spans, strict=True) if space else ()
+        ):
             bounds[name, at] = low, low + span - 1
     flows = [flow for plan in plans for join in plan.joins for flow in _flows(plan, join)]
     memory: dict[Column, Bounds | None] = {}
@@ -65,12 +67,12 @@ def _flows(plan: RulePlan, join: JoinPlan) -> Iterator[tuple[Column, list[Column
         for at, slot in enumerate(join.given.slots):
             stands.setdefault(slot.name, []).append((join.given.relation, at))
     for step in all_steps(join.steps):
-        name = None
+        name = ""
         if isinstance(step, (Join, Assign, Generate)):
             name = step.variable
         elif isinstance(step, Seek) and isinstance(step.value, Slot):
             name = step.value.name
-        for part in participants(step) if name is not None else ():
+        for part in participants(step) if name else ():
             ref = join.tries[part.trie]
             if not ref.ranked:
                 stands.setdefault(name, []).append((ref.relation, ref.columns[part.depth]))

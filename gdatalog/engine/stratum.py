@@ -18,8 +18,9 @@ from gdatalog.engine.derived import Derived, Rows, in_order, laid, relation_of, 
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.growing import Growing
 from gdatalog.engine.knobs import Strategy
+from gdatalog.engine.ledger import RuleRound, RuleRun, StratumTold
 from gdatalog.engine.narrowing import narrowed
-from gdatalog.engine.run import RuleRun, run_rule
+from gdatalog.engine.run import run_rule
 from gdatalog.engine.sources import Sources, TrieOf
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.parser.syntax import Atom
@@ -59,6 +60,10 @@ class StratumRun:
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}  # of relations that are not kept in runs
         self.made = 0  # texts that were in no data
+        self.rule_of: dict[int, tuple[RulePlan, CheckedRule]] = {}  # by id of the plan
+        self.told = StratumTold(stratum, around.limits, lasting=around.reports is not None)
+        if around.reports is not None:
+            around.reports.strata.append(self.told)
         for name in stratum.relations:
             schema = around.schemas[name]
             kinds = optimum_columns(self.rules[name])
@@ -66,7 +71,11 @@ class StratumRun:
                 Best(schema.columns, schema.types, kinds, around.scope.symbols, self.ops)
                 if kinds
                 else Growing(
-                    schema.columns, schema.types, self.ops, around.knobs.telling, around.limits.spare
+                    schema.columns,
+                    schema.types,
+                    self.ops,
+                    around.knobs.telling,
+                    around.limits.spare,
                 )
             )
 
@@ -75,11 +84,14 @@ class StratumRun:
         ((name, table),) = self.tables.items()
         parts = self.first(name, limit)
         if isinstance(table, Best):
-            self._add(table, parts)
+            self._add(name, parts)
             return self.finished()
         relation = relation_of(table.columns, table.types, parts, self.ops)
         self.around.device.hold(relation)
         self.around.limits.charge(name, relation.nbytes)
+        if self.told.lasting:  # else its rows are made distinct when somebody asks for them
+            self.told.derived(name, parts, relation, self.ops)
+            self.told.end({name: relation.length})
         return {name: relation}
 
     def first(self, name: str, limit: int | None = None) -> list[Derived]:
@@ -95,11 +107,15 @@ class StratumRun:
         for name, table in self.tables.items():
             self.around.limits.charge(name, table.nbytes)
             self.around.device.hold(table.full())
+        self.told.end({name: table.length for name, table in self.tables.items()})
         return {name: table.full() for name, table in self.tables.items()}
 
-    def _add(self, table: Growing | Best, parts: Sequence[Derived]) -> Relation:
-        """Adds what rules have given; gives what of it is new."""
-        return table.add(*union_rows([in_order(part, self.ops) for part in parts], self.ops))
+    def _add(self, name: str, parts: Sequence[Derived], found: int = 0) -> Relation:
+        """Adds what rules have given; gives what of it is new, behind the rows that loops found."""
+        rows = union_rows([in_order(part, self.ops) for part in parts], self.ops)
+        new = self.tables[name].add(*rows)
+        self.told.derived(name, parts, new.behind(found) if found else new, self.ops)
+        return new
 
     def recursive(self, rule: CheckedRule) -> bool:
         if not self.stratum.recursive or rule.body is None:
@@ -122,7 +138,9 @@ class StratumRun:
                 rule, around.schemas, around.param_types, sizes, recursive, first=first
             )
 
-        return around.plans.plan(rule, first, around.relation, make)
+        plan = around.plans.plan(rule, first, around.relation, make)
+        self.rule_of[id(plan)] = plan, rule
+        return plan
 
     def _sizes(self, name: str, version: Version, relation_of: Callable[[str], Relation]) -> Size:
         arity = self.around.schemas[name].arity
@@ -141,6 +159,7 @@ class StratumRun:
         lasting: dict[int, Any] | None = None,
         parts: Parts = NO_PARTS,
         report: RuleRun | None = None,
+        did: RuleRound | None = None,
         strategy: Strategy | None = None,
     ) -> Derived:
         """Runs a rule; `parts`: the relations that tries are made of, where these are others."""
@@ -149,10 +168,12 @@ class StratumRun:
         held = sum(limits.held.values())
         room = around.device.room(max(0, around.memory - held))
         limits.chunk = around.force_chunk or chunk_rows(plan, *room)
-        if report is None:
-            report = self.report(plan)
+        if report is None and around.reports is not None:
+            report = around.reports.run_of(plan)
+        if did is None:
+            did = self.told.running(plan.relation, self.rule_of[id(plan)][1])
         texts = len(around.scope.symbols)
-        trie_of: TrieOf = partial(self.trie_of, parts)
+        trie_of: TrieOf = partial(self.trie_of, parts=parts)
         if around.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
             trie_of = narrowed(plan.joins[0], trie_of, self._finished, around.scope)
         found = run_rule(
@@ -165,22 +186,15 @@ class StratumRun:
             lasting,
             around.knobs if strategy is None else replace(around.knobs, strategy=strategy),
             around.device,
-            Sources(partial(self.trie_of, parts, device=CPU), partial(self.rows_of, device=CPU)),
+            Sources(
+                partial(self.trie_of, device=CPU, parts=parts), partial(self.rows_of, device=CPU)
+            ),
+            did,
         )
+        self.told.ran(did)
         self.made += len(around.scope.symbols) - texts
         limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
         return found
-
-    def report(self, plan: RulePlan) -> RuleRun | None:
-        """Where it is noted what running a plan does, if anybody wants to know."""
-        reports = self.around.reports
-        if reports is None:
-            return None
-        report = next((r for r in reports if r.plan is plan), None)
-        if report is None:
-            report = RuleRun(plan)
-            reports.append(report)
-        return report
 
     def _finished(self, ref: TrieRef) -> Relation | None:
         return None if ref.relation in self.tables else self.around.relation(ref.relation)
@@ -194,7 +208,7 @@ class StratumRun:
         here = (device or self.around.device) is CPU
         return tuple(map(brought, columns)) if here else laid(columns, self.ops), delta.length
 
-    def trie_of(self, parts: Parts, ref: TrieRef, device: Device | None = None) -> Trie:
+    def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
         device = device or self.around.device
         what = ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
         part = parts.get(ref)

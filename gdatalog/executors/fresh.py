@@ -27,8 +27,8 @@ from gdatalog.executors.lftj import (
     OVERFLOW,
     STOP_FLAG,
     Block,
+    given_arrays,
     own_arguments,
-    shared_arguments,
 )
 from gdatalog.executors.limits import Limits
 from gdatalog.storage.table import Array
@@ -116,7 +116,7 @@ class Loops:
         self, function: Any, printed: Any, tries: Sequence[Trie], scope: Any, threads: int
     ) -> None:
         distinct = [tries[at] for at in printed.which]
-        given = shared_arguments(printed, distinct, scope)
+        given = given_arrays(printed, distinct, scope)
         self.control = np.zeros(16, dtype=np.int64)
         beside = [argument.name for argument in printed.arguments if argument.kind == "given"]
         given |= dict.fromkeys(beside, np.empty(0, dtype=np.int64))
@@ -195,5 +195,7 @@ class Loops:
         """A row that lies outside, as columns of one."""
         for worker in self.workers:
             if worker.status == OUTSIDE:
-                return tuple(worker.state[at : at + 1].copy() for at in range(MET, len(worker.state)))
+                return tuple(
+                    worker.state[at : at + 1].copy() for at in range(MET, len(worker.state))
+                )
         raise AssertionError("no row lies outside")

@@ -193,6 +193,12 @@ class Relation:
         distinct = self._store.known >= Known.DISTINCT
         return Relation.of_blocks(self.columns, self.types, [keys], len(rows), distinct)
 
+    def behind(self, count: int) -> Relation:
+        """The relation of the rows behind the first few that `rows` gives."""
+        keys = tuple(key[count:] for key in self.rows)
+        left = self.length - count
+        return Relation.of_blocks(self.columns, self.types, [keys], left, True, as_it_is=True)
+
     @property
     def nbytes(self) -> int:
         return self._store.nbytes
