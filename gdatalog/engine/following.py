@@ -64,20 +64,20 @@ class Ready:
 
 @dataclass(slots=True)
 class Following:
-    """`plan`: the rule's plan with this join alone; `whole`: what a profile is told of all of it,
-    in which this join has a `number`."""
+    """`plan`: the plan of the `rule` with this join alone; in the `whole` plan it has a `number`."""
 
     run: StratumRun
     rule: CheckedRule
     plan: RulePlan
     expected: float  # given rows that the plan was made for
-    whole: RuleRun | None = None
-    number: int = 0
+    whole: RulePlan
+    number: int
     spent: float = 0.0  # seconds, breadth-first
     followed: int = 0  # rows, breadth-first
     needed: float | None = None  # seconds that are worth loops, once these have been printed
     rate: float = 1.0  # seconds for a row by loops, lately
     ready: Ready | None = None
+    report: RuleRun | None = None  # what a profile is told of the whole plan
     found: int = 0  # new rows that loops have found in this round
     lasting: dict[int, Any] = field(default_factory=dict)  # what it remembers of all rounds
 
@@ -103,8 +103,8 @@ class Following:
     def follow(self) -> tuple[list[Derived], RuleRound]:
         """Follows what is new; rows of which it is not known yet whether they are new, and what it
         did. Rows of loops are the relation's already, and `new`, if there are no others."""
-        did = self.run.told.running(self.plan.relation, self.rule)
-        self.found = 0
+        did = self.run.record.running(self.plan.relation, self.rule)
+        self.found, self.report = 0, self.run.around.ledger.run_of(self.whole)
         derived: list[Derived] = []
         for parts in self._combinations():
             if self._worth(parts) and self._by_loops(parts, did):
@@ -116,7 +116,7 @@ class Following:
                 derived.append(found)
         if not derived:
             did.new = self.found
-        self.run.told.ran(did)
+        self.run.record.ran(did)
         return derived, did
 
     # ------------------------------------------------------------------------ what it is run on
@@ -166,7 +166,7 @@ class Following:
 
     def _in_levels(self, parts: Parts, did: RuleRound) -> Derived:
         strategy = self.run.around.knobs.strategy
-        report = None if self.whole is None else RuleRun(self.plan, self.whole.seen)
+        report = None if self.report is None else RuleRun(self.plan, self.report.seen)
         began = perf_counter()
         try:
             found = self.run.run_plan(
@@ -177,12 +177,12 @@ class Following:
             seconds = perf_counter() - began
             self.spent += seconds
         self.followed += self.new_rows
-        if report is not None and self.whole is not None:
+        if report is not None and self.report is not None:
             for choice in report.executors.values():
-                self.whole.executors[self.number] = choice
-            self.whole.left = report.left
-            self.whole.rows += report.rows
-            self.whole.seconds += seconds
+                self.report.executors[self.number] = choice
+            self.report.left = report.left
+            self.report.rows += report.rows
+            self.report.seconds += seconds
         return found
 
     # -------------------------------------------------------------------------------- by loops
@@ -292,10 +292,10 @@ class Following:
         did.tried += tried
         did.seconds += seconds
         did.executors[self.number] = choice.kind
-        if self.whole is not None:
-            self.whole.rows += rows
-            self.whole.seconds += seconds
-            self.whole.executors[self.number] = choice
+        if self.report is not None:
+            self.report.rows += rows
+            self.report.seconds += seconds
+            self.report.executors[self.number] = choice
 
 
 def _arguments(known: Marks | Hashed) -> Mapping[str, Any]:

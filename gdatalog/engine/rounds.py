@@ -41,7 +41,7 @@ class Rounds(StratumRun):
                         table.indexed = True
         for name in self.tables:
             self.deltas[name] = self._add(name, self.first(name))
-        self.told.end_round()
+        self.record.end_round()
         self._expect(followings)
         self._rounds(followings)
         self.around.limits.charge("rows followed", 0)
@@ -52,10 +52,8 @@ class Rounds(StratumRun):
         if not self.recursive(rule):
             return []
         plan = self.plan(rule, first=False)
-        reports = self.around.reports
-        whole = None if reports is None else reports.run_of(plan)
         return [
-            Following(self, rule, _alone(plan, number), DELTA, whole, number)
+            Following(self, rule, _alone(plan, number), DELTA, plan, number)
             for number in range(len(plan.joins))
         ]
 
@@ -117,7 +115,7 @@ class Rounds(StratumRun):
             number,
             {name: delta.length for name, delta in self.deltas.items()},
             {name: table.length for name, table in self.tables.items()},
-            self.told.end_round(),
+            self.record.end_round(),
         )
 
     def _in_runs(self, name: str) -> bool:

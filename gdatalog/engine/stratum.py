@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -61,9 +61,6 @@ class StratumRun:
         self.olds: dict[str, Relation] = {}  # of relations that are not kept in runs
         self.made = 0  # texts that were in no data
         self.rule_of: dict[int, tuple[RulePlan, CheckedRule]] = {}  # by id of the plan
-        self.told = StratumTold(stratum, around.limits, lasting=around.reports is not None)
-        if around.reports is not None:
-            around.reports.strata.append(self.told)
         for name in stratum.relations:
             schema = around.schemas[name]
             kinds = optimum_columns(self.rules[name])
@@ -79,6 +76,11 @@ class StratumRun:
                 )
             )
 
+    @cached_property
+    def record(self) -> StratumTold:
+        """What is told of it, from its first rule on."""
+        return self.around.ledger.begun(self.stratum, self.around.limits)
+
     def once(self, limit: int | None = None) -> dict[str, Relation]:
         """The one relation of a stratum that is not recursive; at most `limit` of its rows."""
         ((name, table),) = self.tables.items()
@@ -89,9 +91,9 @@ class StratumRun:
         relation = relation_of(table.columns, table.types, parts, self.ops)
         self.around.device.hold(relation)
         self.around.limits.charge(name, relation.nbytes)
-        if self.told.lasting:  # else its rows are made distinct when somebody asks for them
-            self.told.derived(name, parts, relation, self.ops)
-            self.told.end({name: relation.length})
+        if self.record.lasting:  # else its rows are made distinct when somebody asks for them
+            self.record.derived(name, parts, relation, self.ops)
+            self.record.end({name: relation.length})
         return {name: relation}
 
     def first(self, name: str, limit: int | None = None) -> list[Derived]:
@@ -107,14 +109,14 @@ class StratumRun:
         for name, table in self.tables.items():
             self.around.limits.charge(name, table.nbytes)
             self.around.device.hold(table.full())
-        self.told.end({name: table.length for name, table in self.tables.items()})
+        self.record.end({name: table.length for name, table in self.tables.items()})
         return {name: table.full() for name, table in self.tables.items()}
 
     def _add(self, name: str, parts: Sequence[Derived], found: int = 0) -> Relation:
         """Adds what rules have given; gives what of it is new, behind the rows that loops found."""
         rows = union_rows([in_order(part, self.ops) for part in parts], self.ops)
         new = self.tables[name].add(*rows)
-        self.told.derived(name, parts, new.behind(found) if found else new, self.ops)
+        self.record.derived(name, parts, new.behind(found) if found else new, self.ops)
         return new
 
     def recursive(self, rule: CheckedRule) -> bool:
@@ -168,10 +170,10 @@ class StratumRun:
         held = sum(limits.held.values())
         room = around.device.room(max(0, around.memory - held))
         limits.chunk = around.force_chunk or chunk_rows(plan, *room)
-        if report is None and around.reports is not None:
-            report = around.reports.run_of(plan)
+        if report is None:
+            report = around.ledger.run_of(plan)
         if did is None:
-            did = self.told.running(plan.relation, self.rule_of[id(plan)][1])
+            did = self.record.running(plan.relation, self.rule_of[id(plan)][1])
         texts = len(around.scope.symbols)
         trie_of: TrieOf = partial(self.trie_of, parts=parts)
         if around.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
@@ -191,7 +193,7 @@ class StratumRun:
             ),
             did,
         )
-        self.told.ran(did)
+        self.record.ran(did)
         self.made += len(around.scope.symbols) - texts
         limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
         return found
