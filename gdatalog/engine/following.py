@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from time import perf_counter
@@ -64,7 +64,7 @@ class Ready:
 
 @dataclass(slots=True)
 class Following:
-    """`plan`: the plan of the `rule` with this join alone; in the `whole` plan it has a `number`."""
+    """`plan`: that of the `rule` with this join alone, which has a `number` in the `whole` one."""
 
     run: StratumRun
     rule: CheckedRule
@@ -72,6 +72,7 @@ class Following:
     expected: float  # given rows that the plan was made for
     whole: RulePlan
     number: int
+    taken: float = 0.0  # seconds, all in all
     spent: float = 0.0  # seconds, breadth-first
     followed: int = 0  # rows, breadth-first
     needed: float | None = None  # seconds that are worth loops, once these have been printed
@@ -105,6 +106,7 @@ class Following:
         did. Rows of loops are the relation's already, and `new`, if there are no others."""
         did = self.run.record.running(self.plan.relation, self.rule)
         self.found, self.report = 0, self.run.around.ledger.run_of(self.whole)
+        began = perf_counter()
         derived: list[Derived] = []
         for parts in self._combinations():
             if self._worth(parts) and self._by_loops(parts, did):
@@ -116,8 +118,18 @@ class Following:
                 derived.append(found)
         if not derived:
             did.new = self.found
+        self.taken += perf_counter() - began
         self.run.record.ran(did)
         return derived, did
+
+    def change(self, plan: RulePlan, whole: RulePlan, expected: float) -> None:
+        """Follows by another plan of the same rule and atom, from now on."""
+        self.expected, self.whole = expected, whole
+        if plan.joins[0] is not self.join:
+            self.ready = self.needed = None
+            self.spent, self.followed, self.rate = 0.0, 0, 1.0
+            self.lasting.clear()
+        self.plan = plan
 
     # ------------------------------------------------------------------------ what it is run on
 
@@ -296,6 +308,16 @@ class Following:
             self.report.rows += rows
             self.report.seconds += seconds
             self.report.executors[self.number] = choice
+
+
+def alone(plan: RulePlan, number: int) -> RulePlan:
+    """A rule's plan with one of its joins."""
+    if len(plan.joins) == 1:
+        return plan
+    pairs = zip(plan.groups, plan.bindings, strict=True)
+    bindings = tuple(names for group, names in pairs if number in group)
+    groups = ((0,),) if plan.groups else ()
+    return replace(plan, joins=(plan.joins[number],), groups=groups, bindings=bindings)
 
 
 def _arguments(known: Marks | Hashed) -> Mapping[str, Any]:

@@ -8,20 +8,19 @@ before (`old`). A rule runs only if there are such rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from gdatalog.engine.best import Best
 from gdatalog.engine.derived import Derived, together
 from gdatalog.engine.device import CPU
-from gdatalog.engine.following import Following
+from gdatalog.engine.following import Following, alone
 from gdatalog.engine.growing import Growing
 from gdatalog.engine.ledger import RuleRound
+from gdatalog.engine.replanning import Replanning
 from gdatalog.engine.spaces import expected_spaces
 from gdatalog.engine.stratum import DELTA, StratumRun
 from gdatalog.engine.surroundings import Round
 from gdatalog.errors import Caution, EvaluationError, MemoryLimitError, Note
 from gdatalog.parser.syntax import Call
-from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.planner.walk import walk
 from gdatalog.storage.keys import decode_value
@@ -32,7 +31,9 @@ class Rounds(StratumRun):
     """Semi-naive rounds."""
 
     def run(self) -> dict[str, Relation]:
-        followings = [each for rule in self.stratum.rules for each in self._followings(rule)]
+        by_rule = [(rule, self._followings(rule)) for rule in self.stratum.rules]
+        followings = [each for _, some in by_rule for each in some]
+        self.replannings = [Replanning(self, rule, some) for rule, some in by_rule if some]
         if self.around.device is CPU:
             for each in followings:
                 for ref in each.growing:
@@ -53,7 +54,7 @@ class Rounds(StratumRun):
             return []
         plan = self.plan(rule, first=False)
         return [
-            Following(self, rule, _alone(plan, number), DELTA, plan, number)
+            Following(self, rule, alone(plan, number), DELTA, plan, number)
             for number in range(len(plan.joins))
         ]
 
@@ -80,6 +81,8 @@ class Rounds(StratumRun):
             while any(delta.length for delta in self.deltas.values()):
                 self.around.limits.poll()
                 news.append(self._round(len(news) + 1, followings))
+                for rule in self.replannings:
+                    rule.look()
                 self.around.on_round(self.stratum, news[-1])
                 self._check_improving(news[-1].number)
                 if self._full_enough():
@@ -173,17 +176,6 @@ class Rounds(StratumRun):
             hint="does the recursion end? A rule that makes new values can go on for ever. "
             "Otherwise raise the limit: gdatalog.connect(memory_limit=...) or --memory-limit",
         )
-
-
-def _alone(plan: RulePlan, number: int) -> RulePlan:
-    """A rule's plan with one of its joins."""
-    if len(plan.joins) == 1:
-        return plan
-    bindings = tuple(
-        names for group, names in zip(plan.groups, plan.bindings, strict=True) if number in group
-    )
-    groups = ((0,),) if plan.groups else ()
-    return replace(plan, joins=(plan.joins[number],), groups=groups, bindings=bindings)
 
 
 def _clamped(rule: CheckedRule) -> bool:
