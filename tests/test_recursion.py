@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 
 import gdatalog
-from gdatalog.engine import device, following, growing, replanning, runs, splits
+from gdatalog.engine import device, growing, replanning, runs, splits, variants
 from gdatalog.engine.knobs import Strategy
 from gdatalog.executors import lftj
 from tests import test_engine_oracle as oracle
@@ -79,8 +79,8 @@ WAYS = {
 
 # Rounds, where nothing else is to take over; with thresholds so small that all ways are gone.
 ROUNDS = {"split": "never", "dying": "never"}
-AT_ONCE = tuple((following, name, 0.0) for name in ("TO_COMPILE", "TO_START", "TO_READ", "AT_HAND"))
-SMALL = ((growing, "FEW", 4), (growing, "CHEAP", 16), (runs, "FEW", 2), (following, "FEW", 3))
+AT_ONCE = tuple((variants, name, 0.0) for name in ("TO_COMPILE", "TO_START", "TO_READ", "AT_HAND"))
+SMALL = ((growing, "FEW", 4), (growing, "CHEAP", 16), (runs, "FEW", 2), (variants, "FEW", 3))
 WAYS |= {
     "rounds, sorted": Way("lftj", {**ROUNDS, "telling": "sort"}, ((runs, "FEW", 0),)),
     "rounds, marked": Way("lftj", {**ROUNDS, "telling": "marks"}, SMALL),
@@ -90,7 +90,7 @@ WAYS |= {
     "rounds, by loops at once": Way("auto", ROUNDS, (*AT_ONCE, *SMALL)),
     "rounds, by loops at last": Way(
         "auto", {**ROUNDS, "chunk_rows": 3},
-        ((following, "AT_HAND", 1e9), (following, "TO_START", 0.0), (following, "LEAST", 0.0)),
+        ((variants, "AT_HAND", 1e9), (variants, "TO_START", 0.0), (variants, "LEAST", 0.0)),
     ),
     "rounds, planned anew": Way(
         "auto", ROUNDS, ((replanning, "REPLAN", 0.0), (replanning, "SHIFT", 1.5))

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gdatalog.engine.following import Following, alone
+from gdatalog.engine.variants import Variant, alone
 from gdatalog.engine.growing import Growing
 from gdatalog.engine.stratum import DELTA, UNKNOWN, StratumRun
 from gdatalog.plan.nodes import Join, Version
@@ -29,26 +29,26 @@ SAMPLE = 2000  # rows, by which different values are counted
 class Replanning:
     """For one rule: what its plan was made for, and when it is time for another."""
 
-    def __init__(self, run: StratumRun, rule: CheckedRule, followings: Sequence[Following]) -> None:
+    def __init__(self, run: StratumRun, rule: CheckedRule, variants: Sequence[Variant]) -> None:
         self.run = run
         self.rule = rule
-        self.followings = followings
-        read = {ref.relation for each in followings for ref in each.growing}
+        self.variants = variants
+        read = {ref.relation for each in variants for ref in each.growing}
         self.planned: dict[tuple[str, Version], int] = dict.fromkeys(
             ((name, "full") for name in read), UNKNOWN
         )
-        self.planned |= {(each.follows, "delta"): DELTA for each in followings}
+        self.planned |= {(each.follows, "delta"): DELTA for each in variants}
         self.spent = 0.0
         # Where a single atom is left, or none, there is no order to choose.
         self.chooses = any(
-            sum(isinstance(step, Join) for step in each.join.steps) > 1 for each in followings
+            sum(isinstance(step, Join) for step in each.join.steps) > 1 for each in variants
         )
 
     def look(self) -> None:
         """Plans the rule anew if that is worth it by now."""
         if not self.chooses:
             return
-        taken = sum(each.taken for each in self.followings)
+        taken = sum(each.taken for each in self.variants)
         sizes = {key: self._rows(*key) for key in self.planned}
         if taken - self.spent < REPLAN or not any(
             _shifted(rows, self.planned[key]) for key, rows in sizes.items()
@@ -60,14 +60,14 @@ class Replanning:
             self.rule, run.around.schemas, run.around.param_types, self._size,
             run.stratum.relations, first=False,
         )  # fmt: skip
-        old = self.followings[0].whole
+        old = self.variants[0].whole
         if len(plan.joins) != len(old.joins) or plan.joins == old.joins:
             return
         # A join that is as it was stays the same object, and all that is known of it stays known.
         pairs = zip(old.joins, plan.joins, strict=True)
         joins = tuple(before if before == after else after for before, after in pairs)
         whole = replace(plan, joins=joins)
-        for each in self.followings:
+        for each in self.variants:
             each.change(alone(whole, each.number), whole, sizes[each.follows, "delta"])
 
     def _rows(self, name: str, version: Version) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from gdatalog.engine.best import Best
 from gdatalog.engine.derived import Derived, together
 from gdatalog.engine.device import CPU
-from gdatalog.engine.following import Following, alone
+from gdatalog.engine.variants import Variant, alone
 from gdatalog.engine.growing import Growing
 from gdatalog.engine.ledger import RuleRound
 from gdatalog.engine.replanning import Replanning
@@ -31,11 +31,11 @@ class Rounds(StratumRun):
     """Semi-naive rounds."""
 
     def run(self) -> dict[str, Relation]:
-        by_rule = [(rule, self._followings(rule)) for rule in self.stratum.rules]
-        followings = [each for _, some in by_rule for each in some]
+        by_rule = [(rule, self._variants(rule)) for rule in self.stratum.rules]
+        variants = [each for _, some in by_rule for each in some]
         self.replannings = [Replanning(self, rule, some) for rule, some in by_rule if some]
         if self.around.device is CPU:
-            for each in followings:
+            for each in variants:
                 for ref in each.growing:
                     table = self.tables[ref.relation]
                     if isinstance(table, Growing):
@@ -43,31 +43,31 @@ class Rounds(StratumRun):
         for name in self.tables:
             self.deltas[name] = self._add(name, self.first(name))
         self.record.end_round()
-        self._expect(followings)
-        self._rounds(followings)
+        self._expect(variants)
+        self._rounds(variants)
         self.around.limits.charge("rows followed", 0)
         return self.finished()
 
-    def _followings(self, rule: CheckedRule) -> list[Following]:
+    def _variants(self, rule: CheckedRule) -> list[Variant]:
         """The joins of a rule, each for the new rows of one of its atoms."""
         if not self.recursive(rule):
             return []
         plan = self.plan(rule, first=False)
         return [
-            Following(self, rule, alone(plan, number), DELTA, plan, number)
+            Variant(self, rule, alone(plan, number), DELTA, plan, number)
             for number in range(len(plan.joins))
         ]
 
-    def _expect(self, followings: Sequence[Following]) -> None:
+    def _expect(self, variants: Sequence[Variant]) -> None:
         """Tells relations where their rows may be."""
         growing = {name: t for name, t in self.tables.items() if isinstance(t, Growing)}
         spaces = expected_spaces(
-            [following.plan for following in followings],
+            [variant.plan for variant in variants],
             {name: table.space for name, table in growing.items()},
             {
                 ref.relation: self.around.relation(ref.relation)
-                for following in followings
-                for ref in following.join.tries
+                for variant in variants
+                for ref in variant.join.tries
                 if ref.relation not in self.tables
             },
         )
@@ -75,12 +75,12 @@ class Rounds(StratumRun):
             if name in growing:
                 growing[name].expect(space)
 
-    def _rounds(self, followings: Sequence[Following]) -> None:
+    def _rounds(self, variants: Sequence[Variant]) -> None:
         news: list[Round] = []
         try:
             while any(delta.length for delta in self.deltas.values()):
                 self.around.limits.poll()
-                news.append(self._round(len(news) + 1, followings))
+                news.append(self._round(len(news) + 1, variants))
                 for rule in self.replannings:
                     rule.look()
                 self.around.on_round(self.stratum, news[-1])
@@ -90,23 +90,23 @@ class Rounds(StratumRun):
         except MemoryLimitError as error:
             raise self._growth(error, news) from None
 
-    def _round(self, number: int, followings: Sequence[Following]) -> Round:
+    def _round(self, number: int, variants: Sequence[Variant]) -> Round:
         """Follows what is new; what is new after that."""
         derived: dict[str, list[Derived]] = {}
         found: dict[str, int] = {}  # by loops
         both: list[tuple[RuleRound, int]] = []
-        for following in followings:
-            if self.deltas[following.follows].length:
-                rows, did = following.follow()
-                name = following.plan.relation
-                found[name] = found.get(name, 0) + following.found
+        for variant in variants:
+            if self.deltas[variant.follows].length:
+                rows, did = variant.follow()
+                name = variant.plan.relation
+                found[name] = found.get(name, 0) + variant.found
                 if rows:
                     derived.setdefault(name, []).append(together(rows))
-                    both.append((did, following.found))
+                    both.append((did, variant.found))
         self.olds = {
             ref.relation: self.tables[ref.relation].full()
-            for following in followings
-            for ref in following.growing
+            for variant in variants
+            for ref in variant.growing
             if ref.version == "old" and not self._in_runs(ref.relation)
         }
         for name, table in self.tables.items():

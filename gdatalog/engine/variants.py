@@ -63,7 +63,7 @@ class Ready:
 
 
 @dataclass(slots=True)
-class Following:
+class Variant:
     """`plan`: that of the `rule` with this join alone, which has a `number` in the `whole` one."""
 
     run: StratumRun
