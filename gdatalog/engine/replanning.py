@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from gdatalog.engine.variants import Variant, alone
 from gdatalog.engine.growing import Growing
 from gdatalog.engine.stratum import DELTA, UNKNOWN, StratumRun
+from gdatalog.engine.variants import Variant, alone
 from gdatalog.plan.nodes import Join, Version
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.planner.rules import plan_rule

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from gdatalog.engine.best import Best
 from gdatalog.engine.derived import Derived, together
 from gdatalog.engine.device import CPU
-from gdatalog.engine.variants import Variant, alone
 from gdatalog.engine.growing import Growing
 from gdatalog.engine.ledger import RuleRound
 from gdatalog.engine.replanning import Replanning
 from gdatalog.engine.spaces import expected_spaces
 from gdatalog.engine.stratum import DELTA, StratumRun
 from gdatalog.engine.surroundings import Round
+from gdatalog.engine.variants import Variant, alone
 from gdatalog.errors import Caution, EvaluationError, MemoryLimitError, Note
 from gdatalog.parser.syntax import Call
 from gdatalog.planner.checked import CheckedRule

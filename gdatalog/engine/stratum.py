@@ -60,7 +60,6 @@ class StratumRun:
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}  # of relations that are not kept in runs
         self.made = 0  # texts that were in no data
-        self.rule_of: dict[int, tuple[RulePlan, CheckedRule]] = {}  # by id of the plan
         for name in stratum.relations:
             schema = around.schemas[name]
             kinds = optimum_columns(self.rules[name])
@@ -119,6 +118,10 @@ class StratumRun:
         self.record.derived(name, parts, new.behind(found) if found else new, self.ops)
         return new
 
+    def rule_of(self, plan: RulePlan) -> CheckedRule:
+        """The rule that a plan was made of: where it stands says which."""
+        return next(rule for rule in self.rules[plan.relation] if rule.span is plan.span)
+
     def recursive(self, rule: CheckedRule) -> bool:
         if not self.stratum.recursive or rule.body is None:
             return False
@@ -140,9 +143,7 @@ class StratumRun:
                 rule, around.schemas, around.param_types, sizes, recursive, first=first
             )
 
-        plan = around.plans.plan(rule, first, around.relation, make)
-        self.rule_of[id(plan)] = plan, rule
-        return plan
+        return around.plans.plan(rule, first, around.relation, make)
 
     def _sizes(self, name: str, version: Version, relation_of: Callable[[str], Relation]) -> Size:
         arity = self.around.schemas[name].arity
@@ -173,7 +174,7 @@ class StratumRun:
         if report is None:
             report = around.ledger.run_of(plan)
         if did is None:
-            did = self.record.running(plan.relation, self.rule_of[id(plan)][1])
+            did = self.record.running(plan.relation, self.rule_of(plan))
         texts = len(around.scope.symbols)
         trie_of: TrieOf = partial(self.trie_of, parts=parts)
         if around.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
