@@ -5,7 +5,7 @@ then on by loops, whose rows are new when they come out: they test and set what 
 plan that reads indexes of relations that grow is run for each combination of these relations'
 runs (`runs.py`).
 
-Above 300 lines, for both ways to run a variant, and when it goes over to the other, belong together.
+Above 300 lines, for both ways to run a variant, and when it goes over, belong together.
 """
 
 from __future__ import annotations
