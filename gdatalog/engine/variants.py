@@ -4,6 +4,8 @@ It runs breadth-first until that has taken about as long as it takes to have com
 then on by loops, whose rows are new when they come out: they test and set what tells new rows. A
 plan that reads indexes of relations that grow is run for each combination of these relations'
 runs (`runs.py`).
+
+Above 300 lines, for both ways to run a variant, and when it goes over, belong together.
 """
 
 from __future__ import annotations
