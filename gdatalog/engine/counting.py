@@ -8,19 +8,18 @@ stratum, and the strata that read it are evaluated with rules that read the numb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gdatalog.engine.derived import Rows, relation_of
 from gdatalog.engine.fixpoint import by_rounds
+from gdatalog.engine.linear import Fixpoint, linearised
+from gdatalog.engine.prepared import Plans
 from gdatalog.engine.splits import Splits
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.planner.checked import CheckedRule, Schema, Stratum
 from gdatalog.planner.counting import asks_for_counts, counted_rule, counts_of
 from gdatalog.storage.relation import Relation
-
-# Rules that read numbers of rows, by the rule that they stand for, and the columns.
-Rewritten = MutableMapping[tuple[int, tuple[tuple[str, int], ...]], CheckedRule | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +54,18 @@ def count_stratum(
     seeds: Mapping[str, Sequence[Rows]],
     around: Surroundings,
     readers: Collection[Stratum],
-    rewritten: Rewritten,
     before: Mapping[str, Relation] | None,
 ) -> Counted | None:
     """The numbers of a stratum's rows, or what they were `before`; None if it does not split so
     that they would do."""
-    splits = Splits(stratum, seeds, around)
+    fixpoint = linearised(Fixpoint(stratum, seeds, around))
+    splits = Splits(fixpoint.stratum, fixpoint.seeds, fixpoint.around)
     if splits.split is None:
         return None
     columns = splits.split.columns
     changed: dict[tuple[str, ...], Stratum] = {}
     for reader in readers:
-        rules = [_rewritten(rule, columns, rewritten) for rule in reader.rules]
+        rules = [_rewritten(rule, columns, around.plans) for rule in reader.rules]
         if None in rules:
             return None
         told = tuple(rule for rule in rules if rule is not None)
@@ -91,10 +90,12 @@ def count_stratum(
 
 
 def _rewritten(
-    rule: CheckedRule, columns: Mapping[str, int], rewritten: Rewritten
+    rule: CheckedRule, columns: Mapping[str, int], plans: Plans
 ) -> CheckedRule | None:
     """The same rule each time, so that its plan is found again."""
-    key = (id(rule), tuple(sorted(columns.items())))
-    if key not in rewritten:
-        rewritten[key] = counted_rule(rule, columns)
-    return rewritten[key]
+    key = ("counted", id(rule), tuple(sorted(columns.items())))
+    if key not in plans.rewritten:
+        plans.rewritten[key] = counted_rule(rule, columns)
+    found = plans.rewritten[key]
+    assert found is None or isinstance(found, CheckedRule)
+    return found

@@ -7,6 +7,7 @@ from time import perf_counter
 
 from gdatalog.engine.choose import TooSlow, impatience, spend
 from gdatalog.engine.derived import Rows
+from gdatalog.engine.linear import Fixpoint, linearised
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.splits import Splits
 from gdatalog.engine.stratum import StratumRun
@@ -28,6 +29,8 @@ def run_stratum(
     """
     if not stratum.recursive:
         return StratumRun(stratum, seeds, around).once(limit)
+    fixpoint = linearised(Fixpoint(stratum, seeds, around))
+    stratum, seeds, around = fixpoint.stratum, fixpoint.seeds, fixpoint.around
     splits = Splits(stratum, seeds, around)
     if splits.split is not None:
         found = by_rounds(splits) or splits.run()

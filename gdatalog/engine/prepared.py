@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 from weakref import ref
 
 from gdatalog.errors import Caution
@@ -19,7 +19,7 @@ from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Const
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner.check import check
-from gdatalog.planner.checked import Checked, CheckedRule, Schema
+from gdatalog.planner.checked import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.walk import walk
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
@@ -64,6 +64,8 @@ class Plans:
         # A rule is known by its identity: who holds this holds the rules.
         self._found: dict[tuple[int, bool], tuple[tuple[tuple[str, ref[Relation]], ...], RulePlan]]
         self._found = {}
+        # Rules and strata in other words, by the identity of their own: they are planned once too.
+        self.rewritten: dict[Hashable, CheckedRule | Stratum | None] = {}
 
     def plan(
         self,
@@ -95,8 +97,6 @@ class CheckedText:
     checked: Checked
     texts: Sequence[object] = ()  # what its key names by identity, so that they live on
     plans: Plans = field(default_factory=Plans)
-    # Rules in other words, by the identity of their own: they are planned once too.
-    rewritten: dict[Any, CheckedRule | None] = field(default_factory=dict)
     _interned: SymbolTable | None = None
 
     def intern(self, symbols: SymbolTable) -> None:

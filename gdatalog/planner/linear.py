@@ -1,0 +1,100 @@
+"""Closure said twice over, made linear.
+
+`p(x, z) <- p(x, y), p(y, z)` composes rows of p: (x, y) and (y, z) give (x, z). Let B be what the
+other rules, facts and data of p give, and let none of these rules read p. Then p is the least
+relation that holds B and is closed under composition: all compositions of one or more rows of B,
+for composition is associative, so that it does not matter how a chain of rows is bracketed.
+Bracketed from the left, each chain is a shorter one followed by one row of B: so p is also the
+least relation that holds B and is closed under `p(x, z) <- p(x, y), B(y, z)`. That rule has one
+recursive atom where the other has two; it needs no second index that grows, and it splits.
+
+What stands for x, y and z may be several columns each; columns that are the same variable in all
+three atoms are carried along: they tell one closure from the next, and composition stays within.
+Nothing else may stand in the body: a test there would have to hold for each bracketing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gdatalog.parser.syntax import And, Atom, Var
+from gdatalog.planner.checked import CheckedRule, Schema, Stratum
+from gdatalog.planner.walk import walk
+
+FIRST = "~first"  # no name of a program has a ~
+
+
+def first_of(schema: Schema) -> Schema:
+    """The relation of the rows that a relation has without recursion."""
+    return Schema(schema.name + FIRST, schema.columns, schema.types)
+
+
+def made_linear(stratum: Stratum) -> CheckedRule | None:
+    """The linear rule that stands for a stratum's only recursive one, which composes rows of its
+    relation; None if there is no such rule."""
+    if not stratum.recursive or len(stratum.relations) != 1:
+        return None
+    (name,) = stratum.relations
+    recursive = [rule for rule in stratum.rules if _reads(rule, name)]
+    if len(recursive) != 1 or any(rule.aggregated for rule in stratum.rules):
+        return None
+    (rule,) = recursive
+    body = rule.body
+    if not isinstance(body, And) or len(body.items) != 2:
+        return None
+    for left, right in (body.items, body.items[::-1]):
+        if isinstance(left, Atom) and isinstance(right, Atom) and _composes(rule.head, left, right):
+            base = replace(right, name=name + FIRST)
+            return replace(rule, body=And((left, base), body.span))
+    return None
+
+
+def _reads(rule: CheckedRule, name: str) -> bool:
+    return rule.body is not None and any(
+        isinstance(part, Atom) and part.name == name for part in walk(rule.body)
+    )
+
+
+def _composes(head: Atom, left: Atom, right: Atom) -> bool:
+    """Whether the head is the composition of two atoms of its relation."""
+    if not left.name == right.name == head.name:
+        return False
+    heads, lefts, rights = map(_variables, (head, left, right))
+    if heads is None or lefts is None or rights is None:
+        return False
+    sources, targets = [], []
+    for column, (x, y, z) in enumerate(zip(heads, lefts, rights, strict=True)):
+        if x == y == z:
+            continue
+        if x == y:
+            sources.append(column)
+        elif x == z:
+            targets.append(column)
+        else:
+            return False
+    # The left row's targets are the right row's sources, in one order.
+    links = [lefts[column] for column in targets]
+    starts = [rights[column] for column in sources]
+    return len(links) == len(starts) > 0 and sorted(links) == sorted(starts)
+
+
+def _variables(atom: Atom) -> list[str] | None:
+    """An atom's arguments, if they are variables, each another."""
+    names = [arg.name for arg in atom.args if isinstance(arg, Var)]
+    return names if len(names) == len(set(names)) == len(atom.args) else None
+
+
+def linear(stratum: Stratum, rule: CheckedRule, schema: Schema) -> Stratum:
+    """The stratum as `p(x, y) <- p~first(x, y).` and the linear rule. What its other rules, its
+    facts and its data give is `p~first`."""
+    args = tuple(Var(f"c{at}") for at in range(schema.arity))
+    types = {arg.name: kind for arg, kind in zip(args, schema.types, strict=True)}
+    head, body = Atom(schema.name, args), Atom(schema.name + FIRST, args)
+    return Stratum(stratum.relations, (CheckedRule(head, body, types, rule.span), rule), True)
+
+
+def first_stratum(stratum: Stratum) -> Stratum:
+    """The rules that are not recursive, on their own."""
+    (name,) = stratum.relations
+    rules = tuple(rule for rule in stratum.rules if not _reads(rule, name))
+    return Stratum(stratum.relations, rules, False)
