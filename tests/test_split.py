@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
-from gdatalog.engine import splits
+from gdatalog.engine import spans, splits
 from gdatalog.parser import parse
 from tests import test_engine_oracle as oracle
 from tests.draw import Drawn, recursive_programs
@@ -44,7 +44,8 @@ SHAPES = {
     "a variable twice": "p(x, y) <- E(x, y). p(x, z) <- p(x, x), E(x, z). p(x, x) <- p(x, _).",
     "a fact and data": "p(x, y) <- E(x, y). p($1, $2). p(x, z) <- p(x, y), E(y, z).",
     "mutual": """
-        odd(x, y) <- E(x, y). odd(x, z) <- even(x, y), E(y, z). even(x, z) <- odd(x, y), E(y, z).""",
+        odd(x, y) <- E(x, y). odd(x, z) <- even(x, y), E(y, z).
+        even(x, z) <- odd(x, y), E(y, z).""",
     "mutual, by other columns": """
         a(x, y) <- E(x, y). b(y, x) <- a(x, y), N(y). a(x, z) <- b(y, x), F(y, z).""",
     "mutual, of other widths": """
@@ -101,7 +102,7 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
         db._workspace.split = "always"
         db._workspace.chunk_rows = (None, 1, 2, 7)[number % 4]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(splits, "MOST_STAMPS", (1 << 26, 0, 40)[number % 3])
+            patch.setattr(spans, "MOST_STAMPS", (1 << 26, 0, 40)[number % 3])
             patch.setattr(splits, "BYTES", (1 << 20, 3)[number // 2 % 2])
             return oracle.answers(db, text, data, defined)
 

@@ -19,6 +19,7 @@ from gdatalog.engine.splits import Splits
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.planner.checked import CheckedRule, Schema, Stratum
 from gdatalog.planner.counting import asks_for_counts, counted_rule, counts_of
+from gdatalog.planner.splitting import Split
 from gdatalog.storage.relation import Relation
 
 
@@ -60,9 +61,19 @@ def count_stratum(
     that they would do."""
     fixpoint = linearised(Fixpoint(stratum, seeds, around))
     splits = Splits(fixpoint.stratum, fixpoint.seeds, fixpoint.around)
-    if splits.split is None:
-        return None
-    columns = splits.split.columns
+    found = None if splits.split is None else _counted(splits, splits.split, readers, before)
+    if found is None or before is not None:
+        around.ledger.forget(splits.record)
+    return found
+
+
+def _counted(
+    splits: Splits,
+    split: Split,
+    readers: Collection[Stratum],
+    before: Mapping[str, Relation] | None,
+) -> Counted | None:
+    around, columns = splits.around, split.columns
     changed: dict[tuple[str, ...], Stratum] = {}
     for reader in readers:
         rules = [_rewritten(rule, columns, around.plans) for rule in reader.rules]
@@ -89,13 +100,7 @@ def count_stratum(
     return Counted(relations, by_name, changed, False)
 
 
-def _rewritten(
-    rule: CheckedRule, columns: Mapping[str, int], plans: Plans
-) -> CheckedRule | None:
+def _rewritten(rule: CheckedRule, columns: Mapping[str, int], plans: Plans) -> CheckedRule | None:
     """The same rule each time, so that its plan is found again."""
-    key = ("counted", id(rule), tuple(sorted(columns.items())))
-    if key not in plans.rewritten:
-        plans.rewritten[key] = counted_rule(rule, columns)
-    found = plans.rewritten[key]
-    assert found is None or isinstance(found, CheckedRule)
-    return found
+    by = tuple(sorted(columns.items()))
+    return plans.rewritten(("counted", by), [rule], lambda: counted_rule(rule, columns))

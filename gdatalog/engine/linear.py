@@ -44,12 +44,10 @@ def linearised(fixpoint: Fixpoint) -> Fixpoint:
 
 def _changed(stratum: Stratum, around: Surroundings) -> Stratum | None:
     """The same stratum each time, so that its rules' plans are found again."""
-    rewritten = around.plans.rewritten
-    key = ("linear", *(id(rule) for rule in stratum.rules))
-    if key not in rewritten:
+
+    def make() -> Stratum | None:
         rule = made_linear(stratum)
         (name, *_) = stratum.relations
-        rewritten[key] = None if rule is None else linear(stratum, rule, around.schemas[name])
-    found = rewritten[key]
-    assert found is None or isinstance(found, Stratum)
-    return found
+        return None if rule is None else linear(stratum, rule, around.schemas[name])
+
+    return around.plans.rewritten("linear", stratum.rules, make)

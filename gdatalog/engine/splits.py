@@ -3,6 +3,8 @@
 One worker has one value at a time, with one array of stamps or one hash table and a worklist, so
 that there is no index to grow and nothing that threads share. What the function is, and when the
 rounds are quicker, is decided here; `planner/splitting.py` says which strata split.
+
+Above 300 lines, for what is prepared is run right here.
 """
 
 from __future__ import annotations
@@ -20,37 +22,25 @@ from gdatalog.engine.choose import ENOUGH, FIRST, SECOND, Choice, spent_on
 from gdatalog.engine.depth import layout_of, printed_once
 from gdatalog.engine.derived import Blocks, Derived, relation_of
 from gdatalog.engine.device import CPU, compiled_function, is_compiled
-from gdatalog.engine.run import RuleRun
-from gdatalog.engine.seeds import Grouped, Span, copied, grouped, order_by
+from gdatalog.engine.ledger import Way
+from gdatalog.engine.seeds import Grouped, copied, grouped, order_by
+from gdatalog.engine.spans import limits_of, narrow, spans_of, stamps_for
 from gdatalog.engine.stratum import StratumRun, atoms
 from gdatalog.engine.surroundings import Round
 from gdatalog.errors import MemoryLimitError, Note
 from gdatalog.executors.lftj import GiveUp
 from gdatalog.executors.worklist import ListRoom, run_split
 from gdatalog.plan.effects import longest_first
-from gdatalog.plan.merge import merged
-from gdatalog.plan.nodes import (
-    Assign,
-    Constant,
-    Expr,
-    Generate,
-    Join,
-    Parameter,
-    RulePlan,
-    Slot,
-    Step,
-)
+from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner.splitting import Split, split_of
 from gdatalog.printer.module import Printed
 from gdatalog.printer.worklist import Listed, Recursive, print_split
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import INT32_MAX, INT32_MIN
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
-# How many rows there may be of one value for each to have a stamp; up to how many a byte is best,
-# which has to be cleared after 255 values.
-MOST_STAMPS, BYTES = 1 << 26, 1 << 20
+# Up to how many stamps bytes are best, which have to be cleared after 255 values.
+BYTES = 1 << 20
 # Rows of what a stratum reads: fewer are tried by rounds first; so many are not.
 FEW, MANY = 2_000, 50_000
 
@@ -86,7 +76,11 @@ class Splits(StratumRun):
             return None
         if any(isinstance(table, Best) for table in self.tables.values()):
             return None
-        return split_of(self.later, {name: around.schemas[name].arity for name in names})
+        return split_of(self.later, self._arities)
+
+    @property
+    def _arities(self) -> Mapping[str, int]:
+        return {name: self.around.schemas[name].arity for name in self.stratum.relations}
 
     @cached_property
     def recursions(self) -> list[Recursive]:
@@ -171,17 +165,17 @@ class Splits(StratumRun):
             for ref in longest_first(tuple(r for rule in self.recursions for r in rule.join.tries))
         }
         tries = [made[ref] for rule in self.recursions for ref in rule.join.tries]
-        spans = self._spans(seeds, already, values, tries)
+        held = {name: [g for g in (seeds[name], already.get(name)) if g] for name in seeds}
+        around = self.around
+        spans = spans_of(self.recursions, held, self._arities, self.columns, tries, around.scope)
         beside: dict[str, Array] = {"splits": values}
         lists, rooms = [], []
         for at, name in enumerate(self.stratum.relations):
             own = spans[name]
             group = seeds[name]
             others = [column for column in range(len(own)) if column != self.columns[name]]
-            stamps = _stamps([own[column] for column in others])
-            rows = {
-                column: np.int32 if _narrow(span) else np.int64 for column, span in own.items()
-            }
+            stamps = stamps_for([own[column] for column in others])
+            rows = {column: np.int32 if narrow(span) else np.int64 for column, span in own.items()}
             lists.append(self._listed(name, group, already.get(name), rows, stamps))
             kept = [column for column in rows if not counts or column in others]
             rooms.append(ListRoom({column: rows[column] for column in kept}, stamps, not counts))
@@ -189,7 +183,7 @@ class Splits(StratumRun):
             if name in already:
                 _bring(beside, f"known_{at}", already[name], values, others)
             if stamps:
-                beside[f"spans_{at}"] = _limits_of(own)
+                beside[f"spans_{at}"] = limits_of(own)
             if counts:
                 beside[f"counts_{at}"] = np.zeros(len(values), dtype=np.int64)
         printed = self._printed(lists, tries, values, counts)
@@ -230,76 +224,6 @@ class Splits(StratumRun):
         )
         return found if isinstance(found, Printed) else None
 
-    # ---------------------------------------------------------------------------------- spans
-
-    def _spans(
-        self, seeds: Groups, known: Mapping[str, Grouped], values: Array, tries: Sequence[Trie]
-    ) -> dict[str, dict[int, Span | None]]:
-        """Within which values each column of each relation stays; None: nobody knows.
-
-        Values come from the rows to begin with, from other columns of recursive atoms, and from
-        the lists that bind a head's variables.
-        """
-        everywhere = (int(values.min()), int(values.max()))
-        spans: dict[str, dict[int, Span | None]] = {}
-        for name in self.stratum.relations:
-            held = [group for group in (seeds[name], known.get(name)) if group is not None]
-            spans[name] = {
-                column: everywhere
-                if column == self.columns[name]
-                else _union([group.span(column) for group in held])
-                for column in range(self.around.schemas[name].arity)
-            }
-        unknown: set[tuple[str, int]] = set()
-        passed: list[tuple[str, int, str, int]] = []
-        _, parts = merged([rule.join for rule in self.recursions])
-        for rule, steps in zip(self.recursions, parts, strict=True):
-            given = rule.join.given
-            assert given is not None
-            columns = {slot.name: column for column, slot in enumerate(given.slots)}
-            for column, output in enumerate(rule.join.outputs):
-                if column == self.columns[rule.head]:
-                    continue
-                if isinstance(output, Slot) and output.name in columns:
-                    passed.append((given.relation, columns[output.name], rule.head, column))
-                    continue
-                span = self._bound(output, steps, tries)
-                if span is None:
-                    unknown.add((rule.head, column))
-                else:
-                    spans[rule.head][column] = _union([spans[rule.head][column], span])
-        changed = True
-        while changed:
-            changed = False
-            for body, source, head, column in passed:
-                if (body, source) in unknown and (head, column) not in unknown:
-                    unknown.add((head, column))
-                    changed = True
-                joined = _union([spans[head][column], spans[body][source]])
-                if joined != spans[head][column]:
-                    spans[head][column] = joined
-                    changed = True
-        for name, column in unknown:
-            spans[name][column] = None
-        for name, own in spans.items():  # columns that never get a value
-            for column, span in own.items():
-                if span is None and (name, column) not in unknown:
-                    own[column] = (0, 0)
-        return spans
-
-    def _bound(self, output: Expr, steps: Sequence[Step], tries: Sequence[Trie]) -> Span | None:
-        """Within which values a head's expression stays."""
-        if isinstance(output, Constant | Parameter):
-            keys, _ = self.ops.evaluate(output, _no_column, 1, self.around.scope)
-            return int(keys[0]), int(keys[0])
-        if not isinstance(output, Slot):
-            return None
-        for step in steps:
-            if isinstance(step, Join | Assign | Generate) and step.variable == output.name:
-                lists = [tries[part.trie].levels[part.depth].span for part in step.participants]
-                return min(lists, key=lambda span: span[1] - span[0], default=None)
-        return None
-
     # --------------------------------------------------------------------------------- running
 
     def run(self) -> dict[str, Relation] | None:
@@ -309,10 +233,11 @@ class Splits(StratumRun):
         started = perf_counter()
         task = self.task(self.groups)
         found = None if task is None else self._follow(task)
-        if found is None:
+        if task is None or found is None:
             return None
         relations = {name: self._relation(name, blocks) for name, blocks in found.items()}
-        self._tell({name: relation.length for name, relation in relations.items()}, started)
+        rows = {name: relation.length for name, relation in relations.items()}
+        self._tell(rows, len(task.values), started)
         return relations
 
     def more(
@@ -338,7 +263,7 @@ class Splits(StratumRun):
         """Of each relation how many rows there are for each value: the values, and how many."""
         if all(group is None for group in self.groups.values()):
             none = np.empty(0, dtype=np.int64)
-            return {name: (none, none) for name in self.stratum.relations}
+            return dict.fromkeys(self.stratum.relations, (none, none))
         started = perf_counter()
         task = self.task(self.groups, counts=True)
         if task is None or self._follow(task) is None:
@@ -348,7 +273,8 @@ class Splits(StratumRun):
             counts = task.beside[f"counts_{at}"]
             some = counts > 0
             found[name] = task.values[some], counts[some]
-        self._tell({name: int(counts.sum()) for name, (_, counts) in found.items()}, started)
+        rows = {name: int(counts.sum()) for name, (_, counts) in found.items()}
+        self._tell(rows, len(task.values), started)
         return found
 
     def _follow(self, task: Task) -> dict[str, Blocks] | None:
@@ -384,22 +310,23 @@ class Splits(StratumRun):
         self.around.limits.charge(name, relation.nbytes)
         return relation
 
-    def _tell(self, rows: Mapping[str, int], started: float) -> None:
+    def _tell(self, rows: Mapping[str, int], values: int, started: float) -> None:
         """Says what was done: to the progress line, and to a profile."""
         around = self.around
         around.on_round(self.stratum, Round(1, rows, rows))
-        if around.reports is None:
-            return
         seconds = perf_counter() - started
+        name = f"a fixpoint for each {self.split_by()}"
+        self.record.way = Way(name, values, "values", around.knobs.workers, seconds=seconds)
+        self.record.end(dict(rows))
         for number, plan in enumerate(self.later):
-            report = RuleRun(plan)
+            report = around.ledger.run_of(plan)
+            if report is None:
+                return
             if number == 0:
                 report.rows, report.seconds = sum(rows.values()), seconds
-            choice = Choice(False, f"a fixpoint for each {self.told()}")
-            report.executors = dict.fromkeys(range(len(plan.joins)), choice)
-            around.reports.append(report)
+            report.executors = dict.fromkeys(range(len(plan.joins)), Choice(False, name))
 
-    def told(self) -> str:
+    def split_by(self) -> str:
         """By what the stratum is split, in words."""
         return ", ".join(
             f"{self.around.schemas[name].columns[column]} of {name}"
@@ -414,40 +341,6 @@ class Splits(StratumRun):
             notes=[Note("this rule is recursive", rule.span) for rule in rules],
             hint=error.hint,
         )
-
-
-def _no_column(name: str) -> Array:
-    raise AssertionError(name)
-
-
-def _union(spans: Sequence[Span | None]) -> Span | None:
-    known = [span for span in spans if span is not None and span[0] <= span[1]]
-    if not known:
-        return None
-    return min(low for low, _ in known), max(high for _, high in known)
-
-
-def _narrow(span: Span | None) -> bool:
-    return span is not None and span[0] >= INT32_MIN and span[1] <= INT32_MAX
-
-
-def _stamps(spans: Sequence[Span | None]) -> int:
-    """How many rows there could be of one value; 0 if too many for stamps."""
-    count = 1
-    for span in spans:
-        if span is None:
-            return 0
-        count *= span[1] - span[0] + 1
-    return count if count <= MOST_STAMPS or not spans else 0
-
-
-def _limits_of(spans: Mapping[int, Span | None]) -> Array:
-    """Column by column the least value, and how many there are from there on."""
-    found = np.zeros(2 * len(spans), dtype=np.int64)
-    for column, span in spans.items():
-        if span is not None and span[1] - span[0] < 1 << 62:
-            found[2 * column : 2 * column + 2] = span[0], span[1] - span[0] + 1
-    return found
 
 
 def _bring(

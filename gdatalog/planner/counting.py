@@ -81,9 +81,7 @@ def _unused(arg: Expr, uses: Mapping[str, int]) -> bool:
     return isinstance(arg, Var) and uses[arg.name] == 1
 
 
-def _counted(
-    item: Literal, columns: Mapping[str, int], uses: Mapping[str, int]
-) -> Literal | None:
+def _counted(item: Literal, columns: Mapping[str, int], uses: Mapping[str, int]) -> Literal | None:
     """A literal of the body that reads numbers of rows; None if that would not do."""
     if isinstance(item, Not) and isinstance(item.body, Atom):
         inner = _counted(item.body, columns, uses)
