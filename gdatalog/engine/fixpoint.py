@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 
 from gdatalog.engine.choose import TooSlow, impatience, spend
 from gdatalog.engine.derived import Rows
-from gdatalog.engine.linear import Fixpoint, linearised
+from gdatalog.engine.dying import around_parts, parted_stratum, run_rounds
+from gdatalog.engine.linear import Fixpoint, linear_of, linearised
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.splits import Splits
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner.checked import CheckedRule, Stratum
-from gdatalog.planner.dying import Parted, parted
 from gdatalog.storage.relation import Relation
 
 
@@ -39,13 +38,7 @@ def run_stratum(
         if found is not None:
             return found
         around.ledger.forget(splits.record)
-    parts = parted_where_dying(stratum, around)
-    if parts is None:
-        return Rounds(stratum, seeds, around).run()
-    found = Rounds(parts.stratum, seeds, around_parted(stratum, parts, around)).run()
-    for name in parts.schemas:
-        around.limits.charge(name, 0)
-    return {name: found[name] for name in stratum.relations}
+    return run_rounds(stratum, seeds, around)
 
 
 def by_rounds(splits: Splits, counts: bool = False) -> dict[str, Relation] | None:
@@ -71,26 +64,6 @@ def by_rounds(splits: Splits, counts: bool = False) -> dict[str, Relation] | Non
     return None
 
 
-def parted_where_dying(stratum: Stratum, around: Surroundings) -> Parted | None:
-    """The stratum with rules split where a variable dies, if that is expected to gain."""
-
-    def make(relation: Callable[[str], Relation]) -> Parted | None:
-        return parted(
-            stratum, around.schemas, lambda name: relation(name).statistics, around.knobs.dying
-        )
-
-    return around.plans.parted(stratum, around.knobs.dying, around.relation, make)
-
-
-def around_parted(stratum: Stratum, parts: Parted, around: Surroundings) -> Surroundings:
-    """The same surroundings, which know the relations of the parts; who listens does not."""
-    return replace(
-        around,
-        schemas={**around.schemas, **parts.schemas},
-        on_round=lambda _, round_: around.on_round(stratum, round_),
-    )
-
-
 def plan_stratum(
     stratum: Stratum, around: Surroundings
 ) -> tuple[list[tuple[CheckedRule, RulePlan]], tuple[str, ...]]:
@@ -98,14 +71,30 @@ def plan_stratum(
 
     And what is worth a word of how its rules became those of the plans.
     """
-    parts = parted_where_dying(stratum, around)
+    told: list[str] = []
+    plans: list[tuple[CheckedRule, RulePlan]] = []
+    linear = linear_of(stratum, around) if stratum.recursive else None
+    if linear is not None:
+        (name,) = stratum.relations
+        told.append(f"{name} is made linear: {name}~first is what it has without recursion")
+        plans = _plans(StratumRun(linear.first, {}, around))
+        fixpoint = linearised(Fixpoint(stratum, {}, around))
+        stratum, around = fixpoint.stratum, fixpoint.around
+    splits = Splits(stratum, {}, around)
+    if splits.split is not None:
+        told.append(f"a fixpoint for each {splits.split_by()}")
+        return [*plans, *_plans(splits)], tuple(told)
+    parts = parted_stratum(stratum, around)
     if parts is not None:
-        stratum, around = parts.stratum, around_parted(stratum, parts, around)
-    run = StratumRun(stratum, {}, around)
-    plans = [
+        stratum, around = parts.stratum, around_parts(stratum, parts, around)
+        told += parts.told
+    return [*plans, *_plans(StratumRun(stratum, {}, around))], tuple(told)
+
+
+def _plans(run: StratumRun) -> list[tuple[CheckedRule, RulePlan]]:
+    return [
         (rule, plan)
-        for rule in stratum.rules
+        for rule in run.stratum.rules
         for first in (True, False)
         if (plan := run.plan(rule, first=first)).joins
     ]
-    return plans, () if parts is None else parts.told

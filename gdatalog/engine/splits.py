@@ -72,9 +72,13 @@ class Splits(StratumRun):
         around, names = self.around, self.stratum.relations
         if around.knobs.split == "never" or around.knobs.strategy == "levelwise":
             return None
-        if around.device is not CPU or around.limit_sizes.keys() & set(names):
+        if not self.stratum.recursive or around.device is not CPU:
             return None
-        if any(isinstance(table, Best) for table in self.tables.values()):
+        if around.limit_sizes.keys() & set(names):
+            return None
+        if not self.stratum.recursive or any(
+            isinstance(table, Best) for table in self.tables.values()
+        ):
             return None
         return split_of(self.later, self._arities)
 
@@ -143,6 +147,22 @@ class Splits(StratumRun):
         schema = self.around.schemas[name]
         relation = relation_of(schema.columns, schema.types, parts, self.ops)
         if not relation.length:
+            return None
+        order = order_by(self.columns[name], schema.arity)
+        return grouped(relation.trie(order), order)
+
+    def _unordered(self, name: str, parts: Sequence[Derived]) -> Grouped | None:
+        """The same of rows of which nothing is known."""
+        schema = self.around.schemas[name]
+        blocks = [
+            block
+            for part in parts
+            for block in (part.blocks if isinstance(part, Blocks) else [part[0]])
+            if len(block[0])
+        ]
+        count = sum(len(block[0]) for block in blocks)
+        relation = Relation.of_blocks(schema.columns, schema.types, blocks, count)
+        if not blocks:
             return None
         order = order_by(self.columns[name], schema.arity)
         return grouped(relation.trie(order), order)
@@ -245,9 +265,10 @@ class Splits(StratumRun):
     ) -> dict[str, Blocks] | None:
         """What rows that have come new lead to, themselves included, but what is `known`.
 
-        The known rows, which are all that follow from each other, are stamped and not followed.
+        The new rows may be in any order, and twice. The known ones, which are all that follow from
+        each other, are stamped and not followed.
         """
-        groups = {name: self.group_of(name, seeds.get(name, ())) for name in self.columns}
+        groups = {name: self._unordered(name, seeds.get(name, ())) for name in self.columns}
         if all(group is None for group in groups.values()):
             return {name: Blocks([], 0) for name in self.columns}
         held: dict[str, Grouped | None] = {}

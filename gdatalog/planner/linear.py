@@ -15,9 +15,9 @@ Nothing else may stand in the body: a test there would have to hold for each bra
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from gdatalog.parser.syntax import And, Atom, Var
+from gdatalog.parser.syntax import And, Atom, Or, Var
 from gdatalog.planner.checked import CheckedRule, Schema, Stratum
 from gdatalog.planner.walk import walk
 
@@ -29,24 +29,56 @@ def first_of(schema: Schema) -> Schema:
     return Schema(schema.name + FIRST, schema.columns, schema.types)
 
 
-def made_linear(stratum: Stratum) -> CheckedRule | None:
-    """The linear rule that stands for a stratum's only recursive one, which composes rows of its
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A stratum made linear: the one that gives `p~first`, under its own name, and the one that
+    reads it. `composed` is the rule that was not linear."""
+
+    first: Stratum
+    later: Stratum
+    composed: CheckedRule
+
+
+def made_linear(stratum: Stratum, schema: Schema) -> Linear | None:
+    """A stratum with a linear rule for its only recursive one, which composes rows of its
     relation; None if there is no such rule."""
     if not stratum.recursive or len(stratum.relations) != 1:
         return None
-    (name,) = stratum.relations
-    recursive = [rule for rule in stratum.rules if _reads(rule, name)]
-    if len(recursive) != 1 or any(rule.aggregated for rule in stratum.rules):
+    if any(rule.aggregated for rule in stratum.rules):
+        return None
+    name = schema.name
+    rules = [part for rule in stratum.rules for part in _alternatives(rule, name)]
+    recursive = [rule for rule in rules if _reads(rule, name)]
+    if len(recursive) != 1:
         return None
     (rule,) = recursive
-    body = rule.body
-    if not isinstance(body, And) or len(body.items) != 2:
+    if not isinstance(rule.body, And) or len(rule.body.items) != 2:
         return None
-    for left, right in (body.items, body.items[::-1]):
+    for left, right in (rule.body.items, rule.body.items[::-1]):
         if isinstance(left, Atom) and isinstance(right, Atom) and _composes(rule.head, left, right):
             base = replace(right, name=name + FIRST)
-            return replace(rule, body=And((left, base), body.span))
+            step = replace(rule, body=And((left, base), rule.body.span))
+            others = tuple(other for other in rules if other is not rule)
+            return Linear(
+                Stratum(stratum.relations, others, False),
+                Stratum(stratum.relations, (_copy(schema, rule), step), True),
+                rule,
+            )
     return None
+
+
+def _copy(schema: Schema, rule: CheckedRule) -> CheckedRule:
+    """`p(x, y) <- p~first(x, y).`"""
+    args = tuple(Var(f"c{at}") for at in range(schema.arity))
+    types = {arg.name: kind for arg, kind in zip(args, schema.types, strict=True)}
+    return CheckedRule(Atom(schema.name, args), Atom(schema.name + FIRST, args), types, rule.span)
+
+
+def _alternatives(rule: CheckedRule, name: str) -> list[CheckedRule]:
+    """A rule for each alternative of a recursive one: their variables are each its own."""
+    if not isinstance(rule.body, Or) or not _reads(rule, name):
+        return [rule]
+    return [replace(rule, body=item) for item in rule.body.items]
 
 
 def _reads(rule: CheckedRule, name: str) -> bool:
@@ -82,19 +114,3 @@ def _variables(atom: Atom) -> list[str] | None:
     """An atom's arguments, if they are variables, each another."""
     names = [arg.name for arg in atom.args if isinstance(arg, Var)]
     return names if len(names) == len(set(names)) == len(atom.args) else None
-
-
-def linear(stratum: Stratum, rule: CheckedRule, schema: Schema) -> Stratum:
-    """The stratum as `p(x, y) <- p~first(x, y).` and the linear rule. What its other rules, its
-    facts and its data give is `p~first`."""
-    args = tuple(Var(f"c{at}") for at in range(schema.arity))
-    types = {arg.name: kind for arg, kind in zip(args, schema.types, strict=True)}
-    head, body = Atom(schema.name, args), Atom(schema.name + FIRST, args)
-    return Stratum(stratum.relations, (CheckedRule(head, body, types, rule.span), rule), True)
-
-
-def first_stratum(stratum: Stratum) -> Stratum:
-    """The rules that are not recursive, on their own."""
-    (name,) = stratum.relations
-    rules = tuple(rule for rule in stratum.rules if not _reads(rule, name))
-    return Stratum(stratum.relations, rules, False)
