@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 
 import gdatalog
-from gdatalog.engine import device, growing, replanning, runs, splits, variants
+from gdatalog.engine import device, growing, replanning, runs, spans, variants
 from gdatalog.engine.knobs import Strategy
 from gdatalog.executors import lftj
 from tests import test_engine_oracle as oracle
@@ -73,7 +73,7 @@ WAYS = {
     "asked": Way("auto", asked=True),
     "split": Way("auto", {"split": "always"}),
     "split, hashed, by threes": Way(
-        "auto", {"split": "always", "chunk_rows": 3}, ((splits, "MOST_STAMPS", 0),)
+        "auto", {"split": "always", "chunk_rows": 3}, ((spans, "MOST_STAMPS", 0),)
     ),
 }
 
