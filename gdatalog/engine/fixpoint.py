@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 
-from gdatalog.engine.choose import Impatient, impatience, spend
+from gdatalog.engine.choose import TooSlow, impatience, spend
 from gdatalog.engine.derived import Rows
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.splits import Splits
@@ -30,33 +30,34 @@ def run_stratum(
         return StratumRun(stratum, seeds, around).once(limit)
     splits = Splits(stratum, seeds, around)
     if splits.split is not None:
-        found = _by_splits(splits)
+        found = by_rounds(splits) or splits.run()
         if found is not None:
             return found
+        around.ledger.forget(splits.record)
     return Rounds(stratum, seeds, around).run()
 
 
-def _by_splits(splits: Splits) -> dict[str, Relation] | None:
-    """A stratum that splits: by rounds if these are soon done, for they need no compilation."""
+def by_rounds(splits: Splits, counts: bool = False) -> dict[str, Relation] | None:
+    """A stratum that splits, by rounds if these are soon done, for they need no compilation.
+
+    `counts`: else only how many rows there are is asked for.
+    """
     around = splits.around
     ledger = around.ledger
-    for seconds in splits.patience():
+    for seconds in splits.patience(counts):
         began = perf_counter()
         before = len(ledger.runs)
         rounds = Rounds(splits.stratum, splits.seeds, around)
         try:
-            with impatience(around.limits, seconds):
+            with impatience(around.limits, seconds, TooSlow):
                 found = rounds.run()
-        except Impatient:
+        except TooSlow:
             ledger.forget(rounds.record, before)
             continue
         spend(splits.rules_key, perf_counter() - began)
         ledger.forget(splits.record)
         return found
-    made = splits.run()
-    if made is None:
-        ledger.forget(splits.record)
-    return made
+    return None
 
 
 def plan_stratum(stratum: Stratum, around: Surroundings) -> list[tuple[CheckedRule, RulePlan]]:

@@ -173,6 +173,7 @@ class Session:
             settings.force_chunk,
             settings.knobs,
             settings.device,
+            frozenset(ask.name for ask in self.asks()),
         )
 
     def _coerce(self, name: str, value: Value) -> Value:

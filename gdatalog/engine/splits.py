@@ -140,7 +140,8 @@ class Splits(StratumRun):
         if len(plans) == 1 and not any(count for _, count in self.seeds.get(name, ())):
             ref = copied(plans[0], split)
             if ref is not None:
-                return grouped(self._trie(ref), order)
+                trie = self._trie(ref)
+                return grouped(trie, order) if trie.total else None
         return self.group_of(name, self.first(name))
 
     def group_of(self, name: str, parts: Sequence[Derived]) -> Grouped | None:
@@ -438,7 +439,7 @@ def _stamps(spans: Sequence[Span | None]) -> int:
         if span is None:
             return 0
         count *= span[1] - span[0] + 1
-    return count if count <= MOST_STAMPS else 0
+    return count if count <= MOST_STAMPS or not spans else 0
 
 
 def _limits_of(spans: Mapping[int, Span | None]) -> Array:
