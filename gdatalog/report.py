@@ -31,8 +31,11 @@ class PlannedRule:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStratum:
+    """`told`: how its rules became those that are planned."""
+
     stratum: Stratum
     rules: tuple[PlannedRule, ...]
+    told: tuple[str, ...] = ()
 
 
 class Explanation:
@@ -63,6 +66,7 @@ class Explanation:
             names = ", ".join(planned.stratum.relations)
             kind = " (recursive)" if planned.stratum.recursive else ""
             lines.append(f"stratum {number}: {names}{kind}")
+            lines += ["  " + line for line in planned.told]
             for rule in planned.rules:
                 lines.append("  " + rule_text(rule.rule))
                 lines += ["    " + line for line in _plan_lines(rule.plan)]
@@ -87,6 +91,7 @@ class Explanation:
                 {
                     "relations": list(planned.stratum.relations),
                     "recursive": planned.stratum.recursive,
+                    "split": list(planned.told),
                     "rules": [
                         {
                             "rule": rule_text(rule.rule),
@@ -118,16 +123,11 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
     """How the relations of these names would be evaluated; `why` on this device."""
     around = session.evaluation.surroundings()
     device = around.device
-    strata = [
-        PlannedStratum(
-            stratum,
-            tuple(
-                PlannedRule(rule, plan, device.refuses(plan))
-                for rule, plan in plan_stratum(stratum, around)
-            ),
-        )
-        for stratum in session.evaluation.strata_of(names)
-    ]
+    strata = []
+    for stratum in session.evaluation.strata_of(names):
+        plans, told = plan_stratum(stratum, around)
+        rules = tuple(PlannedRule(rule, plan, device.refuses(plan)) for rule, plan in plans)
+        strata.append(PlannedStratum(stratum, rules, told))
     return Explanation(strata, device.name, why)
 
 

@@ -78,6 +78,7 @@ class Workspace:
         self.intersect = "auto"
         self.tile = 0
         self.split = "auto"
+        self.dying = "auto"  # whether recursive rules are split where a variable dies
         self.device: Device = CPU
         self.why = "asked for"  # this device
         self.announce: Callable[[str], None] = _log
@@ -230,7 +231,7 @@ class Workspace:
         self.check_open()
         chosen = strategy_of(strategy)
         strategy = self.strategy if chosen == "auto" else chosen
-        knobs = Knobs(strategy, self.threads, self.intersect, self.tile, self.split)
+        knobs = Knobs(strategy, self.threads, self.intersect, self.tile, self.split, self.dying)
         self.stop.clear()
 
         def poll() -> None:

@@ -75,6 +75,8 @@ WAYS = {
     "split, hashed, by threes": Way(
         "auto", {"split": "always", "chunk_rows": 3}, ((splits, "MOST_STAMPS", 0),)
     ),
+    "split where variables die": Way("levelwise", {"split": "never", "dying": "always"}),
+    "in rounds, rules as they are": Way("levelwise", {"split": "never", "dying": "never"}),
 }
 
 LOAD, COMPILE = device.code_cache.load, device.code_cache.compiled

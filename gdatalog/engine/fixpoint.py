@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from time import perf_counter
 
 from gdatalog.engine.choose import TooSlow, impatience, spend
@@ -13,6 +14,7 @@ from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner.checked import CheckedRule, Stratum
+from gdatalog.planner.dying import Parted, parted
 from gdatalog.storage.relation import Relation
 
 
@@ -34,7 +36,13 @@ def run_stratum(
         if found is not None:
             return found
         around.ledger.forget(splits.record)
-    return Rounds(stratum, seeds, around).run()
+    parts = parted_where_dying(stratum, around)
+    if parts is None:
+        return Rounds(stratum, seeds, around).run()
+    found = Rounds(parts.stratum, seeds, around_parted(stratum, parts, around)).run()
+    for name in parts.schemas:
+        around.limits.charge(name, 0)
+    return {name: found[name] for name in stratum.relations}
 
 
 def by_rounds(splits: Splits, counts: bool = False) -> dict[str, Relation] | None:
@@ -60,12 +68,41 @@ def by_rounds(splits: Splits, counts: bool = False) -> dict[str, Relation] | Non
     return None
 
 
-def plan_stratum(stratum: Stratum, around: Surroundings) -> list[tuple[CheckedRule, RulePlan]]:
-    """The plans that evaluating a stratum would run, without running them."""
+def parted_where_dying(stratum: Stratum, around: Surroundings) -> Parted | None:
+    """The stratum with rules split where a variable dies, if that is expected to gain."""
+
+    def make(relation: Callable[[str], Relation]) -> Parted | None:
+        return parted(
+            stratum, around.schemas, lambda name: relation(name).statistics, around.knobs.dying
+        )
+
+    return around.plans.parted(stratum, around.knobs.dying, around.relation, make)
+
+
+def around_parted(stratum: Stratum, parts: Parted, around: Surroundings) -> Surroundings:
+    """The same surroundings, which know the relations of the parts; who listens does not."""
+    return replace(
+        around,
+        schemas={**around.schemas, **parts.schemas},
+        on_round=lambda _, round_: around.on_round(stratum, round_),
+    )
+
+
+def plan_stratum(
+    stratum: Stratum, around: Surroundings
+) -> tuple[list[tuple[CheckedRule, RulePlan]], tuple[str, ...]]:
+    """The plans that evaluating a stratum would run, without running them.
+
+    And what is worth a word of how its rules became those of the plans.
+    """
+    parts = parted_where_dying(stratum, around)
+    if parts is not None:
+        stratum, around = parts.stratum, around_parted(stratum, parts, around)
     run = StratumRun(stratum, {}, around)
-    return [
+    plans = [
         (rule, plan)
         for rule in stratum.rules
         for first in (True, False)
         if (plan := run.plan(rule, first=first)).joins
     ]
+    return plans, () if parts is None else parts.told

@@ -389,7 +389,7 @@ class Splits(StratumRun):
         around = self.around
         around.on_round(self.stratum, Round(1, rows, rows))
         seconds = perf_counter() - started
-        name = f"a fixpoint for each {self.told()}"
+        name = f"a fixpoint for each {self.split_by()}"
         self.record.way = Way(name, values, "values", around.knobs.workers, seconds=seconds)
         self.record.end(dict(rows))
         for number, plan in enumerate(self.later):
@@ -400,7 +400,7 @@ class Splits(StratumRun):
                 report.rows, report.seconds = sum(rows.values()), seconds
             report.executors = dict.fromkeys(range(len(plan.joins)), Choice(False, name))
 
-    def told(self) -> str:
+    def split_by(self) -> str:
         """By what the stratum is split, in words."""
         return ", ".join(
             f"{self.around.schemas[name].columns[column]} of {name}"
