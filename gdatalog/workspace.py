@@ -15,12 +15,12 @@ from typing import Any
 
 from gdatalog.engine.derived import away
 from gdatalog.engine.device import CPU, Device
-from gdatalog.engine.evaluation import Memory
 from gdatalog.engine.files import FilePolicy, Folders
 from gdatalog.engine.inputs import Read
 from gdatalog.engine.knobs import Knobs, Strategy, strategy_of
 from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import Prepared
+from gdatalog.engine.remembered import Memory
 from gdatalog.engine.session import Kept, Session, Settings
 from gdatalog.engine.surroundings import Round
 from gdatalog.errors import Caution, Interrupted, UsageError
@@ -77,8 +77,8 @@ class Workspace:
         self.threads = 0
         self.intersect = "auto"
         self.tile = 0
-        self.split = "auto"
         self.dying = "auto"  # whether recursive rules are split where a variable dies
+        self.split = "auto"
         self.device: Device = CPU
         self.why = "asked for"  # this device
         self.announce: Callable[[str], None] = _log
@@ -231,7 +231,9 @@ class Workspace:
         self.check_open()
         chosen = strategy_of(strategy)
         strategy = self.strategy if chosen == "auto" else chosen
-        knobs = Knobs(strategy, self.threads, self.intersect, self.tile, self.split, self.dying)
+        knobs = Knobs(
+            strategy, self.threads, self.intersect, self.tile, split=self.split, dying=self.dying
+        )
         self.stop.clear()
 
         def poll() -> None:

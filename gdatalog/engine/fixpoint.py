@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 
 from gdatalog.engine.choose import TooSlow, impatience, spend
 from gdatalog.engine.derived import Rows
+from gdatalog.engine.dying import around_parts, parted_stratum, run_rounds
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.splits import Splits
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner.checked import CheckedRule, Stratum
-from gdatalog.planner.dying import Parted, parted
 from gdatalog.storage.relation import Relation
 
 
@@ -36,13 +35,7 @@ def run_stratum(
         if found is not None:
             return found
         around.ledger.forget(splits.record)
-    parts = parted_where_dying(stratum, around)
-    if parts is None:
-        return Rounds(stratum, seeds, around).run()
-    found = Rounds(parts.stratum, seeds, around_parted(stratum, parts, around)).run()
-    for name in parts.schemas:
-        around.limits.charge(name, 0)
-    return {name: found[name] for name in stratum.relations}
+    return run_rounds(stratum, seeds, around)
 
 
 def by_rounds(splits: Splits, counts: bool = False) -> dict[str, Relation] | None:
@@ -68,26 +61,6 @@ def by_rounds(splits: Splits, counts: bool = False) -> dict[str, Relation] | Non
     return None
 
 
-def parted_where_dying(stratum: Stratum, around: Surroundings) -> Parted | None:
-    """The stratum with rules split where a variable dies, if that is expected to gain."""
-
-    def make(relation: Callable[[str], Relation]) -> Parted | None:
-        return parted(
-            stratum, around.schemas, lambda name: relation(name).statistics, around.knobs.dying
-        )
-
-    return around.plans.parted(stratum, around.knobs.dying, around.relation, make)
-
-
-def around_parted(stratum: Stratum, parts: Parted, around: Surroundings) -> Surroundings:
-    """The same surroundings, which know the relations of the parts; who listens does not."""
-    return replace(
-        around,
-        schemas={**around.schemas, **parts.schemas},
-        on_round=lambda _, round_: around.on_round(stratum, round_),
-    )
-
-
 def plan_stratum(
     stratum: Stratum, around: Surroundings
 ) -> tuple[list[tuple[CheckedRule, RulePlan]], tuple[str, ...]]:
@@ -95,9 +68,10 @@ def plan_stratum(
 
     And what is worth a word of how its rules became those of the plans.
     """
-    parts = parted_where_dying(stratum, around)
+    splits = Splits(stratum, {}, around).split is not None
+    parts = None if splits else parted_stratum(stratum, around)
     if parts is not None:
-        stratum, around = parts.stratum, around_parted(stratum, parts, around)
+        stratum, around = parts.stratum, around_parts(stratum, parts, around)
     run = StratumRun(stratum, {}, around)
     plans = [
         (rule, plan)

@@ -36,8 +36,8 @@ class Knobs:
     threads: int = 0  # 0: one for each core
     intersect: str = "auto"
     tile: int = 0
-    split: str = "auto"
     dying: str = "auto"
+    split: str = "auto"
 
     @property
     def workers(self) -> int:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, permutations
+from itertools import combinations
 
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import (
@@ -42,21 +42,20 @@ from gdatalog.parser.syntax import (
 from gdatalog.planner.alternatives import alternatives_of
 from gdatalog.planner.checked import CheckedRule, Schema, Stratum
 from gdatalog.planner.collapse import Collapse, Made, names_of
+from gdatalog.planner.signature import Signature, signature_of
 from gdatalog.planner.sizes import Size
-from gdatalog.planner.walk import N, Node, rebuild, variables, walk
+from gdatalog.planner.walk import Node, variables, walk
 from gdatalog.values import TypeName
 
 # A split must be expected to take at most this share of the work, and a witness to leave at most
 # this share of a variable's values.
 WORTH, REFUSES = 0.75, 0.9
 MOST_ATOMS = 7  # of a body that is looked at
-ORDERS = 5  # literals of a part, all of whose orders are tried for a common name
 
 TESTS = (Compare, Member, Distinct, Not, Test)
 PART = "~"  # stands for the relation of a part that is thought of
 
 Way = str  # "auto", "always" or "never"
-Signature = tuple[tuple[str, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +94,12 @@ def parted(
     """
     if way == "never" or not stratum.recursive or any(rule.aggregated for rule in stratum.rules):
         return None
-    return Splitting(stratum, schemas, Collapse(sizes), way == "always").result()
+    return Parting(stratum, schemas, Collapse(sizes), way == "always").result()
 
 
 @dataclass(slots=True)
-class Splitting:
-    """The splitting of one stratum."""
+class Parting:
+    """The work on one stratum."""
 
     stratum: Stratum
     schemas: Mapping[str, Schema]
@@ -145,16 +144,17 @@ class Splitting:
         cut = self._best(rule)
         if cut is None:
             return rule
+        at = len(self.told)
         atom = self._part(rule, cut)
         dead = ", ".join("_" if "~" in name else name for name in cut.dead)
         dies = "dies" if len(cut.dead) == 1 else "die"
         head, part = format_node(rule.head), format_node(atom)
-        self.told.append(f"{head} is split where {dead} {dies}: each {part} goes on once")
+        self.told.insert(at, f"{head} is split where {dead} {dies}: each {part} goes on once")
         return self._split(replace(rule, body=_all_of((atom, *cut.rest))))
 
     def _part(self, rule: CheckedRule, cut: Cut) -> Atom:
         """The atom that stands for a part; its relation is made if no other rule needed it."""
-        signature, numbers = _signature(cut.part, cut.live)
+        signature, numbers = signature_of(cut.part, cut.live)
         found = self.known.get(signature)
         if found is not None:
             name, order = found
@@ -182,7 +182,7 @@ class Splitting:
 
     def _work(self, rule: CheckedRule, cut: Cut) -> float:
         """What the two parts of a rule cost; one that is made anyway costs nothing."""
-        signature, _ = _signature(cut.part, cut.live)
+        signature, _ = signature_of(cut.part, cut.live)
         first = 0.0 if signature in self.known else self._cost(cut.part, frozenset(cut.live))
         self.estimates.made[PART] = self._estimate(cut)
         rest = (_atom(PART, cut.live, rule), *cut.rest)
@@ -232,10 +232,7 @@ class Splitting:
         inside = [
             literal
             for literal in literals
-            if any(literal is atom for atom in chosen)
-            or (
-                isinstance(literal, TESTS) and _plain(literal) and self._tests(rule, literal, bound)
-            )
+            if any(literal is atom for atom in chosen) or self._tests(rule, literal, bound)
         ]
         rest = [literal for literal in literals if not any(literal is part for part in inside)]
         needed = head | _names(rest)
@@ -259,6 +256,8 @@ class Splitting:
 
     def _tests(self, rule: CheckedRule, literal: Literal, bound: frozenset[str]) -> bool:
         """Whether a literal only tests what atoms have bound; the rest of its names are its own."""
+        if not isinstance(literal, TESTS) or not _plain(literal):
+            return False
         outside = [*rule.head.args, *(p for p in _literals(rule.body) if p is not literal)]
         return _names([literal]) & (_names(outside) | bound) <= bound
 
@@ -330,27 +329,3 @@ def _connected(atoms: Sequence[Atom]) -> bool:
         reached = reached.union(*map(names_of, near))
         left = [atom for atom in left if atom not in near]
     return not left
-
-
-def _signature(part: Sequence[Literal], live: Collection[str]) -> tuple[Signature, dict[str, int]]:
-    """What a part is whatever its variables are called, and the number of each."""
-    blank = sorted(part, key=lambda literal: format_node(_renamed(literal, {})))
-    orders = permutations(blank) if len(blank) <= ORDERS else [blank]
-    return min((_numbered(order, live) for order in orders), key=lambda found: found[0])
-
-
-def _numbered(order: Sequence[Literal], live: Collection[str]) -> tuple[Signature, dict[str, int]]:
-    numbers: dict[str, int] = {}
-    for literal in order:
-        for name in variables(literal):
-            numbers.setdefault(name, len(numbers))
-    names = {name: f"v{number}" for name, number in numbers.items()}
-    texts = tuple(format_node(_renamed(literal, names)) for literal in order)
-    return (texts, tuple(sorted(numbers[name] for name in live))), numbers
-
-
-def _renamed(node: N, names: Mapping[str, str]) -> N:
-    """The node under other names of variables; "v" for those that have none."""
-    if isinstance(node, Var):
-        return replace(node, name=names.get(node.name, "v"))
-    return rebuild(node, lambda part: _renamed(part, names))
