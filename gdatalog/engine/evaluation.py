@@ -63,7 +63,7 @@ class Evaluation:
     remembered: Memory = field(default_factory=dict)
     keep: Callable[[Collection[str]], bool] = lambda names: True  # what is remembered
     on_round: Callable[[Stratum, Round], None] = lambda stratum, round_: None
-    reports: Ledger | None = None
+    ledger: Ledger = field(default_factory=lambda: Ledger(lasting=False))
     limit_sizes: Mapping[str, int] = field(default_factory=dict)
     force_chunk: int | None = None
     knobs: Knobs = Knobs()
@@ -237,7 +237,7 @@ class Evaluation:
             self.memory,
             self.limit_sizes,
             self.on_round,
-            self.reports,
+            self.ledger,
             self.force_chunk,
             self.knobs,
             self.text.plans,

@@ -137,5 +137,5 @@ def called(function: ast.expr) -> str:
     return ast.unparse(function)
 
 
-def names_in(node: ast.expr) -> set[str]:
+def names_in(node: ast.AST) -> set[str]:
     return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
