@@ -53,7 +53,7 @@ class Grouped:
 
 
 def repeated(values: Array, counts: Array, xp: Any) -> Array:
-    """Each value as often as its count says. (CuPy's `repeat` takes no counts of its own arrays.)"""
+    """Each value as often as its count says: CuPy's `repeat` takes no counts of its own arrays."""
     if xp is np:
         return np.repeat(values, counts)
     ends = xp.cumsum(counts)
