@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 
 import gdatalog
-from gdatalog.engine import device, splits
+from gdatalog.engine import device, growing, replanning, runs, splits, variants
 from gdatalog.engine.knobs import Strategy
 from gdatalog.executors import lftj
 from tests import test_engine_oracle as oracle
@@ -76,6 +76,26 @@ WAYS = {
         "auto", {"split": "always", "chunk_rows": 3}, ((splits, "MOST_STAMPS", 0),)
     ),
 }
+
+# Rounds, where nothing else is to take over; with thresholds so small that all ways are gone.
+ROUNDS = {"split": "never", "dying": "never"}
+AT_ONCE = tuple((variants, name, 0.0) for name in ("TO_COMPILE", "TO_START", "TO_READ", "AT_HAND"))
+SMALL = ((growing, "FEW", 4), (growing, "CHEAP", 16), (runs, "FEW", 2), (variants, "FEW", 3))
+WAYS |= {
+    "rounds, sorted": Way("lftj", {**ROUNDS, "telling": "sort"}, ((runs, "FEW", 0),)),
+    "rounds, marked": Way("lftj", {**ROUNDS, "telling": "marks"}, SMALL),
+    "rounds, hashed": Way("lftj", {**ROUNDS, "telling": "hash"}, SMALL),
+    "rounds, as they grow": Way("lftj", ROUNDS, SMALL),
+    "rounds, marked breadth-first": Way("levelwise", {**ROUNDS, "telling": "marks"}, SMALL),
+    "rounds, by loops at once": Way("auto", ROUNDS, (*AT_ONCE, *SMALL)),
+    "rounds, by loops at last": Way(
+        "auto", {**ROUNDS, "chunk_rows": 3},
+        ((variants, "AT_HAND", 1e9), (variants, "TO_START", 0.0), (variants, "LEAST", 0.0)),
+    ),
+    "rounds, planned anew": Way(
+        "auto", ROUNDS, ((replanning, "REPLAN", 0.0), (replanning, "SHIFT", 1.5))
+    ),
+}  # fmt: skip
 
 LOAD, COMPILE = device.code_cache.load, device.code_cache.compiled
 

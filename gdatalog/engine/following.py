@@ -21,7 +21,7 @@ from gdatalog.engine.derived import Derived, Rows, in_order, union_rows
 from gdatalog.engine.device import Device
 from gdatalog.engine.extending import Extending, Improving
 from gdatalog.engine.rounds import Rounds
-from gdatalog.engine.stratum import DELTA
+from gdatalog.engine.stratum import DELTA, NO_PARTS, Parts
 from gdatalog.engine.surroundings import Round, Surroundings
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.effects import participants
@@ -102,8 +102,7 @@ class Following(Rounds):
                     )
                 )
                 self.around.on_round(self.stratum, rounds[-1])
-                plans = [self._plan(rule) for rule in self.stratum.rules]
-                self._check_improving(len(rounds), plans)
+                self._check_improving(len(rounds))
         except MemoryLimitError as error:
             raise self._growth(error, rounds) from None
         return {name: table.finished() for name, table in self.tables.items()}
@@ -171,7 +170,7 @@ class Following(Rounds):
         for tries in product(*choices):
             chosen = replace(plan, joins=(replace(join, tries=tries),))
             # What a run remembers of rows that it followed holds for these parts only.
-            yield self._run(chosen, None, None if large else {})
+            yield self.run_plan(chosen, None, None if large else {})
         self.parts.clear()
 
     def _relation(self, name: str) -> Relation:
@@ -183,9 +182,9 @@ class Following(Rounds):
     def _finished(self, ref: TrieRef) -> Relation | None:
         return self._relation(ref.relation)
 
-    def _trie(self, ref: TrieRef, device: Device | None = None) -> Trie:
+    def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
         if ref.relation not in self.parts:
-            return super()._trie(ref, device)
+            return super().trie_of(ref, device, parts)
         device = device or self.around.device
         part = self.parts[ref.relation]
         trie = device.trie(part, ref)

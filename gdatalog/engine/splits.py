@@ -144,7 +144,7 @@ class Splits(StratumRun):
         if len(plans) == 1 and not any(count for _, count in self.seeds.get(name, ())):
             ref = copied(plans[0], split)
             if ref is not None:
-                trie = self._trie(ref)
+                trie = self.trie_of(ref)
                 return grouped(trie, order) if trie.total else None
         return self.group_of(name, self.first(name))
 
@@ -175,7 +175,7 @@ class Splits(StratumRun):
             if group is not None:
                 already[name] = group.only(values)
         made = {
-            ref: self._trie(ref)
+            ref: self.trie_of(ref)
             for ref in longest_first(tuple(r for rule in self.recursions for r in rule.join.tries))
         }
         tries = [made[ref] for rule in self.recursions for ref in rule.join.tries]

@@ -185,25 +185,37 @@ def _worker(
     threads: int,
     wanted: int | None,
 ) -> Worker:
-    state = np.zeros(8, dtype=np.int64)
+    state = np.zeros(16, dtype=np.int64)
     state[3], state[5] = threads, printed.grain
     state[6] = np.iinfo(np.int64).max if wanted is None else wanted
-    own: dict[str, Array] = {"control": control, "state": state, "sizes": given["sizes"]}
-    own |= {name: array for name, array in given.items() if name != "sizes"}
+    arguments, scratch = own_arguments(printed, tries, given, control, state)
+    outputs = [(a.name, DTYPES[a.type]) for a in printed.arguments if a.kind == "output"]
+    return Worker(function, arguments, outputs, scratch, state, control)
+
+
+def own_arguments(
+    printed: Any,
+    tries: Sequence[Trie],
+    given: Mapping[str, Array],
+    control: Array,
+    state: Array,
+) -> tuple[dict[str, Array], list[str]]:
+    """A worker's arguments in their order, with scratch of its own and without room for rows; and
+    which of them have to be cleared where loops have ended early."""
+    own: dict[str, Array] = {"control": control, "state": state, **given}
     ordered = {name: own[name] for name in ("control", "state", "sizes")}
     ordered |= {name: own[name] for name in printed.expressions.types()}
-    outputs, scratch = [], []
+    scratch = []
     for argument in printed.arguments:
         if argument.name in own:
             ordered[argument.name] = own[argument.name]
         elif argument.kind == "output":
-            outputs.append((argument.name, DTYPES[argument.type]))
             ordered[argument.name] = np.empty(0, dtype=DTYPES[argument.type])
         else:
             if argument.kind in ("marks", "places"):
                 scratch.append(argument.name)
             ordered[argument.name] = scratch_of(argument, tries)
-    return Worker(function, ordered, outputs, scratch, state, control)
+    return ordered, scratch
 
 
 DTYPES = {
