@@ -36,6 +36,8 @@ class Fresh(Rows):
         self.hashed = hashed
 
     def start(self, nest: Nest) -> None:
+        if nest.tile and self.hashed:
+            raise Unprintable("hash sets of rows are not printed for tiles")
         space = nest.arguments.given("space", "int64")
         for at in range(len(self.outputs)):
             nest.text.line(f"least{at}, many{at} = {space}[{2 * at}], {space}[{2 * at + 1}]")
@@ -58,27 +60,16 @@ class Fresh(Rows):
             place = text.name("c")
             text.line(f"{place} = {key} - least{at}")
             places.append(place)
-        outside = " or ".join(f"{c} < 0 or {c} >= many{at}" for at, c in enumerate(places))
+        outside = " or ".join(
+            f"{place} < 0 or {place} >= many{at}" for at, place in enumerate(places)
+        )
         code = places[0]
         for at, place in enumerate(places[1:], 1):
             code = f"({code} * many{at} + {place})"
         if nest.tile:
             with nest.unless(outside, OUTSIDE):
                 self._give(nest, code, keys)
-        else:
-            self._keep(nest, outside, code, keys)
-
-    def _give(self, nest: Nest, code: str, keys: Sequence[str]) -> None:
-        """By lanes, which look for room when they have met again (kernels/fresh.cuh)."""
-        if self.hashed:
-            raise Unprintable("a hash set of rows is not printed for tiles")
-        for at, output in enumerate(self.outputs):
-            nest.arguments.output(f"out{at}", self._width(nest, output))
-        marks = nest.arguments.result("marks", "int64")
-        nest.text.line(f"emit_fresh({marks}, {', '.join((code, *keys))})")
-
-    def _keep(self, nest: Nest, outside: str, code: str, keys: Sequence[str]) -> None:
-        text = nest.text
+            return
         with text.block(f"if {outside}"):
             for at, key in enumerate(keys):
                 text.line(f"state[{MET + at}] = {key}")
@@ -97,3 +88,10 @@ class Fresh(Rows):
                 text.line(f"{out}[n] = {key}")
             text.line("n += 1")
             text.line("state[4] = n")
+
+    def _give(self, nest: Nest, code: str, keys: Sequence[str]) -> None:
+        """By lanes, which look for room when they have met again (kernels/fresh.cuh)."""
+        for at, output in enumerate(self.outputs):
+            nest.arguments.output(f"out{at}", self._width(nest, output))
+        marks = nest.arguments.result("marks", "int64")
+        nest.text.line(f"emit_fresh({marks}, {', '.join((code, *keys))})")
