@@ -82,6 +82,7 @@ class Workspace:
         self.device: Device = CPU
         self.why = "asked for"  # this device
         self.announce: Callable[[str], None] = _log
+        self.ledger = Ledger(lasting=False)  # what the last session does or did
         self._remembered: Memory = {}
         self._read = Read()
         self._prepared = Prepared()
@@ -240,6 +241,8 @@ class Workspace:
                 self.stop.clear()
                 raise Interrupted("the query was interrupted")
 
+        self.ledger = Ledger(lasting=False) if reports is None else reports
+
         def on_round(stratum: Stratum, done: Round) -> None:
             if on_progress is not None:
                 new, total = sum(done.new.values()), sum(done.total.values())
@@ -253,7 +256,7 @@ class Workspace:
             on_round,
             self.on_caution,
             self.chunk_rows,
-            reports,
+            self.ledger,
             knobs,
             self.announce,
             self.device,
@@ -271,6 +274,11 @@ class Workspace:
             lasting,
             whole,
         )
+
+    def at_work(self) -> str:
+        """What is known of the join that runs, in a few words; asked by another thread."""
+        now = self.ledger.now
+        return "" if now is None else now.at_work()
 
     def tell(self, session: Session) -> None:
         """Says what a session found worth a warning."""

@@ -6,7 +6,7 @@ below it, the parameters), so that a view is made anew only when something it re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import letting_go
+from gdatalog.engine.counting import count_stratum, readers_of
 from gdatalog.engine.derived import Rows
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.fixpoint import run_stratum
@@ -25,7 +26,8 @@ from gdatalog.engine.surroundings import Round, Surroundings
 from gdatalog.errors import Caution
 from gdatalog.executors.limits import Limits
 from gdatalog.parser.syntax import Atom, Const, Param
-from gdatalog.planner.checked import Checked, Stratum
+from gdatalog.planner.checked import Checked, Schema, Stratum
+from gdatalog.planner.counting import COUNTS
 from gdatalog.planner.walk import Node, walk
 from gdatalog.storage.elsewhere import brought, lies_here
 from gdatalog.storage.keys import encode_value, float_to_key
@@ -61,14 +63,16 @@ class Evaluation:
     remembered: Memory = field(default_factory=dict)
     keep: Callable[[Collection[str]], bool] = lambda names: True  # what is remembered
     on_round: Callable[[Stratum, Round], None] = lambda stratum, round_: None
-    reports: Ledger | None = None
+    ledger: Ledger = field(default_factory=lambda: Ledger(lasting=False))
     limit_sizes: Mapping[str, int] = field(default_factory=dict)
     force_chunk: int | None = None
     knobs: Knobs = Knobs()
     device: Device = CPU
+    asked: Collection[str] = ()  # what will be asked for in the end
     scope: Scope = field(init=False)
     _known: dict[str, Relation] = field(default_factory=dict)
     _home: dict[str, Stratum] = field(default_factory=dict)
+    _counts: dict[str, Schema] = field(default_factory=dict)  # of numbers of rows
 
     def __post_init__(self) -> None:
         self.scope = Scope(self.symbols, self.params)
@@ -134,9 +138,17 @@ class Evaluation:
     def _evaluate(self, wanted: Iterable[str]) -> None:
         """Evaluates what the wanted relations need, strata below first."""
         needed = self._needed(wanted)
-        for stratum in self.checked.strata:
-            if needed & set(stratum.relations) and stratum.relations[0] not in self._known:
-                self._known.update(self._recall(stratum) or self._run(stratum, None))
+        counting: dict[tuple[str, ...], Stratum] = {}  # strata that read how many rows there are
+        strata = [s for s in self.checked.strata if needed & set(s.relations)]
+        for stratum in strata:
+            if stratum.relations[0] in self._known:
+                continue
+            if stratum.relations in counting:
+                reader = counting[stratum.relations]
+                self._known.update(run_stratum(reader, {}, self.surroundings()))
+                continue
+            found = self._recall(stratum) or self._counted(stratum, strata, wanted, counting)
+            self._known.update(found or self._run(stratum, None))
         for name in needed - self._known.keys():
             self._known[name] = self._given(name)
 
@@ -209,15 +221,15 @@ class Evaluation:
         stored = [self.stored[name] for name in stratum.relations if name in self.stored]
         return (*(self.relation(name) for name in self._reads(stratum)), *stored)
 
-    def _recall(self, stratum: Stratum) -> Mapping[str, Relation] | None:
-        found = self.remembered.get(stratum.relations)
-        if found is None or not same(found.below, self._below(stratum)):
+    def _recall(self, stratum: Stratum, what: str = "") -> Mapping[str, Relation] | None:
+        found = self.remembered.get(tuple(name + what for name in stratum.relations))
+        if found is None or found.made_of != self._made_of(stratum):
             return None
-        return found.relations if found.made_of == self._made_of(stratum) else None
+        return found.relations if same(found.below, self._below(stratum)) else None
 
     def surroundings(self) -> Surroundings:
         return Surroundings(
-            self.checked.schemas,
+            {**self.checked.schemas, **self._counts} if self._counts else self.checked.schemas,
             self.checked.param_types,
             self.relation,
             self.scope,
@@ -225,7 +237,7 @@ class Evaluation:
             self.memory,
             self.limit_sizes,
             self.on_round,
-            self.reports,
+            self.ledger,
             self.force_chunk,
             self.knobs,
             self.text.plans,
@@ -236,11 +248,43 @@ class Evaluation:
         around = self.surroundings()
         seeds = {name: self._sorted_seeds(name) for name in stratum.relations}
         relations = run_stratum(stratum, seeds, around, limit)
-        if limit is None and self.keep(stratum.relations):
-            self.remembered[stratum.relations] = Remembered(
+        if limit is None:
+            self._remember(stratum, relations)
+        return relations
+
+    def _remember(
+        self, stratum: Stratum, relations: Mapping[str, Relation], what: str = ""
+    ) -> None:
+        if self.keep(stratum.relations):
+            self.remembered[tuple(name + what for name in stratum.relations)] = Remembered(
                 self._made_of(stratum), self._below(stratum), relations
             )
-        return relations
+
+    def _counted(
+        self,
+        stratum: Stratum,
+        needed: Sequence[Stratum],
+        wanted: Iterable[str],
+        counting: dict[tuple[str, ...], Stratum],
+    ) -> Mapping[str, Relation] | None:
+        """How many rows a stratum has, if that is all that is asked of it; then `counting` says
+        how those that read it are evaluated."""
+        if {*wanted, *self.asked} & set(stratum.relations):
+            return None
+        readers = readers_of(stratum, needed, self._reads)
+        if not readers or any(self._seeds(n) for reader in readers for n in reader.relations):
+            return None
+        around = self.surroundings()
+        seeds = {name: self._sorted_seeds(name) for name in stratum.relations}
+        before = self._recall(stratum, COUNTS)
+        found = count_stratum(stratum, seeds, around, readers, self.text.rewritten, before)
+        if found is None:
+            return None
+        if before is None:
+            self._remember(stratum, found.relations, "" if found.whole else COUNTS)
+        counting.update(found.readers)
+        self._counts.update(found.schemas)
+        return found.relations
 
     # ----------------------------------------------------------------------------------- facts
 

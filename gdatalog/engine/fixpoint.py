@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 
-from gdatalog.engine.choose import Impatient, impatience, spend
+from gdatalog.engine.choose import TooSlow, impatience, spend
 from gdatalog.engine.derived import Rows
 from gdatalog.engine.dying import around_parts, parted_stratum, run_rounds
 from gdatalog.engine.rounds import Rounds
@@ -31,28 +31,34 @@ def run_stratum(
         return StratumRun(stratum, seeds, around).once(limit)
     splits = Splits(stratum, seeds, around)
     if splits.split is not None:
-        found = _by_splits(splits)
+        found = by_rounds(splits) or splits.run()
         if found is not None:
             return found
+        around.ledger.forget(splits.record)
     return run_rounds(stratum, seeds, around)
 
 
-def _by_splits(splits: Splits) -> dict[str, Relation] | None:
-    """A stratum that splits: by rounds if these are soon done, for they need no compilation."""
+def by_rounds(splits: Splits, counts: bool = False) -> dict[str, Relation] | None:
+    """A stratum that splits, by rounds if these are soon done, for they need no compilation.
+
+    `counts`: else only how many rows there are is asked for.
+    """
     around = splits.around
-    told = len(around.reports or ())
-    for seconds in splits.patience():
+    ledger = around.ledger
+    for seconds in splits.patience(counts):
         began = perf_counter()
+        before = len(ledger.runs)
+        rounds = Rounds(splits.stratum, splits.seeds, around)
         try:
-            with impatience(around.limits, seconds):
-                found = Rounds(splits.stratum, splits.seeds, around).run()
-        except Impatient:
-            if around.reports is not None:
-                del around.reports[told:]
+            with impatience(around.limits, seconds, TooSlow):
+                found = rounds.run()
+        except TooSlow:
+            ledger.forget(rounds.record, before)
             continue
         spend(splits.rules_key, perf_counter() - began)
+        ledger.forget(splits.record)
         return found
-    return splits.run()
+    return None
 
 
 def plan_stratum(

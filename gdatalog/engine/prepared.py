@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import ref
 
 from gdatalog.errors import Caution
@@ -117,6 +117,8 @@ class CheckedText:
     checked: Checked
     texts: Sequence[object] = ()  # what its key names by identity, so that they live on
     plans: Plans = field(default_factory=Plans)
+    # Rules in other words, by the identity of their own: they are planned once too.
+    rewritten: dict[Any, CheckedRule | None] = field(default_factory=dict)
     _interned: SymbolTable | None = None
 
     def intern(self, symbols: SymbolTable) -> None:
