@@ -15,7 +15,7 @@ from typing import Any
 from gdatalog.engine.budget import default_limit, parse_size
 from gdatalog.engine.devices import Opened, Turn, open_device
 from gdatalog.engine.files import FilePolicy, Folders, read_program, to_stdout, write_relation
-from gdatalog.engine.inputs import union
+from gdatalog.engine.inputs import extended
 from gdatalog.engine.knobs import Strategy, threads_of
 from gdatalog.engine.ledger import Ledger
 from gdatalog.errors import Caution, NameResolutionError, UsageError
@@ -135,7 +135,7 @@ class Database:
             if isinstance(rows, Result):
                 rows = rows.shared(workspace.symbols)
             more = workspace.relation_of(name, rows, None, schema)
-            workspace.stored = {**workspace.stored, name: union([before, more])}
+            workspace.stored = {**workspace.stored, name: extended(before, more)}
 
     def __delitem__(self, name: str) -> None:
         with self._lock:

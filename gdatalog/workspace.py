@@ -15,12 +15,12 @@ from typing import Any
 
 from gdatalog.engine.derived import away
 from gdatalog.engine.device import CPU, Device
-from gdatalog.engine.evaluation import Memory
 from gdatalog.engine.files import FilePolicy, Folders
 from gdatalog.engine.inputs import Read
 from gdatalog.engine.knobs import Knobs, Strategy, strategy_of
 from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import Prepared
+from gdatalog.engine.remembered import Memory
 from gdatalog.engine.session import Kept, Session, Settings
 from gdatalog.engine.surroundings import Round
 from gdatalog.errors import Caution, Interrupted, UsageError

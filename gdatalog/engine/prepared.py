@@ -17,16 +17,18 @@ from weakref import ref
 from gdatalog.errors import Caution
 from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Const
-from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan.nodes import RulePlan, Version
 from gdatalog.planner.check import check
 from gdatalog.planner.checked import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.dying import Parted
+from gdatalog.planner.sizes import Size, Statistics
 from gdatalog.planner.walk import walk
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import TypeName
 
 MOST = 256  # texts, and as many checked programs
+SHIFT = 10  # times as many rows as there were, or as few: then a plan is made again
 LONGEST = 20_000  # characters of a text: longer ones hold data, and are hardly asked twice
 
 Value = TypeVar("Value")
@@ -66,6 +68,7 @@ class Plans:
         # By identity, of rules and strata that are held here so that no other gets theirs.
         self._found: dict[tuple[int, bool], tuple[CheckedRule, Held, RulePlan]] = {}
         self._parted: dict[tuple[int, str], tuple[Stratum, Held, Parted | None]] = {}
+        self._following: dict[tuple[int, frozenset[str]], tuple[dict[str, int], RulePlan]] = {}
 
     def parted(
         self,
@@ -92,6 +95,33 @@ class Plans:
         if known is None or not _same(known[1], relation):
             known = self._found[id(rule), first] = rule, *_looking(relation, make)
         return known[2]
+
+    def following(
+        self,
+        rule: CheckedRule,
+        read: frozenset[str],
+        sizes: Statistics,
+        make: Callable[[Statistics], RulePlan],
+    ) -> RulePlan:
+        """The plan of a rule that follows new rows of the relations in `read`, and relies on
+        nothing but about how many rows there are."""
+        counts, plan = self._following.get((id(rule), read), ({}, None))
+        if plan is not None and all(
+            rows / SHIFT <= sizes(name, "full").rows + 1 <= rows * SHIFT
+            for name, rows in counts.items()
+        ):
+            return plan
+        seen: dict[str, int] = {}
+
+        def look(name: str, version: Version) -> Size:
+            size = sizes(name, version)
+            if version == "full":
+                seen[name] = size.rows + 1
+            return size
+
+        plan = make(look)
+        self._following[id(rule), read] = seen, plan
+        return plan
 
 
 def _same(made_of: Held, relation: RelationOf) -> bool:

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from gdatalog.engine.device import CPU, Device
-from gdatalog.engine.evaluation import Evaluation, Memory
+from gdatalog.engine.evaluation import Evaluation
 from gdatalog.engine.files import FilePolicy, Folders, find_include, read_program
 from gdatalog.engine.inputs import Inputs, Read, input_sources
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import CheckedText, Prepared
+from gdatalog.engine.remembered import Memory
 from gdatalog.engine.surroundings import Round
 from gdatalog.errors import Caution, DataError, UsageError
 from gdatalog.executors.limits import Limits

@@ -53,7 +53,6 @@ class StratumRun:
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}
         self.made = 0  # texts that were in no data
-        self.rule_of: dict[int, tuple[RulePlan, CheckedRule]] = {}  # by id of the plan
         for name in stratum.relations:
             schema = around.schemas[name]
             kinds = optimum_columns(self.rules[name])
@@ -106,6 +105,10 @@ class StratumRun:
         self.record.derived(name, parts, new, self.ops)
         return new
 
+    def rule_of(self, plan: RulePlan) -> CheckedRule:
+        """The rule that a plan was made of: where it stands says which."""
+        return next(rule for rule in self.rules[plan.relation] if rule.span is plan.span)
+
     def recursive(self, rule: CheckedRule) -> bool:
         if not self.stratum.recursive or rule.body is None:
             return False
@@ -127,9 +130,7 @@ class StratumRun:
                 rule, around.schemas, around.param_types, sizes, recursive, first=first
             )
 
-        plan = around.plans.plan(rule, first, around.relation, make)
-        self.rule_of[id(plan)] = plan, rule
-        return plan
+        return around.plans.plan(rule, first, around.relation, make)
 
     def _sizes(self, name: str, version: Version, relation_of: Callable[[str], Relation]) -> Size:
         arity = self.around.schemas[name].arity
@@ -150,7 +151,7 @@ class StratumRun:
         room = around.device.room(max(0, around.memory - held))
         limits.chunk = around.force_chunk or chunk_rows(plan, *room)
         report = around.ledger.run_of(plan)
-        did = self.record.running(plan.relation, self.rule_of[id(plan)][1])
+        did = self.record.running(plan.relation, self.rule_of(plan))
         texts = len(around.scope.symbols)
         trie_of: TrieOf = self._trie
         if around.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
