@@ -210,6 +210,7 @@ DTYPES = {
     "i4[::1]": np.int32,
     "i8[::1]": np.int64,
     "u1[::1]": np.uint8,
+    "u4[::1]": np.uint32,
     "u8[::1]": np.uint64,
     "f8[::1]": np.float64,
 }
