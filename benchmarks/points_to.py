@@ -144,10 +144,10 @@ def run(setting: Setting) -> Iterator[Case]:
         data = setting.stored(what, lambda: constraints(many))
         yield setting.race("recursion", what, data, _sides(MADE, MADE_SQL))
     what = "points-to, hmmer"
-    if not setting.small and FOLDER is not None and (FOLDER / HMMER).exists():
-        if setting.wants(what, 60):
-            data = setting.stored(what, program)
-            yield setting.race("recursion", what, data, _sides(PROGRAM, PROGRAM_SQL), 1_166_829)
+    there = FOLDER is not None and (FOLDER / HMMER).exists() and not setting.small
+    if there and setting.wants(what, 60):
+        data = setting.stored(what, program)
+        yield setting.race("recursion", what, data, _sides(PROGRAM, PROGRAM_SQL), 1_166_829)
 
 
 def _sides(rules: str, sql: str) -> list[Side]:
