@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gdatalog.engine.derived import Rows
+from gdatalog.engine.improving import improved
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Surroundings
@@ -25,7 +26,7 @@ def run_stratum(
     """
     if not stratum.recursive:
         return StratumRun(stratum, seeds, around).once(limit)
-    return Rounds(stratum, seeds, around).run()
+    return improved(stratum, seeds, around) or Rounds(stratum, seeds, around).run()
 
 
 def plan_stratum(stratum: Stratum, around: Surroundings) -> list[tuple[CheckedRule, RulePlan]]:

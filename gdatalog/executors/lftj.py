@@ -96,11 +96,11 @@ def run_nest(
     `beside`: the arguments that are neither of tries nor of the plan, by name.
     """
     distinct = [tries[at] for at in printed.which]
-    given = {**_given(printed, distinct, scope), **beside}
+    given = {**given_of(printed, distinct, scope), **beside}
     control = np.zeros(16, dtype=np.int64)
     count = threads if printed.parallel else 1
     workers = [
-        _worker(function, printed, distinct, given, control, count, wanted) for _ in range(count)
+        worker_of(function, printed, distinct, given, control, count, wanted) for _ in range(count)
     ]
     pool = [Thread(target=worker.run, daemon=True) for worker in workers]
     for thread in pool:
@@ -126,7 +126,7 @@ def run_nest(
     return [block for worker in workers for block in worker.blocks]
 
 
-def _given(printed: Any, tries: Sequence[Trie], scope: Any) -> dict[str, Array]:
+def given_of(printed: Any, tries: Sequence[Trie], scope: Any) -> dict[str, Array]:
     """What all workers share: tries, constants, tables."""
     given = dict(printed.expressions.arguments(scope))
     given["sizes"] = np.array(
@@ -162,7 +162,7 @@ def scalar_of(kind: str, trie: Trie, depth: int) -> int:
     return int(_dense(trie)[0] if kind == "low" else trie.levels[depth].span[0])
 
 
-def _worker(
+def worker_of(
     function: Any,
     printed: Any,
     tries: Sequence[Trie],
@@ -188,7 +188,7 @@ def _worker(
         else:
             if argument.kind in ("marks", "places"):
                 scratch.append(argument.name)
-            ordered[argument.name] = _scratch(argument, tries)
+            ordered[argument.name] = scratch_of(argument, tries)
     return Worker(function, ordered, outputs, scratch, state, control)
 
 
@@ -201,7 +201,7 @@ DTYPES = {
 }
 
 
-def _scratch(argument: Any, tries: Sequence[Trie]) -> Array:
+def scratch_of(argument: Any, tries: Sequence[Trie]) -> Array:
     levels = [tries[at.trie].levels[at.depth] for at in argument.levels]
     dtype = DTYPES[argument.type]
     if argument.kind in ("marks", "places"):

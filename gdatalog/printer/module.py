@@ -30,6 +30,10 @@ HOMES = {
         "above", "and_rows", "below", "copy_row", "count_and", "count_row", "fill_ones", "has_bit",
         "place", "recode_rows", "trailing_zeros", "unplace",
     ),
+    "improving": (
+        "begin", "enter_codes", "follow_again", "goes_round", "improve", "improves", "next_group",
+        "number_all", "numbered",
+    ),
 }  # fmt: skip
 
 
@@ -111,13 +115,7 @@ def _module(nest: Nest, arguments: Sequence[Argument]) -> str:
     lines = ['"""A join plan, printed by gdatalog:', ""]
     lines += [line.replace("\\", "/").replace('"', "'") for line in _plan(nest)]
     lines += ['"""', "", "import numba as nb", "import numpy as np", ""]
-    for home, names in HOMES.items():
-        used = [name for name in names if name in nest.imports]
-        if used:
-            lines.append(f"from gdatalog.cpu_ops.compiled.{home} import {', '.join(used)}")
-    values = sorted(expressions.imports | (nest.imports - {n for ns in HOMES.values() for n in ns}))
-    if values:
-        lines.append(f"from gdatalog.cpu_ops.compiled.values import {', '.join(values)}")
+    lines += imports(nest)
     # The entries of `state`, a worker's own: the interval at hand (0, 1), how many rows a block
     # holds, workers, rows that stay if the block is full, the least task, rows that are wanted.
     lines += [
@@ -138,6 +136,20 @@ def _module(nest: Nest, arguments: Sequence[Argument]) -> str:
     lines += nest.text.lines
     lines += ["    state[0], state[1], state[4] = 0, 0, n", "    return 0", ""]
     return "\n".join(lines)
+
+
+def imports(nest: Nest) -> list[str]:
+    """The statements that bring in what a text calls."""
+    lines = []
+    for home, names in HOMES.items():
+        used = [name for name in names if name in nest.imports]
+        if used:
+            lines.append(f"from gdatalog.cpu_ops.compiled.{home} import {', '.join(used)}")
+    homed = {name for names in HOMES.values() for name in names}
+    values = sorted(nest.expressions.imports | (nest.imports - homed))
+    if values:
+        lines.append(f"from gdatalog.cpu_ops.compiled.values import {', '.join(values)}")
+    return lines
 
 
 def _plan(nest: Nest) -> list[str]:

@@ -30,7 +30,9 @@ from gdatalog.values import TypeName
 class Relation:
     """A set of rows as columns of keys."""
 
-    __slots__ = ("__weakref__", "_store", "_tries", "columns", "narrowed", "statistics", "types")
+    __slots__ = (
+        "__weakref__", "_store", "_tries", "columns", "loose", "narrowed", "statistics", "types",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -51,6 +53,8 @@ class Relation:
         self.types = types
         self._store = store
         self._tries: dict[TrieName, Trie] = {}
+        # Rows grouped by a column, in no order within (`cpu_ops/loose.py`); None if they cannot be.
+        self.loose: dict[tuple[int, ...], Trie | None] = {}
         # The orders of columns that parts of this relation were indexed by in its place.
         self.narrowed: set[tuple[int, ...]] = set()
         self.statistics = Statistics(store, types, self._tries)
@@ -135,6 +139,7 @@ class Relation:
         other = Relation.__new__(Relation)
         other._over(columns, self.types, self._store)
         other._tries, other.statistics = self._tries, self.statistics
+        other.loose = self.loose
         return other
 
     # ----------------------------------------------------------------------------------- rows
@@ -192,7 +197,8 @@ class Relation:
     def trie_nbytes(self) -> int:
         graph = self.statistics.graph_here
         ranks = 0 if graph is None else graph.nbytes
-        levels = [level for trie in self._tries.values() for level in trie.levels]
+        loose = [trie for trie in self.loose.values() if trie is not None]
+        levels = [level for trie in (*self._tries.values(), *loose) for level in trie.levels]
         weights = [t.weights.nbytes for t in self._tries.values() if t.weights is not None]
         return ranks + sum({id(level): level.nbytes for level in levels}.values()) + sum(weights)
 
