@@ -10,14 +10,12 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
-from gdatalog.cpu_ops import best_values
 from gdatalog.engine import improving
 from gdatalog.parser import parse
 from gdatalog.values import TypeName
@@ -82,7 +80,7 @@ NODES: dict[TypeName, list[Value]] = {
 }
 SMALL: list[Value] = [0, 1, 2, 3, 4]
 WEIGHTS: dict[TypeName, list[Value]] = {
-    "int": [0, 1, 2, 3, 10, 1 << 33],
+    "int": [0, 1, 2, 3, 10, 1 << 20],
     "float": [0.0, 0.25, 1.5, 3.0, 1e9],
 }
 TEXTS: dict[TypeName, list[str]] = {"int": ["0", "2", "5"], "float": ["0.0", "0.5", "7.5"]}
@@ -90,7 +88,6 @@ STEPS = {
     "min": ["d", "d + w", "w + d", "max(d, w)", "min(d, w)", "min(d + w, 9{})", "d - w", "w"],
     "max": ["d", "d - w", "min(d, w)", "max(min(d, w), 1{})", "d + w", "w"],
 }
-RISING = {"d - w", "d + w"}  # of those of a max, and of a min: good only where no cycle is
 
 
 def drawn(number: int) -> Drawn:
@@ -104,7 +101,7 @@ def drawn(number: int) -> Drawn:
 
     def edges(rising: bool) -> Rows:
         rows: set[tuple[Value, ...]] = set()
-        for _ in range(random.randrange(9)):
+        for _ in range(random.randrange(14)):
             ends = random.choice(nodes), random.choice(nodes)
             if rising:  # no cycle
                 ends = min(ends, key=nodes.index), max(ends, key=nodes.index)
@@ -133,13 +130,12 @@ def drawn(number: int) -> Drawn:
         step = random.choice(STEPS[kind])
         rising = step in (("d - w",) if kind == "min" else ("d + w",)) or "min(d + w" in step
         data[f"W{at}"] = (node, node, weight), edges(rising)
+        if rising:  # the only rule, for others might close a cycle
+            names, lines = names[:1], lines[:1]
         source, target = random.choice(names), random.choice(names)
         body = [atom(source, "x", "d"), f"W{at}({random.choice(['x, y', 'y, x'])}, w)"]
         if rising:
             body[1] = f"W{at}(x, y, w)"
-            rising_names = names  # whatever comes after must not go back
-            source = target = rising_names[0]
-            body[0] = atom(source, "x", "d")
         if random.random() < 0.2:
             body.append(f"S(y, {random.choice(['_', 'w', 'u'])})")
         if random.random() < 0.2:
@@ -153,7 +149,7 @@ def drawn(number: int) -> Drawn:
         value = f"{kind}({step.format(point)})"
         lines.append(f"{atom(target, 'y', value)} <- {', '.join(body)}.")
         if rising:
-            break  # another rule might close a cycle
+            break
     if len(names) == 2:
         lines.append(f"{atom('one', 'x', f'{kind}(d)')} <- {atom('two', 'x', 'd')}.")
         lines.append(f"{atom('two', 'x', f'{kind}(d)')} <- {atom('one', 'x', 'd')}.")
@@ -161,7 +157,7 @@ def drawn(number: int) -> Drawn:
 
 
 def _seeds(random: Random, nodes: list[Value], weights: list[Value]) -> Rows:
-    count = random.randrange(4)
+    count = random.choice([0, 1, 2, 3, 4])
     return sorted({(random.choice(nodes), random.choice(weights)) for _ in range(count)})
 
 
@@ -181,9 +177,7 @@ def test_drawn_recursion(program: Drawn) -> None:
         oracle.agrees_in(run, program)
 
 
-def test_most_drawn_programs_are_improved_in_place(
-    not_compiled: None, in_place: list[str]
-) -> None:
+def test_most_drawn_programs_are_improved_in_place(not_compiled: None, in_place: list[str]) -> None:
     programs = [drawn(number) for number in range(60)]
     for program in programs:
         run(program.text, program.data, program.defined, 0)

@@ -14,6 +14,7 @@ from gdatalog.engine.budget import LARGEST_CHUNK
 from gdatalog.engine.knobs import Knobs
 from gdatalog.executors.lftj import Block, run_nest
 from gdatalog.executors.limits import Limits
+from gdatalog.executors.worklist import ListRoom, run_split
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.printer.module import Printed
 from gdatalog.storage.relation import Relation
@@ -47,6 +48,10 @@ class Device(Protocol):
         """How many lanes are to walk a subtree together; 0 where there are none, on a CPU."""
         ...
 
+    def tile(self, knobs: Knobs) -> int:
+        """The same for a fixpoint of its own, whose lanes share what they come to."""
+        ...
+
     def ready(self, printed: Printed) -> bool:
         """Whether printed loops have been compiled by now."""
         ...
@@ -66,6 +71,24 @@ class Device(Protocol):
 
         `told`: what of, for messages. `beside`: arguments that are neither of tries nor of the
         plan, by name: arrays of the device.
+        """
+        ...
+
+    def follow(
+        self,
+        printed: Printed,
+        tries: Sequence[Trie],
+        scope: Any,
+        limits: Limits,
+        told: str,
+        knobs: Knobs,
+        beside: Mapping[str, Any],
+        rooms: Sequence[ListRoom],
+        first: int | None,
+    ) -> list[list[Block]]:
+        """The same for a fixpoint that splits: gives each relation's rows.
+
+        `first`: how many rows a block has at first, for tests.
         """
         ...
 
@@ -102,8 +125,11 @@ class Cpu:
     def lanes(self, tries: Sequence[Trie], knobs: Knobs) -> int:
         return 0
 
+    def tile(self, knobs: Knobs) -> int:
+        return 0
+
     def ready(self, printed: Printed) -> bool:
-        return code_cache.compiled(code_cache.versioned(printed.shape, printed.source))
+        return is_compiled(printed)
 
     def walk(
         self,
@@ -116,14 +142,25 @@ class Cpu:
         wanted: int | None,
         beside: Mapping[str, Any],
     ) -> list[Block]:
-        name = code_cache.versioned(printed.shape, printed.source)
-        if not self.ready(printed):
-            limits.announce(f"compiling {told}")
-        try:
-            function = code_cache.load(name, printed.source, limits.poll).run
-        finally:
-            limits.announce("")
+        function = compiled_function(printed, limits, told)
         return run_nest(function, printed, tries, scope, limits, knobs.workers, wanted, beside)
+
+    def follow(
+        self,
+        printed: Printed,
+        tries: Sequence[Trie],
+        scope: Any,
+        limits: Limits,
+        told: str,
+        knobs: Knobs,
+        beside: Mapping[str, Any],
+        rooms: Sequence[ListRoom],
+        first: int | None,
+    ) -> list[list[Block]]:
+        function = compiled_function(printed, limits, told)
+        return run_split(
+            function, printed, tries, scope, limits, knobs.workers, beside, rooms, first
+        )
 
     def refuses(self, plan: RulePlan) -> str | None:
         return None
@@ -133,6 +170,22 @@ class Cpu:
 
     def close(self) -> None:
         """A relation keeps its tries itself."""
+
+
+def is_compiled(printed: Printed) -> bool:
+    """Whether there is machine code for a printed function."""
+    return code_cache.compiled(code_cache.versioned(printed.shape, printed.source))
+
+
+def compiled_function(printed: Printed, limits: Limits, told: str) -> Any:
+    """A printed function, compiled if it is not yet; `told`: what of, for messages."""
+    name = code_cache.versioned(printed.shape, printed.source)
+    if not code_cache.compiled(name):
+        limits.announce(f"compiling {told}")
+    try:
+        return code_cache.load(name, printed.source, limits.poll).run
+    finally:
+        limits.announce("")
 
 
 CPU: Device = Cpu()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from time import perf_counter
 
+from gdatalog.engine.choose import TooSlow, impatience, spend
 from gdatalog.engine.derived import Rows
-from gdatalog.engine.improving import improved
+from gdatalog.engine.dying import around_parts, parted_stratum, run_rounds
+from gdatalog.engine.improving import InPlace
 from gdatalog.engine.rounds import Rounds
+from gdatalog.engine.splits import Splits
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.plan.nodes import RulePlan
@@ -26,15 +30,60 @@ def run_stratum(
     """
     if not stratum.recursive:
         return StratumRun(stratum, seeds, around).once(limit)
-    return improved(stratum, seeds, around) or Rounds(stratum, seeds, around).run()
+    splits = Splits(stratum, seeds, around)
+    if splits.split is not None:
+        found = by_rounds(splits) or splits.run()
+        if found is not None:
+            return found
+        around.ledger.forget(splits.record)
+    best = InPlace(stratum, seeds, around)
+    if best.refusal is None:
+        found = by_rounds(best) or best.run()
+        if found is not None:
+            return found
+        around.ledger.forget(best.record)
+    return run_rounds(stratum, seeds, around)
 
 
-def plan_stratum(stratum: Stratum, around: Surroundings) -> list[tuple[CheckedRule, RulePlan]]:
-    """The plans that evaluating a stratum would run, without running them."""
+def by_rounds(way: Splits | InPlace, counts: bool = False) -> dict[str, Relation] | None:
+    """A stratum that has a compiled way, by rounds if these are soon done, uncompiled.
+
+    `counts`: else only how many rows there are is asked for.
+    """
+    around = way.around
+    ledger = around.ledger
+    for seconds in way.patience(counts):
+        began = perf_counter()
+        before = len(ledger.runs)
+        rounds = Rounds(way.stratum, way.seeds, around)
+        try:
+            with impatience(around.limits, seconds, TooSlow):
+                found = rounds.run()
+        except TooSlow:
+            ledger.forget(rounds.record, before)
+            continue
+        spend(way.rules_key, perf_counter() - began)
+        ledger.forget(way.record)
+        return found
+    return None
+
+
+def plan_stratum(
+    stratum: Stratum, around: Surroundings
+) -> tuple[list[tuple[CheckedRule, RulePlan]], tuple[str, ...]]:
+    """The plans that evaluating a stratum would run, without running them.
+
+    And what is worth a word of how its rules became those of the plans.
+    """
+    splits = Splits(stratum, {}, around).split is not None
+    parts = None if splits else parted_stratum(stratum, around)
+    if parts is not None:
+        stratum, around = parts.stratum, around_parts(stratum, parts, around)
     run = StratumRun(stratum, {}, around)
-    return [
+    plans = [
         (rule, plan)
         for rule in stratum.rules
         for first in (True, False)
         if (plan := run.plan(rule, first=first)).joins
     ]
+    return plans, () if parts is None else parts.told

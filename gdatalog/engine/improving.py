@@ -8,8 +8,10 @@ overflow is left to the rounds; so is small work, which ends before a compilatio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from threading import Thread
 from time import perf_counter
 from typing import Any
@@ -19,15 +21,14 @@ import numpy as np
 from gdatalog.cpu_ops import code_cache
 from gdatalog.cpu_ops.best_values import BYTES, BestValues
 from gdatalog.cpu_ops.loose import loose_of
-from gdatalog.engine.best import Best, improves_for_ever, is_clamped
-from gdatalog.engine.choose import Choice
+from gdatalog.engine.best import Best, improves_for_ever
+from gdatalog.engine.choose import ENOUGH, FIRST, SECOND, Choice, spent_on
 from gdatalog.engine.derived import Rows, in_order, union_rows
 from gdatalog.engine.device import CPU
-from gdatalog.engine.rounds import Rounds
-from gdatalog.engine.run import RuleRun
+from gdatalog.engine.ledger import Way
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Round, Surroundings
-from gdatalog.executors.lftj import DONE, FULL, STOP_FLAG, STOPPED, given_of, worker_of
+from gdatalog.executors.lftj import DONE, FULL, STOP_FLAG, STOPPED, given_arrays, worker_of
 from gdatalog.plan.effects import all_steps, expressions, participants
 from gdatalog.plan.nodes import (
     Apply,
@@ -42,7 +43,7 @@ from gdatalog.plan.nodes import (
     Slot,
     TrieRef,
 )
-from gdatalog.planner.checked import CheckedRule, Stratum
+from gdatalog.planner.checked import Stratum
 from gdatalog.planner.worsening import PLAIN, Fixed, Motion, Moving, motion
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.improving import ROUND, Follow, Kept, print_improving
@@ -52,11 +53,9 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
-# Rows of the relations that are walked, from which on compiled loops are used: where the code is
-# at hand, and where it has to be compiled first.
-AT_HAND, TO_COMPILE = 20_000, 1_000_000
-# Seconds that rounds are given before the code is compiled.
-PATIENCE = 1.0
+# Rows that the rules walk: if there are fewer rounds are tried first, which are done before Numba
+# is there; so many are worth a compilation.
+FEW, MANY, AT_ONCE = 2_000, 50_000, 1_000_000
 MOST_DIRECT = 1 << 27  # codes of groups that are their numbers
 MOST_CODES = 1 << 62
 MOST_GROUPS = 1 << 30
@@ -79,16 +78,13 @@ class InPlace(StratumRun):
         self.kept: list[Kept] = []
         self.plans: list[RulePlan] = []
         self.follows: list[Follow] = []
-        self.column_spans: dict[tuple[str, int], Span] = {}
+        self.column_spans: dict[tuple[str, int], Span | None] = {}
 
-    @property
-    def size(self) -> int:
-        """How many rows the rules walk."""
-        names = {ref.relation for f in self.follows for ref in f.join.tries}
-        return sum(self.around.relation(name).at_most for name in names)
-
+    @cached_property
     def refusal(self) -> str | None:
         """Why the rules are left to the rounds; None if they need not be."""
+        if self.around.knobs.strategy == "levelwise":
+            return "asked for"
         try:
             self._look()
         except _Left as reason:
@@ -130,20 +126,36 @@ class InPlace(StratumRun):
             found.append(Follow(join, plan.relation, tuple(head), True))
         return found
 
-    # --------------------------------------------------------------------------------- running
+    # -------------------------------------------------------------------------------- choosing
 
-    def at_hand(self) -> bool:
-        """Whether it is worth its compilation now, or is compiled already."""
+    @property
+    def size(self) -> int:
+        """How many rows the rules walk."""
+        names = {ref.relation for follow in self.follows for ref in follow.join.tries}
+        return sum(self.around.relation(name).at_most for name in names)
+
+    @property
+    def rules_key(self) -> object:
+        return tuple(self.plans)
+
+    def patience(self, counts: bool = False) -> Iterator[float]:
+        """For how many seconds rounds are to be tried first, one time after the other."""
         size = self.size
-        if self.around.knobs.strategy == "lftj" or size >= TO_COMPILE:
-            return True
-        if size < AT_HAND:
-            return False
+        if self.around.knobs.strategy == "lftj" or spent_on(self.rules_key) >= ENOUGH:
+            return
+        if size < (FEW if "numba" in sys.modules else MANY):
+            yield FIRST
+        if size < AT_ONCE and not self._ready():
+            yield SECOND
+
+    def _ready(self) -> bool:
+        """Whether the loops have been compiled; if groups are numbered, they may not be."""
         try:
-            printed = self._print(False)[0]
-        except (_Left, Unprintable):
-            return False
-        return code_cache.compiled(code_cache.versioned(printed.shape, printed.source))
+            return CPU.ready(self._print(False)[0])
+        except Unprintable:
+            return True  # there will be none
+
+    # --------------------------------------------------------------------------------- running
 
     def run(self) -> dict[str, Relation] | None:
         """The relations; None if they are left to the rounds after all."""
@@ -168,9 +180,8 @@ class InPlace(StratumRun):
         bound = 4.0 * (MOST_GROUPS if numbered else total) + 4096
         self._bounded(rows, moves, bound)
         ordered = worsen(self.kept, moves)
-        watched = not ordered and not any(map(is_clamped, self.stratum.rules))
         self.follows = [
-            replace(follow, onwards=isinstance(m, Moving))
+            replace(follow, onwards=isinstance(m, Moving) and not m.bends)
             for follow, m in zip(self.follows, moves, strict=True)
         ]
         if ordered:
@@ -180,16 +191,14 @@ class InPlace(StratumRun):
         self.around.limits.charge("best values", BYTES * room)
         values = BestValues(
             np.ascontiguousarray(codes), np.ascontiguousarray(costs), room,
-            numbered=numbered, ordered=ordered, watched=watched,
+            numbered=numbered, ordered=ordered, watched=not ordered,
         )  # fmt: skip
         printed, tries = self._print(numbered)
         if self._walk(printed, tries, places, values) == ROUND:
-            if any(isinstance(m, Moving) and m.scales for m in moves):
-                raise _Left("a product may improve a value no more after some rounds")
             self._raise_for_ever(values.found, places)
         found = self._relations(values, places)
         self.around.limits.charge("best values", 0)
-        self._report(found, perf_counter() - began)
+        self._tell(found, perf_counter() - began)
         return found
 
     def _walk(
@@ -198,14 +207,14 @@ class InPlace(StratumRun):
         """Compiles the function and calls it until nothing waits any more."""
         limits = self.around.limits
         name = code_cache.versioned(printed.shape, printed.source)
-        if not code_cache.compiled(name):
+        if not CPU.ready(printed):
             limits.announce(f"compiling {' and '.join(self.stratum.relations)}")
         try:
             function = code_cache.load(name, printed.source, limits.poll).run
         finally:
             limits.announce("")
         distinct = [tries[at] for at in printed.which]
-        given = given_of(printed, distinct, self.around.scope)
+        given = given_arrays(printed, distinct, self.around.scope)
         given |= {"places": places, **values.arrays}
         control = np.zeros(16, dtype=np.int64)
         worker = worker_of(function, printed, distinct, given, control, 1, None)
@@ -256,7 +265,7 @@ class InPlace(StratumRun):
                 for at in kept[follow.target].columns:
                     more = self._span_of(follow.head[at], follow.join, spans)
                     known = spans[follow.target, at]
-                    both = more if known is None else known if more is None else _both(known, more)
+                    both = _both(known, more)
                     changed = changed or both != known
                     spans[follow.target, at] = both
         return spans
@@ -273,14 +282,16 @@ class InPlace(StratumRun):
             columns = list(_columns_of(expr.name, join))
             if columns:
                 found = [self._column_span(*column) for column in columns]
-                return max(low for low, _ in found), min(high for _, high in found)
+                if None in found:
+                    return None
+                low, high = max(s[0] for s in found if s), min(s[1] for s in found if s)
+                return (low, high) if low <= high else None
         raise _Left("the groups that a rule derives are not known beforehand")
 
-    def _column_span(self, name: str, at: int) -> Span:
-        found = self.column_spans.get((name, at))
-        if found is None:
-            found = self.column_spans[name, at] = _span(self.around.relation(name).column(at))
-        return found
+    def _column_span(self, name: str, at: int) -> Span | None:
+        if (name, at) not in self.column_spans:
+            self.column_spans[name, at] = _span(self.around.relation(name).column(at))
+        return self.column_spans[name, at]
 
     def _places(self, spans: Spans) -> tuple[Array, int]:
         """Where each relation's codes begin, with the least key and the stride of each column;
@@ -420,56 +431,26 @@ class InPlace(StratumRun):
                 told = [(table.columns[at], key, table.types[at]) for at, key in group]
                 raise improves_for_ever(each.name, told, self.around.scope.symbols, rule)
 
-    def _report(self, found: Mapping[str, Relation], seconds: float) -> None:
-        reports = self.around.reports
-        if reports is None:
-            return
-        for plan in self.plans:
-            report = RuleRun(plan)
-            report.rows = found[plan.relation].length
-            report.seconds = seconds / len(self.plans)
-            told = Choice(False, "the best values are improved in place")
-            report.executors = dict.fromkeys(range(len(plan.joins)), told)
-            reports.append(report)
-
-
-def improved(
-    stratum: Stratum, seeds: Mapping[str, Sequence[Rows]], around: Surroundings
-) -> dict[str, Relation] | None:
-    """The fixpoint of a stratum, if all it has is recursive min and max and compiled loops are
-    the way to it: at once, or when rounds have taken longer than a compilation."""
-    if around.knobs.strategy == "levelwise" or not any(map(_optimises, stratum.rules)):
-        return None
-    way = InPlace(stratum, seeds, around)
-    if way.refusal() is not None:
-        return None
-    if way.at_hand():
-        return way.run()
-    end = perf_counter() + PATIENCE
-
-    def on_round(of: Stratum, round_: Round) -> None:
-        around.on_round(of, round_)
-        if perf_counter() > end:
-            raise _TooSlow
-
-    try:
-        return Rounds(stratum, seeds, replace(around, on_round=on_round)).run()
-    except _TooSlow:
-        return way.run()
-
-
-class _TooSlow(Exception):
-    """The rounds have had their time."""
+    def _tell(self, found: Mapping[str, Relation], seconds: float) -> None:
+        """Says what was done: to the progress line, and to a profile."""
+        around = self.around
+        rows = {name: relation.length for name, relation in found.items()}
+        around.on_round(self.stratum, Round(1, rows, rows))
+        name = "best values in place"
+        self.record.way = Way(name, sum(rows.values()), "groups", seconds=seconds)
+        for number, plan in enumerate(self.plans):
+            report = around.ledger.run_of(plan)
+            if report is None:
+                return
+            if number == 0:
+                report.rows, report.seconds = sum(rows.values()), seconds
+            report.executors = dict.fromkeys(range(len(plan.joins)), Choice(False, name))
 
 
 def worsen(kept: Sequence[Kept], moves: Sequence[Motion]) -> bool:
     """Whether no rule derives a value that is better than the one that it starts from."""
     same = len({each.kind for each in kept}) == 1
     return same and all(isinstance(m, Moving) and m.worsens for m in moves)
-
-
-def _optimises(rule: CheckedRule) -> bool:
-    return bool(rule.aggregated)
 
 
 def _called(worker: Any, limits: Any) -> int:
@@ -552,17 +533,13 @@ def _sure(expr: Expr, moves: Motion) -> bool:
     return size < SAFE_FLOAT
 
 
-def _span(column: Array) -> Span:
-    if not len(column):
-        return 0, -1
-    return int(column.min()), int(column.max())
+def _span(column: Array) -> Span | None:
+    return (int(column.min()), int(column.max())) if len(column) else None
 
 
-def _both(one: Span, other: Span) -> Span:
-    if one[0] > one[1]:
-        return other
-    if other[0] > other[1]:
-        return one
+def _both(one: Span | None, other: Span | None) -> Span | None:
+    if one is None or other is None:
+        return other if one is None else one
     return min(one[0], other[0]), max(one[1], other[1])
 
 

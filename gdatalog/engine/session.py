@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from gdatalog.engine.device import CPU, Device
-from gdatalog.engine.evaluation import Evaluation, Memory
+from gdatalog.engine.evaluation import Evaluation
 from gdatalog.engine.files import FilePolicy, Folders, find_include, read_program
 from gdatalog.engine.inputs import Inputs, Read, input_sources
 from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import CheckedText, Prepared
-from gdatalog.engine.run import RuleRun
+from gdatalog.engine.remembered import Memory
 from gdatalog.engine.surroundings import Round
 from gdatalog.errors import Caution, DataError, UsageError
 from gdatalog.executors.limits import Limits
@@ -42,7 +43,7 @@ class Settings:
     on_round: Callable[[Stratum, Round], None] = lambda stratum, round_: None
     warn: Callable[[Caution], None] = lambda caution: None
     force_chunk: int | None = None
-    reports: list[RuleRun] | None = None
+    ledger: Ledger = field(default_factory=lambda: Ledger(lasting=False))
     knobs: Knobs = Knobs()
     announce: Callable[[str], None] = lambda what: None
     device: Device = CPU
@@ -168,11 +169,12 @@ class Session:
             self.remembered,
             keep,
             settings.on_round,
-            settings.reports,
+            settings.ledger,
             self._limit_sizes(),
             settings.force_chunk,
             settings.knobs,
             settings.device,
+            frozenset(ask.name for ask in self.asks()),
         )
 
     def _coerce(self, name: str, value: Value) -> Value:

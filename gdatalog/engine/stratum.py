@@ -7,7 +7,7 @@ in `rounds.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from gdatalog.engine.best import Best, optimum_columns
@@ -15,8 +15,9 @@ from gdatalog.engine.budget import chunk_rows
 from gdatalog.engine.derived import Derived, Rows, in_order, laid, relation_of, union_rows
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.growing import Growing
+from gdatalog.engine.ledger import StratumTold
 from gdatalog.engine.narrowing import narrowed
-from gdatalog.engine.run import RuleRun, run_rule
+from gdatalog.engine.run import run_rule
 from gdatalog.engine.sources import Sources, TrieOf
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.parser.syntax import Atom
@@ -61,16 +62,24 @@ class StratumRun:
                 else Growing(schema.columns, schema.types, self.ops)
             )
 
+    @cached_property
+    def record(self) -> StratumTold:
+        """What is told of it, from its first rule on."""
+        return self.around.ledger.begun(self.stratum, self.around.limits)
+
     def once(self, limit: int | None = None) -> dict[str, Relation]:
         """The one relation of a stratum that is not recursive; at most `limit` of its rows."""
         ((name, table),) = self.tables.items()
         parts = self.first(name, limit)
         if isinstance(table, Best):
-            self._add(table, parts)
+            self._add(name, parts)
             return self.finished()
         relation = relation_of(table.columns, table.types, parts, self.ops)
         self.around.device.hold(relation)
         self.around.limits.charge(name, relation.nbytes)
+        if self.record.lasting:  # else its rows are made distinct when somebody asks for them
+            self.record.derived(name, parts, relation, self.ops)
+            self.record.end({name: relation.length})
         return {name: relation}
 
     def first(self, name: str, limit: int | None = None) -> list[Derived]:
@@ -86,11 +95,19 @@ class StratumRun:
         for name, table in self.tables.items():
             self.around.limits.charge(name, table.nbytes)
             self.around.device.hold(table.full())
+        self.record.end({name: table.length for name, table in self.tables.items()})
         return {name: table.full() for name, table in self.tables.items()}
 
-    def _add(self, table: Growing | Best, parts: Sequence[Derived]) -> Relation:
+    def _add(self, name: str, parts: Sequence[Derived]) -> Relation:
         """Adds what rules have given; gives what of it is new."""
-        return table.add(*union_rows([in_order(part, self.ops) for part in parts], self.ops))
+        rows = union_rows([in_order(part, self.ops) for part in parts], self.ops)
+        new = self.tables[name].add(*rows)
+        self.record.derived(name, parts, new, self.ops)
+        return new
+
+    def rule_of(self, plan: RulePlan) -> CheckedRule:
+        """The rule that a plan was made of: where it stands says which."""
+        return next(rule for rule in self.rules[plan.relation] if rule.span is plan.span)
 
     def recursive(self, rule: CheckedRule) -> bool:
         if not self.stratum.recursive or rule.body is None:
@@ -133,12 +150,8 @@ class StratumRun:
         held = sum(limits.held.values())
         room = around.device.room(max(0, around.memory - held))
         limits.chunk = around.force_chunk or chunk_rows(plan, *room)
-        report = None
-        if around.reports is not None:
-            report = next((r for r in around.reports if r.plan is plan), None)
-            if report is None:
-                report = RuleRun(plan)
-                around.reports.append(report)
+        report = around.ledger.run_of(plan)
+        did = self.record.running(plan.relation, self.rule_of(plan))
         texts = len(around.scope.symbols)
         trie_of: TrieOf = self._trie
         if around.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
@@ -154,7 +167,9 @@ class StratumRun:
             around.knobs,
             around.device,
             Sources(partial(self._trie, device=CPU), partial(self._rows, device=CPU)),
+            did,
         )
+        self.record.ran(did)
         self.made += len(around.scope.symbols) - texts
         limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
         return found

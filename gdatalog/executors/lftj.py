@@ -23,7 +23,7 @@ from gdatalog.storage.trie import Trie
 Block = tuple[Array, ...]
 
 DONE, FULL, STOPPED, FAILED, OVERFLOW, ENOUGH, OUTSIDE = range(7)  # what a function returns
-COUNTER, STOP_FLAG = 0, 1  # the entries of `control`
+COUNTER, STOP_FLAG, UNITS = 0, 1, 2  # the entries of `control`
 
 FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block
 
@@ -96,12 +96,18 @@ def run_nest(
     `beside`: the arguments that are neither of tries nor of the plan, by name.
     """
     distinct = [tries[at] for at in printed.which]
-    given = {**given_of(printed, distinct, scope), **beside}
+    given = {**given_arrays(printed, distinct, scope), **beside}
     control = np.zeros(16, dtype=np.int64)
     count = threads if printed.parallel else 1
     workers = [
         worker_of(function, printed, distinct, given, control, count, wanted) for _ in range(count)
     ]
+    run_workers(workers, control, limits)
+    return [block for worker in workers for block in worker.blocks]
+
+
+def run_workers(workers: Sequence[Worker], control: Array, limits: Limits) -> None:
+    """Runs workers, each in a thread of its own, to the end; or stops them all."""
     pool = [Thread(target=worker.run, daemon=True) for worker in workers]
     for thread in pool:
         thread.start()
@@ -111,11 +117,14 @@ def run_nest(
                 thread.join(0.02)
                 limits.poll()
                 limits.charge("blocks", sum(worker.held for worker in workers))
+                limits.share = _share(control)
     except BaseException:
         control[STOP_FLAG] = 1
         for thread in pool:
             thread.join()
         raise
+    finally:
+        limits.share = None
     for worker in workers:
         if worker.error is not None:
             raise worker.error
@@ -123,10 +132,15 @@ def run_nest(
         raise GiveUp
     if any(worker.status == OUTSIDE for worker in workers):
         raise Outside
-    return [block for worker in workers for block in worker.blocks]
 
 
-def given_of(printed: Any, tries: Sequence[Trie], scope: Any) -> dict[str, Array]:
+def _share(control: Array) -> float | None:
+    """How much of the work is done; None while no worker has taken any."""
+    units = int(control[UNITS])
+    return int(control[COUNTER]) / units if units else None
+
+
+def given_arrays(printed: Any, tries: Sequence[Trie], scope: Any) -> dict[str, Array]:
     """What all workers share: tries, constants, tables."""
     given = dict(printed.expressions.arguments(scope))
     given["sizes"] = np.array(
@@ -196,6 +210,7 @@ DTYPES = {
     "i4[::1]": np.int32,
     "i8[::1]": np.int64,
     "u1[::1]": np.uint8,
+    "u4[::1]": np.uint32,
     "u8[::1]": np.uint64,
     "f8[::1]": np.float64,
 }

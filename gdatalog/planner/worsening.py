@@ -33,13 +33,13 @@ class Fixed:
 class Moving:
     """A value that depends on it: of no greater size than it has, and `grows`.
 
-    `worsens`: it is never better. `scales`: a product, so that a cycle that improves it once need
-    not do so for ever.
+    `worsens`: it is never better. `bends`: there is a product, or a min or max of two values, so
+    that a cycle that improves it once need not do so for ever.
     """
 
     worsens: bool
     grows: float = 0.0
-    scales: bool = False
+    bends: bool = False
 
 
 Motion = Fixed | Moving
@@ -73,7 +73,7 @@ def _sum(parts: list[Motion], kind: str) -> Motion | None:
             return Fixed(a.low + b.low, a.high + b.high)
         case [Moving() as a, Fixed() as b] | [Fixed() as b, Moving() as a]:
             worsens = a.worsens and (b.low >= 0 if kind == "min" else b.high <= 0)
-            return Moving(worsens, a.grows + b.size, a.scales)
+            return Moving(worsens, a.grows + b.size, a.bends)
     return None
 
 
@@ -85,7 +85,7 @@ def _opposite(parts: list[Motion], kind: str) -> Motion:
     (part,) = parts
     if isinstance(part, Fixed):
         return Fixed(-part.high, -part.low)
-    return Moving(False, part.grows, part.scales)
+    return Moving(False, part.grows, part.bends)
 
 
 def _product(parts: list[Motion], kind: str) -> Motion | None:
@@ -112,7 +112,7 @@ def _extreme(function: str) -> Callable[[list[Motion], str], Motion | None]:
         else:
             worsens = not fixed and all(part.worsens for part in moving)
         grows = max(*(part.grows for part in moving), *(part.size for part in fixed), 0.0)
-        return Moving(worsens, grows, any(part.scales for part in moving))
+        return Moving(worsens, grows, True)
 
     return of
 

@@ -12,25 +12,14 @@ its columns' keys. Less is better of what is kept, so of a max it is the complem
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from gdatalog.plan.nodes import (
-    Assign,
-    Branch,
-    Expr,
-    Generate,
-    Guard,
-    Join,
-    JoinPlan,
-    Restore,
-    Seek,
-    Slot,
-    Step,
-    TrieRef,
-)
+from gdatalog.plan.format import format_join
+from gdatalog.plan.merge import merged
+from gdatalog.plan.nodes import Expr, Generate, Join, JoinPlan, Slot, Step
 from gdatalog.printer.arguments import Argument
 from gdatalog.printer.leaves import Leaf
-from gdatalog.printer.module import Printed, imports
+from gdatalog.printer.module import Printed, module_of
 from gdatalog.printer.nest import FULL, STOPPED, Nest
 from gdatalog.printer.scope import Known
 from gdatalog.storage.trie import Trie
@@ -75,8 +64,9 @@ class Kept:
 class Follow:
     """One body of a recursive rule, and the `head` that it derives.
 
-    `join` is given rows of a kept relation. `onwards`: the value that it derives depends on the
-    one that it starts from.
+    `join` is given rows of a kept relation. `onwards`: it derives a value that is better by as much
+    as the one that it starts from is, so that a cycle of such rules that improves a value does so
+    for ever.
     """
 
     join: JoinPlan
@@ -89,20 +79,16 @@ def print_improving(
     kept: Sequence[Kept], follows: Sequence[Follow], tries: Sequence[Sequence[Trie]], numbered: bool
 ) -> Printed:
     """The function of these rules; `tries` are those of each one's plan."""
-    joins: list[tuple[Step, ...]] = []
-    refs: list[TrieRef] = []
-    for follow in follows:
-        joins.append(_moved(follow.join.steps, len(refs)))
-        refs += follow.join.tries
-    whole = JoinPlan(tuple(refs), tuple(step for steps in joins for step in steps), ())
+    whole, joins = merged([follow.join for follow in follows])
     nest = _Nest(whole, [trie for some in tries for trie in some])
     _print_loop(nest, kept, follows, joins, numbered)
     own = [Argument("places", "i8[::1]", "given")]
     own += [Argument(name, type_, "given") for name, type_ in _types(numbered).items()]
     arguments = [*nest.arguments.found.values(), *own]
+    told = [line for follow in follows for line in format_join(follow.join)]
     return Printed(
         f"improves {' '.join(each.kind for each in kept)} by {len(follows)} rules",
-        _module(nest, arguments, kept, follows),
+        module_of(nest, arguments, told, _prologue(kept)),
         tuple(arguments),
         tuple(nest.arguments.scalars),
         nest.expressions,
@@ -155,24 +141,6 @@ def is_loose(trie: Trie) -> bool:
 
 def _types(numbered: bool) -> dict[str, str]:
     return {**_TYPES, **_NUMBERED} if numbered else _TYPES
-
-
-def _moved(steps: tuple[Step, ...], by: int) -> tuple[Step, ...]:
-    """The same steps, their tries numbered from another number on."""
-    moved: list[Step] = []
-    for step in steps:
-        match step:
-            case Seek() | Join() | Assign() | Generate():
-                parts = tuple(replace(p, trie=p.trie + by) for p in step.participants)
-                moved.append(replace(step, participants=parts))
-            case Guard() | Restore():
-                moved.append(replace(step, trie=step.trie + by))
-            case Branch():
-                inner = tuple(_moved(alternative, by) for alternative in step.alternatives)
-                moved.append(replace(step, alternatives=inner))
-            case _:
-                moved.append(step)
-    return tuple(moved)
 
 
 def _print_loop(
@@ -273,35 +241,12 @@ class Improve(Leaf):
             text.line(nest.call("improve", KEPT, group, cost, source))
 
 
-def _module(
-    nest: Nest, arguments: Sequence[Argument], kept: Sequence[Kept], follows: Sequence[Follow]
-) -> str:
-    types = {"control": "i8[::1]", "state": "i8[::1]", "sizes": "i8[::1]"}
-    types |= nest.expressions.types()
-    types |= {argument.name: argument.type for argument in arguments}
-    told = [f"{follow.join.given.relation} to {follow.target}" for follow in follows
-            if follow.join.given is not None]  # fmt: skip
-    lines = [f'"""Best values in place, printed by gdatalog: {", ".join(told)}."""', ""]
-    lines[0] = lines[0].replace("\\", "/")
-    lines += ["import numba as nb", "import numpy as np", "", *imports(nest), "", ""]
-    lines += [
-        "@nb.njit(",
-        f'    "i8({", ".join(types.values())})",',
-        '    nogil=True, error_model="numpy", boundscheck=False, _nrt=False, cache=True,',
-        ")",
-        f"def run({', '.join(types)}):",
-    ]
-    for at, (kind, level) in enumerate(nest.arguments.scalars):
-        lines.append(f"    {kind}{level.trie}_{level.depth} = sizes[{at}]")
-    # `places`: for each relation where its codes begin, and a column's least key and stride.
-    at = 0
+def _prologue(kept: Sequence[Kept]) -> list[str]:
+    """`places`: for each relation where its codes begin, and a column's least key and stride."""
+    names = []
     for number, each in enumerate(kept):
-        lines.append(f"    base{number} = places[{at}]")
-        at += 1
+        names.append(f"base{number}")
         for column in each.columns:
-            lines.append(f"    least{number}_{column} = places[{at}]")
-            lines.append(f"    stride{number}_{column} = places[{at + 1}]")
-            at += 2
-    lines.append(f"    base{len(kept)} = places[{at}]")
-    lines += [f"    {line}" for line in nest.expressions.prologue()]
-    return "\n".join([*lines, *nest.text.lines, "    return 0", ""])
+            names += [f"least{number}_{column}", f"stride{number}_{column}"]
+    names.append(f"base{len(kept)}")
+    return [f"{name} = places[{at}]" for at, name in enumerate(names)]

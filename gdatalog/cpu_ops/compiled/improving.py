@@ -54,7 +54,7 @@ OFTEN = 1024  # improvements, at the least, between two looks for a cycle
 
 
 @inlined
-def improves(best: Array, where: Array, group: Any, cost: Any) -> bool:
+def improves(best: Array, where: Array, group: Any, cost: Any) -> Any:
     """Whether a cost is better than what a group has."""
     had = at(best, group)
     return cost < had or (cost == WORST and had == WORST and at(where, group) == ABSENT)
