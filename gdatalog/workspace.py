@@ -77,6 +77,7 @@ class Workspace:
         self.threads = 0
         self.intersect = "auto"
         self.tile = 0
+        self.demand = "auto"
         self.device: Device = CPU
         self.why = "asked for"  # this device
         self.announce: Callable[[str], None] = _log
@@ -228,7 +229,7 @@ class Workspace:
         self.check_open()
         chosen = strategy_of(strategy)
         strategy = self.strategy if chosen == "auto" else chosen
-        knobs = Knobs(strategy, self.threads, self.intersect, self.tile)
+        knobs = Knobs(strategy, self.threads, self.intersect, self.tile, self.demand)
         self.stop.clear()
 
         def poll() -> None:

@@ -111,7 +111,7 @@ class Evaluation:
             self._evaluate(self._reads(stratum))
             return self._run(stratum, limit)[name]
 
-    def _needed(self, wanted: Iterable[str]) -> set[str]:
+    def needed(self, wanted: Iterable[str]) -> set[str]:
         """The relations that have to be evaluated for these."""
         needed: set[str] = set()
         todo = list(wanted)
@@ -128,12 +128,12 @@ class Evaluation:
 
     def strata_of(self, wanted: Iterable[str]) -> list[Stratum]:
         """The strata that have to be evaluated for these relations, in order."""
-        needed = self._needed(wanted)
+        needed = self.needed(wanted)
         return [s for s in self.checked.strata if needed & set(s.relations)]
 
     def _evaluate(self, wanted: Iterable[str]) -> None:
         """Evaluates what the wanted relations need, strata below first."""
-        needed = self._needed(wanted)
+        needed = self.needed(wanted)
         for stratum in self.checked.strata:
             if needed & set(stratum.relations) and stratum.relations[0] not in self._known:
                 self._known.update(self._recall(stratum) or self._run(stratum, None))
