@@ -11,7 +11,7 @@ from weakref import ref
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine import fixpoint, prepared
+from gdatalog.engine import prepared, stratum
 from gdatalog.engine.prepared import Plans, Recent
 from gdatalog.parser import parse as parse_text
 from gdatalog.parser.syntax import Rule
@@ -45,7 +45,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     watched(prepared, "parse_with_cautions", "parsed")
     watched(prepared, "check", "checked")
-    watched(fixpoint, "plan_rule", "planned")
+    watched(stratum, "plan_rule", "planned")
     yield done
 
 

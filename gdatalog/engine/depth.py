@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
+from types import MappingProxyType
 from typing import Any
 
 from gdatalog.cpu_ops.evaluate import Scope
@@ -21,6 +22,7 @@ from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import Gather, JoinPlan, Slot
 from gdatalog.printer.accumulate import accumulable
 from gdatalog.printer.expressions import Unprintable
+from gdatalog.printer.fresh import Fresh
 from gdatalog.printer.leaves import Groups, Leaf, Rows
 from gdatalog.printer.module import Printed, print_plan
 from gdatalog.storage.rows import Columns
@@ -34,17 +36,19 @@ _lock = Lock()
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What becomes of a join's rows: `keys` and `gathers` of an aggregate, or else rows."""
+    """What becomes of a join's rows: `keys` and `gathers` of an aggregate, or else rows; with
+    `fresh`, those that are not marked yet."""
 
     outputs: tuple[Any, ...] = ()
     keys: tuple[Slot, ...] = ()
     gathers: tuple[Gather, ...] = ()
     weighted: bool = False
+    fresh: bool = False
 
     def leaf(self) -> Leaf:
-        return (
-            Groups(self.keys, self.gathers) if self.gathers else Rows(self.outputs, self.weighted)
-        )
+        if self.gathers:
+            return Groups(self.keys, self.gathers)
+        return Fresh(self.outputs) if self.fresh else Rows(self.outputs, self.weighted)
 
 
 def form_of_rows(join: JoinPlan) -> Form:
@@ -64,13 +68,22 @@ class Nest:
     """One join on its way to a function, which is printed when first asked for."""
 
     def __init__(
-        self, join: JoinPlan, form: Form, sources: Sources, knobs: Knobs, device: Device = CPU
+        self,
+        join: JoinPlan,
+        form: Form,
+        sources: Sources,
+        knobs: Knobs,
+        device: Device = CPU,
+        marks: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
+        """`marks`: of rows that have come before, with their `space`, if only fresh ones are
+        asked for. After a run that ended early they hold what has not come out."""
         self.join = join
         self.form = form
         self.sources = sources
         self.knobs = knobs
         self.device = device
+        self.marks = marks
 
     @cached_property
     def tries(self) -> list[Trie]:
@@ -110,9 +123,16 @@ class Nest:
         self, scope: Scope, limits: Limits, told: str, wanted: int | None = None
     ) -> list[Block]:
         try:
-            beside = {f"new{at}": column for at, column in enumerate(self.given)}
+            given = {f"new{at}": column for at, column in enumerate(self.given)}
             return self.device.walk(
-                self.printed, self.tries, scope, limits, told, self.knobs, wanted, beside
+                self.printed,
+                self.tries,
+                scope,
+                limits,
+                told,
+                self.knobs,
+                wanted,
+                {**given, **self.marks},
             )
         except MemoryLimitError:
             if self.knobs.strategy != "auto":
@@ -131,8 +151,20 @@ def _print(
     given: tuple[str, ...],
 ) -> Printed | str:
     """The text for a join over tries of these sizes, or why there is none."""
+
+    def make() -> Printed | str:
+        found = print_plan(join, tries, form.leaf(), intersect, lanes, given)
+        if lanes and not found.parallel:
+            return "there is no list whose values could be shared out"
+        return found
+
+    return printed_once((join, form, intersect, layout_of(tries), lanes, given), make)
+
+
+def layout_of(tries: Sequence[Trie]) -> object:
+    """What a text depends on of the tries that it is printed for."""
     first = {id(trie): at for at, trie in reversed(list(enumerate(tries)))}
-    layout = tuple(
+    return tuple(
         (
             first[id(trie)],
             tuple((level.values.dtype.char, level.offsets.dtype.char, len(level), level.longest,
@@ -140,16 +172,17 @@ def _print(
         )
         for trie in tries
     )  # fmt: skip
-    key = (join, form, intersect, layout, lanes, given)
+
+
+def printed_once(key: object, make: Callable[[], Printed | str]) -> Printed | str:
+    """A text, or why there is none, as it was made under this key before."""
     with _lock:
         found = _printed.get(key)
         if found is not None:
             _printed.move_to_end(key)
             return found
     try:
-        found = print_plan(join, tries, form.leaf(), intersect, lanes, given)
-        if lanes and not found.parallel:
-            found = "there is no list whose values could be shared out"
+        found = make()
     except Unprintable as reason:
         found = str(reason)
     with _lock:

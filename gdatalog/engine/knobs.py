@@ -27,14 +27,16 @@ class Knobs:
 
     `tile`: how many lanes of a GPU walk a subtree together; 0: by the lengths of the lists.
     `intersect` forces one way to intersect lists, for tests: "auto", "leapfrog", "merge", "mark",
-    "recode", or "plain" for none of the last two. `demand`: whether a query's constants choose
-    what is evaluated: "auto" where that pays, "on" wherever it can be done, "off".
+    "recode", or "plain" for none of the last two. `split`: whether recursion that splits is run so,
+    "auto", "always" or "never". `demand`: whether a query's constants choose what is evaluated:
+    "auto" where that pays, "on" wherever it can be done, "off".
     """
 
     strategy: Strategy = "auto"
     threads: int = 0  # 0: one for each core
     intersect: str = "auto"
     tile: int = 0
+    split: str = "auto"
     demand: str = "auto"
 
     @property

@@ -22,7 +22,7 @@ from gdatalog.storage.trie import Trie
 
 Block = tuple[Array, ...]
 
-DONE, FULL, STOPPED, FAILED, OVERFLOW, ENOUGH = range(6)  # what a function returns
+DONE, FULL, STOPPED, FAILED, OVERFLOW, ENOUGH, OUTSIDE = range(7)  # what a function returns
 COUNTER, STOP_FLAG = 0, 1  # the entries of `control`
 
 FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block
@@ -30,6 +30,10 @@ FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block
 
 class GiveUp(Exception):
     """A computation failed or a number left 62 bits: the other executor tells what is right."""
+
+
+class Outside(Exception):
+    """A row lies outside of the space of marks. What was marked meanwhile has not come out."""
 
 
 @dataclass(slots=True)
@@ -52,7 +56,7 @@ class Worker:
             self._run()
         except BaseException as error:
             self.error = error
-        if self.error is not None or self.status in (FAILED, OVERFLOW, ENOUGH):
+        if self.error is not None or self.status in (FAILED, OVERFLOW, ENOUGH, OUTSIDE):
             self.control[STOP_FLAG] = 1
 
     def _run(self) -> None:
@@ -92,12 +96,18 @@ def run_nest(
     `beside`: the arguments that are neither of tries nor of the plan, by name.
     """
     distinct = [tries[at] for at in printed.which]
-    given = {**_given(printed, distinct, scope), **beside}
+    given = {**given_arrays(printed, distinct, scope), **beside}
     control = np.zeros(16, dtype=np.int64)
     count = threads if printed.parallel else 1
     workers = [
         _worker(function, printed, distinct, given, control, count, wanted) for _ in range(count)
     ]
+    run_workers(workers, control, limits)
+    return [block for worker in workers for block in worker.blocks]
+
+
+def run_workers(workers: Sequence[Worker], control: Array, limits: Limits) -> None:
+    """Runs workers, each in a thread of its own, to the end; or stops them all."""
     pool = [Thread(target=worker.run, daemon=True) for worker in workers]
     for thread in pool:
         thread.start()
@@ -117,10 +127,11 @@ def run_nest(
             raise worker.error
     if any(worker.status in (FAILED, OVERFLOW) for worker in workers):
         raise GiveUp
-    return [block for worker in workers for block in worker.blocks]
+    if any(worker.status == OUTSIDE for worker in workers):
+        raise Outside
 
 
-def _given(printed: Any, tries: Sequence[Trie], scope: Any) -> dict[str, Array]:
+def given_arrays(printed: Any, tries: Sequence[Trie], scope: Any) -> dict[str, Array]:
     """What all workers share: tries, constants, tables."""
     given = dict(printed.expressions.arguments(scope))
     given["sizes"] = np.array(
@@ -182,7 +193,7 @@ def _worker(
         else:
             if argument.kind in ("marks", "places"):
                 scratch.append(argument.name)
-            ordered[argument.name] = _scratch(argument, tries)
+            ordered[argument.name] = scratch_of(argument, tries)
     return Worker(function, ordered, outputs, scratch, state, control)
 
 
@@ -195,7 +206,7 @@ DTYPES = {
 }
 
 
-def _scratch(argument: Any, tries: Sequence[Trie]) -> Array:
+def scratch_of(argument: Any, tries: Sequence[Trie]) -> Array:
     levels = [tries[at.trie].levels[at.depth] for at in argument.levels]
     dtype = DTYPES[argument.type]
     if argument.kind in ("marks", "places"):

@@ -24,6 +24,10 @@ class Leaf(ABC):
     counts = False
     by_lanes = False
 
+    def start(self, nest: Nest) -> None:
+        """Prints what comes before all loops, if anything."""
+        return
+
     @abstractmethod
     def emit(self, nest: Nest, known: Known) -> None:
         """Prints what happens to the row at hand."""

@@ -84,6 +84,32 @@ def compare_swap(_: Any, array: Any, i: Any, expected: Any, new: Any) -> Any:
     return types.int64(array, i, expected, new), write
 
 
+@intrinsic
+def set_bits(_: Any, array: Any, i: Any, bits: Any) -> Any:
+    """array[i] |= bits; gives what was there before."""
+    if not _fits(array, i, bits):
+        return None
+
+    def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        more = _value(context, builder, signature, args, 2)
+        where = pointer(context, builder, signature, args)
+        return builder.atomic_rmw("or", where, more, _RELAXED)
+
+    return types.int64(array, i, bits), write
+
+
+@inlined
+def mark_first(marks: Array, place: int) -> bool:
+    """Sets the bit at a place; whether no thread had set it before.
+
+    Most that are set already are seen to be without an atomic write.
+    """
+    word, bit = place >> 6, 1 << (place & 63)
+    if load(marks, word) & bit:
+        return False
+    return set_bits(marks, word, bit) & bit == 0  # type: ignore[no-any-return]
+
+
 @part
 def take(control: Array, threads: int, total: int, grain: int) -> tuple[int, int]:
     """The next interval of `total` units of work: [start, stop), empty when none is left.
