@@ -230,9 +230,7 @@ class Workspace:
         self.check_open()
         chosen = strategy_of(strategy)
         strategy = self.strategy if chosen == "auto" else chosen
-        knobs = Knobs(
-            strategy, self.threads, self.intersect, self.tile, self.split, self.demand
-        )
+        knobs = Knobs(strategy, self.threads, self.intersect, self.tile, self.split, self.demand)
         self.stop.clear()
 
         def poll() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 from weakref import ref
 
 from gdatalog.engine.evaluation import Evaluation
@@ -67,9 +66,7 @@ def answer(
     return relation
 
 
-def part_of(
-    evaluation: Evaluation, name: str, whole: Collection[str] = ()
-) -> Evaluation | None:
+def part_of(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> Evaluation | None:
     """The evaluation of what a relation needs of others; None where demand is not used."""
     rewritten = rewritten_for(evaluation, name, whole)
     if rewritten.text is None:
@@ -124,8 +121,9 @@ def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()
     demand = under_demand(evaluation.checked, name, world, knob == "on")
     text = None if demand.checked is None else CheckedText(demand.checked)
     held = {own: ref(relation) for own, relation in looked_at.items()}
-    evaluation.text.demands[key] = Rewritten(demand, text, held)
-    return evaluation.text.demands[key]
+    made = Rewritten(demand, text, held)
+    evaluation.text.demands[key] = made
+    return made
 
 
 def is_there(evaluation: Evaluation, name: str) -> bool:
@@ -156,5 +154,5 @@ def speaking_plainly() -> Iterator[None]:
         raise
 
 
-def _is_users(name: Any) -> bool:
+def _is_users(name: str) -> bool:
     return plain(name) == name

@@ -14,6 +14,7 @@ import numpy as np
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import letting_go
+from gdatalog.engine.copies import copied
 from gdatalog.engine.derived import Rows
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.fixpoint import run_stratum
@@ -235,7 +236,11 @@ class Evaluation:
     def _run(self, stratum: Stratum, limit: int | None) -> Mapping[str, Relation]:
         around = self.surroundings()
         seeds = {name: self._sorted_seeds(name) for name in stratum.relations}
-        relations = run_stratum(stratum, seeds, around, limit)
+        (name, *_) = stratum.relations
+        copy = None
+        if limit is None and not seeds[name]:
+            copy = copied(stratum, self.checked.schemas[name], self.relation)
+        relations = run_stratum(stratum, seeds, around, limit) if copy is None else {name: copy}
         if limit is None and self.keep(stratum.relations):
             self.remembered[stratum.relations] = Remembered(
                 self._made_of(stratum), self._below(stratum), relations

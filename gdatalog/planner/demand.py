@@ -26,6 +26,7 @@ from gdatalog.planner.adornments import Columns, Source, adorned, plain, relevan
 from gdatalog.planner.checked import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.heads import aggregate_columns
 from gdatalog.planner.improving import check_improving
+from gdatalog.planner.passing import literals
 from gdatalog.planner.sideways import Known, Sideways
 from gdatalog.planner.sizes import Size
 from gdatalog.planner.specialised import Specialised
@@ -72,9 +73,7 @@ def under_demand(checked: Checked, wanted: str, world: World, forced: bool = Fal
             if attempt.run():
                 break
             full |= _with_all_below(checked, attempt.in_full)
-        notes = tuple(
-            f"{name} is evaluated in full: {why}" for name, why in full.items() if why
-        )
+        notes = tuple(f"{name} is evaluated in full: {why}" for name, why in full.items() if why)
         if not attempt.asked:
             break
         found = attempt.program()
@@ -144,7 +143,6 @@ class Attempt:
         # what stands for a relation with known columns, and the columns that it has no more
         self.final: dict[str, tuple[str, Columns]] = {}
         self.at_hand: Stratum | None = None
-        self.general = False  # recursive rules ask for rows of their own cycle
 
     @property
     def asked(self) -> bool:
@@ -154,7 +152,6 @@ class Attempt:
         """Whether it came to its end; else some relation is needed in full."""
         for stratum in reversed(self.checked.strata):
             self.at_hand = stratum
-            self.general = False
             if self.wanted in stratum.relations:
                 for rule in stratum.rules:
                     self.add(rule, rule.head.name, Known())
@@ -194,9 +191,7 @@ class Attempt:
         """The columns of a relation that may be bound: those that nothing is gathered into."""
         columns = set(range(self.arity(name)))
         for rule in self.worth.rules.get(name, ()):
-            columns -= {
-                at for at, arg in enumerate(rule.head.args) if contains_head_aggregate(arg)
-            }
+            columns -= {at for at, arg in enumerate(rule.head.args) if contains_head_aggregate(arg)}
         return columns
 
     def optima(self, name: str) -> dict[int, str]:
@@ -253,10 +248,13 @@ class Attempt:
             self.needs(name, "of its rows only so many are made")
         elif not self.through and (known.tested or self._gathers(name)):
             self.needs(name, "asking for what is negated or aggregated would close a cycle")
+        elif () in self.asks.get(name, {}):
+            pass  # all of it is needed by another atom
         elif not columns:
             if inside or self.home[name].recursive:
-                why = "" if not self.asked else "it is needed where none of its columns is known"
-                self.needs(name, why)
+                alone = len(literals(rule.body)) == 1
+                why = "none of its columns is known where it is read"
+                self.needs(name, "" if alone else why)
             self.asks.setdefault(name, {}).setdefault((), [])
         else:
             if inside:
@@ -285,6 +283,7 @@ class Attempt:
 
     def _named(self, rule: CheckedRule) -> CheckedRule:
         """The rule with what finally stands for each relation."""
+
         def change(node: object) -> object:
             if isinstance(node, Atom):
                 node = rebuild(node, change)

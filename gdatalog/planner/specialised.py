@@ -17,15 +17,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gdatalog.parser.syntax import Aggregate, Atom, Compare, Const, Expr, HeadAggregate, Literal, Var
+from gdatalog.parser.syntax import (
+    Atom,
+    Expr,
+    Literal,
+    Var,
+)
 from gdatalog.planner.adornments import Columns, Constants, Source, adorned, one_constant
-from gdatalog.planner.checked import CheckedRule, Stratum
+from gdatalog.planner.checked import CheckedRule
+from gdatalog.planner.constants import exported
 from gdatalog.planner.names import conjunction
 from gdatalog.planner.passing import (
-    branches,
-    closures,
     handed_on,
     kept,
     linear,
@@ -33,30 +37,15 @@ from gdatalog.planner.passing import (
     narrower,
     recursive_atoms,
 )
+from gdatalog.planner.rewriting import Rewriting
 from gdatalog.planner.sideways import Known, is_plain
-from gdatalog.planner.walk import rebuild, walk
 
 if TYPE_CHECKING:
-    from gdatalog.planner.demand import Attempt
+    pass
 
 
-class Specialised:
+class Specialised(Rewriting):
     """One stratum's relations, for all that was asked of them."""
-
-    def __init__(self, attempt: Attempt, stratum: Stratum) -> None:
-        self.attempt = attempt
-        self.stratum = stratum
-        rules = list(stratum.rules)
-        if stratum.recursive:
-            rules = [branch for rule in rules for branch in branches(rule)]
-        rules += [rule for name in stratum.relations for rule in self._data(name)]
-        # where a closure is asked for, the rules for the end that is known are taken
-        self.choices = list(closures(stratum, rules)) if stratum.recursive else [rules]
-        self.rules = rules
-        self.fixable = not any(map(_loses_groups, rules))
-
-    def of(self, name: str) -> list[CheckedRule]:
-        return [rule for rule in self.rules if rule.head.name == name]
 
     def run(self) -> None:
         attempt = self.attempt
@@ -91,27 +80,6 @@ class Specialised:
             attempt.final[adorned(name, arity, columns)] = whole, ()
         attempt.schema(whole, range(arity), name)
 
-    def _data(self, name: str) -> list[CheckedRule]:
-        """The rows that a relation has without any rule, as one."""
-        attempt = self.attempt
-        facts = attempt.checked.facts.get(name, ())
-        if not facts and not attempt.world.has_data(name):
-            return []
-        schema = attempt.checked.schemas[name]
-        given = f"{name}[given]"
-        attempt.given[given] = name
-        attempt.schema(given, range(schema.arity), name)
-        if facts:
-            attempt.facts[given] = facts
-        span = self.stratum.rules[0].span
-        args: list[Any] = [Var(f"{column}~{at}") for at, column in enumerate(schema.columns)]
-        head = list(args)
-        for at, kind in attempt.optima(name).items():
-            head[at] = HeadAggregate(kind, (args[at],), span)
-        types = {arg.name: kind for arg, kind in zip(args, schema.types, strict=True)}
-        body = Atom(given, tuple(args), span)
-        return [CheckedRule(Atom(name, tuple(head), span), body, types, span)]
-
     # ------------------------------------------------------------------------------ recursion
 
     def _recursive(self) -> None:
@@ -121,12 +89,12 @@ class Specialised:
         for name in self.stratum.relations:
             for columns, sources in attempt.asks.get(name, {}).items():
                 own, rules_of_own = self._choice(name, columns)
-                places = [columns.index(at) for at in own]
+                indexes = [columns.index(at) for at in own]
                 target = adorned(name, attempt.arity(name), own)
                 attempt.final[adorned(name, attempt.arity(name), columns)] = target, ()
                 rules[name, own] = rules_of_own
                 found = chosen.setdefault((name, own), [])
-                found += [source.at(places) for source in sources]
+                found += [source.at(indexes) for source in sources]
         if not all(rules.values()):
             self._textbook(chosen)
             return
@@ -148,10 +116,11 @@ class Specialised:
         """Those of the known columns that are best asked for, and the rules to do so by; no
         rules: by magic sets."""
         for fits in (self._kept, self._handed_on):
-            for self.rules in self.choices:
+            for rules in self.choices:
+                self.rules = rules
                 for choice in narrower(columns):
                     if fits(name, choice):
-                        return choice, self.rules
+                        return choice, rules
         self.rules = self.choices[0]
         return self.attempt._single(name, columns), []
 
@@ -163,7 +132,7 @@ class Specialised:
         return places if fit else None
 
     def _handed_on(self, name: str, columns: Columns) -> bool:
-        if len(self.stratum.relations) > 1 or any(map(_exported, self.rules)):
+        if len(self.stratum.relations) > 1 or any(map(exported, self.rules)):
             return False
         return handed_on(self.of(name), name, columns)
 
@@ -184,17 +153,6 @@ class Specialised:
             attempt.add(changed, head, Known())
         else:
             self._guarded(changed, columns, magic, constants)
-
-    def _within(self, rule: CheckedRule, places: Mapping[str, Columns]) -> CheckedRule:
-        """The rule with its recursive atoms reading what is kept."""
-
-        def change(node: Any) -> Any:
-            if isinstance(node, Atom) and node.name in places:
-                name = adorned(node.name, self.attempt.arity(node.name), places[node.name])
-                return replace(node, name=name)
-            return rebuild(node, change)
-
-        return replace(rule, body=None if rule.body is None else change(rule.body))
 
     def _handing(self, name: str, columns: Columns, sources: Sequence[Source]) -> None:
         """For one value: m(1).  m(y) <- m(x), E(x, y).  path[cf](z) <- m(x), E(x, z).
@@ -262,15 +220,18 @@ class Specialised:
         if is_plain(first):
             known.learn(first)
         new = replace(rule, head=Atom(name, tuple(args), rule.head.span))
-        body = self.attempt.sideways(rule).literal(conjunction(rest, rule.span), known) if rest else None
-        whole = first if body is None else conjunction([first, body], rule.span)
+        whole = first
+        if rest:
+            body = conjunction(rest, rule.span)
+            whole = conjunction(
+                [first, self.attempt.sideways(rule).literal(body, known)], rule.span
+            )
         self.attempt.rules.append(replace(new, body=whole))
 
     def _textbook(self, chosen: dict[tuple[str, Columns], list[Source]]) -> None:
         """Magic sets: sg[bf](x, y) <- sg[bf]?(x), up(x, a), sg[bf](a, b), down(b, y), and
         sg[bf]?(a) <- sg[bf]?(x), up(x, a)."""
         attempt = self.attempt
-        attempt.general = True
         asked: dict[str, dict[Columns, list[Source]]] = {}
         for (name, columns), sources in chosen.items():
             target = columns
@@ -306,138 +267,3 @@ class Specialised:
                     self._guarded(rule, columns, magic)
         for name, columns in done:
             self._magic(name, columns, attempt.asks[name][columns])
-
-    # ----------------------------------------------------------------------------- all of them
-
-    def _magic(self, name: str, columns: Columns, sources: Sequence[Source]) -> str:
-        """The relation of the values that are asked for: path[bf]?(x) <- small(x)."""
-        attempt = self.attempt
-        magic = f"{adorned(name, attempt.arity(name), columns)}?"
-        attempt.schema(magic, columns, name)
-        facts: dict[Constants, Atom] = {}
-        for source in sources:
-            head = Atom(magic, source.args, source.span)
-            constants = source.constants
-            if constants is not None:
-                facts.setdefault(constants, head)
-            elif head not in source.body:
-                body = conjunction(list(source.body), source.span) if source.body else None
-                attempt.rules.append(CheckedRule(head, body, source.types, source.span))
-        if facts:
-            attempt.facts[magic] = tuple(facts.values())
-        return magic
-
-    def _schema_of(self, name: str, columns: Columns) -> None:
-        attempt = self.attempt
-        arity = attempt.arity(name)
-        attempt.schema(adorned(name, arity, columns), range(arity), name)
-
-    def _cut(self, name: str, columns: Columns) -> str:
-        return adorned(name, self.attempt.arity(name), columns, "c")
-
-    def _left_out(self, name: str, columns: Columns) -> None:
-        """Whoever reads the relation with one constant reads it without that column."""
-        attempt = self.attempt
-        arity = attempt.arity(name)
-        target = adorned(name, arity, columns)
-        attempt.final.setdefault(target, (target, ()))
-        for placeholder, (final, _) in list(attempt.final.items()):
-            if final == target:
-                attempt.final[placeholder] = self._cut(name, columns), columns
-
-    def _guarded(
-        self,
-        rule: CheckedRule,
-        columns: Columns,
-        magic: str,
-        constants: Constants | None = None,
-    ) -> None:
-        """A rule of which only what is asked for is wanted: it reads the values first, which
-        may be known to be some constants."""
-        attempt = self.attempt
-        name = rule.head.name
-        exported = _exported(rule)
-        args: list[Expr] = []
-        tests: list[Literal] = []
-        types = dict(rule.types)
-        for at in columns:
-            arg = rule.head.args[at]
-            if isinstance(arg, Var) and arg.name in exported:
-                # an aggregate gives it out: it is no variable that others may bind
-                new = Var(f"{arg.name}~0", arg.span)
-                types[new.name] = rule.types[arg.name]
-                tests.append(Compare(new, (("=", arg),), arg.span))
-                arg = new
-            args.append(arg)
-        guard = Atom(magic, tuple(args), rule.head.span)
-        known = Known()
-        if is_plain(guard):
-            known.learn(guard)
-            for arg, constant in zip(args, constants or (), strict=False):
-                if isinstance(arg, Var):
-                    known.constants[arg.name] = constant
-        self._schema_of(name, columns)
-        items = [guard, *tests]
-        if rule.body is not None:
-            items.append(attempt.sideways(rule).literal(rule.body, known))
-        head = replace(rule.head, name=adorned(name, attempt.arity(name), columns))
-        body = conjunction(items, rule.span)
-        attempt.rules.append(replace(rule, head=head, body=body, types=types))
-
-    def _fixed(self, places: Mapping[str, Columns], constants: Constants) -> None:
-        """path[cf](z) <- E(1, z): the constants in the place of the variables."""
-        attempt = self.attempt
-        for name, columns in places.items():
-            arity = attempt.arity(name)
-            self._left_out(name, columns)
-            others = [at for at in range(arity) if at not in columns]
-            attempt.schema(self._cut(name, columns), others, name)
-            for rule in self.of(name):
-                inner = self._within(rule, places) if self.stratum.recursive else rule
-                fixed = _with_constants(inner, columns, constants)
-                if fixed is not None:
-                    head = replace(fixed.head, args=tuple(fixed.head.args[at] for at in others))
-                    attempt.add(replace(fixed, head=head), self._cut(name, columns), Known())
-
-
-def _loses_groups(rule: CheckedRule) -> bool:
-    """Whether a constant for a column may leave a head with counts and no group."""
-    nodes = [part for arg in rule.head.args for part in walk(arg)]
-    kinds = {part.kind for part in nodes if isinstance(part, HeadAggregate)}
-    return bool(kinds) and kinds <= {"count", "count_distinct", "sum"}
-
-
-def _exported(rule: CheckedRule) -> set[str]:
-    """The variables that aggregates give out: they are bound there and nowhere else."""
-    nodes = () if rule.body is None else walk(rule.body)
-    return {name for part in nodes if isinstance(part, Aggregate) for name in part.exports}
-
-
-def _with_constants(
-    rule: CheckedRule, columns: Columns, constants: Constants
-) -> CheckedRule | None:
-    """The rule for these values of its head's columns; None where it gives no such rows."""
-    exported = _exported(rule)
-    values: dict[str, Any] = {}
-    tests: list[Literal] = []
-
-    def put(node: Any) -> Any:
-        if isinstance(node, Var):
-            return values.get(node.name, node)
-        return rebuild(node, put)
-
-    for at, constant in zip(columns, constants, strict=True):
-        arg = rule.head.args[at]
-        if isinstance(arg, Var) and arg.name not in exported and arg.name not in values:
-            values[arg.name] = constant
-    for at, constant in zip(columns, constants, strict=True):
-        arg = put(rule.head.args[at])
-        if isinstance(arg, Const) and isinstance(constant, Const):
-            if arg.value != constant.value:
-                return None
-        elif arg != constant:
-            tests.append(Compare(arg, (("=", constant),), rule.head.span))
-    head = replace(rule.head, args=tuple(map(put, rule.head.args)))
-    items = [*([] if rule.body is None else [put(rule.body)]), *tests]
-    body = conjunction(items, rule.span) if items else None
-    return replace(rule, head=head, body=body)

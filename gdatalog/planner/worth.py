@@ -38,17 +38,15 @@ class Worth:
                 self.rules.setdefault(rule.head.name, []).append(rule)
 
     def refuses(self, name: str, columns: Columns, source: Source, inside: bool) -> str | None:
-        """Why a relation is better evaluated in full than for what a place asks of it.
+        """Why a relation is better evaluated in full than for what a place asks of it; nothing
+        is said of views that are no fixpoints.
 
         `inside`: the place is a recursive rule, which asks in each of its rounds.
         """
         below = self._below(name)
         recursive = any(self._recursive(other) for other in below)
-        if not recursive:
-            if inside:
-                return "it is no fixpoint, and recursive rules would ask for it in each round"
-            if self._rows(below) < LARGE:
-                return f"it is no fixpoint, and reads fewer than {LARGE:,} rows"
+        if not recursive and (inside or self._rows(below) < LARGE):
+            return ""
         if source.constants is not None or any(_made(literal) for literal in source.body):
             return None
         for column, arg in zip(columns, source.args, strict=True):
@@ -103,9 +101,7 @@ class Worth:
                 most = max(most or 0.0, found)
         return most
 
-    def _of(
-        self, arg: Expr, body: Sequence[Literal], seen: set[tuple[str, int]]
-    ) -> float | None:
+    def _of(self, arg: Expr, body: Sequence[Literal], seen: set[tuple[str, int]]) -> float | None:
         if isinstance(arg, Const | Param):
             return 1.0
         return self._values(arg.name, body, seen) if isinstance(arg, Var) else None
@@ -123,9 +119,7 @@ class Worth:
                 break
         return known.get(name)
 
-    def _learn(
-        self, literal: Literal, known: dict[str, float], seen: set[tuple[str, int]]
-    ) -> None:
+    def _learn(self, literal: Literal, known: dict[str, float], seen: set[tuple[str, int]]) -> None:
         def limit(name: str, values: float | None) -> None:
             if values is not None:
                 known[name] = min(values, known.get(name, values))
@@ -152,12 +146,12 @@ class Worth:
                     if not isinstance(arg, Var):
                         continue
                     limit(arg.name, self._domain(relation, column, set(seen)))
-                    for other, value in enumerate(args) if size is not None else ():
-                        if other == column or not isinstance(value, Var | Const | Param):
+                    for beside, value in enumerate(args) if size is not None else ():
+                        if beside == column or not isinstance(value, Var | Const | Param):
                             continue
                         ways = 1.0 if not isinstance(value, Var) else known.get(value.name)
                         if ways is not None and size is not None:
-                            each = size.rows / max(1, size.distinct(frozenset((other,))))
+                            each = size.rows / max(1, size.distinct(frozenset((beside,))))
                             limit(arg.name, ways * each)
             case _:
                 pass
