@@ -98,9 +98,11 @@ def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()
     # what is kept is evaluated in full, once
     if knob == "off" or name in evaluation._known or evaluation.keep([name]):
         return Rewritten(Demand(None), None)
-    there = {known for s in evaluation.checked.strata for known in s.relations
-             if known in whole or is_there(evaluation, known)}  # fmt: skip
-    data = {n for s in evaluation.checked.strata for n in s.relations if n in evaluation.stored}
+    below = derived_below(evaluation, name)
+    if not below:
+        return Rewritten(Demand(None), None)
+    there = {own for own in below if own in whole or is_there(evaluation, own)}
+    data = {own for own in below if own in evaluation.stored}
     key = (name, knob, frozenset(there), frozenset(data))
     found: Rewritten | None = evaluation.text.demands.get(key)
     if found is not None and all(
@@ -124,6 +126,22 @@ def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()
     made = Rewritten(demand, text, held)
     evaluation.text.demands[key] = made
     return made
+
+
+def derived_below(evaluation: Evaluation, name: str) -> list[str]:
+    """The derived relations that one is made of, if it is no fixpoint."""
+    home = evaluation._home
+    if name not in home or home[name].recursive:
+        return []
+    found: dict[str, None] = {}
+    waiting = [own for own in evaluation._reads(home[name]) if own in home]
+    while waiting:
+        at_hand = waiting.pop()
+        if at_hand not in found:
+            stratum = home[at_hand]
+            found.update(dict.fromkeys(stratum.relations))
+            waiting += [own for own in evaluation._reads(stratum) if own in home]
+    return list(found)
 
 
 def is_there(evaluation: Evaluation, name: str) -> bool:
