@@ -15,15 +15,16 @@ from typing import Any
 from gdatalog.engine.budget import default_limit, parse_size
 from gdatalog.engine.devices import Opened, Turn, open_device
 from gdatalog.engine.files import FilePolicy, Folders, read_program, to_stdout, write_relation
-from gdatalog.engine.inputs import union
+from gdatalog.engine.inputs import extended
 from gdatalog.engine.knobs import Strategy, threads_of
 from gdatalog.engine.ledger import Ledger
 from gdatalog.errors import Caution, NameResolutionError, UsageError
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Query
 from gdatalog.planner.checked import Schema
+from gdatalog.profile import Profile
 from gdatalog.relations import Relations
-from gdatalog.report import Explanation, Profile, explain
+from gdatalog.report import Explanation, explain
 from gdatalog.result import Result
 from gdatalog.workspace import OnProgress, Workspace
 
@@ -134,7 +135,7 @@ class Database:
             if isinstance(rows, Result):
                 rows = rows.shared(workspace.symbols)
             more = workspace.relation_of(name, rows, None, schema)
-            workspace.stored = {**workspace.stored, name: union([before, more])}
+            workspace.stored = {**workspace.stored, name: extended(before, more)}
 
     def __delitem__(self, name: str) -> None:
         with self._lock:

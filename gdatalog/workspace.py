@@ -15,12 +15,12 @@ from typing import Any
 
 from gdatalog.engine.derived import away
 from gdatalog.engine.device import CPU, Device
-from gdatalog.engine.evaluation import Memory
 from gdatalog.engine.files import FilePolicy, Folders
 from gdatalog.engine.inputs import Read
 from gdatalog.engine.knobs import Knobs, Strategy, strategy_of
 from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import Prepared
+from gdatalog.engine.remembered import Memory
 from gdatalog.engine.session import Kept, Session, Settings
 from gdatalog.engine.surroundings import Round
 from gdatalog.errors import Caution, Interrupted, UsageError
@@ -77,11 +77,13 @@ class Workspace:
         self.threads = 0
         self.intersect = "auto"
         self.tile = 0
+        self.dying = "auto"  # whether recursive rules are split where a variable dies
         self.split = "auto"
         self.demand = "auto"
         self.device: Device = CPU
         self.why = "asked for"  # this device
         self.announce: Callable[[str], None] = _log
+        self.ledger = Ledger(lasting=False)  # what the last session does or did
         self._remembered: Memory = {}
         self._read = Read()
         self._prepared = Prepared()
@@ -230,13 +232,23 @@ class Workspace:
         self.check_open()
         chosen = strategy_of(strategy)
         strategy = self.strategy if chosen == "auto" else chosen
-        knobs = Knobs(strategy, self.threads, self.intersect, self.tile, self.split, self.demand)
+        knobs = Knobs(
+            strategy,
+            self.threads,
+            self.intersect,
+            self.tile,
+            split=self.split,
+            dying=self.dying,
+            demand=self.demand,
+        )
         self.stop.clear()
 
         def poll() -> None:
             if self.stop.is_set():
                 self.stop.clear()
                 raise Interrupted("the query was interrupted")
+
+        self.ledger = Ledger(lasting=False) if reports is None else reports
 
         def on_round(stratum: Stratum, done: Round) -> None:
             if on_progress is not None:
@@ -251,7 +263,7 @@ class Workspace:
             on_round,
             self.on_caution,
             self.chunk_rows,
-            reports,
+            self.ledger,
             knobs,
             self.announce,
             self.device,
@@ -269,6 +281,11 @@ class Workspace:
             lasting,
             whole,
         )
+
+    def at_work(self) -> str:
+        """What is known of the join that runs, in a few words; asked by another thread."""
+        now = self.ledger.now
+        return "" if now is None else now.at_work()
 
     def tell(self, session: Session) -> None:
         """Says what a session found worth a warning."""

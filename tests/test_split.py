@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
-from gdatalog.engine import splits
+from gdatalog.engine import device, splits
 from gdatalog.parser import parse
 from tests import test_engine_oracle as oracle
 from tests.draw import Drawn, recursive_programs
@@ -44,7 +44,8 @@ SHAPES = {
     "a variable twice": "p(x, y) <- E(x, y). p(x, z) <- p(x, x), E(x, z). p(x, x) <- p(x, _).",
     "a fact and data": "p(x, y) <- E(x, y). p($1, $2). p(x, z) <- p(x, y), E(y, z).",
     "mutual": """
-        odd(x, y) <- E(x, y). odd(x, z) <- even(x, y), E(y, z). even(x, z) <- odd(x, y), E(y, z).""",
+        odd(x, y) <- E(x, y). odd(x, z) <- even(x, y), E(y, z).
+        even(x, z) <- odd(x, y), E(y, z).""",
     "mutual, by other columns": """
         a(x, y) <- E(x, y). b(y, x) <- a(x, y), N(y). a(x, z) <- b(y, x), F(y, z).""",
     "mutual, of other widths": """
@@ -116,13 +117,13 @@ def not_compiled() -> Iterator[None]:
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The fixpoints that were run split."""
     found: list[str] = []
-    real = splits.run_split
+    real = device.run_split
 
     def noted(function: Any, printed: Any, *rest: Any) -> Any:
         found.append(printed.shape)
         return real(function, printed, *rest)
 
-    monkeypatch.setattr(splits, "run_split", noted)
+    monkeypatch.setattr(device, "run_split", noted)
     return found
 
 

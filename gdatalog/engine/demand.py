@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from weakref import ref
 
+from gdatalog.engine.device import CPU
 from gdatalog.engine.evaluation import Evaluation
-from gdatalog.engine.inputs import same
+from gdatalog.engine.following import monotone
 from gdatalog.engine.prepared import CheckedText
+from gdatalog.engine.remembered import news_since
 from gdatalog.errors import Error, Note
 from gdatalog.planner.adornments import plain
 from gdatalog.planner.demand import Demand, World, under_demand
@@ -81,11 +83,12 @@ def part_of(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> E
         evaluation.remembered,
         lambda names: all(map(_is_users, names)) and evaluation.keep(names),
         evaluation.on_round,
-        evaluation.reports,
+        evaluation.ledger,
         evaluation.limit_sizes,
         evaluation.force_chunk,
         evaluation.knobs,
         evaluation.device,
+        evaluation.asked,
     )
     part.scope = evaluation.scope
     part._known.update(evaluation._known)
@@ -145,17 +148,23 @@ def derived_below(evaluation: Evaluation, name: str) -> list[str]:
 
 
 def is_there(evaluation: Evaluation, name: str) -> bool:
-    """Whether a derived relation has been evaluated, and nothing that it reads has changed."""
+    """Whether a derived relation has been evaluated, and can go on from there if what it reads
+    has changed since."""
     if name in evaluation._known:
         return True
     stratum = evaluation._home[name]
     found = evaluation.remembered.get(stratum.relations)
-    if found is None or found.made_of != evaluation._made_of(stratum):
-        return False
     reads = evaluation._reads(stratum)
-    if not all(is_there(evaluation, own) for own in reads if own in evaluation._home):
+    if found is None or not all(
+        is_there(evaluation, own) for own in reads if own in evaluation._home
+    ):
         return False
-    return same(found.below, evaluation._below(stratum))
+    made_of, below = evaluation._made_of(stratum), evaluation._below(stratum)
+    if found.fresh(made_of, below):
+        return True
+    news = news_since(found, made_of, below)
+    changed = [] if news is None else [own for (own, data) in news.rows if not data]
+    return news is not None and evaluation.device is CPU and monotone(stratum, changed)
 
 
 @contextmanager

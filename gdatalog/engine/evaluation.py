@@ -1,12 +1,15 @@
 """Evaluating a checked program: the strata that an answer needs, each once, in order.
 
 What a stratum gave is remembered by what it was made of (its rules and facts, the relations
-below it, the parameters), so that a view is made anew only when something it reads changed.
+below it, the parameters), so that a view is made anew only when something it reads changed; and
+where something has only come, it goes on from there (`following.py`).
+
+Above 300 lines, for whether to recall a stratum, to go on or to start again is decided here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,38 +18,37 @@ import numpy as np
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import letting_go
 from gdatalog.engine.copies import copied
+from gdatalog.engine.counting import count_stratum, readers_of
 from gdatalog.engine.derived import Rows
 from gdatalog.engine.device import CPU, Device
+from gdatalog.engine.extending import together
+from gdatalog.engine.facts import fact_rows, in_rows
 from gdatalog.engine.fixpoint import run_stratum
-from gdatalog.engine.inputs import same
+from gdatalog.engine.following import Following, monotone
+from gdatalog.engine.inputs import extended
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import CheckedText
+from gdatalog.engine.remembered import (
+    MadeOf,
+    Memory,
+    News,
+    Read,
+    Remembered,
+    news_since,
+    settled,
+)
 from gdatalog.engine.surroundings import Round, Surroundings
 from gdatalog.errors import Caution
 from gdatalog.executors.limits import Limits
-from gdatalog.parser.syntax import Atom, Const, Param
-from gdatalog.planner.checked import Checked, Stratum
+from gdatalog.parser.syntax import Atom, Param
+from gdatalog.planner.checked import Checked, Schema, Stratum
+from gdatalog.planner.counting import COUNTS
 from gdatalog.planner.walk import Node, walk
-from gdatalog.storage.elsewhere import brought, lies_here
-from gdatalog.storage.keys import encode_value, float_to_key
+from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import sort_rows
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Array
-from gdatalog.values import TypeName, Value
-
-
-@dataclass(slots=True)
-class Remembered:
-    """A stratum's relations, and all that they were made of."""
-
-    made_of: tuple[Any, ...]
-    below: tuple[Relation, ...]
-    relations: Mapping[str, Relation]
-
-
-Memory = dict[tuple[str, ...], Remembered]
+from gdatalog.values import Value
 
 
 @dataclass(slots=True)
@@ -62,14 +64,16 @@ class Evaluation:
     remembered: Memory = field(default_factory=dict)
     keep: Callable[[Collection[str]], bool] = lambda names: True  # what is remembered
     on_round: Callable[[Stratum, Round], None] = lambda stratum, round_: None
-    reports: Ledger | None = None
+    ledger: Ledger = field(default_factory=lambda: Ledger(lasting=False))
     limit_sizes: Mapping[str, int] = field(default_factory=dict)
     force_chunk: int | None = None
     knobs: Knobs = Knobs()
     device: Device = CPU
+    asked: Collection[str] = ()  # what will be asked for in the end
     scope: Scope = field(init=False)
     _known: dict[str, Relation] = field(default_factory=dict)
     _home: dict[str, Stratum] = field(default_factory=dict)
+    _counts: dict[str, Schema] = field(default_factory=dict)  # of numbers of rows
 
     def __post_init__(self) -> None:
         self.scope = Scope(self.symbols, self.params)
@@ -135,9 +139,18 @@ class Evaluation:
     def _evaluate(self, wanted: Iterable[str]) -> None:
         """Evaluates what the wanted relations need, strata below first."""
         needed = self.needed(wanted)
-        for stratum in self.checked.strata:
-            if needed & set(stratum.relations) and stratum.relations[0] not in self._known:
-                self._known.update(self._recall(stratum) or self._run(stratum, None))
+        counting: dict[tuple[str, ...], Stratum] = {}  # strata that read how many rows there are
+        strata = [s for s in self.checked.strata if needed & set(s.relations)]
+        for stratum in strata:
+            if stratum.relations[0] in self._known:
+                continue
+            if stratum.relations in counting:
+                reader = counting[stratum.relations]
+                self._known.update(run_stratum(reader, {}, self.surroundings()))
+                continue
+            found = self._recall(stratum) or self._follow(stratum)
+            found = found or self._counted(stratum, strata, wanted, counting)
+            self._known.update(found or self._run(stratum, None))
         for name in needed - self._known.keys():
             self._known[name] = self._given(name)
 
@@ -150,17 +163,26 @@ class Evaluation:
             if stored is not None:
                 return self._named(name, stored, schema.columns)
             return Relation.empty(schema.columns, schema.types)
-        made_of = (schema, facts, self._used_params(facts))
+        made_of = MadeOf((schema,), (), (facts,), self._used_params(facts))
+        below = {} if stored is None else {(name, True): stored}
         found = self.remembered.get((name,))
-        below = () if stored is None else (stored,)
-        if found is not None and found.made_of == made_of and same(found.below, below):
+        if found is not None and found.fresh(made_of, below):
             return found.relations[name]
-        seeds = [(tuple(map(brought, keys)), count) for keys, count in self._seeds(name)]
-        keys = [np.concatenate(columns) for columns in zip(*(k for k, _ in seeds), strict=True)]
-        count = sum(count for _, count in seeds)
-        relation = Relation.from_rows(schema.columns, schema.types, keys, count)
+        before = None if found is None else found.relations.get(name)
+        news = None if found is None else news_since(found, made_of, below)
+        if before is not None and news is not None and before.store.here:
+            relation = before
+            for keys, count in self._new_seeds(name, news.facts[0], news):
+                more = Relation.from_rows(schema.columns, schema.types, keys, count)
+                relation = extended(relation, more)
+        else:
+            seeds = [(tuple(map(brought, keys)), count) for keys, count in self._seeds(name)]
+            columns = [np.concatenate(parts) for parts in zip(*(k for k, _ in seeds), strict=True)]
+            count = sum(count for _, count in seeds)
+            relation = Relation.from_rows(schema.columns, schema.types, columns, count)
         if self.keep([name]):
-            self.remembered[(name,)] = Remembered(made_of, below, {name: relation})
+            versions = {read: held.version for read, held in below.items()}
+            self.remembered[(name,)] = Remembered(made_of, versions, {name: relation})
         return relation
 
     def _named(self, name: str, stored: Relation, columns: tuple[str, ...]) -> Relation:
@@ -168,8 +190,11 @@ class Evaluation:
         if stored.columns == columns:
             return stored
         found = self.remembered.get((name,))
-        if found is None or found.made_of != columns or not same(found.below, (stored,)):
-            found = Remembered(columns, (stored,), {name: stored.renamed(columns)})
+        made_of = MadeOf((self.checked.schemas[name],), (), ((),), ())
+        below = {(name, True): stored}
+        if found is None or not found.fresh(made_of, below):
+            versions = {(name, True): stored.version}
+            found = Remembered(made_of, versions, {name: stored.renamed(columns)})
             self.remembered[(name,)] = found
         return found.relations[name]
 
@@ -186,16 +211,19 @@ class Evaluation:
         }
         return sorted(names.difference(stratum.relations))
 
-    def _made_of(self, stratum: Stratum) -> tuple[Any, ...]:
+    def _made_of(self, stratum: Stratum) -> MadeOf:
         facts = tuple(self.checked.facts.get(name, ()) for name in stratum.relations)
-        schemas = tuple(self.checked.schemas[name] for name in stratum.relations)
         nodes = _nodes(stratum)
         used = {part.name for node in nodes for part in walk(node) if isinstance(part, Param)}
-        limits = tuple(self.limit_sizes.get(name) for name in stratum.relations)
-        return (
-            stratum.rules, facts, schemas, self._values_of(used), limits,
-            *(self._used_params(atoms) for atoms in facts),
-        )  # fmt: skip
+        for atoms in facts:
+            used.update(param for param, _, _ in self._used_params(atoms))
+        return MadeOf(
+            tuple(self.checked.schemas[name] for name in stratum.relations),
+            stratum.rules,
+            facts,
+            self._values_of(used),
+            tuple(self.limit_sizes.get(name) for name in stratum.relations),
+        )
 
     def _used_params(self, atoms: tuple[Atom, ...]) -> tuple[Any, ...]:
         used = {arg.name for atom in atoms for arg in atom.args if isinstance(arg, Param)}
@@ -206,19 +234,56 @@ class Evaluation:
         types = self.checked.param_types
         return tuple((name, types.get(name), self.params.get(name)) for name in sorted(params))
 
-    def _below(self, stratum: Stratum) -> tuple[Relation, ...]:
-        stored = [self.stored[name] for name in stratum.relations if name in self.stored]
-        return (*(self.relation(name) for name in self._reads(stratum)), *stored)
+    def _below(self, stratum: Stratum) -> dict[Read, Relation]:
+        below = {(name, False): self.relation(name) for name in self._reads(stratum)}
+        stored = {(n, True): self.stored[n] for n in stratum.relations if n in self.stored}
+        return {**below, **stored}
 
-    def _recall(self, stratum: Stratum) -> Mapping[str, Relation] | None:
-        found = self.remembered.get(stratum.relations)
-        if found is None or not same(found.below, self._below(stratum)):
+    def _recall(self, stratum: Stratum, what: str = "") -> Mapping[str, Relation] | None:
+        found = self.remembered.get(tuple(name + what for name in stratum.relations))
+        if found is None or not found.fresh(self._made_of(stratum), self._below(stratum)):
             return None
-        return found.relations if found.made_of == self._made_of(stratum) else None
+        return found.relations
+
+    def _remember(
+        self, stratum: Stratum, relations: Mapping[str, Relation], what: str = ""
+    ) -> None:
+        if self.keep(stratum.relations):
+            versions = {read: held.version for read, held in self._below(stratum).items()}
+            self.remembered[tuple(name + what for name in stratum.relations)] = Remembered(
+                self._made_of(stratum), versions, relations
+            )
+
+    def _follow(self, stratum: Stratum) -> Mapping[str, Relation] | None:
+        """The stratum's relations, from what they were before and what is new since."""
+        found = self.remembered.get(stratum.relations)
+        if found is None or self.device is not CPU:
+            return None
+        news = news_since(found, self._made_of(stratum), self._below(stratum))
+        if news is None:
+            return None
+        changed = {name: rows for (name, own), rows in news.rows.items() if not own}
+        if not monotone(stratum, changed):
+            return None
+        seeds = {
+            name: in_rows(self._new_seeds(name, facts, news))
+            for name, facts in zip(stratum.relations, news.facts, strict=True)
+        }
+        more = {name: together(parts) for name, parts in changed.items()}
+        going_on = Following(stratum, self.surroundings(), found.relations, more)
+        relations = going_on.follow(seeds, news.rules)
+        if relations is not None:
+            self._remember(stratum, relations)
+        return relations
+
+    def _new_seeds(self, name: str, facts: Sequence[Atom], news: News) -> list[Rows]:
+        """The rows that have come to a relation without any rule: data, and facts."""
+        data = [(part.keys, part.length) for part in news.rows.get((name, True), ())]
+        return [*data, *(self._fact_rows(name, facts) if facts else ())]
 
     def surroundings(self) -> Surroundings:
         return Surroundings(
-            self.checked.schemas,
+            {**self.checked.schemas, **self._counts} if self._counts else self.checked.schemas,
             self.checked.param_types,
             self.relation,
             self.scope,
@@ -226,7 +291,7 @@ class Evaluation:
             self.memory,
             self.limit_sizes,
             self.on_round,
-            self.reports,
+            self.ledger,
             self.force_chunk,
             self.knobs,
             self.text.plans,
@@ -235,27 +300,49 @@ class Evaluation:
 
     def _run(self, stratum: Stratum, limit: int | None) -> Mapping[str, Relation]:
         around = self.surroundings()
-        seeds = {name: self._sorted_seeds(name) for name in stratum.relations}
+        seeds = {name: in_rows(self._seeds(name)) for name in stratum.relations}
         (name, *_) = stratum.relations
         copy = None
         if limit is None and not seeds[name]:
-            copy = copied(stratum, self.checked.schemas[name], self.relation)
+            copy = copied(stratum, around.schemas[name], self.relation)
         relations = run_stratum(stratum, seeds, around, limit) if copy is None else {name: copy}
-        if limit is None and self.keep(stratum.relations):
-            self.remembered[stratum.relations] = Remembered(
-                self._made_of(stratum), self._below(stratum), relations
-            )
+        if limit is None:
+            found = self.remembered.get(stratum.relations)
+            if found is not None:
+                relations = {
+                    name: settled(found.relations[name], relation)
+                    for name, relation in relations.items()
+                }
+            self._remember(stratum, relations)
         return relations
 
-    # ----------------------------------------------------------------------------------- facts
+    def _counted(
+        self,
+        stratum: Stratum,
+        needed: Sequence[Stratum],
+        wanted: Iterable[str],
+        counting: dict[tuple[str, ...], Stratum],
+    ) -> Mapping[str, Relation] | None:
+        """How many rows a stratum has, if that is all that is asked of it; then `counting` says
+        how those that read it are evaluated."""
+        if {*wanted, *self.asked} & set(stratum.relations):
+            return None
+        readers = readers_of(stratum, needed, self._reads)
+        if not readers or any(self._seeds(n) for reader in readers for n in reader.relations):
+            return None
+        around = self.surroundings()
+        seeds = {name: in_rows(self._seeds(name)) for name in stratum.relations}
+        before = self._recall(stratum, COUNTS)
+        found = count_stratum(stratum, seeds, around, readers, self.text.rewritten, before)
+        if found is None:
+            return None
+        if before is None:
+            self._remember(stratum, found.relations, "" if found.whole else COUNTS)
+        counting.update(found.readers)
+        self._counts.update(found.schemas)
+        return found.relations
 
-    def _sorted_seeds(self, name: str) -> list[Rows]:
-        seeds = []
-        for keys, count in self._seeds(name):
-            here = all(map(lies_here, keys))  # on a device they are sorted
-            rows = sort_rows(keys) if keys and here else keys
-            seeds.append((rows, len(rows[0]) if rows else min(1, count)))
-        return seeds
+    # ----------------------------------------------------------------------------------- facts
 
     def _seeds(self, name: str) -> list[Rows]:
         """The rows that a relation has without any rule: its data, and facts."""
@@ -264,24 +351,11 @@ class Evaluation:
         if stored is not None and stored.length:
             seeds.append((stored.sorted_keys, stored.length))
         facts = self.checked.facts.get(name, ())
-        if facts:
-            types = self.checked.schemas[name].types
-            columns = tuple(
-                self._fact_column([atom.args[at] for atom in facts], kind)
-                for at, kind in enumerate(types)
-            )
-            seeds.append((columns, len(facts)))
-        return seeds
+        return [*seeds, *(self._fact_rows(name, facts) if facts else ())]
 
-    def _fact_column(self, args: list[Any], kind: TypeName) -> Array:
-        values = [arg.value if isinstance(arg, Const) else self.params[arg.name] for arg in args]
-        if kind == "float":
-            return float_to_key(np.array(values, dtype=np.float64))
-        if kind == "symbol":
-            return np.array([self.symbols.intern(str(value)) for value in values], dtype=np.int32)
-        return np.array(
-            [encode_value(value, kind, self.symbols) for value in values], dtype=np.int64
-        )
+    def _fact_rows(self, name: str, facts: Sequence[Atom]) -> list[Rows]:
+        types = self.checked.schemas[name].types
+        return [fact_rows(facts, types, self.params, self.symbols)]
 
 
 def _nodes(stratum: Stratum) -> list[Node]:

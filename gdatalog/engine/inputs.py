@@ -7,10 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from gdatalog.engine.files import FilePolicy, Folders, locate, placed, read_relation
 from gdatalog.parser.syntax import Decl, Directive, Statement
 from gdatalog.planner.checked import Schema
+from gdatalog.storage.lineage import Version
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_store import FEW
 from gdatalog.storage.symbols import SymbolTable
 
 
@@ -20,7 +24,7 @@ class Read:
     relation of several parts the union of its newest ones, so that views stay fresh."""
 
     files: dict[tuple[Any, ...], tuple[tuple[int, int], Relation]] = field(default_factory=dict)
-    unions: dict[str, tuple[tuple[Relation, ...], Relation]] = field(default_factory=dict)
+    unions: dict[str, tuple[tuple[Version, ...], Relation]] = field(default_factory=dict)
 
 
 # A directive, and the folders that hold for the text it stands in.
@@ -70,10 +74,19 @@ class Inputs(Mapping[str, Relation]):
 
     def _union(self, name: str, parts: tuple[Relation, ...]) -> Relation:
         before = self.read.unions.get(name)
-        if before is not None and same(before[0], parts):
-            return before[1]
+        if before is not None:
+            versions, found = before
+            if len(versions) == len(parts):
+                since = [part.since(version) for part, version in zip(parts, versions, strict=True)]
+                if all(rows is not None for rows in since):
+                    more = [rows for known in since for rows in known or ()]
+                    for rows in more:
+                        found = extended(found, rows)
+                    if more:
+                        self.read.unions[name] = tuple(part.version for part in parts), found
+                    return found
         found = union(parts)
-        self.read.unions[name] = parts, found
+        self.read.unions[name] = tuple(part.version for part in parts), found
         return found
 
     def file(self, source: Source, name: str) -> Relation:
@@ -104,11 +117,6 @@ class Inputs(Mapping[str, Relation]):
             return found[1]
 
 
-def same(left: Sequence[Relation], right: Sequence[Relation]) -> bool:
-    """Whether these are the very same relations: they never change, so identity is enough."""
-    return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))
-
-
 def union(relations: Sequence[Relation]) -> Relation:
     """The rows of relations of one schema."""
     first = relations[0]
@@ -121,6 +129,19 @@ def union(relations: Sequence[Relation]) -> Relation:
     blocks = [block for relation in relations for block in relation.blocks(distinct=False)]
     count = sum(relation.at_most for relation in relations)
     return Relation.of_blocks(first.columns, first.types, blocks, count)
+
+
+def extended(before: Relation, more: Relation) -> Relation:
+    """The rows of both, of one schema. Where few come to many, these stay as they lie, and what
+    has come is known; the very same relation if nothing has."""
+    many = 2 * more.at_most > before.at_most and before.at_most > FEW
+    if many or not (before.store.here and more.store.here):
+        return union([before, more])
+    if not before.types:
+        return before.grown(more) if before.length < more.length else before
+    rows = more.keys
+    new = np.flatnonzero(~before.holds(rows))
+    return before.grown(more.part(new)) if len(new) else before
 
 
 def input_sources(

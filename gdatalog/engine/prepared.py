@@ -17,19 +17,23 @@ from weakref import ref
 from gdatalog.errors import Caution
 from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Const
-from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan.nodes import RulePlan, Version
 from gdatalog.planner.check import check
-from gdatalog.planner.checked import Checked, CheckedRule, Schema
+from gdatalog.planner.checked import Checked, CheckedRule, Schema, Stratum
+from gdatalog.planner.dying import Parted
+from gdatalog.planner.sizes import Size, Statistics
 from gdatalog.planner.walk import walk
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import TypeName
 
 MOST = 256  # texts, and as many checked programs
+SHIFT = 10  # times as many rows as there were, or as few: then a plan is made again
 LONGEST = 20_000  # characters of a text: longer ones hold data, and are hardly asked twice
 
 Value = TypeVar("Value")
 RelationOf = Callable[[str], Relation]
+Held = tuple[tuple[str, ref[Relation]], ...]
 
 
 class Recent(Generic[Value]):
@@ -61,9 +65,23 @@ class Plans:
     """The plans of a checked program's rules, as long as their relations are the same."""
 
     def __init__(self) -> None:
-        # A rule is known by its identity: who holds this holds the rules.
-        self._found: dict[tuple[int, bool], tuple[tuple[tuple[str, ref[Relation]], ...], RulePlan]]
-        self._found = {}
+        # By identity, of rules and strata that are held here so that no other gets theirs.
+        self._found: dict[tuple[int, bool], tuple[CheckedRule, Held, RulePlan]] = {}
+        self._parted: dict[tuple[int, str], tuple[Stratum, Held, Parted | None]] = {}
+        self._following: dict[tuple[int, frozenset[str]], tuple[dict[str, int], RulePlan]] = {}
+
+    def parted(
+        self,
+        stratum: Stratum,
+        way: str,
+        relation: RelationOf,
+        make: Callable[[RelationOf], Parted | None],
+    ) -> Parted | None:
+        """A stratum's rules split, the same ones each time; `make` asks for relations."""
+        known = self._parted.get((id(stratum), way))
+        if known is None or not _same(known[1], relation):
+            known = self._parted[id(stratum), way] = stratum, *_looking(relation, make)
+        return known[2]
 
     def plan(
         self,
@@ -73,19 +91,53 @@ class Plans:
         make: Callable[[RelationOf], RulePlan],
     ) -> RulePlan:
         """The plan of a rule in the first round or a later one; `make` asks for relations."""
-        made_of, plan = self._found.get((id(rule), first), ((), None))
-        if plan is not None and all(held() is relation(name) for name, held in made_of):
-            return plan
-        looked_at: dict[str, Relation] = {}
+        known = self._found.get((id(rule), first))
+        if known is None or not _same(known[1], relation):
+            known = self._found[id(rule), first] = rule, *_looking(relation, make)
+        return known[2]
 
-        def look(name: str) -> Relation:
-            looked_at[name] = relation(name)
-            return looked_at[name]
+    def following(
+        self,
+        rule: CheckedRule,
+        read: frozenset[str],
+        sizes: Statistics,
+        make: Callable[[Statistics], RulePlan],
+    ) -> RulePlan:
+        """The plan of a rule that follows new rows of the relations in `read`, and relies on
+        nothing but about how many rows there are."""
+        counts, plan = self._following.get((id(rule), read), ({}, None))
+        if plan is not None and all(
+            rows / SHIFT <= sizes(name, "full").rows + 1 <= rows * SHIFT
+            for name, rows in counts.items()
+        ):
+            return plan
+        seen: dict[str, int] = {}
+
+        def look(name: str, version: Version) -> Size:
+            size = sizes(name, version)
+            if version == "full":
+                seen[name] = size.rows + 1
+            return size
 
         plan = make(look)
-        held = tuple((name, ref(found)) for name, found in looked_at.items())
-        self._found[id(rule), first] = held, plan
+        self._following[id(rule), read] = seen, plan
         return plan
+
+
+def _same(made_of: Held, relation: RelationOf) -> bool:
+    return all(held() is relation(name) for name, held in made_of)
+
+
+def _looking(relation: RelationOf, make: Callable[[RelationOf], Value]) -> tuple[Held, Value]:
+    """What is made, and the relations that it was made of."""
+    looked_at: dict[str, Relation] = {}
+
+    def look(name: str) -> Relation:
+        looked_at[name] = relation(name)
+        return looked_at[name]
+
+    made = make(look)
+    return tuple((name, ref(found)) for name, found in looked_at.items()), made
 
 
 @dataclass(slots=True)
@@ -96,6 +148,8 @@ class CheckedText:
     texts: Sequence[object] = ()  # what its key names by identity, so that they live on
     plans: Plans = field(default_factory=Plans)
     demands: dict[Hashable, Any] = field(default_factory=dict)  # see `engine.demand`
+    # Rules in other words, by the identity of their own: they are planned once too.
+    rewritten: dict[Any, CheckedRule | None] = field(default_factory=dict)
     _interned: SymbolTable | None = None
 
     def intern(self, symbols: SymbolTable) -> None:

@@ -15,12 +15,13 @@ import numpy as np
 
 from gdatalog.engine.demand import answer
 from gdatalog.engine.device import CPU, Device
-from gdatalog.engine.evaluation import Evaluation, Memory
+from gdatalog.engine.evaluation import Evaluation
 from gdatalog.engine.files import FilePolicy, Folders, find_include, read_program
 from gdatalog.engine.inputs import Inputs, Read, input_sources
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import CheckedText, Prepared
+from gdatalog.engine.remembered import Memory
 from gdatalog.engine.surroundings import Round
 from gdatalog.errors import Caution, DataError, UsageError
 from gdatalog.executors.limits import Limits
@@ -43,7 +44,7 @@ class Settings:
     on_round: Callable[[Stratum, Round], None] = lambda stratum, round_: None
     warn: Callable[[Caution], None] = lambda caution: None
     force_chunk: int | None = None
-    reports: Ledger | None = None
+    ledger: Ledger = field(default_factory=lambda: Ledger(lasting=False))
     knobs: Knobs = Knobs()
     announce: Callable[[str], None] = lambda what: None
     device: Device = CPU
@@ -169,11 +170,12 @@ class Session:
             self.remembered,
             keep,
             settings.on_round,
-            settings.reports,
+            settings.ledger,
             self._limit_sizes(),
             settings.force_chunk,
             settings.knobs,
             settings.device,
+            frozenset(ask.name for ask in self.asks()),
         )
 
     def _coerce(self, name: str, value: Value) -> Value:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -19,14 +20,14 @@ from gdatalog.engine.best import Best
 from gdatalog.engine.choose import ENOUGH, FIRST, SECOND, Choice, spent_on
 from gdatalog.engine.depth import layout_of, printed_once
 from gdatalog.engine.derived import Blocks, Derived, relation_of
-from gdatalog.engine.device import CPU, compiled_function, is_compiled
-from gdatalog.engine.run import RuleRun
+from gdatalog.engine.device import CPU
+from gdatalog.engine.ledger import Way
 from gdatalog.engine.seeds import Grouped, Span, copied, grouped, order_by
 from gdatalog.engine.stratum import StratumRun, atoms
 from gdatalog.engine.surroundings import Round
 from gdatalog.errors import MemoryLimitError, Note
 from gdatalog.executors.lftj import GiveUp
-from gdatalog.executors.worklist import ListRoom, run_split
+from gdatalog.executors.worklist import ListRoom
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.merge import merged
 from gdatalog.plan.nodes import (
@@ -39,10 +40,12 @@ from gdatalog.plan.nodes import (
     RulePlan,
     Slot,
     Step,
+    TrieRef,
 )
 from gdatalog.planner.splitting import Split, split_of
 from gdatalog.printer.module import Printed
 from gdatalog.printer.worklist import Listed, Recursive, print_split
+from gdatalog.printer.worklist_tile import print_tiles
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN
 from gdatalog.storage.table import Array
@@ -82,7 +85,7 @@ class Splits(StratumRun):
         around, names = self.around, self.stratum.relations
         if around.knobs.split == "never" or around.knobs.strategy == "levelwise":
             return None
-        if around.device is not CPU or around.limit_sizes.keys() & set(names):
+        if around.limit_sizes.keys() & set(names):
             return None
         if any(isinstance(table, Best) for table in self.tables.values()):
             return None
@@ -106,7 +109,8 @@ class Splits(StratumRun):
         if self.read_rows < (FEW if "numba" in sys.modules else MANY):
             yield FIRST
         task = self.task(self.groups, counts=counts)
-        if task is not None and not is_compiled(task.printed):
+        here = self.around.device is CPU  # a GPU's compiler takes no longer than the first try
+        if here and task is not None and not self.around.device.ready(task.printed):
             yield SECOND
 
     @property
@@ -140,7 +144,8 @@ class Splits(StratumRun):
         if len(plans) == 1 and not any(count for _, count in self.seeds.get(name, ())):
             ref = copied(plans[0], split)
             if ref is not None:
-                return grouped(self._trie(ref), order)
+                trie = self._trie(ref)
+                return grouped(trie, order) if trie.total else None
         return self.group_of(name, self.first(name))
 
     def group_of(self, name: str, parts: Sequence[Derived]) -> Grouped | None:
@@ -149,18 +154,22 @@ class Splits(StratumRun):
         relation = relation_of(schema.columns, schema.types, parts, self.ops)
         if not relation.length:
             return None
-        order = order_by(self.columns[name], schema.arity)
-        return grouped(relation.trie(order), order)
+        return self._grouped(name, relation)
+
+    def _grouped(self, name: str, relation: Relation) -> Grouped:
+        order = order_by(self.columns[name], self.around.schemas[name].arity)
+        return grouped(self.around.device.trie(relation, TrieRef(name, "full", order)), order)
 
     # ------------------------------------------------------------------------------- the task
 
     def task(self, seeds: Groups, known: Groups | None = None, counts: bool = False) -> Task | None:
         """What there is to run; None if the rules cannot be printed."""
+        xp = self.ops.xp
         found = [group for group in seeds.values() if group is not None]
         if len(found) == 1:
-            values = np.ascontiguousarray(found[0].values)
+            values = xp.ascontiguousarray(found[0].values)
         else:
-            values = np.unique(np.concatenate([group.values for group in found]))
+            values = xp.unique(xp.concatenate([group.values for group in found]))
         already: dict[str, Grouped] = {}
         for name, group in (known or {}).items():
             if group is not None:
@@ -178,19 +187,17 @@ class Splits(StratumRun):
             group = seeds[name]
             others = [column for column in range(len(own)) if column != self.columns[name]]
             stamps = _stamps([own[column] for column in others])
-            rows = {
-                column: np.int32 if _narrow(span) else np.int64 for column, span in own.items()
-            }
+            rows = {column: np.int32 if _narrow(span) else np.int64 for column, span in own.items()}
             lists.append(self._listed(name, group, already.get(name), rows, stamps))
             kept = [column for column in rows if not counts or column in others]
             rooms.append(ListRoom({column: rows[column] for column in kept}, stamps, not counts))
-            _bring(beside, f"seeds_{at}", group, values, others)
+            _bring(beside, f"seeds_{at}", group, values, others, xp)
             if name in already:
-                _bring(beside, f"known_{at}", already[name], values, others)
+                _bring(beside, f"known_{at}", already[name], values, others, xp)
             if stamps:
-                beside[f"spans_{at}"] = _limits_of(own)
+                beside[f"spans_{at}"] = xp.asarray(_limits_of(own))
             if counts:
-                beside[f"counts_{at}"] = np.zeros(len(values), dtype=np.int64)
+                beside[f"counts_{at}"] = xp.zeros(len(values), dtype=xp.int64)
         printed = self._printed(lists, tries, values, counts)
         return None if printed is None else Task(printed, tries, values, beside, rooms)
 
@@ -222,11 +229,16 @@ class Splits(StratumRun):
         self, lists: Sequence[Listed], tries: Sequence[Trie], values: Array, counts: bool
     ) -> Printed | None:
         kind = "int32" if values.dtype == np.int32 else "int64"
-        intersect = self.around.knobs.intersect
-        key = (tuple(self.recursions), tuple(lists), kind, counts, intersect, layout_of(tries))
-        found = printed_once(
-            key, lambda: print_split(self.recursions, tries, lists, kind, counts, intersect)
-        )
+        around, rules = self.around, self.recursions
+        intersect, tile = around.knobs.intersect, around.device.tile(around.knobs)
+        key = (tuple(rules), tuple(lists), kind, counts, intersect, tile, layout_of(tries))
+
+        def printed() -> Printed:
+            if tile:
+                return print_tiles(rules, tries, lists, kind, counts, intersect, tile)
+            return print_split(rules, tries, lists, kind, counts, intersect)
+
+        found = printed_once(key, printed)
         return found if isinstance(found, Printed) else None
 
     # ---------------------------------------------------------------------------------- spans
@@ -308,10 +320,11 @@ class Splits(StratumRun):
         started = perf_counter()
         task = self.task(self.groups)
         found = None if task is None else self._follow(task)
-        if found is None:
+        if task is None or found is None:
             return None
         relations = {name: self._relation(name, blocks) for name, blocks in found.items()}
-        self._tell({name: relation.length for name, relation in relations.items()}, started)
+        rows = {name: relation.length for name, relation in relations.items()}
+        self._tell(rows, len(task.values), started)
         return relations
 
     def more(
@@ -326,18 +339,17 @@ class Splits(StratumRun):
             return {name: Blocks([], 0) for name in self.columns}
         held: dict[str, Grouped | None] = {}
         for name in self.columns:
-            order = order_by(self.columns[name], self.around.schemas[name].arity)
             relation = known.get(name)
             if relation is not None and relation.length:
-                held[name] = grouped(relation.trie(order), order)
+                held[name] = self._grouped(name, relation)
         task = self.task(groups, held)
         return None if task is None else self._follow(task)
 
     def counts(self) -> dict[str, tuple[Array, Array]] | None:
         """Of each relation how many rows there are for each value: the values, and how many."""
         if all(group is None for group in self.groups.values()):
-            none = np.empty(0, dtype=np.int64)
-            return {name: (none, none) for name in self.stratum.relations}
+            none = self.ops.xp.empty(0, dtype=self.ops.xp.int64)
+            return dict.fromkeys(self.stratum.relations, (none, none))
         started = perf_counter()
         task = self.task(self.groups, counts=True)
         if task is None or self._follow(task) is None:
@@ -347,21 +359,21 @@ class Splits(StratumRun):
             counts = task.beside[f"counts_{at}"]
             some = counts > 0
             found[name] = task.values[some], counts[some]
-        self._tell({name: int(counts.sum()) for name, (_, counts) in found.items()}, started)
+        rows = {name: int(counts.sum()) for name, (_, counts) in found.items()}
+        self._tell(rows, len(task.values), started)
         return found
 
     def _follow(self, task: Task) -> dict[str, Blocks] | None:
         around = self.around
         limits, names = around.limits, self.stratum.relations
         try:
-            function = compiled_function(task.printed, limits, ", ".join(names))
-            found = run_split(
-                function,
+            found = around.device.follow(
                 task.printed,
                 task.tries,
                 around.scope,
                 limits,
-                around.knobs.workers,
+                ", ".join(names),
+                around.knobs,
                 task.beside,
                 task.rooms,
                 around.force_chunk,
@@ -383,22 +395,23 @@ class Splits(StratumRun):
         self.around.limits.charge(name, relation.nbytes)
         return relation
 
-    def _tell(self, rows: Mapping[str, int], started: float) -> None:
+    def _tell(self, rows: Mapping[str, int], values: int, started: float) -> None:
         """Says what was done: to the progress line, and to a profile."""
         around = self.around
         around.on_round(self.stratum, Round(1, rows, rows))
-        if around.reports is None:
-            return
         seconds = perf_counter() - started
+        name = f"a fixpoint for each {self.split_by()}"
+        self.record.way = Way(name, values, "values", around.knobs.workers, seconds=seconds)
+        self.record.end(dict(rows))
         for number, plan in enumerate(self.later):
-            report = RuleRun(plan)
+            report = around.ledger.run_of(plan)
+            if report is None:
+                return
             if number == 0:
                 report.rows, report.seconds = sum(rows.values()), seconds
-            choice = Choice(False, f"a fixpoint for each {self.told()}")
-            report.executors = dict.fromkeys(range(len(plan.joins)), choice)
-            around.reports.append(report)
+            report.executors = dict.fromkeys(range(len(plan.joins)), Choice(False, name))
 
-    def told(self) -> str:
+    def split_by(self) -> str:
         """By what the stratum is split, in words."""
         return ", ".join(
             f"{self.around.schemas[name].columns[column]} of {name}"
@@ -437,7 +450,7 @@ def _stamps(spans: Sequence[Span | None]) -> int:
         if span is None:
             return 0
         count *= span[1] - span[0] + 1
-    return count if count <= MOST_STAMPS else 0
+    return count if count <= MOST_STAMPS or not spans else 0
 
 
 def _limits_of(spans: Mapping[int, Span | None]) -> Array:
@@ -455,12 +468,13 @@ def _bring(
     group: Grouped | None,
     values: Array,
     others: Sequence[int],
+    xp: Any,
 ) -> None:
     """The arguments that hold rows, by value."""
     if group is None:
-        beside[f"{name}_starts"] = np.zeros(len(values) + 1, dtype=np.int64)
+        beside[f"{name}_starts"] = xp.zeros(len(values) + 1, dtype=xp.int64)
     else:
         beside[f"{name}_starts"] = group.among(values)
     for column in others:
-        empty = np.empty(0, dtype=np.int32)
+        empty = xp.empty(0, dtype=xp.int32)
         beside[f"{name}_{column}"] = empty if group is None else group.columns[column]

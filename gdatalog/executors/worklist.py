@@ -173,6 +173,4 @@ def _worker(
             if argument.kind in ("marks", "places"):
                 scratch.append(argument.name)
             arguments[argument.name] = scratch_of(argument, tries)
-    return SplitWorker(
-        function, arguments, [], scratch, state, control, rooms=rooms, first=first
-    )
+    return SplitWorker(function, arguments, [], scratch, state, control, rooms=rooms, first=first)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from gdatalog.plan.nodes import Apply, Expr, Given, JoinPlan, Restore, RulePlan, Slot
+from gdatalog.plan.nodes import (
+    Apply,
+    Expr,
+    Given,
+    JoinPlan,
+    Restore,
+    RulePlan,
+    Slot,
+    Version,
+)
 from gdatalog.planner.build import PlanBuilder
 from gdatalog.planner.checked import CheckedRule, Schema
 from gdatalog.planner.compact import compact_rows
@@ -34,12 +43,13 @@ def plan_rule(
     recursive: Collection[str] = (),
     *,
     first: bool = True,
+    old: Version = "old",
 ) -> RulePlan:
     """The plan of a rule whose relations of the same stratum are `recursive`.
 
     In the first round of a fixpoint only alternatives without a recursive atom give anything.
     Later there is one join for each recursive atom, which is given the delta's rows; atoms before
-    it read all rows, atoms after it only the old ones, so that no pair is joined twice.
+    it read all rows, atoms after it only the `old` ones, so that no pair is joined twice.
     """
     nodes = [*rule.head.args, *([] if rule.body is None else [rule.body])]
     normal = Normaliser(
@@ -59,9 +69,9 @@ def plan_rule(
     alternatives = [(*items, *head_items) for items in alternatives]
     followed: list[Given | None] = [None] * len(alternatives)
     if first:
-        alternatives = [items for items in alternatives if not any(_deltas(items, recursive))]
+        alternatives = [items for items in alternatives if not any(_deltas(items, recursive, old))]
     else:
-        variants = [variant for items in alternatives for variant in _deltas(items, recursive)]
+        variants = [variant for items in alternatives for variant in _deltas(items, recursive, old)]
         alternatives = [items for items, _ in variants]
         followed = [given for _, given in variants]
     if not gathers:
@@ -138,7 +148,9 @@ def _plan_join(
     return JoinPlan(tries, steps, tuple(outputs), bag, cost=builder.cost, given=given)
 
 
-def _deltas(items: Conjunction, recursive: Collection[str]) -> Iterator[tuple[Conjunction, Given]]:
+def _deltas(
+    items: Conjunction, recursive: Collection[str], old: Version
+) -> Iterator[tuple[Conjunction, Given]]:
     """A conjunction once for each recursive atom, with the rows that are given in its place."""
     places = [
         at
@@ -150,7 +162,7 @@ def _deltas(items: Conjunction, recursive: Collection[str]) -> Iterator[tuple[Co
         for at, item in enumerate(items):
             if at in places and at != delta:
                 assert isinstance(item, AtomItem)
-                item = replace(item, version="full" if at < delta else "old")
+                item = replace(item, version="full" if at < delta else old)
             if at != delta:
                 changed.append(item)
         followed = items[delta]

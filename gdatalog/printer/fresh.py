@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gdatalog.plan.nodes import Expr
-from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.leaves import Rows
 from gdatalog.printer.scope import Known
 
@@ -33,8 +32,6 @@ class Fresh(Rows):
         super().__init__(outputs, False)
 
     def start(self, nest: Nest) -> None:
-        if nest.tile:
-            raise Unprintable("marks of rows are not printed for tiles")
         space = nest.arguments.given("space", "int64")
         for at in range(len(self.outputs)):
             nest.text.line(f"least{at}, many{at} = {space}[{2 * at}], {space}[{2 * at + 1}]")
@@ -46,15 +43,29 @@ class Fresh(Rows):
         for at, key in enumerate(keys):
             place = text.name("c")
             text.line(f"{place} = {key} - least{at}")
-            with text.block(f"if {place} < 0 or {place} >= many{at}"):
-                text.line(f"return {OUTSIDE}")
             places.append(place)
-        with text.block("if n == room"):
-            text.line("state[4] = n")
-            text.line("return 1")
+        bad = " or ".join(f"{c} < 0 or {c} >= many{at}" for at, c in enumerate(places))
         code = places[0]
         for at, place in enumerate(places[1:], 1):
             code = f"({code} * many{at} + {place})"
+        with nest.unless(bad, OUTSIDE):
+            if nest.tile:
+                self._give(nest, code, keys)
+            else:
+                self._keep(nest, code, keys)
+
+    def _give(self, nest: Nest, code: str, keys: Sequence[str]) -> None:
+        """By lanes, which look for room when they have met again (kernels/fresh.cuh)."""
+        for at, output in enumerate(self.outputs):
+            nest.arguments.output(f"out{at}", self._width(nest, output))
+        marks = nest.arguments.result("marks", "int64")
+        nest.text.line(f"emit_fresh({marks}, {', '.join((code, *keys))})")
+
+    def _keep(self, nest: Nest, code: str, keys: Sequence[str]) -> None:
+        text = nest.text
+        with text.block("if n == room"):
+            text.line("state[4] = n")
+            text.line("return 1")
         first = nest.call("mark_first", nest.arguments.given("marks", "int64"), code)
         with text.block(f"if {first}"):
             for at, (key, output) in enumerate(zip(keys, self.outputs, strict=True)):

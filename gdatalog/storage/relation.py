@@ -1,7 +1,10 @@
 """A relation: a set of rows that never changes, and the tries made of it.
 
 Changing a relation means making another one, so that whoever holds this one is not disturbed:
-an interrupted query leaves the database as it was.
+an interrupted query leaves the database as it was. One that has all rows of another and some more
+keeps those apart (`parts.py`), and tells which they are to who remembers the other (`lineage.py`).
+
+Above 300 lines, for all that can be asked of a relation stands here, done elsewhere.
 """
 
 from __future__ import annotations
@@ -11,11 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.storage import parts
 from gdatalog.storage.arrays import is_borrowed
 from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.device_columns import device_keys
 from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
+from gdatalog.storage.lineage import Lineage, Version, stacked
+from gdatalog.storage.membership import Bits, held_by
 from gdatalog.storage.row_store import FEW, RowStore
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.statistics import Statistics
@@ -30,7 +36,10 @@ from gdatalog.values import TypeName
 class Relation:
     """A set of rows as columns of keys."""
 
-    __slots__ = ("__weakref__", "_store", "_tries", "columns", "narrowed", "statistics", "types")
+    __slots__ = (
+        "__weakref__", "_store", "_tries", "bits", "columns", "lineage", "narrowed", "statistics",
+        "types", "version",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -53,7 +62,11 @@ class Relation:
         self._tries: dict[TrieName, Trie] = {}
         # The orders of columns that parts of this relation were indexed by in its place.
         self.narrowed: set[tuple[int, ...]] = set()
-        self.statistics = Statistics(store, types, self._tries)
+        known = parts.PartsStatistics if isinstance(store, parts.Parts) else Statistics
+        self.statistics = known(store, types, self._tries)
+        self.version = Version()
+        self.lineage = Lineage()
+        self.bits: Bits | None = None  # of who adds to these rows, who takes them along
 
     def __len__(self) -> int:
         return self.length
@@ -135,7 +148,63 @@ class Relation:
         other = Relation.__new__(Relation)
         other._over(columns, self.types, self._store)
         other._tries, other.statistics = self._tries, self.statistics
+        other.version, other.lineage = self.version, self.lineage
         return other
+
+    # --------------------------------------------------------------------------- more rows
+
+    def grown(self, new: Relation) -> Relation:
+        """These rows and some that are none of these; it tells which came to these."""
+        return self.beside(new).coming_from(self, [new]) if new.length else self
+
+    def coming_from(self, before: Relation, new: Sequence[Relation]) -> Relation:
+        """Notes that these are the rows of `before` and `new` ones."""
+        self.lineage = before.lineage.grown(before.version, new).within(self.at_most)
+        return self
+
+    def beside(self, new: Relation) -> Relation:
+        """These rows and some that are none of these, which lie beside them if they are many."""
+        here = self.store.here and new.store.here
+        if not here or not self.types or self.at_most + new.at_most < parts.FEW:
+            return self.joined(new)
+        lying = stacked((*self.parts, new), parts.RATIO, parts.MOST)
+        if len(lying) == 1:
+            return lying[0]
+        other = Relation.__new__(Relation)
+        other._over(self.columns, self.types, parts.Parts(lying))
+        return other
+
+    def joined(self, *others: Relation) -> Relation:
+        """The rows of this and others that share none, in one piece, in any order."""
+        if not self.types:
+            return Relation(self.columns, (), (), 1)
+        each = [relation for relation in (self, *others) if relation.length]
+        lying = [r.store.elsewhere for r in each if not r.store.here]
+        ops = lying[0].ops if lying and lying[0] is not None else None
+        if ops is None:
+            blocks = [block for relation in each for block in relation.blocks()]
+        else:
+            blocks = [relation.store.lay(ops).distinct() for relation in each]
+        count = sum(relation.length for relation in each)
+        return Relation.of_blocks(self.columns, self.types, blocks, count, True, ops)
+
+    @property
+    def parts(self) -> tuple[Relation, ...]:
+        """Relations that have these rows, each row once: itself, or those that it lies in."""
+        lying = self._store.parts if isinstance(self._store, parts.Parts) else ()
+        return lying or (self,)
+
+    def since(self, version: Version) -> tuple[Relation, ...] | None:
+        """The rows that this has and that version had not, in sets that share none; None if this
+        does not come from it, or too long ago."""
+        return () if version is self.version else self.lineage.since(version)
+
+    def holds(self, rows: Columns) -> Array:
+        """Which of some rows of at least one column are rows of this."""
+        found: Array = np.zeros(len(rows[0]), dtype=np.bool_)
+        for part in self.parts:
+            found |= held_by(part.store, rows)
+        return found
 
     # ----------------------------------------------------------------------------------- rows
 
@@ -194,7 +263,11 @@ class Relation:
         ranks = 0 if graph is None else graph.nbytes
         levels = [level for trie in self._tries.values() for level in trie.levels]
         weights = [t.weights.nbytes for t in self._tries.values() if t.weights is not None]
-        return ranks + sum({id(level): level.nbytes for level in levels}.values()) + sum(weights)
+        bits = 0 if self.bits is None else self.bits.nbytes
+        if len(self.parts) > 1:
+            bits += sum(part.trie_nbytes for part in self.parts)
+        own = sum({id(level): level.nbytes for level in levels}.values())
+        return ranks + own + sum(weights) + bits
 
     @property
     def graph(self) -> Any:

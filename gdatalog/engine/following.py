@@ -1,0 +1,265 @@
+"""A stratum that goes on from what it gave before, when only something new has come.
+
+Where a stratum is monotone in what is new (no negation and no aggregate looks at it, but for a
+min or max that the head takes), its relations keep all their rows, and what is to be added
+follows from what is new: each rule runs for the new rows of each of its atoms in turn, with all
+rows of the others, and then on to the fixpoint. New facts, and what new rules give, come first.
+
+The rows of before are neither copied nor indexed again: a relation lies in parts, and a join is
+run for each way to choose one part of every relation that it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+from gdatalog.engine.best import optimum_columns
+from gdatalog.engine.derived import Derived, Rows, in_order, union_rows
+from gdatalog.engine.device import Device
+from gdatalog.engine.extending import Extending, Improving
+from gdatalog.engine.rounds import Rounds
+from gdatalog.engine.stratum import DELTA
+from gdatalog.engine.surroundings import Round, Surroundings
+from gdatalog.errors import MemoryLimitError
+from gdatalog.plan.effects import participants
+from gdatalog.plan.nodes import Branch, Guard, RulePlan, Step, TrieRef, Version
+from gdatalog.planner.checked import CheckedRule, Stratum
+from gdatalog.planner.rules import plan_rule
+from gdatalog.planner.sizes import Assumed, ColumnTest, Size, Statistics
+from gdatalog.planner.strata import steps_of
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.trie import Trie
+
+# New rows up to which a rule is run breadth-first without asking how long it will take.
+SMALL = 100_000
+# Where more rows are new than these, and as many as there were, to start again had been better.
+ENOUGH = 10_000
+
+
+def monotone(stratum: Stratum, changed: Collection[str]) -> bool:
+    """Whether more rows of some relations give more rows, or better ones, and nothing else."""
+    for name in stratum.relations:
+        rules = [rule for rule in stratum.rules if rule.head.name == name]
+        if any(rule.aggregated for rule in rules) and not optimum_columns(rules):
+            return False
+    return not any(
+        step.through and step.body in changed for rule in stratum.rules for step in steps_of(rule)
+    )
+
+
+class Following(Rounds):
+    """A stratum whose relations are known, and go on from there."""
+
+    def __init__(
+        self,
+        stratum: Stratum,
+        around: Surroundings,
+        known: Mapping[str, Relation],
+        news: Mapping[str, Relation],
+    ) -> None:
+        """`news`: the rows that have come to relations from below, by their names."""
+        super().__init__(stratum, {}, around)
+        self.known = known
+        self.news = news
+        self.tables: dict[str, Any] = {}
+        for name, relation in known.items():
+            kinds = optimum_columns(self.rules[name])
+            self.tables[name] = (
+                Improving(relation, kinds, around.scope.symbols, self.ops)
+                if kinds
+                else Extending(relation, self.ops)
+            )
+        self.read = frozenset(news).union(stratum.relations)
+        self.parts: dict[str, Relation] = {}  # of relations, by what a plan calls them
+
+    def follow(
+        self, seeds: Mapping[str, Sequence[Rows]], rules: Sequence[CheckedRule]
+    ) -> dict[str, Relation] | None:
+        """The relations with all that follows from what is new: `seeds` are new rows of them, and
+        `rules` are among theirs now. None if so much follows that it is better to start again."""
+        derived: dict[str, list[Derived]] = {name: list(rows) for name, rows in seeds.items()}
+        self.deltas = dict(self.news)
+        for rule in self.stratum.rules:
+            found = self._of_new_rule(rule) if rule in rules else self._of_new_rows(rule)
+            derived.setdefault(rule.head.name, []).extend(found)
+        rounds: list[Round] = []
+        try:
+            while self._take(derived):
+                self.around.limits.poll()
+                if self._too_many():
+                    return None
+                derived = {}
+                for rule in self.stratum.rules if self.stratum.recursive else ():
+                    derived.setdefault(rule.head.name, []).extend(self._of_new_rows(rule))
+                rounds.append(
+                    Round(
+                        len(rounds) + 1,
+                        {name: delta.length for name, delta in self.deltas.items()},
+                        {name: table.length for name, table in self.tables.items()},
+                    )
+                )
+                self.around.on_round(self.stratum, rounds[-1])
+                plans = [self._plan(rule) for rule in self.stratum.rules]
+                self._check_improving(len(rounds), plans)
+        except MemoryLimitError as error:
+            raise self._growth(error, rounds) from None
+        return {name: table.finished() for name, table in self.tables.items()}
+
+    def _take(self, derived: Mapping[str, Sequence[Derived]]) -> bool:
+        """Adds what has been derived: what of it is new is the delta. Whether there is any."""
+        self.deltas = {}
+        for name, table in self.tables.items():
+            parts = [in_order(part, self.ops) for part in derived.get(name, ())]
+            self.deltas[name] = table.add(*union_rows(parts, self.ops))
+            self.around.limits.charge(name, table.nbytes)
+        return any(delta.length for delta in self.deltas.values())
+
+    def _too_many(self) -> bool:
+        return any(
+            table.came > max(ENOUGH, self.known[name].at_most)
+            for name, table in self.tables.items()
+        )
+
+    # ----------------------------------------------------------------------------------- rules
+
+    def _of_new_rule(self, rule: CheckedRule) -> Iterator[Derived]:
+        """All that a rule gives which was not there before."""
+        around = self.around
+        plan = plan_rule(rule, around.schemas, around.param_types, self._sizes_of)
+        for join in range(len(plan.joins)):
+            yield from self._by_parts(_only(plan, join), True)
+
+    def _of_new_rows(self, rule: CheckedRule) -> Iterator[Derived]:
+        """What a rule gives for the new rows of each of its atoms."""
+        plan = self._plan(rule)
+        for number, join in enumerate(plan.joins):
+            assert join.given is not None
+            delta = self.deltas.get(join.given.relation)
+            if delta is not None and delta.length:
+                yield from self._by_parts(_only(plan, number), delta.length > SMALL)
+
+    def _plan(self, rule: CheckedRule) -> RulePlan:
+        """One join for each atom that may have new rows, with all rows of all others."""
+        around, read = self.around, self.read
+
+        def make(sizes: Statistics) -> RulePlan:
+            return plan_rule(
+                rule, around.schemas, around.param_types, sizes, read, first=False, old="full"
+            )
+
+        return around.plans.following(rule, read, self._sizes_of, make)
+
+    def _by_parts(self, plan: RulePlan, large: bool) -> Iterator[Derived]:
+        """Runs a plan of one join for each way to choose a part of every relation that it reads.
+
+        Not so where it asks what is not there, or how much there is: then all rows count.
+        """
+        (join,) = plan.joins
+        whole = _asked_as_a_whole(join.steps)
+        choices: list[list[TrieRef]] = []
+        for number, ref in enumerate(join.tries):
+            parts = self._relation(ref.relation).parts
+            if number in whole or ref.ranked or ref.weighted or len(parts) == 1:
+                choices.append([ref])
+                continue
+            names = [f"{ref.relation} ({at + 1} of {len(parts)})" for at in range(len(parts))]
+            self.parts.update(zip(names, parts, strict=True))
+            choices.append([replace(ref, relation=name) for name in names])
+        for tries in product(*choices):
+            chosen = replace(plan, joins=(replace(join, tries=tries),))
+            # What a run remembers of rows that it followed holds for these parts only.
+            yield self._run(chosen, None, None if large else {})
+        self.parts.clear()
+
+    def _relation(self, name: str) -> Relation:
+        part = self.parts.get(name)
+        if part is not None:
+            return part
+        return self.tables[name].full() if name in self.tables else self.around.relation(name)
+
+    def _finished(self, ref: TrieRef) -> Relation | None:
+        return self._relation(ref.relation)
+
+    def _trie(self, ref: TrieRef, device: Device | None = None) -> Trie:
+        if ref.relation not in self.parts:
+            return super()._trie(ref, device)
+        device = device or self.around.device
+        part = self.parts[ref.relation]
+        trie = device.trie(part, ref)
+        device.charge(self.around.limits, ref.relation, part)
+        return trie
+
+    def _sizes_of(self, name: str, version: Version) -> Size:
+        if version == "delta":
+            return Assumed(DELTA, DELTA, self.around.schemas[name].arity)
+        table = self.tables.get(name)
+        if table is None:
+            relation = self.around.relation(name)
+            return Estimated(relation, relation.at_most)
+        return Estimated(table.known, table.length)
+
+
+def _only(plan: RulePlan, number: int) -> RulePlan:
+    """A plan with one of its joins, each of which is a group of its own."""
+    joins = (plan.joins[number],)
+    if not plan.gathers:
+        return replace(plan, joins=joins)
+    at = plan.groups.index((number,))
+    return replace(plan, joins=joins, groups=((0,),), bindings=(plan.bindings[at],))
+
+
+def _asked_as_a_whole(steps: Sequence[Step], inside: bool = False) -> set[int]:
+    """The tries of which all rows count at once: those of negations and aggregates."""
+    found: set[int] = set()
+    for step in steps:
+        if inside:
+            found.update(part.trie for part in participants(step))
+            if isinstance(step, Guard):
+                found.add(step.trie)
+        if isinstance(step, Branch):
+            for alternative in step.alternatives:
+                found |= _asked_as_a_whole(alternative, inside or step.mode != "exists")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Estimated:
+    """The statistics of a relation for a plan that will serve its later versions too: estimates,
+    and none of what holds of its rows now."""
+
+    relation: Relation  # or what it goes on from
+    rows: int
+    assumed: bool = False
+    rises: frozenset[tuple[int, int]] = frozenset()
+    graph: None = None
+    symmetric: bool = False
+    loopless: bool = False
+
+    @property
+    def _largest(self) -> Size:
+        return self.relation.parts[0].statistics
+
+    @property
+    def balanced(self) -> bool:
+        return self._largest.balanced
+
+    def size(self, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
+        return self._largest.size(tests, ranked)
+
+    def distinct(self, columns: frozenset[int]) -> int:
+        return self._largest.distinct(columns)
+
+    def degrees(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> Any:
+        return self._largest.degrees(column, tests, ranked)
+
+    def sorting(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
+        return self._largest.sorting(column, tests, ranked)
+
+    def lists(self, column: int, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> Any:
+        return self._largest.lists(column, tests, ranked)
+
+    def set(self) -> Any:
+        return self._largest.set()

@@ -1,0 +1,134 @@
+"""What a stratum gave is remembered, with all that it was made of: then it can be told what has
+come since.
+
+Of the relations that it read only their versions are remembered, so that nobody's rows are held
+for its sake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gdatalog.parser.syntax import Atom
+from gdatalog.planner.checked import CheckedRule, Schema
+from gdatalog.storage.lineage import Version
+from gdatalog.storage.relation import Relation
+
+# A relation that was read: one from below, by its name, or the data beside the rules of one.
+Read = tuple[str, bool]
+
+# More new rows than these, if they are more than this share of all, are not followed: to start
+# again costs less.
+FEW, SHARE = 1000, 0.3
+# Rows up to which what was made again is compared with what was there.
+COMPARED = 1 << 21
+SAMPLE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class MadeOf:
+    """What a stratum is made of, but for the relations that it reads."""
+
+    schemas: tuple[Schema, ...]
+    rules: tuple[CheckedRule, ...]
+    facts: tuple[tuple[Atom, ...], ...]  # of each relation
+    params: tuple[Any, ...]  # name, type and value of those that are used
+    limits: tuple[int | None, ...] = ()  # .limitsize
+
+
+@dataclass(slots=True)
+class Remembered:
+    """A stratum's relations, and all that they were made of."""
+
+    made_of: MadeOf
+    below: Mapping[Read, Version]
+    relations: Mapping[str, Relation]
+
+    def fresh(self, made_of: MadeOf, below: Mapping[Read, Relation]) -> bool:
+        """Whether nothing has changed."""
+        return (
+            self.below.keys() == below.keys()
+            and all(below[read].version is version for read, version in self.below.items())
+            and self.made_of == made_of
+        )
+
+
+Memory = dict[tuple[str, ...], Remembered]
+
+
+@dataclass(slots=True)
+class News:
+    """What has come since: nothing else has changed."""
+
+    rules: tuple[CheckedRule, ...]
+    facts: tuple[tuple[Atom, ...], ...]  # of each relation
+    rows: Mapping[Read, Sequence[Relation]]
+
+
+def news_since(before: Remembered, made_of: MadeOf, below: Mapping[Read, Relation]) -> News | None:
+    """What has come since a stratum was evaluated; None if it is not only that something came,
+    or if it is too much."""
+    old = before.made_of
+    if old.schemas != made_of.schemas or any(limit is not None for limit in made_of.limits):
+        return None
+    if any(param not in made_of.params for param in old.params):
+        return None
+    rules = _added(old.rules, made_of.rules)
+    pairs = zip(old.facts, made_of.facts, strict=True)
+    facts = [_added(known, now) for known, now in pairs]
+    if rules is None or any(added is None for added in facts):
+        return None
+    rows: dict[Read, Sequence[Relation]] = {}
+    for read, version in before.below.items():
+        relation = below.get(read)
+        since = None if relation is None else relation.since(version)
+        if relation is None or since is None:
+            return None
+        count = sum(part.at_most for part in since)
+        if count > max(FEW, SHARE * relation.at_most):
+            return None
+        if count:
+            rows[read] = since
+    # Data that came beside rules; what only new rules read has not come to anything.
+    rows.update({read: (below[read],) for read in below.keys() - before.below.keys() if read[1]})
+    return News(rules, tuple(added or () for added in facts), rows)
+
+
+def _added(before: tuple[Any, ...], now: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """What has been added; None if something is there no more."""
+    if now[: len(before)] == before:
+        return now[len(before) :]
+    left = list(now)
+    for part in before:
+        if part not in left:
+            return None
+        left.remove(part)
+    return tuple(left)
+
+
+def settled(before: Relation, now: Relation) -> Relation:
+    """What has been made again, as it is to be known: the relation that was there, if its rows
+    are the same, so that nobody above sees a change; if it has those and more, told so."""
+    if (before.columns, before.types) != (now.columns, now.types) or now is before:
+        return now
+    if not (before.store.here and now.store.here):
+        return now
+    if not now.types:
+        return before if now.length == before.length else now
+    count = before.length
+    if not count <= now.length <= COMPARED:
+        return now
+    if count == now.length:
+        some = slice(None, None, max(1, count // SAMPLE))
+        if not before.holds(tuple(column[some] for column in now.store.as_they_are())).all():
+            return now
+    known = before.holds(now.keys)
+    if np.count_nonzero(known) < count:
+        return now
+    if count == now.length:
+        return before
+    return now.coming_from(before, [now.part(np.flatnonzero(~known))])

@@ -1,0 +1,144 @@
+"""Which of some rows are rows of a set: by a bit for each row that there could be, or a search.
+
+Bits take a fraction of the room of rows that are a good part of all possible ones, as those of
+a closure are, and tell in one access. Other sets are searched in their order. Rows in no order
+are not sorted for the sake of a few: one pass finds those that could be the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from gdatalog.storage.elsewhere import Known
+from gdatalog.storage.row_store import RowStore
+from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, in_sorted, sort_rows, sorted_set
+from gdatalog.storage.selection import rows_among
+from gdatalog.storage.table import Array
+from gdatalog.storage.threads import by_stretches
+from gdatalog.values import INT_MAX, INT_MIN
+
+MANY = 1 << 15  # rows from which on bits are worth their making
+FEW = 4096  # rows, up to which a pass over a column is better than sorting all
+
+
+class Bits:
+    """One bit for each row that there could be, between some least and greatest values."""
+
+    __slots__ = ("_bits", "_high", "_low")
+
+    def __init__(self, rows: Columns, low: Sequence[int], high: Sequence[int]) -> None:
+        self._low, self._high = tuple(low), tuple(high)
+        marks = np.zeros(_room(low, high), dtype=np.bool_)
+
+        def mark(part: slice) -> None:
+            marks[self._places([column[part] for column in rows])] = True
+
+        by_stretches(mark, len(rows[0]))
+        self._bits = np.packbits(marks, bitorder="little")
+
+    @staticmethod
+    def of(store: RowStore) -> Bits | None:
+        """Those of a set of rows, with room for some others, where they take little beside it."""
+        if store.at_most <= MANY:
+            return None
+        rows = store.as_they_are()
+        low, high = [int(column.min()) for column in rows], [int(column.max()) for column in rows]
+        spare = [((b - a) >> 5) + 16 for a, b in zip(low, high, strict=True)]
+        most = sum(column.nbytes for column in rows)
+        for more in (spare, [0] * len(rows)):
+            bounds = [max(INT_MIN, a - s) for a, s in zip(low, more, strict=True)]
+            ends = [min(INT_MAX, b + s) for b, s in zip(high, more, strict=True)]
+            if _room(bounds, ends) <= most:
+                return Bits(rows, bounds, ends)
+        return None
+
+    @property
+    def nbytes(self) -> int:
+        return self._bits.nbytes
+
+    def fits(self, rows: Columns) -> bool:
+        """Whether there is a bit for each of these rows."""
+        return all(
+            int(column.min()) >= low and int(column.max()) <= high
+            for column, low, high in zip(rows, self._low, self._high, strict=True)
+        )
+
+    def add(self, rows: Columns) -> Array:
+        """Adds distinct rows that fit; the indices of those that were not there."""
+        places = self._places(rows)
+        at, bit = places >> 3, np.left_shift(np.uint8(1), (places & 7).astype(np.uint8))
+        new: Array = np.flatnonzero((self._bits[at] & bit) == 0)
+        np.bitwise_or.at(self._bits, at[new], bit[new])
+        return new
+
+    def _places(self, rows: Sequence[Array]) -> Array:
+        places: Array = np.zeros(len(rows[0]), dtype=np.int64)
+        for column, low, high in zip(rows, self._low, self._high, strict=True):
+            places *= high - low + 1
+            places += column
+            places -= low
+        return places
+
+
+def _room(low: Sequence[int], high: Sequence[int]) -> int:
+    """How many rows there could be."""
+    return prod(b - a + 1 for a, b in zip(low, high, strict=True))
+
+
+def held_by(store: RowStore, rows: Columns) -> Array:
+    """Which of the rows are in a set, found by a search."""
+    if store.known < Known.SORTED and len(rows[0]) <= FEW < store.at_most:
+        candidates = _candidates(store.as_they_are(), rows)
+        return _search(sort_rows(candidates), rows)
+    return _search(store.sorted(), rows)
+
+
+def _candidates(among: Columns, rows: Columns) -> Columns:
+    """The rows of a set, in any order, each of whose values stands in that column of `rows`."""
+    wanted = [sorted_set(column) for column in rows]
+    kept = rows_among(among[0], wanted[0])
+    for column, values in zip(among[1:], wanted[1:], strict=True):
+        kept = kept[in_sorted(column[kept], values)]
+    return tuple(column[kept] for column in among)
+
+
+def _search(among: Columns, rows: Columns) -> Array:
+    """Which of the rows are among sorted ones: column by column, between bounds that close in."""
+    count = len(rows[0])
+    if len(among[0]) == 0 or count == 0:
+        return np.zeros(count, dtype=np.bool_)
+    inside = np.ones(count, dtype=np.bool_)
+    start: Array = np.zeros(count, dtype=np.int64)
+    end: Array = np.full(count, len(among[0]), dtype=np.int64)
+    for at, (column, values) in enumerate(zip(among, rows, strict=True)):
+        wanted = values
+        if wanted.dtype != column.dtype:  # NumPy would make the long column as wide
+            if column.dtype == np.int32:
+                inside &= (wanted >= INT32_MIN) & (wanted <= INT32_MAX)
+            wanted = wanted.astype(column.dtype)
+        if at == 0:
+            start = np.searchsorted(column, wanted, side="left")
+            end = np.searchsorted(column, wanted, side="right")
+        else:
+            left = _bound(column, wanted, start, end, False)
+            end = _bound(column, wanted, left, end, True)
+            start = left
+    inside &= start < end
+    return inside
+
+
+def _bound(column: Array, wanted: Array, start: Array, end: Array, behind: bool) -> Array:
+    """Where each value would stand between its bounds; behind equal ones if asked."""
+    low, high = start, end
+    last = len(column) - 1
+    for _ in range(int((end - start).max(initial=0)).bit_length()):
+        unsure = low < high
+        middle = (low + high) >> 1
+        there = column[np.minimum(middle, last)]
+        onwards = ((there <= wanted) if behind else (there < wanted)) & unsure
+        low = np.where(onwards, middle + 1, low)
+        high = np.where(unsure & ~onwards, middle, high)
+    return low

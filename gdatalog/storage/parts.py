@@ -1,0 +1,188 @@
+"""The rows of a relation that lie in parts: many that were there before, and some that came.
+
+Rows that come to millions are not copied together with them, nor are these sorted or indexed
+again: the parts are relations that keep what they have, and who can works part by part. When
+somebody asks for all rows in order, or for an index of all, they are put together, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gdatalog.storage.elsewhere import Elsewhere, Known
+from gdatalog.storage.row_store import RowStore
+from gdatalog.storage.rows import Columns, Packing, concatenate, order_rows
+from gdatalog.storage.statistics import Statistics
+from gdatalog.storage.table import Array
+
+if TYPE_CHECKING:
+    from gdatalog.storage.degrees import Degrees, Lists
+    from gdatalog.storage.relation import Relation
+    from gdatalog.storage.trie import RowTest
+
+# Each part has at least so many times as many rows as the next, and there are at most so many:
+# what is done part by part is done for each way to choose one of every relation.
+RATIO, MOST = 8, 3
+# Fewer rows than these are put together at once.
+FEW = 1 << 16
+
+
+class Parts(RowStore):
+    """Sets of rows that share none, largest first, all of which are here."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Sequence[Relation]) -> None:
+        super().__init__([], 0, Known.NOTHING)
+        self.parts = tuple(parts)  # none when they have been put together
+
+    def __reduce__(self) -> Any:
+        return RowStore, self.__getstate__()
+
+    def __getstate__(self) -> tuple[list[Columns], int, Known]:
+        self.as_they_are()
+        return super().__getstate__()
+
+    def lay(self, ops: Any) -> Elsewhere:
+        self.as_they_are()
+        return super().lay(ops)
+
+    @property
+    def known(self) -> Known:
+        parts = self.parts
+        if not parts:
+            return super().known
+        return min(Known.DISTINCT, *(part.store.known for part in parts))
+
+    @property
+    def at_most(self) -> int:
+        parts = self.parts
+        return sum(part.at_most for part in parts) if parts else super().at_most
+
+    @property
+    def count(self) -> int:
+        parts = self.parts
+        return sum(part.length for part in parts) if parts else super().count
+
+    @property
+    def blocks(self) -> list[Columns]:
+        parts = self.parts
+        if not parts:
+            return super().blocks
+        return [block for part in parts for block in part.store.blocks]
+
+    @property
+    def nbytes(self) -> int:
+        parts = self.parts
+        return sum(part.nbytes for part in parts) if parts else super().nbytes
+
+    def distinct(self) -> list[Columns]:
+        parts = self.parts
+        if not parts:
+            return super().distinct()
+        return [block for part in parts for block in part.store.distinct()]
+
+    def where_they_lie(self) -> tuple[list[Columns], Elsewhere | None]:
+        return (self.distinct(), None) if self.parts else super().where_they_lie()
+
+    def as_they_are(self) -> Columns:
+        with self._lock:
+            if self.parts:
+                self._together(self.blocks, self.at_most, self.known)
+            return super().as_they_are()
+
+    def sorted(self) -> Columns:
+        with self._lock:
+            if self.parts:
+                rows = [part.keys for part in self.parts]
+                merged = _merged(rows)
+                self._together([merged], len(merged[0]), Known.SORTED)
+                self._plain = True
+            return super().sorted()
+
+    def mirrored(self) -> bool:
+        # Never said of rows of which most are known not to be: to look at all takes its time.
+        parts = self.parts
+        if parts and parts[0].graph is not None and not parts[0].graph.mirrored:
+            return False
+        return super().mirrored()
+
+    def _together(self, blocks: list[Columns], count: int, known: Known) -> None:
+        self._blocks, self._count, self._known = blocks, count, known
+        self.parts = ()
+
+
+def _merged(runs: Sequence[Columns]) -> Columns:
+    """Sorted rows, of which no two runs share one, as one sorted run."""
+    rows = concatenate(runs)
+    packing = Packing.of(rows)
+    if packing is None:
+        order = order_rows(rows)
+        return tuple(column[order] for column in rows)
+    packed = packing.pack(rows)
+    packed.sort(kind="stable")  # which finds the runs sorted and merges them
+    return packing.unpack(packed, [column.dtype for column in rows])
+
+
+class PartsStatistics(Statistics):
+    """What is known of rows that lie in parts: what is estimated anyway, by the largest part.
+
+    What plans rely on is told of all rows, or not at all.
+    """
+
+    __slots__ = ()
+
+    @property
+    def _parts(self) -> tuple[Relation, ...]:
+        store = self._store
+        return store.parts if isinstance(store, Parts) else ()
+
+    def distinct(self, columns: frozenset[int]) -> int:
+        parts = self._parts
+        if not parts or len(columns) == len(self._types):
+            return super().distinct(columns)
+        return parts[0].statistics.distinct(columns)
+
+    def degrees(
+        self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False
+    ) -> Degrees:
+        parts = self._parts
+        if not parts or ranked:
+            return super().degrees(column, tests, ranked)
+        return parts[0].statistics.degrees(column, tests, ranked)
+
+    def ascends(self, left: int, right: int) -> bool:
+        parts = self._parts
+        if not parts:
+            return super().ascends(left, right)
+        return all(part.statistics.ascends(left, right) for part in parts)
+
+    @property
+    def symmetric(self) -> bool:
+        parts = self._parts
+        return (not parts or parts[0].statistics.symmetric) and super().symmetric
+
+    @property
+    def loopless(self) -> bool:
+        parts = self._parts
+        if not parts:
+            return super().loopless
+        return all(part.statistics.loopless for part in parts)
+
+    @property
+    def balanced(self) -> bool:
+        parts = self._parts
+        return parts[0].statistics.balanced if parts else super().balanced
+
+    def lists(
+        self, column: int, tests: tuple[RowTest, ...] = (), ranked: bool = False
+    ) -> Lists | None:
+        parts = self._parts
+        if not parts or ranked:
+            return super().lists(column, tests, ranked)
+        return parts[0].statistics.lists(column, tests, ranked)
+
+    def set(self) -> Array | None:
+        parts = self._parts
+        return parts[0].statistics.set() if parts else super().set()

@@ -1,0 +1,592 @@
+"""Answers that follow what is new: they are those of a fresh run, whatever has come or gone."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+import gdatalog as gd
+from gdatalog.engine import evaluation, extending, following, remembered
+from gdatalog.engine.session import Session
+from gdatalog.parser import Program, parse
+from gdatalog.result import Result
+from gdatalog.storage import lineage, membership, parts
+from gdatalog.storage.relation import Relation
+from tests.oracle import evaluate
+
+pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
+
+Row = tuple[int, ...]
+
+
+@pytest.fixture
+def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was done with each stratum, in order: "path followed", "path run"."""
+    done: list[str] = []
+    follow, run = following.Following.follow, evaluation.run_stratum
+
+    def followed(self: following.Following, *args: Any) -> Any:
+        done.append(f"{' '.join(sorted(self.stratum.relations))} followed")
+        return follow(self, *args)
+
+    def ran(stratum: Any, *args: Any) -> Any:
+        done.append(f"{' '.join(sorted(stratum.relations))} run")
+        return run(stratum, *args)
+
+    monkeypatch.setattr(following.Following, "follow", followed)
+    monkeypatch.setattr(evaluation, "run_stratum", ran)
+    return done
+
+
+@pytest.fixture(params=["in one piece", "in parts"])
+def lying(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows in one piece, as few are; or in parts, as many are."""
+    if request.param == "in parts":
+        monkeypatch.setattr(parts, "FEW", 0)
+        monkeypatch.setattr(membership, "MANY", 0)
+
+
+def rows(db: gd.Database, name: str) -> list[Row]:
+    return sorted(db[name].fetchall())
+
+
+def database(text: str, **data: list[Row]) -> gd.Database:
+    db = gd.connect(device="cpu")
+    for name, given in data.items():
+        db[name] = given
+    db.run(text, name="rules")
+    return db
+
+
+PATH = "path(x,z) <- E(x,z) ; path(x,y), E(y,z)."
+CHAIN = [(x, x + 1) for x in range(20)]
+
+
+# ---------------------------------------------------------------------------- what is followed
+
+
+def test_a_closure_goes_on_from_new_edges(lying: None, ways: list[str]) -> None:
+    db = database(PATH, E=CHAIN)
+    assert len(db["path"]) == 210
+    db.insert("E", [(20, 21), (30, 0), (5, 6)])
+    assert len(db["path"]) == 210 + 21 + 22 and ways == ["path run", "path followed"]
+    before = db["path"]
+    db.insert("E", [(3, 4)])
+    assert db["path"]._relation is before._relation and ways[2:] == []
+
+
+def test_a_rule_that_reads_it_twice(lying: None, ways: list[str]) -> None:
+    text = "path(x,y) <- E(x,y). path(x,z) <- path(x,y), path(y,z)."
+    db = database(text, E=CHAIN)
+    assert len(db["path"]) == 210
+    db.insert("E", [(20, 0)])
+    assert len(db["path"]) == 441 and ways[1:] == ["path followed"]
+
+
+def test_relations_that_need_each_other(lying: None, ways: list[str]) -> None:
+    text = "odd(x,y) <- E(x,y). odd(x,z) <- even(x,y), E(y,z). even(x,z) <- odd(x,y), E(y,z)."
+    db = database(text, E=CHAIN)
+    assert (len(db["odd"]), len(db["even"])) == (110, 100)
+    db.insert("E", [(20, 0)])  # a cycle of 21: every pair is at an odd and at an even distance
+    assert (len(db["odd"]), len(db["even"])) == (441, 441)
+    assert ways[1:] == ["even odd followed"]
+
+
+def test_strata_above_follow_as_well(lying: None, ways: list[str]) -> None:
+    db = database(PATH + " loop(x) <- path(x,x). on(x,y) <- loop(x), E(x,y).", E=CHAIN)
+    assert rows(db, "on") == []
+    db.insert("E", [(2, 1)])
+    assert rows(db, "on") == [(1, 2), (2, 1), (2, 3)]
+    assert ways[3:] == ["path followed", "loop followed", "on followed"]
+
+
+def test_negation_and_aggregates_are_made_again(lying: None, ways: list[str]) -> None:
+    text = PATH + " n(count()) <- path(_,_). end(y) <- E(_,y), !E(y,_). at(y) <- end(y), !V(y)."
+    db = database(text, E=CHAIN, V=[(7,)])
+    assert (rows(db, "n"), rows(db, "at")) == ([(210,)], [(20,)])
+    ways.clear()
+    db.insert("E", [(20, 21)])
+    assert (rows(db, "n"), rows(db, "at")) == ([(231,)], [(21,)])
+    assert ways == ["path followed", "n run", "end run", "at run"]
+    ways.clear()
+    db.insert("V", [(21,)])  # what is negated has not come to `end`
+    assert rows(db, "at") == [] and ways == ["at run"]
+
+
+def test_a_negation_of_what_has_not_changed_is_followed(lying: None, ways: list[str]) -> None:
+    db = database("p(x,y) <- E(x,y), !V(y).", E=CHAIN, V=[(3,), (30,)])
+    assert len(db["p"]) == 19
+    db.insert("V", [(40,)])
+    assert len(db["p"]) == 19
+    db.insert("E", [(1, 30), (1, 31)])
+    assert len(db["p"]) == 20 and ways == ["p run", "p run", "p followed"]
+
+
+def test_equal_answers_stop_the_wave(lying: None, ways: list[str]) -> None:
+    db = database("some(x) <- V(x), !W(x). q(x) <- some(x). n(count()) <- q(_).", V=[(1,), (2,)],
+                  W=[(2,)])  # fmt: skip
+    assert rows(db, "n") == [(1,)]
+    ways.clear()
+    db.insert("W", [(9,)])
+    assert rows(db, "n") == [(1,)] and ways == ["some run"]
+    db["V"] = [(1,), (2,), (9,)]
+    assert rows(db, "n") == [(1,)] and ways == ["some run", "some run"]
+
+
+def test_what_is_made_again_and_has_grown_is_followed(lying: None, ways: list[str]) -> None:
+    db = database("some(x) <- V(x), !W(x). q(x,y) <- some(x), some(y).", V=[(1,), (2,)], W=[(2,)])
+    assert rows(db, "q") == [(1, 1)]
+    ways.clear()
+    db["W"] = [(3,)]
+    assert len(db["q"]) == 4 and ways == ["some run", "q followed"]
+
+
+def test_deletes_and_loads_start_again(lying: None, ways: list[str]) -> None:
+    db = database(".decl path(a: int, b: int) " + PATH, E=CHAIN)
+    assert len(db["path"]) == 210
+    db["E"] = CHAIN[:-1]
+    assert len(db["path"]) == 190
+    db["path"] = [(50, 0)]  # beside the rules
+    assert len(db["path"]) == 210
+    del db["path"]
+    assert len(db["path"]) == 190
+    assert ways == ["path run", "path run", "path followed", "path run"]
+
+
+def test_data_beside_rules(lying: None, ways: list[str]) -> None:
+    db = database(PATH, E=CHAIN, path=[(50, 0)])
+    assert len(db["path"]) == 231
+    db.insert("path", [(51, 0), (50, 1)])
+    assert len(db["path"]) == 252 and ways == ["path run", "path followed"]
+
+
+# ------------------------------------------------------------------------------ min and max
+
+DIST = "dist(y, min(d + w)) <- dist(x,d), W(x,y,w). dist(x, 0) <- V(x)."
+
+
+def test_minima_improve(lying: None, ways: list[str]) -> None:
+    db = database(DIST + " near(x) <- dist(x,d), d < 3. h(max(d)) <- dist(_,d).", V=[(0,)],
+                  W=[(x, x + 1, 2) for x in range(5)])  # fmt: skip
+    assert rows(db, "dist") == [(x, 2 * x) for x in range(6)] and rows(db, "near") == [(0,), (1,)]
+    assert rows(db, "h") == [(10,)]
+    ways.clear()
+    db.insert("W", [(0, 3, 1)])
+    assert rows(db, "dist") == [(0, 0), (1, 2), (2, 4), (3, 1), (4, 3), (5, 5)]
+    assert rows(db, "near") == [(0,), (1,), (3,)] and rows(db, "h") == [(5,)]
+    assert ways == ["dist followed", "near run", "h run"]  # what has improved is there no more
+    ways.clear()
+    db.insert("W", [(5, 6, 1)])
+    assert rows(db, "near") == [(0,), (1,), (3,)]
+    assert rows(db, "h") == [(6,)]
+    assert ways == ["dist followed", "near followed", "h followed"]  # a new group has only come
+
+
+def test_a_cycle_that_improves_for_ever_is_told_of() -> None:
+    db = database(DIST, V=[(0,)], W=[(x, x + 1, 2) for x in range(5)])
+    assert len(db["dist"]) == 6
+    db.insert("W", [(3, 2, -3)])
+    with pytest.raises(gd.EvaluationError, match="improves for ever"):
+        len(db["dist"])
+    db["W"] = [(0, 1, 5)]
+    assert rows(db, "dist") == [(0, 0), (1, 5)]
+
+
+def test_a_head_that_computes_with_an_aggregate_starts_again(ways: list[str]) -> None:
+    db = database("m(x, max(y) + 1) <- E(x,y).", E=[(1, 2), (2, 2)])
+    assert rows(db, "m") == [(1, 3), (2, 3)]
+    db.insert("E", [(1, 5)])
+    assert rows(db, "m") == [(1, 6), (2, 3)] and ways == ["m run", "m run"]
+
+
+# -------------------------------------------------------------------------- rules and facts
+
+
+def test_a_new_rule_gives_seeds(lying: None, ways: list[str]) -> None:
+    db = database(PATH, E=CHAIN, F=[(20, 30)])
+    assert len(db["path"]) == 210
+    db.run("path(x,y) <- F(x,y).", name="more")
+    assert len(db["path"]) == 211
+    db.run("path(x,z) <- path(x,y), F(y,z).", name="most")
+    assert len(db["path"]) == 231 and ways == ["path run", "path followed", "path followed"]
+    db.run("path(x,y) <- F(y,x).", name="more")
+    assert len(db["path"]) == 232 and ways[3:] == ["path run"]
+
+
+def test_a_rule_makes_a_relation_recursive(ways: list[str]) -> None:
+    db = database("p(x,y) <- E(x,y).", E=CHAIN)
+    assert len(db["p"]) == 20
+    db.run("p(x,z) <- p(x,y), E(y,z).", name="more")
+    assert len(db["p"]) == 210 and ways == ["p run", "p followed"]
+
+
+def test_facts_that_are_typed(lying: None, ways: list[str]) -> None:
+    db = gd.connect(device="cpu")
+    db.run("E(0, 1).", name="fact 0")
+    db.run(PATH)
+    for at, (x, y) in enumerate(CHAIN[:4]):
+        db.run(f"E({x},{y}).", name=f"fact {at}")
+        assert len(db["path"]) == (at + 1) * (at + 2) // 2
+    assert ways == ["path run"] + 3 * ["path followed"]
+    db.run("path(9,0).", name="beside")
+    assert len(db["path"]) == 15 and ways[4:] == ["path followed"]
+    db.run("", name="fact 0")
+    assert rows(db, "E") == CHAIN[1:4] and len(db["path"]) == 7 and ways[5:] == ["path run"]
+
+
+def test_facts_beside_data(lying: None, ways: list[str]) -> None:
+    db = gd.connect(device="cpu")
+    db["E"] = CHAIN[1:]
+    db.run(PATH + " E(0, 1). E($a, 7).", {"a": 20}, name="rules")
+    assert len(db["path"]) == 315
+    db.insert("E", [(7, 8), (7, 50)])
+    assert len(db["path"]) == 336 and ways == ["path run", "path followed"]
+    db.run(PATH + " E(0, 1). E($a, 7).", {"a": 60}, name="rules")
+    assert len(db["path"]) == 233 and ways[2:] == ["path run"]
+
+
+def test_propositions(ways: list[str]) -> None:
+    db = database("p() <- E(x,x). q(x) <- E(x,_), p(). none() <- E(x,_), !p().", E=CHAIN[:3])
+    assert not db["p"] and rows(db, "q") == [] and db["none"]
+    db.insert("E", [(5, 5)])
+    assert db["p"] and rows(db, "q") == [(0,), (1,), (2,), (5,)] and not db["none"]
+    assert ways[3:] == ["p followed", "q followed", "none run"]
+
+
+def test_symbols_floats_and_wide_rows(lying: None) -> None:
+    db = database(
+        "r(a,b,w) <- S(a,b,w). r(a,c,w) <- r(a,b,w), S(b,c,_).",
+        S=[("a", "b", 0.5), ("b", "c", -1.5)],  # type: ignore[list-item]
+    )
+    assert len(db["r"]) == 3
+    db.insert("S", [("c", "d", 1e300), ("zz", "a", -0.0)])
+    assert rows(db, "r") == sorted(
+        [(a, b, 0.5) for a, b in ("ab", "ac", "ad")]
+        + [(a, b, -1.5) for a, b in ("bc", "bd")]
+        + [("c", "d", 1e300)]
+        + [("zz", b, 0.0) for b in "abcd"]
+    )
+
+
+def test_much_that_is_new_starts_again(monkeypatch: pytest.MonkeyPatch, ways: list[str]) -> None:
+    monkeypatch.setattr(remembered, "FEW", 0)
+    db = database(PATH, E=CHAIN[:3])
+    assert len(db["path"]) == 6
+    db.insert("E", CHAIN[3:])
+    assert len(db["path"]) == 210 and ways == ["path run", "path run"]
+    monkeypatch.setattr(following, "ENOUGH", 0)
+    db.insert("E", [(20, 0)])  # few, but much follows
+    assert len(db["path"]) == 441 and ways[2:] == ["path followed", "path run"]
+
+
+# ------------------------------------------------------------------------------------- memory
+
+
+def test_old_rows_are_let_go_of(lying: None) -> None:
+    """Of versions that somebody has made something of there is a name, and no rows."""
+    db = database("p(x) <- E(x,_).", E=CHAIN)
+    assert len(db["p"]) == 20
+    first = ref(db._workspace.stored["E"])
+    db._workspace.stored["E"].trie((1, 0))
+    for at in range(30):
+        db.insert("E", [(100 + at, 0)])
+    db._workspace.stored["E"].keys  # noqa: B018  puts them together
+    gc.collect()
+    assert first() is None
+    assert len(db["p"]) == 50
+
+
+def test_what_came_between_is_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lineage, "LITTLE", 100)
+    relation = Relation.from_rows(("x",), ("int",), [np.arange(100)], 100)
+    version = relation.version
+    for at in range(64):
+        new = Relation.from_rows(("x",), ("int",), [np.array([100 + at])], 1)
+        relation = relation.grown(new)
+    since = relation.since(version)
+    assert since is not None and len(since) <= 7 and len(relation.lineage) <= 2
+    assert sorted(x for part in since for x in part.keys[0]) == list(range(100, 164))
+    for at in range(200):
+        relation = relation.grown(Relation.from_rows(("x",), ("int",), [np.array([1000 + at])], 1))
+    assert relation.since(version) is None  # more has come than there was
+
+
+def test_parts_are_few_and_geometric(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "FEW", 0)
+    relation = Relation.from_rows(("x",), ("int",), [np.arange(10_000)], 10_000)
+    large = relation
+    for at in range(500):
+        new = Relation.from_rows(("x",), ("int",), [np.array([10_000 + at])], 1)
+        relation = relation.grown(new)
+        sizes = [part.length for part in relation.parts]
+        assert len(sizes) <= parts.MOST and relation.parts[0] is large
+        assert all(a >= parts.RATIO * b for a, b in pairwise(sizes))
+    assert relation.length == 10_500 and relation.keys[0].tolist() == list(range(10_500))
+    assert relation.parts == (relation,)
+
+
+def test_a_result_is_not_disturbed(lying: None) -> None:
+    db = database(PATH, E=CHAIN)
+    before = db["path"]
+    db.insert("E", [(20, 21)])
+    after = db["path"]
+    assert (len(before), len(after)) == (210, 231)
+    assert set(after.fetchall()) - set(before.fetchall()) == {(x, 21) for x in range(21)}
+    assert before.sorted().fetchall() == sorted(before.fetchall())
+    assert after.sorted().fetchall() == sorted(after.fetchall())
+    assert len(after.df()) == 231
+
+
+def test_an_interrupted_answer_is_made_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    db = database(PATH, E=CHAIN)
+    assert len(db["path"]) == 210
+    db.insert("E", [(20, 21)])
+
+    def interrupted(self: extending.Extending, *args: Any) -> Any:
+        raise gd.Interrupted("now")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(extending.Extending, "finished", interrupted)
+        with pytest.raises(gd.Interrupted):
+            len(db["path"])
+    assert len(db["path"]) == 231
+
+
+# ------------------------------------------------------------------------------- the pieces
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+@pytest.mark.parametrize("bits", [3, 40])
+def test_rows_are_found_in_a_set(width: int, bits: int) -> None:
+    rng = np.random.default_rng(width * bits)
+    top = 1 << bits
+    for count in (0, 1, 50, 6000):
+        drawn = [rng.integers(-top, top, count) for _ in range(width)]
+        names, types = tuple("abc"[:width]), ("int",) * width
+        asked = [rng.integers(-top, top, 300) for _ in range(width)]
+        if count:
+            asked = [np.append(a, d[:100]) for a, d in zip(asked, drawn, strict=True)]
+        there = set(zip(*(column.tolist() for column in drawn), strict=True))
+        expected = [row in there for row in zip(*(c.tolist() for c in asked), strict=True)]
+        relation = Relation.from_rows(names, types, drawn, count)  # type: ignore[arg-type]
+        assert relation.holds(tuple(asked)).tolist() == expected
+        relation.keys  # noqa: B018  sorts them
+        assert relation.holds(tuple(asked)).tolist() == expected
+
+
+def test_bits_take_rows_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "MANY", 0)
+    x, y = (side.ravel() for side in np.meshgrid(np.arange(-50, 50), np.arange(100)))
+    some = (x + y) % 2 == 0
+    relation = Relation.from_rows(("x", "y"), ("int", "int"), [x[some], y[some]], int(some.sum()))
+    bits = membership.Bits.of(relation.store)
+    assert bits is not None and bits.fits((x, y)) and not bits.fits((x, y + 1000))
+    assert bits.add((x, y)).tolist() == np.flatnonzero(~some).tolist()
+    assert bits.add((x, y)).tolist() == []
+    monkeypatch.setattr(membership, "MANY", 1 << 40)
+    assert membership.Bits.of(relation.store) is None
+
+
+# -------------------------------------------------------------------------- whatever comes
+
+TYPES = {"E": ("int",) * 2, "F": ("int",) * 2, "V": ("int",), "W": ("int",) * 3}
+TYPES["path"] = TYPES["E"]
+BASE = """
+path(x,y) <- F(x,y), F(y,x).
+deg(x, count()) <- E(x,_).
+dist(x, 0) <- V(x), x < 2.
+some(x,y) <- V(x), V(y), !path(x,y).
+"""
+POOL = [
+    "path(x,z) <- E(x,z) ; path(x,y), E(y,z).",
+    "path(x,z) <- path(x,y), path(y,z).",
+    "path(x,y) <- E(y,x), V(y).",
+    "path(3, 4). path(1, 1).",
+    "sg(x,y) <- E(p,x), E(p,y), x != y. sg(x,y) <- E(a,x), sg(a,b), E(b,y).",
+    "odd(x,y) <- E(x,y). odd(x,z) <- even(x,y), F(y,z). even(x,z) <- odd(x,y), E(y,z).",
+    "tri(x,y,z) <- E(x,y), E(y,z), E(x,z), x < y.",
+    "c(x) <- E(x, 3), F(y, x), E(y, y).",
+    "some(x,y) <- E(x,y), V(y).",
+    "apart(x,z) <- some(x,y), some(y,z), !E(x,z).",
+    "alone(x) <- V(x), !E(x,_), !path(_,x).",
+    "big(x) <- deg(x, n), n > 1, path(x,_).",
+    "dist(y, min(d + w)) <- dist(x,d), W(x,y,w).",
+    "near(x,y) <- dist(x,d), d < 4, E(x,y).",
+    "dist(4, 1).",
+    "top(x, max(y), min(y)) <- path(x,y).",
+    "best(min(d)) <- dist(_,d).",
+    "p() <- E(x,x). q(x) <- V(x), p().",
+    "n(x, k) <- V(x), k = count : { path(x,_) }.",
+    "F(2, 3).",
+    "F(0, 0). E(5, 1).",
+    "V(6).",
+]  # fmt: skip
+QUERIES = ["?- path(1, y).", "?- path(x, y), E(y, z), x < z.", "?- dist(x, d), V(x)."]
+
+number = st.integers(0, 6)
+EDIT = {
+    name: st.lists(st.tuples(*(number for _ in kinds)), max_size=4) for name, kinds in TYPES.items()
+}
+names = st.sampled_from("EFVW")
+
+
+def array(name: str, given: set[Row]) -> np.ndarray[Any, Any]:
+    return np.array(sorted(given), dtype=np.int64).reshape(len(given), len(TYPES[name]))
+
+
+class Edits(RuleBasedStateMachine):
+    """A database that is edited, beside one that starts again each time, and the oracle."""
+
+    often = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.db = gd.connect(device="cpu")
+        self.fresh = gd.connect(device="cpu")
+        self.data: dict[str, set[Row]] = {name: set() for name in "EFVW"}
+        self.texts = {"base": BASE}
+        self.ran: dict[str, str] = {}  # by the one that starts again
+        self.changed = set(self.data)  # since it started again
+        self.edits = 0
+        for name in self.data:
+            self.db[name] = array(name, set())
+        self.db.run(BASE, name="base")
+
+    @rule(name=names, data=st.data())
+    def insert(self, name: str, data: st.DataObject) -> None:
+        given = data.draw(EDIT[name])
+        self.db.insert(name, array(name, set(given)))
+        self.data[name] |= set(given)
+        self.changed.add(name)
+
+    @rule(name=names, data=st.data())
+    def more(self, name: str, data: st.DataObject) -> None:
+        self.insert(name, data)
+
+    @rule(name=names, data=st.data())
+    def load(self, name: str, data: st.DataObject) -> None:
+        given = set(data.draw(EDIT[name]))
+        self.db[name] = array(name, given)
+        self.data[name] = given
+        self.changed.add(name)
+
+    @rule(name=names, at=st.integers(0, 100))
+    def delete(self, name: str, at: int) -> None:
+        if self.data[name]:
+            self.data[name].remove(sorted(self.data[name])[at % len(self.data[name])])
+            del self.db[name]
+            self.db[name] = array(name, self.data[name])
+            self.changed.add(name)
+
+    @rule(given=st.lists(st.tuples(number, number), max_size=2))
+    def beside(self, given: list[Row]) -> None:
+        self.data["path"] = self.data.get("path", set()) | set(given)
+        self.changed.add("path")
+        self.db.insert("path", array("path", set(given)))
+
+    @rule()
+    def without(self) -> None:
+        if self.data.pop("path", None) is not None:
+            del self.db["path"]
+            self.changed.add("path")
+
+    @rule(name=st.sampled_from("abcd"), at=st.integers(0, len(POOL) - 1))
+    def keep(self, name: str, at: int) -> None:
+        """Adds rules, or puts them in place of others."""
+        self.texts[name] = POOL[at]
+        self.db.run(POOL[at], name=name)
+
+    @rule(name=st.sampled_from("abcd"))
+    def drop(self, name: str) -> None:
+        self.texts[name] = ""
+        self.db.run("", name=name)
+
+    @rule(query=st.sampled_from(QUERIES))
+    def ask(self, query: str) -> None:
+        self.start_again()
+        assert sorted(self.db.query(query).fetchall()) == sorted(self.fresh.query(query).fetchall())
+
+    def start_again(self) -> None:
+        workspace = self.fresh._workspace
+        workspace._remembered = {}
+        for name in self.changed:
+            if name in self.data:
+                self.fresh[name] = array(name, self.data[name])
+            elif name in workspace.stored:
+                del self.fresh[name]
+        self.changed.clear()
+        for name, text in self.texts.items():
+            if self.ran.get(name) != text:
+                self.fresh.run(text, name=name)
+        self.ran = dict(self.texts)
+
+    @invariant()
+    def agrees(self) -> None:
+        self.edits += 1
+        if self.edits % self.often:
+            return
+        self.start_again()
+        here, there = (
+            db._workspace.session(Program(()), lasting=True) for db in (self.db, self.fresh)
+        )
+        every = sorted(name for name in here.checked.schemas if not name.startswith("?"))
+        for name in every:
+            found = rows_of(here, name)
+            assert len(found) == len(set(found)) and set(found) == set(rows_of(there, name)), name
+        if self.edits % 20 == 0:
+            expected = evaluate(parse(" ".join(self.texts.values())), self.data, TYPES)
+            for name in every:
+                assert set(rows_of(here, name)) == expected[name], name
+
+
+def rows_of(session: Session, name: str) -> list[Row]:
+    return Result(session.relation(name), session.symbols).fetchall()
+
+
+def edited(examples: int, steps: int) -> settings:
+    return settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        phases=[Phase.generate],
+        derandomize=os.environ.get("GDATALOG_SEED") != "random",
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(parts, "FEW", 0)
+    monkeypatch.setattr(membership, "MANY", 8)
+    yield
+
+
+def run_edits(examples: int, steps: int, often: int = 1) -> None:
+    """`often`: after how many edits the answers are looked at."""
+    from hypothesis.stateful import run_state_machine_as_test
+
+    machine = type("Edits", (Edits,), {"often": often})
+    run_state_machine_as_test(machine, settings=edited(examples, steps))
+
+
+def test_edits() -> None:
+    run_edits(4, 30)
+
+
+def test_edits_of_rows_in_parts(in_parts: None) -> None:
+    run_edits(4, 30)
+
+
+@pytest.mark.slow
+def test_many_edits(in_parts: None) -> None:
+    run_edits(100, 50, often=4)
