@@ -1,7 +1,7 @@
 """Graphs: real ones where the data folder has them, else made up; and three kinds of random ones.
 
-All are simple and undirected. As data they are one relation E(a, b) with each edge both ways, in
-random order: neither side gets them sorted.
+They are simple and undirected. As data they are one relation E(a, b) with each edge both ways, in
+random order: neither side gets them sorted. For recursion there are directed ones too.
 """
 
 from __future__ import annotations
@@ -73,15 +73,33 @@ def wu(edges: int, clique: int, seed: int = 7) -> Graph:
 def rmat(scale: int, edges: int, seed: int = 8) -> Graph:
     """R-MAT over 2^scale vertices, with Graph500's probabilities 0.57, 0.19, 0.19, 0.05."""
     random = np.random.default_rng(seed)
-    drawn = edges + edges // 2
+    ends = _rmat_ends(scale, edges + edges // 2, random)
+    u, v = _simple(*ends, 1 << scale, edges, random)
+    return Graph(f"R-MAT, scale {scale}, {short(len(u))} edges", u, v, real=False)
+
+
+def directed_rmat(scale: int = 18, edges: int = 4_000_000, seed: int = 8) -> Graph:
+    """The same directed: so many different edges u -> v, u != v, in random order."""
+    random = np.random.default_rng(seed)
+    u, v = _rmat_ends(scale, edges + edges // 2, random)
+    packed = distinct((u << scale | v)[u != v])
+    packed = random.permutation(packed)[:edges]
+    name = f"R-MAT, scale {scale}, {short(len(packed))} directed edges"
+    return Graph(name, packed >> scale, packed & (1 << scale) - 1, real=False)
+
+
+def weights(graph: Graph, most: int = 100, seed: int = 9) -> Array:
+    """A weight for each edge: 1 to `most`."""
+    return np.random.default_rng(seed).integers(1, most + 1, len(graph.u))
+
+
+def _rmat_ends(scale: int, drawn: int, random: np.random.Generator) -> Edges:
     u, v = np.zeros(drawn, dtype=np.int64), np.zeros(drawn, dtype=np.int64)
     for _ in range(scale):
         quadrant = np.searchsorted([0.57, 0.76, 0.95], random.random(drawn, dtype=np.float32))
         u, v = u << 1 | quadrant >> 1, v << 1 | quadrant & 1
-    vertices = 1 << scale
-    renamed = random.permutation(vertices)
-    u, v = _simple(renamed[u], renamed[v], vertices, edges, random)
-    return Graph(f"R-MAT, scale {scale}, {short(len(u))} edges", u, v, real=False)
+    renamed = random.permutation(1 << scale)
+    return renamed[u], renamed[v]
 
 
 def uniform(vertices: int, edges: int, seed: int) -> Edges:

@@ -17,7 +17,7 @@ from gdatalog.engine.devices import Opened, Turn, open_device
 from gdatalog.engine.files import FilePolicy, Folders, read_program, to_stdout, write_relation
 from gdatalog.engine.inputs import extended
 from gdatalog.engine.knobs import Strategy, threads_of
-from gdatalog.engine.run import RuleRun
+from gdatalog.engine.ledger import Ledger
 from gdatalog.errors import Caution, NameResolutionError, UsageError
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Query
@@ -303,7 +303,7 @@ class Database:
     ) -> Profile:
         """Evaluate a text, and tell rows and time of every step. Nothing remembered is used."""
         with self._lock:
-            reports: list[RuleRun] = []
+            reports = Ledger()
             session = self._workspace.open(text, params, reports=reports, strategy=strategy)
             started = perf_counter()
             relation = session.relation(session.asked())

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from gdatalog.engine.fixpoint import plan_stratum
-from gdatalog.engine.run import RuleRun
+from gdatalog.engine.ledger import Ledger, RuleRun
 from gdatalog.engine.session import Session
 from gdatalog.executors.limits import format_bytes
 from gdatalog.parser import format_node
@@ -137,9 +137,10 @@ class Profile:
     """What evaluating a program did: rows and time, step by step; and the answer itself."""
 
     def __init__(
-        self, runs: list[RuleRun], seconds: float, peak: int, result: Any, device: str = "cpu"
+        self, ledger: Ledger, seconds: float, peak: int, result: Any, device: str = "cpu"
     ) -> None:
-        self.runs = runs
+        self.runs = ledger.runs
+        self.strata = ledger.strata
         self.device = device
         self.seconds = seconds
         self.peak = peak

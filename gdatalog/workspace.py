@@ -18,9 +18,9 @@ from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.files import FilePolicy, Folders
 from gdatalog.engine.inputs import Read
 from gdatalog.engine.knobs import Knobs, Strategy, strategy_of
+from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import Prepared
 from gdatalog.engine.remembered import Memory
-from gdatalog.engine.run import RuleRun
 from gdatalog.engine.session import Kept, Session, Settings
 from gdatalog.engine.surroundings import Round
 from gdatalog.errors import Caution, Interrupted, UsageError
@@ -77,6 +77,7 @@ class Workspace:
         self.threads = 0
         self.intersect = "auto"
         self.tile = 0
+        self.split = "auto"
         self.device: Device = CPU
         self.why = "asked for"  # this device
         self.announce: Callable[[str], None] = _log
@@ -162,7 +163,7 @@ class Workspace:
         text: str,
         params: Mapping[str, Any] | None,
         on_progress: OnProgress | None = None,
-        reports: list[RuleRun] | None = None,
+        reports: Ledger | None = None,
         strategy: str = "auto",
     ) -> Session:
         """A session for a text that is asked, not kept."""
@@ -178,7 +179,7 @@ class Workspace:
         params: Mapping[str, Any] | None = None,
         folders: Folders | None = None,
         on_progress: OnProgress | None = None,
-        reports: list[RuleRun] | None = None,
+        reports: Ledger | None = None,
         strategy: str = "auto",
     ) -> Session:
         """Checks a program and keeps its rules, if they are right; nothing is evaluated yet.
@@ -219,7 +220,7 @@ class Workspace:
         stored: Mapping[str, Relation] | None = None,
         folders: Folders | None = None,
         on_progress: OnProgress | None = None,
-        reports: list[RuleRun] | None = None,
+        reports: Ledger | None = None,
         lasting: bool = False,
         whole: bool = False,
         strategy: str = "auto",
@@ -228,7 +229,7 @@ class Workspace:
         self.check_open()
         chosen = strategy_of(strategy)
         strategy = self.strategy if chosen == "auto" else chosen
-        knobs = Knobs(strategy, self.threads, self.intersect, self.tile)
+        knobs = Knobs(strategy, self.threads, self.intersect, self.tile, self.split)
         self.stop.clear()
 
         def poll() -> None:

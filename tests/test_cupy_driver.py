@@ -73,11 +73,19 @@ class _Event:
     def record(self) -> None: ...
 
     @property
-    def done(self) -> bool:
+    def ptr(self) -> Any:
+        return self
+
+    def query(self) -> int:
+        """A status, of a fault as well: nothing is raised."""
+        self.looks += 1
+        if self.cupy.fault is not None:
+            return 700
+        return 0 if self.looks == 3 else 600
+
+    def synchronize(self) -> None:
         if self.cupy.fault is not None:
             raise self.cupy.fault
-        self.looks += 1
-        return self.looks == 3
 
 
 class _Pinned(bytearray):
@@ -150,7 +158,10 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
             occupancyMaxActiveBlocksPerMultiprocessor=lambda ptr, threads, shared: 2048 // threads
         ),
         runtime=SimpleNamespace(
-            memGetInfo=lambda: (1000, 2000), memcpyAsync=copy, memcpyHostToDevice=1
+            memGetInfo=lambda: (1000, 2000),
+            memcpyAsync=copy,
+            memcpyHostToDevice=1,
+            eventQuery=lambda ptr: ptr.query(),
         ),
         get_current_stream=lambda: SimpleNamespace(synchronize=synchronize),
         get_allocator=lambda: fake.allocators[-1],
@@ -385,7 +396,8 @@ def test_cupy_has_what_is_asked_of_it() -> None:
     for path in (
         "RawModule", "get_default_memory_pool", "cuda.Device.attributes", "cuda.Device.__enter__",
         "cuda.alloc_pinned_memory", "cuda.PinnedMemoryPointer.ptr",
-        "cuda.Event.record", "cuda.Event.done", "cuda.get_current_stream",
+        "cuda.Event.record", "cuda.Event.synchronize", "cuda.runtime.eventQuery",
+        "cuda.get_current_stream",
         "cuda.Stream.synchronize", "cuda.compiler.CompileException.get_message",
         "cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor", "cuda.driver.get_build_version",
         "cuda.runtime.memGetInfo", "cuda.runtime.memcpyAsync", "cuda.runtime.memcpyHostToDevice",

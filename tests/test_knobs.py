@@ -23,13 +23,13 @@ RULE = "p(x) <- e(x, _)."
 def used(monkeypatch: pytest.MonkeyPatch) -> list[Knobs]:
     """The knobs of the strata that are evaluated."""
     knobs: list[Knobs] = []
-    run = evaluation.StratumRun
+    run = evaluation.run_stratum
 
-    def noted(stratum: Any, seeds: Any, around: Any) -> Any:
+    def noted(stratum: Any, seeds: Any, around: Any, limit: Any = None) -> Any:
         knobs.append(around.knobs)
-        return run(stratum, seeds, around)
+        return run(stratum, seeds, around, limit)
 
-    monkeypatch.setattr(evaluation, "StratumRun", noted)
+    monkeypatch.setattr(evaluation, "run_stratum", noted)
     return knobs
 
 

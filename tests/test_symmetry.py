@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.engine import fixpoint
+from gdatalog.engine import stratum
 from gdatalog.parser import parse
 from gdatalog.plan.check import check_rule_plan
 from gdatalog.plan.nodes import Apply, Constant, JoinPlan, Restore, RulePlan, Slot
@@ -62,7 +62,7 @@ def loaded(**relations: Any) -> gd.Database:
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[RulePlan]:
     """The plans that are made, each checked as it is made."""
     made: list[RulePlan] = []
-    make = fixpoint.plan_rule
+    make = stratum.plan_rule
 
     def checked(*args: Any, **options: Any) -> RulePlan:
         plan = make(*args, **options)
@@ -70,7 +70,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[RulePlan]:
         made.append(plan)
         return plan
 
-    monkeypatch.setattr(fixpoint, "plan_rule", checked)
+    monkeypatch.setattr(stratum, "plan_rule", checked)
     return made
 
 

@@ -37,8 +37,12 @@ class Choice:
     reason: str
     patience: float | None = None
 
+    @property
+    def kind(self) -> str:
+        return "breadth-first" if self.breadth_first else "depth-first"
+
     def __str__(self) -> str:
-        return f"{'breadth' if self.breadth_first else 'depth'}-first: {self.reason}"
+        return f"{self.kind}: {self.reason}"
 
 
 class Impatient(Exception):
@@ -47,11 +51,19 @@ class Impatient(Exception):
 
 def took(nest: Nest, seconds: float) -> None:
     """Remembers what a join has taken breadth-first."""
+    spend((nest.join, nest.form), seconds)
+
+
+def spend(key: object, seconds: float) -> None:
+    """Remembers how long something took that comes again, perhaps."""
     if seconds >= NOTICED:
         if len(_taken) >= MOST_REMEMBERED:
             _taken.clear()
-        key = nest.join, nest.form
         _taken[key] = _taken.get(key, 0.0) + seconds
+
+
+def spent_on(key: object) -> float:
+    return _taken.get(key, 0.0)
 
 
 def choose(nest: Nest, spent: float = 0.0) -> Choice:
@@ -59,7 +71,7 @@ def choose(nest: Nest, spent: float = 0.0) -> Choice:
     if nest.knobs.strategy == "levelwise":
         return Choice(True, "asked for")
     small = f"about {nest.join.cost:.2g} rows to look at"
-    again = _taken.get((nest.join, nest.form), 0.0) >= ENOUGH
+    again = spent_on((nest.join, nest.form)) >= ENOUGH
     if nest.knobs.strategy == "auto" and not again and not spent and nest.join.cost < AT_HAND:
         return Choice(True, small, FIRST)
     if nest.reason is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
@@ -151,8 +151,20 @@ def _print(
     given: tuple[str, ...],
 ) -> Printed | str:
     """The text for a join over tries of these sizes, or why there is none."""
+
+    def make() -> Printed | str:
+        found = print_plan(join, tries, form.leaf(), intersect, lanes, given)
+        if lanes and not found.parallel:
+            return "there is no list whose values could be shared out"
+        return found
+
+    return printed_once((join, form, intersect, layout_of(tries), lanes, given), make)
+
+
+def layout_of(tries: Sequence[Trie]) -> object:
+    """What a text depends on of the tries that it is printed for."""
     first = {id(trie): at for at, trie in reversed(list(enumerate(tries)))}
-    layout = tuple(
+    return tuple(
         (
             first[id(trie)],
             tuple((level.values.dtype.char, level.offsets.dtype.char, len(level), level.longest,
@@ -160,16 +172,17 @@ def _print(
         )
         for trie in tries
     )  # fmt: skip
-    key = (join, form, intersect, layout, lanes, given)
+
+
+def printed_once(key: object, make: Callable[[], Printed | str]) -> Printed | str:
+    """A text, or why there is none, as it was made under this key before."""
     with _lock:
         found = _printed.get(key)
         if found is not None:
             _printed.move_to_end(key)
             return found
     try:
-        found = print_plan(join, tries, form.leaf(), intersect, lanes, given)
-        if lanes and not found.parallel:
-            found = "there is no list whose values could be shared out"
+        found = make()
     except Unprintable as reason:
         found = str(reason)
     with _lock:

@@ -103,7 +103,7 @@ class Cpu:
         return 0
 
     def ready(self, printed: Printed) -> bool:
-        return code_cache.compiled(code_cache.versioned(printed.shape, printed.source))
+        return is_compiled(printed)
 
     def walk(
         self,
@@ -116,13 +116,7 @@ class Cpu:
         wanted: int | None,
         beside: Mapping[str, Any],
     ) -> list[Block]:
-        name = code_cache.versioned(printed.shape, printed.source)
-        if not self.ready(printed):
-            limits.announce(f"compiling {told}")
-        try:
-            function = code_cache.load(name, printed.source, limits.poll).run
-        finally:
-            limits.announce("")
+        function = compiled_function(printed, limits, told)
         return run_nest(function, printed, tries, scope, limits, knobs.workers, wanted, beside)
 
     def refuses(self, plan: RulePlan) -> str | None:
@@ -133,6 +127,22 @@ class Cpu:
 
     def close(self) -> None:
         """A relation keeps its tries itself."""
+
+
+def is_compiled(printed: Printed) -> bool:
+    """Whether there is machine code for a printed function."""
+    return code_cache.compiled(code_cache.versioned(printed.shape, printed.source))
+
+
+def compiled_function(printed: Printed, limits: Limits, told: str) -> Any:
+    """A printed function, compiled if it is not yet; `told`: what of, for messages."""
+    name = code_cache.versioned(printed.shape, printed.source)
+    if not code_cache.compiled(name):
+        limits.announce(f"compiling {told}")
+    try:
+        return code_cache.load(name, printed.source, limits.poll).run
+    finally:
+        limits.announce("")
 
 
 CPU: Device = Cpu()

@@ -25,6 +25,7 @@ from gdatalog.engine.fixpoint import run_stratum
 from gdatalog.engine.following import Following, monotone
 from gdatalog.engine.inputs import extended
 from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import CheckedText
 from gdatalog.engine.remembered import (
     MadeOf,
@@ -35,7 +36,6 @@ from gdatalog.engine.remembered import (
     news_since,
     settled,
 )
-from gdatalog.engine.run import RuleRun
 from gdatalog.engine.surroundings import Round, Surroundings
 from gdatalog.errors import Caution
 from gdatalog.executors.limits import Limits
@@ -61,7 +61,7 @@ class Evaluation:
     remembered: Memory = field(default_factory=dict)
     keep: Callable[[Collection[str]], bool] = lambda names: True  # what is remembered
     on_round: Callable[[Stratum, Round], None] = lambda stratum, round_: None
-    reports: list[RuleRun] | None = None
+    reports: Ledger | None = None
     limit_sizes: Mapping[str, int] = field(default_factory=dict)
     force_chunk: int | None = None
     knobs: Knobs = Knobs()

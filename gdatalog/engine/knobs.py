@@ -27,13 +27,15 @@ class Knobs:
 
     `tile`: how many lanes of a GPU walk a subtree together; 0: by the lengths of the lists.
     `intersect` forces one way to intersect lists, for tests: "auto", "leapfrog", "merge", "mark",
-    "recode", or "plain" for none of the last two.
+    "recode", or "plain" for none of the last two. `split`: whether recursion that splits is run so,
+    "auto", "always" or "never".
     """
 
     strategy: Strategy = "auto"
     threads: int = 0  # 0: one for each core
     intersect: str = "auto"
     tile: int = 0
+    split: str = "auto"
 
     @property
     def workers(self) -> int:

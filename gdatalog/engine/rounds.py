@@ -33,8 +33,9 @@ class Rounds(StratumRun):
         self.lasting: dict[int, Any] = {}
 
     def run(self) -> dict[str, Relation]:
-        for name, table in self.tables.items():
-            self.deltas[name] = self._add(table, self.first(name))
+        for name in self.tables:
+            self.deltas[name] = self._add(name, self.first(name))
+        self.told.end_round()
         self._rounds()
         self.around.limits.charge("rows followed", 0)
         return self.finished()
@@ -58,13 +59,14 @@ class Rounds(StratumRun):
                     self.olds = {name: table.full() for name, table in self.tables.items()}
                 self.deltas = {}
                 for name, table in self.tables.items():
-                    self.deltas[name] = self._add(table, derived.get(name, ()))
+                    self.deltas[name] = self._add(name, derived.get(name, ()))
                     self.around.limits.charge(name, table.nbytes)
                 news.append(
                     Round(
                         number,
                         {name: delta.length for name, delta in self.deltas.items()},
                         {name: table.length for name, table in self.tables.items()},
+                        self.told.end_round(),
                     )
                 )
                 self.around.on_round(self.stratum, news[-1])

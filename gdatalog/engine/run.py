@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -13,11 +13,12 @@ from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows, give_ba
 from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.ledger import RuleRound, RuleRun
 from gdatalog.engine.sources import Sources
 from gdatalog.executors.failure import NotOnDevice, describe_failure
 from gdatalog.executors.frontier import WEIGHT, Frontier
 from gdatalog.executors.gather import Gathering, neutral
-from gdatalog.executors.levelwise import Levelwise, Seen
+from gdatalog.executors.levelwise import Levelwise
 from gdatalog.executors.lftj import GiveUp
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.reduction import add_rows
@@ -27,19 +28,6 @@ from gdatalog.plan.nodes import JoinPlan, RulePlan
 from gdatalog.storage.rows import Columns
 
 AUTO = Knobs()
-
-
-@dataclass(slots=True)
-class RuleRun:
-    """What running a rule did, for a profile: what each step saw, rows out, time, and by which
-    executor each join was run, with the reason."""
-
-    plan: RulePlan
-    seen: dict[int, Seen] = field(default_factory=dict)
-    rows: int = 0
-    seconds: float = 0.0
-    executors: dict[int, Choice] = field(default_factory=dict)  # by the number of the join
-    left: str | None = None  # why it ran on the CPU, where the device was another
 
 
 @dataclass(slots=True)
@@ -54,6 +42,7 @@ class Run:
     report: RuleRun | None = None
     lasting: dict[int, Any] | None = None  # what the rounds of a fixpoint remember
     device: Device = CPU
+    did: RuleRound | None = None
 
     def rows(self, limit: int | None) -> Derived:
         plan = self.plan
@@ -68,13 +57,14 @@ class Run:
             return self._distinct(sink)
         for number in range(len(plan.joins)):
             self._into_set(number, sink)
+        self._count(sink.given)
         return sink.finish()
 
     def _distinct(self, sink: RowSet) -> Derived:
         """The rows of a join that gives none of them twice: they need not be compared."""
         (join,) = self.plan.joins
         nest = self._nest(0, form_of_rows(join))
-        found: Derived | None = None
+        found: Blocks | None = None
 
         def depth_first() -> None:
             nonlocal found
@@ -82,7 +72,15 @@ class Run:
             found = Blocks(blocks, sum(len(block[0]) for block in blocks))
 
         self._run(0, nest, self._into(sink, join), depth_first)
-        return sink.finish() if found is None else found
+        if found is not None:
+            self._count(sum(len(block[0]) for block in found.blocks))
+            return found
+        self._count(sink.given)
+        return sink.finish()
+
+    def _count(self, tried: int) -> None:
+        if self.did is not None:
+            self.did.tried += tried
 
     # ------------------------------------------------------------------------------- choosing
 
@@ -103,8 +101,7 @@ class Run:
         spent = 0.0
         while True:
             choice = choose(nest, spent)
-            if self.report is not None:
-                self.report.executors[number] = choice
+            self._chosen(number, choice)
             try:
                 if choice.breadth_first:
                     began = perf_counter()
@@ -119,11 +116,16 @@ class Run:
                     self.report.seen.clear()
             except GiveUp as reason:
                 # Only the other executor tells failures from what does not matter.
-                if self.report is not None:
-                    told = str(reason) or "a computation failed, or a number left 62 bits"
-                    self.report.executors[number] = Choice(True, told)
+                told = str(reason) or "a computation failed, or a number left 62 bits"
+                self._chosen(number, Choice(True, told))
                 breadth_first(None)
                 return
+
+    def _chosen(self, number: int, choice: Choice) -> None:
+        if self.report is not None:
+            self.report.executors[number] = choice
+        if self.did is not None:
+            self.did.executors[number] = choice.kind
 
     def _levelwise(self, join: JoinPlan, sink: Sink, patience: float | None) -> None:
         limits = self.limits
@@ -198,11 +200,14 @@ class Run:
         gathering = Gathering(plan.gathers, self.device.ops, self.scope, self.limits)
         for group, names in zip(plan.groups, plan.bindings, strict=True):
             if len(group) == 1:
+                given = gathering.given
                 gathering = self._into_bag(group[0], gathering)
+                self._count(gathering.given - given)
                 continue
             union = RowSet(names, self.device.ops, self.scope, self.limits, None)
             for number in group:
                 self._into_set(number, union)
+            self._count(union.given)
             rows, _ = union.finish()
             add_rows(gathering, plan.keys, names, rows)
         keys, values = gathering.finish()
@@ -236,6 +241,7 @@ def run_rule(
     knobs: Knobs = AUTO,
     device: Device = CPU,
     on_host: Sources | None = None,
+    did: RuleRound | None = None,
 ) -> Derived:
     """The distinct rows that a rule gives.
 
@@ -247,7 +253,7 @@ def run_rule(
     reason = device.refuses(plan)
     if reason is None:
         try:
-            run = Run(plan, sources, scope, limits, knobs, report, lasting, device)
+            run = Run(plan, sources, scope, limits, knobs, report, lasting, device, did)
             found = run.rows(limit)
         except NotOnDevice as refused:
             reason = str(refused)
@@ -258,14 +264,17 @@ def run_rule(
         if report is not None:
             report.left = reason
         host = sources if on_host is None else on_host
-        found = Run(plan, host, scope, limits, knobs, report, lasting, CPU).rows(limit)
+        found = Run(plan, host, scope, limits, knobs, report, lasting, CPU, did).rows(limit)
     for what in ("answers", "aggregates", "blocks"):
         limits.charge(what, 0)
     if not lasting:
         limits.charge("rows followed", 0)
+    seconds = perf_counter() - started
     if report is not None:
         report.rows += found.count if isinstance(found, Blocks) else found[1]
-        report.seconds += perf_counter() - started
+        report.seconds += seconds
+    if did is not None:
+        did.seconds += seconds
     return found
 
 

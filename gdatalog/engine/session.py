@@ -18,9 +18,9 @@ from gdatalog.engine.evaluation import Evaluation
 from gdatalog.engine.files import FilePolicy, Folders, find_include, read_program
 from gdatalog.engine.inputs import Inputs, Read, input_sources
 from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import CheckedText, Prepared
 from gdatalog.engine.remembered import Memory
-from gdatalog.engine.run import RuleRun
 from gdatalog.engine.surroundings import Round
 from gdatalog.errors import Caution, DataError, UsageError
 from gdatalog.executors.limits import Limits
@@ -43,7 +43,7 @@ class Settings:
     on_round: Callable[[Stratum, Round], None] = lambda stratum, round_: None
     warn: Callable[[Caution], None] = lambda caution: None
     force_chunk: int | None = None
-    reports: list[RuleRun] | None = None
+    reports: Ledger | None = None
     knobs: Knobs = Knobs()
     announce: Callable[[str], None] = lambda what: None
     device: Device = CPU

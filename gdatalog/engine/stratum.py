@@ -15,8 +15,9 @@ from gdatalog.engine.budget import chunk_rows
 from gdatalog.engine.derived import Derived, Rows, in_order, laid, relation_of, union_rows
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.growing import Growing
+from gdatalog.engine.ledger import StratumTold
 from gdatalog.engine.narrowing import narrowed
-from gdatalog.engine.run import RuleRun, run_rule
+from gdatalog.engine.run import run_rule
 from gdatalog.engine.sources import Sources, TrieOf
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.parser.syntax import Atom
@@ -52,6 +53,10 @@ class StratumRun:
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}
         self.made = 0  # texts that were in no data
+        self.rule_of: dict[int, tuple[RulePlan, CheckedRule]] = {}  # by id of the plan
+        self.told = StratumTold(stratum, around.limits, lasting=around.reports is not None)
+        if around.reports is not None:
+            around.reports.strata.append(self.told)
         for name in stratum.relations:
             schema = around.schemas[name]
             kinds = optimum_columns(self.rules[name])
@@ -66,11 +71,14 @@ class StratumRun:
         ((name, table),) = self.tables.items()
         parts = self.first(name, limit)
         if isinstance(table, Best):
-            self._add(table, parts)
+            self._add(name, parts)
             return self.finished()
         relation = relation_of(table.columns, table.types, parts, self.ops)
         self.around.device.hold(relation)
         self.around.limits.charge(name, relation.nbytes)
+        if self.told.lasting:  # else its rows are made distinct when somebody asks for them
+            self.told.derived(name, parts, relation, self.ops)
+            self.told.end({name: relation.length})
         return {name: relation}
 
     def first(self, name: str, limit: int | None = None) -> list[Derived]:
@@ -86,11 +94,15 @@ class StratumRun:
         for name, table in self.tables.items():
             self.around.limits.charge(name, table.nbytes)
             self.around.device.hold(table.full())
+        self.told.end({name: table.length for name, table in self.tables.items()})
         return {name: table.full() for name, table in self.tables.items()}
 
-    def _add(self, table: Growing | Best, parts: Sequence[Derived]) -> Relation:
+    def _add(self, name: str, parts: Sequence[Derived]) -> Relation:
         """Adds what rules have given; gives what of it is new."""
-        return table.add(*union_rows([in_order(part, self.ops) for part in parts], self.ops))
+        rows = union_rows([in_order(part, self.ops) for part in parts], self.ops)
+        new = self.tables[name].add(*rows)
+        self.told.derived(name, parts, new, self.ops)
+        return new
 
     def recursive(self, rule: CheckedRule) -> bool:
         if not self.stratum.recursive or rule.body is None:
@@ -113,7 +125,9 @@ class StratumRun:
                 rule, around.schemas, around.param_types, sizes, recursive, first=first
             )
 
-        return around.plans.plan(rule, first, around.relation, make)
+        plan = around.plans.plan(rule, first, around.relation, make)
+        self.rule_of[id(plan)] = plan, rule
+        return plan
 
     def _sizes(self, name: str, version: Version, relation_of: Callable[[str], Relation]) -> Size:
         arity = self.around.schemas[name].arity
@@ -133,12 +147,8 @@ class StratumRun:
         held = sum(limits.held.values())
         room = around.device.room(max(0, around.memory - held))
         limits.chunk = around.force_chunk or chunk_rows(plan, *room)
-        report = None
-        if around.reports is not None:
-            report = next((r for r in around.reports if r.plan is plan), None)
-            if report is None:
-                report = RuleRun(plan)
-                around.reports.append(report)
+        report = None if around.reports is None else around.reports.run_of(plan)
+        did = self.told.running(plan.relation, self.rule_of[id(plan)][1])
         texts = len(around.scope.symbols)
         trie_of: TrieOf = self._trie
         if around.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
@@ -154,7 +164,9 @@ class StratumRun:
             around.knobs,
             around.device,
             Sources(partial(self._trie, device=CPU), partial(self._rows, device=CPU)),
+            did,
         )
+        self.told.ran(did)
         self.made += len(around.scope.symbols) - texts
         limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
         return found

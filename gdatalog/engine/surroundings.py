@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.ledger import Ledger, RuleRound
 from gdatalog.engine.prepared import Plans
-from gdatalog.engine.run import RuleRun
 from gdatalog.executors.limits import Limits
 from gdatalog.planner.checked import Schema, Stratum
 from gdatalog.storage.relation import Relation
@@ -18,11 +18,15 @@ from gdatalog.values import TypeName
 
 @dataclass(slots=True)
 class Round:
-    """What a round of a fixpoint did, for the progress line and for errors."""
+    """What a round of a fixpoint did, for the progress line and for errors.
+
+    `rules`: what each rule did that ran in it.
+    """
 
     number: int
     new: Mapping[str, int]
     total: Mapping[str, int]
+    rules: Sequence[RuleRound] = ()
 
 
 @dataclass(slots=True)
@@ -37,7 +41,7 @@ class Surroundings:
     memory: int
     limit_sizes: Mapping[str, int] = field(default_factory=dict)  # .limitsize
     on_round: Callable[[Stratum, Round], None] = lambda stratum, round_: None
-    reports: list[RuleRun] | None = None
+    reports: Ledger | None = None
     force_chunk: int | None = None
     knobs: Knobs = Knobs()
     plans: Plans = field(default_factory=Plans)

@@ -56,6 +56,7 @@ class Gathering:
         self.blocks: list[Columns] = []  # keys, then the partial columns of every spec
         self.pending = 0
         self.settled = 0
+        self.given = 0  # rows, or partial ones
         self.repeated = False  # whether a block may hold a group twice
         # the distinct targets of each group, for count_distinct
         self.sets = [DistinctRows(ops) for _ in specs]
@@ -70,6 +71,7 @@ class Gathering:
         """Gathers the rows of a chunk."""
         ops, xp = self.ops, self.ops.xp
         self.width = len(keys)
+        self.given += size
         first, groups = ops.group_rows(keys, size)
         count = len(first)
         partial: list[Array] = []
@@ -104,7 +106,7 @@ class Gathering:
     def copy(self) -> Gathering:
         """The same groups; what is added to one is not in the other."""
         other = Gathering(self.specs, self.ops, self.scope, self.limits)
-        other.width, other.blocks = self.width, list(self.blocks)
+        other.width, other.blocks, other.given = self.width, list(self.blocks), self.given
         other.pending, other.settled, other.repeated = self.pending, self.settled, self.repeated
         for mine, its in zip(self.sets, other.sets, strict=True):
             its.blocks, its.settled, its.pending = list(mine.blocks), mine.settled, mine.pending
@@ -115,6 +117,7 @@ class Gathering:
         self.width = len(keys)
         self.blocks.append((*keys, *parts))
         self.repeated = True
+        self.given += len(parts[0])
         self.pending += len(parts[0])
         if self.pending > max(self.limits.chunk, self.settled):
             self._merge()

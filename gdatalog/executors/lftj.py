@@ -96,12 +96,18 @@ def run_nest(
     `beside`: the arguments that are neither of tries nor of the plan, by name.
     """
     distinct = [tries[at] for at in printed.which]
-    given = {**_given(printed, distinct, scope), **beside}
+    given = {**given_arrays(printed, distinct, scope), **beside}
     control = np.zeros(16, dtype=np.int64)
     count = threads if printed.parallel else 1
     workers = [
         _worker(function, printed, distinct, given, control, count, wanted) for _ in range(count)
     ]
+    run_workers(workers, control, limits)
+    return [block for worker in workers for block in worker.blocks]
+
+
+def run_workers(workers: Sequence[Worker], control: Array, limits: Limits) -> None:
+    """Runs workers, each in a thread of its own, to the end; or stops them all."""
     pool = [Thread(target=worker.run, daemon=True) for worker in workers]
     for thread in pool:
         thread.start()
@@ -123,10 +129,9 @@ def run_nest(
         raise GiveUp
     if any(worker.status == OUTSIDE for worker in workers):
         raise Outside
-    return [block for worker in workers for block in worker.blocks]
 
 
-def _given(printed: Any, tries: Sequence[Trie], scope: Any) -> dict[str, Array]:
+def given_arrays(printed: Any, tries: Sequence[Trie], scope: Any) -> dict[str, Array]:
     """What all workers share: tries, constants, tables."""
     given = dict(printed.expressions.arguments(scope))
     given["sizes"] = np.array(
@@ -188,7 +193,7 @@ def _worker(
         else:
             if argument.kind in ("marks", "places"):
                 scratch.append(argument.name)
-            ordered[argument.name] = _scratch(argument, tries)
+            ordered[argument.name] = scratch_of(argument, tries)
     return Worker(function, ordered, outputs, scratch, state, control)
 
 
@@ -201,7 +206,7 @@ DTYPES = {
 }
 
 
-def _scratch(argument: Any, tries: Sequence[Trie]) -> Array:
+def scratch_of(argument: Any, tries: Sequence[Trie]) -> Array:
     levels = [tries[at.trie].levels[at.depth] for at in argument.levels]
     dtype = DTYPES[argument.type]
     if argument.kind in ("marks", "places"):

@@ -36,6 +36,7 @@ class Limits:
     announce: Callable[[str], None] = lambda what: None
     held: dict[str, int] = field(default_factory=dict)
     peak: int = 0
+    high: int = 0  # the most that was held since `highest` was called
 
     def spare(self) -> int:
         """How many bytes may still be held."""
@@ -43,10 +44,17 @@ class Limits:
             return 1 << 40
         return max(0, self.memory - sum(self.held.values()))
 
+    def highest(self) -> int:
+        """The most bytes that were held since this was called last."""
+        now = sum(self.held.values())
+        most, self.high = max(self.high, now), now
+        return most
+
     def charge(self, what: str, count: int) -> None:
         self.held[what] = count
         total = sum(self.held.values())
         self.peak = max(self.peak, total)
+        self.high = max(self.high, total)
         if self.memory is not None and total > self.memory:
             parts = sorted(self.held.items(), key=lambda item: -item[1])
             told = ", ".join(f"{name} {format_bytes(size)}" for name, size in parts[:4] if size)

@@ -54,6 +54,7 @@ class RowSet(Sink):
         self.limit = limit
         self.done = False
         self.count = 0  # of rows of arity 0, and of the settled ones otherwise
+        self.given = 0  # rows, equal ones included
         self._settled: Columns | None = None
         self._blocks: list[Columns] = []
         self._pending = 0
@@ -62,6 +63,7 @@ class RowSet(Sink):
 
     def emit(self, frontier: Frontier) -> None:
         if not self.outputs:
+            self.given += frontier.size
             self.count = 1
             self.done = self.limit is not None
             return
@@ -72,6 +74,7 @@ class RowSet(Sink):
         self.add(block)
 
     def add(self, block: Columns) -> None:
+        self.given += len(block[0])
         if self._marked is not None:
             if self._marked.fits(block):
                 self._marked.add(block)
@@ -111,12 +114,14 @@ class RowSet(Sink):
 
     def take(self, other: RowSet) -> None:
         """The rows of another set, which is not used any more."""
+        given = self.given + other.given
         rows, count = other.finish()
         if not self.outputs:
             self.count = max(self.count, count)
             self.done = self.limit is not None and self.count > 0
         elif count:
             self.add(rows)
+        self.given = given
 
     def add_blocks(self, blocks: Sequence[Columns]) -> None:
         """Rows that were made elsewhere."""
@@ -124,6 +129,7 @@ class RowSet(Sink):
             if self.outputs:
                 self.add(block)
             else:
+                self.given += 1
                 self.count = 1
                 self.done = self.limit is not None
 

@@ -29,6 +29,7 @@ _COMMENT = re.compile(r'^[ ]*//.*$|[ ]*//[^"\n]*$', re.MULTILINE)
 
 # Between two looks at whether a kernel has ended: at first none, so that short ones cost nothing.
 BUSY, PAUSE = 0.001, 0.0002  # seconds
+NOT_READY = 600  # cudaErrorNotReady
 
 
 USUAL_CLOCK = 1_500_000  # kilohertz, where CUDA does not tell
@@ -160,7 +161,10 @@ class CupyDriver:
             started, asked = perf_counter(), None
             while True:
                 try:
-                    if event.done:
+                    # `event.done` is false for ever where the kernel has failed.
+                    status = self.xp.cuda.runtime.eventQuery(event.ptr)
+                    if status != NOT_READY:
+                        event.synchronize()
                         break
                     if asked is None:
                         poll()

@@ -35,7 +35,8 @@ class Argument:
     Of a level: values, offsets, index (the dense index of a root), marks and places (scratch over
     the values' range), rows and words (bits: one for each pair of a list's positions, or one for
     each). Of a trie: weights, sums (of weights), labels. buffer: room for the shortest of the
-    longest lists of `levels`. given: what the run brings along. output: a column of a block.
+    longest lists of `levels`. given: what the run brings along. own: what it makes for each
+    worker. output: a column of a block.
     """
 
     name: str
@@ -88,6 +89,10 @@ class Arguments:
     def given(self, name: str, dtype: str) -> str:
         """A column of the rows that the plan is run for."""
         return self._add(Argument(name, numba_type(dtype), "given"))
+
+    def own(self, name: str, dtype: str) -> str:
+        """An array that each worker has for itself, of no level's size."""
+        return self._add(Argument(name, numba_type(dtype), "own"))
 
     def output(self, name: str, dtype: str) -> str:
         return self._add(Argument(name, numba_type(dtype), "output"))

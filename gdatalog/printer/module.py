@@ -33,6 +33,11 @@ HOMES = {
 }  # fmt: skip
 
 
+# What a function that gives rows reads from its worker's `state`: how many a block holds (2) and
+# how many are wanted (6). It writes how many stay if the block is full (4).
+ROWS = ("room, wanted = state[2], state[6]", "n = 0")
+
+
 @dataclass(frozen=True, slots=True)
 class Printed:
     """`single`: each worker gives one row at most. `which`: of the plan's tries those that differ,
@@ -74,7 +79,11 @@ def print_plan(
     outputs = [a for a in nest.arguments.found.values() if a.kind == "output"]
     outputs.sort(key=lambda argument: int(argument.name[3:]))
     arguments = [a for a in nest.arguments.found.values() if a.kind != "output"] + outputs
-    source = _loops(nest) if tile else _module(nest, arguments)
+    if tile:
+        source = _loops(nest)
+    else:
+        text.line("state[0], state[1], state[4] = 0, 0, n")
+        source = module_of(nest, arguments, _plan(nest), ROWS)
     return Printed(
         _shape(join, leaf),
         source,
@@ -103,13 +112,17 @@ def _shape(join: JoinPlan, leaf: Leaf) -> str:
     return f"{what} of {levels} levels of {len(join.tries)} atoms"
 
 
-def _module(nest: Nest, arguments: Sequence[Argument]) -> str:
+def module_of(
+    nest: Nest, arguments: Sequence[Argument], told: Sequence[str], prologue: Sequence[str]
+) -> str:
+    """The module of a nest that is printed; `told` is what it does, for people who read it, and
+    `prologue` what its function reads from its state."""
     expressions = nest.expressions
     types = {"control": "i8[::1]", "state": "i8[::1]", "sizes": "i8[::1]"}
     types |= expressions.types()
     types |= {argument.name: argument.type for argument in arguments}
     lines = ['"""A join plan, printed by gdatalog:', ""]
-    lines += [line.replace("\\", "/").replace('"', "'") for line in _plan(nest)]
+    lines += [line.replace("\\", "/").replace('"', "'") for line in told]
     lines += ['"""', "", "import numba as nb", "import numpy as np", ""]
     for home, names in HOMES.items():
         used = [name for name in names if name in nest.imports]
@@ -118,8 +131,8 @@ def _module(nest: Nest, arguments: Sequence[Argument]) -> str:
     values = sorted(expressions.imports | (nest.imports - {n for ns in HOMES.values() for n in ns}))
     if values:
         lines.append(f"from gdatalog.cpu_ops.compiled.values import {', '.join(values)}")
-    # The entries of `state`, a worker's own: the interval at hand (0, 1), how many rows a block
-    # holds, workers, rows that stay if the block is full, the least task, rows that are wanted.
+    # The entries of `state`, a worker's own: the interval at hand (0, 1), workers (3), the least
+    # task (5).
     lines += [
         "",
         "",
@@ -129,14 +142,14 @@ def _module(nest: Nest, arguments: Sequence[Argument]) -> str:
         ")",
         f"def run({', '.join(types)}):",
         "    start, stop = state[0], state[1]",
-        "    room, threads, grain, wanted = state[2], state[3], state[5], state[6]",
-        "    n = 0",
+        "    threads, grain = state[3], state[5]",
     ]
+    lines += [f"    {line}" for line in prologue]
     for at, (kind, level) in enumerate(nest.arguments.scalars):
         lines.append(f"    {kind}{level.trie}_{level.depth} = sizes[{at}]")
     lines += [f"    {line}" for line in expressions.prologue()]
     lines += nest.text.lines
-    lines += ["    state[0], state[1], state[4] = 0, 0, n", "    return 0", ""]
+    lines += ["    return 0", ""]
     return "\n".join(lines)
 
 

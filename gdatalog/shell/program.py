@@ -11,7 +11,7 @@ from typing import Any
 
 from gdatalog.database import Database
 from gdatalog.engine.files import Folders, read_text, to_stdout, write_relation
-from gdatalog.engine.run import RuleRun
+from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.session import Ask, Session
 from gdatalog.errors import Caution, DataError, Error, UsageError
 from gdatalog.parser import Program, parse_with_cautions
@@ -48,7 +48,7 @@ def run_job(db: Database, job: Job, output: Output) -> list[Error]:
     """Answers what the texts, as one program, ask for; the errors on the way, all told of."""
     try:
         program = _read(db, job.texts)
-        reports: list[RuleRun] | None = [] if job.profile else None
+        reports = Ledger() if job.profile else None
         line = ProgressLine(sys.stderr)
         db._workspace.announce = line.announce
         with db._lock:

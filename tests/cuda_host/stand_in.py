@@ -51,6 +51,8 @@ class _Ufunc:
     def reduce(
         self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False
     ) -> Any:
+        if self.__name__ not in ("add", "multiply"):
+            raise NotImplementedError(f"{self.__name__}.reduce")
         return wrapped(self._ufunc.reduce(bare_of(array), axis, dtype, None, keepdims))
 
     def accumulate(self, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:

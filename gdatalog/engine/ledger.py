@@ -1,0 +1,187 @@
+"""What an evaluation did: each rule over all, each rule in each round, each stratum as a whole.
+
+Rounds are told of as they end, for the line that shows what a long query is at; only a profile
+keeps all of them, and asks which of several rules was first to give a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from gdatalog.engine.choose import Choice
+from gdatalog.engine.derived import Derived, in_order, laid
+from gdatalog.executors.levelwise import Seen
+from gdatalog.executors.limits import Limits
+from gdatalog.plan.nodes import RulePlan
+from gdatalog.planner.checked import CheckedRule, Stratum
+from gdatalog.storage.elsewhere import brought
+from gdatalog.storage.relation import Relation
+
+
+@dataclass(slots=True)
+class RuleRun:
+    """What running a rule did, for a profile: what each step saw, rows out, time, and by which
+    executor each join was run, with the reason."""
+
+    plan: RulePlan
+    seen: dict[int, Seen] = field(default_factory=dict)
+    rows: int = 0
+    seconds: float = 0.0
+    executors: dict[int, Choice] = field(default_factory=dict)  # by the number of the join
+    left: str | None = None  # why it ran on the CPU, where the device was another
+
+
+@dataclass(slots=True)
+class RuleRound:
+    """What one rule did in one round of a fixpoint; round 0 is what comes before recursion.
+
+    `tried`: rows that its joins gave, equal ones and known ones included, as far as the executor
+    sees them one by one. `new`: those that no round and no rule before had; None: not asked yet.
+    `bytes`: the most that the evaluation held meanwhile.
+    """
+
+    relation: str
+    rule: CheckedRule
+    round: int
+    tried: int = 0
+    new: int | None = None
+    seconds: float = 0.0
+    bytes: int = 0
+    executors: dict[int, str] = field(default_factory=dict)  # by the number of the join
+
+    @property
+    def duplicates(self) -> int:
+        return max(0, self.tried - (self.new or 0))
+
+    @property
+    def executor(self) -> str:
+        return ", ".join(dict.fromkeys(self.executors.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What is told of a fixpoint that has no rounds.
+
+    `name` says how it was run ("split on x"), `parts` of how many independent or improved things
+    (`of`: "values", "groups"); `tried` how many rows were looked at, where that was counted.
+    """
+
+    name: str
+    parts: int
+    of: str
+    threads: int = 1
+    tried: int | None = None
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        tried = "" if self.tried is None else f", {self.tried:,} rows tried"
+        threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
+        took = f"{self.seconds:.3f} s"
+        return f"{self.name}: {self.parts:,} {self.of}{tried}, {threads}, {took}"
+
+
+@dataclass(slots=True)
+class StratumTold:
+    """What evaluating one stratum did.
+
+    `lasting`: the rounds are all kept, and the first of several rules that gave a row is looked
+    for; without it each round is forgotten with the next.
+    """
+
+    stratum: Stratum
+    limits: Limits
+    lasting: bool = False
+    rules: list[RuleRound] = field(default_factory=list)
+    way: Way | None = None
+    rounds: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    peak: int = 0  # bytes held at the most
+    _open: list[RuleRound] = field(default_factory=list)  # of the round that runs
+    _began: float = field(default_factory=perf_counter)
+
+    def running(self, relation: str, rule: CheckedRule) -> RuleRound:
+        """A rule that begins to run, in the round that runs."""
+        self._most()
+        did = RuleRound(relation, rule, self.rounds)
+        self._open.append(did)
+        return did
+
+    def ran(self, did: RuleRound) -> None:
+        did.bytes = self._most()
+
+    def derived(self, relation: str, parts: Sequence[Derived], new: Relation, ops: Any) -> None:
+        """What was new of the parts that the rules of a relation gave, in their order.
+
+        There may be parts before them that no rule gave: data and facts.
+        """
+        todo = [did for did in self._open if did.relation == relation and did.new is None]
+        if not todo or new.length == 0 or len(parts) == 1:
+            for did in todo:
+                did.new = new.length
+        elif self.lasting:
+            counts = _firsts(parts, new, ops)[-len(todo) :]
+            for did, count in zip(todo, counts, strict=True):
+                did.new = count
+
+    def end_round(self) -> list[RuleRound]:
+        """The rules of the round that ends with this, and the next one begins."""
+        done, self._open = self._open, []
+        self.rounds += 1
+        if self.lasting:
+            self.rules += done
+        self._most()
+        return done
+
+    def end(self, rows: dict[str, int]) -> None:
+        if self._open:
+            self.end_round()
+        self.rounds = max(0, self.rounds - 1)  # the first was what comes before recursion
+        self.rows = rows
+        self.seconds = perf_counter() - self._began
+        self._most()
+
+    def _most(self) -> int:
+        """The most bytes that were held since this was last asked."""
+        most = self.limits.highest()
+        self.peak = max(self.peak, most)
+        return most
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What a profile tells: of rules over all rounds, and of strata."""
+
+    runs: list[RuleRun] = field(default_factory=list)
+    strata: list[StratumTold] = field(default_factory=list)
+
+    def run_of(self, plan: RulePlan) -> RuleRun:
+        found = next((run for run in self.runs if run.plan is plan), None)
+        if found is None:
+            found = RuleRun(plan)
+            self.runs.append(found)
+        return found
+
+
+def _firsts(parts: Sequence[Derived], new: Relation, ops: Any) -> list[int]:
+    """How many of the new rows were first given by each of the parts."""
+    rows = [in_order(part, ops) for part in parts]
+    if not new.keys:
+        first = next((at for at, (_, count) in enumerate(rows) if count), 0)
+        return [new.length if at == first else 0 for at in range(len(rows))]
+    filled = [(at, columns) for at, (columns, count) in enumerate(rows) if count]
+    blocks = [laid(new.keys, ops), *(laid(columns, ops) for _, columns in filled)]
+    both = ops.concatenate(blocks)
+    # By row, and equal rows as they stand: the new row itself, then the first part that gave it.
+    order = ops.order_rows(both)
+    whose = np.repeat(
+        np.array([-1, *(at for at, _ in filled)]), [len(block[0]) for block in blocks]
+    )[brought(order)]
+    owners = whose[1:][whose[:-1] == -1]
+    counts: list[int] = np.bincount(owners[owners >= 0], minlength=len(rows)).tolist()
+    return counts

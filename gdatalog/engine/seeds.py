@@ -1,0 +1,88 @@
+"""The rows that a fixpoint which splits begins with, grouped by the column that it is split by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gdatalog.plan.nodes import Join, RulePlan, Slot, TrieRef
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
+
+Span = tuple[int, int]  # the least and the greatest value
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """Rows by one of their columns: `values` are its values, ascending; the rows of the k-th
+    stand in `columns`, the others, from `starts[k]` to `starts[k + 1]`."""
+
+    values: Array
+    starts: Array
+    columns: Mapping[int, Array]
+
+    def among(self, values: Array) -> Array:
+        """The starts of the rows of these values, which are all that there are of, and others."""
+        if len(values) == len(self.values):
+            return self.starts
+        counts = np.zeros(len(values) + 1, dtype=np.int64)
+        counts[np.searchsorted(values, self.values) + 1] = np.diff(self.starts)
+        return np.cumsum(counts)
+
+    def only(self, values: Array) -> Grouped:
+        """The rows of those of its values that are among these."""
+        inside = np.isin(self.values, values)
+        counts = np.diff(self.starts)
+        rows = np.repeat(inside, counts)
+        starts = np.zeros(int(inside.sum()) + 1, dtype=np.int64)
+        np.cumsum(counts[inside], out=starts[1:])
+        columns = {at: column[rows] for at, column in self.columns.items()}
+        return Grouped(self.values[inside], starts, columns)
+
+    def span(self, column: int) -> Span | None:
+        values = self.columns[column]
+        return (int(values.min()), int(values.max())) if len(values) else None
+
+
+def order_by(split: int, arity: int) -> tuple[int, ...]:
+    """The columns, the one that splits first."""
+    return (split, *(column for column in range(arity) if column != split))
+
+
+def grouped(trie: Trie, order: Sequence[int]) -> Grouped:
+    """The rows of a trie whose levels are the columns in this order."""
+    first, *others = trie.levels
+    starts = np.arange(len(first) + 1, dtype=np.int64)
+    columns: dict[int, Array] = {}
+    for level, column in zip(others, order[1:], strict=True):
+        offsets = level.offsets
+        for at, values in columns.items():
+            columns[at] = np.repeat(values, np.diff(offsets))
+        starts = offsets[starts].astype(np.int64)
+        columns[column] = np.ascontiguousarray(level.values)
+    return Grouped(first.values, starts, columns)
+
+
+def copied(plan: RulePlan, split: int) -> TrieRef | None:
+    """The trie that holds just what a rule gives, by the column that splits first; None if the
+    rule does more than to copy rows."""
+    if len(plan.joins) != 1 or plan.gathers:
+        return None
+    (join,) = plan.joins
+    if len(join.tries) != 1 or len(join.steps) != len(join.outputs) or join.bag:
+        return None
+    (ref,) = join.tries
+    columns: dict[str, int] = {}
+    for step in join.steps:
+        if not isinstance(step, Join) or len(step.participants) != 1:
+            return None
+        if len({cut for _, cut in step.implied}) != len(step.cuts):
+            return None
+        columns[step.variable] = ref.columns[step.participants[0].depth]
+    asked = [output.name for output in join.outputs if isinstance(output, Slot)]
+    if sorted(asked) != sorted(columns) or ref.tests or ref.ranked or ref.weighted:
+        return None
+    ordered = [columns[asked[at]] for at in order_by(split, len(asked))]
+    return TrieRef(ref.relation, "full", tuple(ordered))

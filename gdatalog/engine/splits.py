@@ -1,0 +1,464 @@
+"""A recursive stratum that splits: for each value of a column a fixpoint of its own, compiled.
+
+One worker has one value at a time, with one array of stamps or one hash table and a worklist, so
+that there is no index to grow and nothing that threads share. What the function is, and when the
+rounds are quicker, is decided here; `planner/splitting.py` says which strata split.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from time import perf_counter
+
+import numpy as np
+
+from gdatalog.engine.best import Best
+from gdatalog.engine.choose import ENOUGH, FIRST, SECOND, Choice, spent_on
+from gdatalog.engine.depth import layout_of, printed_once
+from gdatalog.engine.derived import Blocks, Derived, relation_of
+from gdatalog.engine.device import CPU, compiled_function, is_compiled
+from gdatalog.engine.run import RuleRun
+from gdatalog.engine.seeds import Grouped, Span, copied, grouped, order_by
+from gdatalog.engine.stratum import StratumRun, atoms
+from gdatalog.engine.surroundings import Round
+from gdatalog.errors import MemoryLimitError, Note
+from gdatalog.executors.lftj import GiveUp
+from gdatalog.executors.worklist import ListRoom, run_split
+from gdatalog.plan.effects import longest_first
+from gdatalog.plan.merge import merged
+from gdatalog.plan.nodes import (
+    Assign,
+    Constant,
+    Expr,
+    Generate,
+    Join,
+    Parameter,
+    RulePlan,
+    Slot,
+    Step,
+)
+from gdatalog.planner.splitting import Split, split_of
+from gdatalog.printer.module import Printed
+from gdatalog.printer.worklist import Listed, Recursive, print_split
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import INT32_MAX, INT32_MIN
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
+
+# How many rows there may be of one value for each to have a stamp; up to how many a byte is best,
+# which has to be cleared after 255 values.
+MOST_STAMPS, BYTES = 1 << 26, 1 << 20
+# Rows of what a stratum reads: fewer are tried by rounds first; so many are not.
+FEW, MANY = 2_000, 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A fixpoint that splits, ready to run: its values, and what the function is given of them."""
+
+    printed: Printed
+    tries: Sequence[Trie]
+    values: Array
+    beside: Mapping[str, Array]
+    rooms: Sequence[ListRoom]
+
+
+Groups = Mapping[str, Grouped | None]  # of each relation; None: there are none
+
+
+class Splits(StratumRun):
+    """Each value of a column on its own."""
+
+    @cached_property
+    def later(self) -> list[RulePlan]:
+        return [self.plan(rule, first=False) for rule in self.stratum.rules if self.recursive(rule)]
+
+    @cached_property
+    def split(self) -> Split | None:
+        """How the stratum splits, if it may be run so."""
+        around, names = self.around, self.stratum.relations
+        if around.knobs.split == "never" or around.knobs.strategy == "levelwise":
+            return None
+        if around.device is not CPU or around.limit_sizes.keys() & set(names):
+            return None
+        if any(isinstance(table, Best) for table in self.tables.values()):
+            return None
+        return split_of(self.later, {name: around.schemas[name].arity for name in names})
+
+    @cached_property
+    def recursions(self) -> list[Recursive]:
+        return [Recursive(join, plan.relation) for plan in self.later for join in plan.joins]
+
+    @property
+    def columns(self) -> Mapping[str, int]:
+        assert self.split is not None
+        return self.split.columns
+
+    # ------------------------------------------------------------------------------- choosing
+
+    def patience(self, counts: bool = False) -> Iterator[float]:
+        """For how many seconds rounds are to be tried first, one time after the other."""
+        if self.forced or spent_on(self.rules_key) >= ENOUGH:
+            return
+        if self.read_rows < (FEW if "numba" in sys.modules else MANY):
+            yield FIRST
+        task = self.task(self.groups, counts=counts)
+        if task is not None and not is_compiled(task.printed):
+            yield SECOND
+
+    @property
+    def forced(self) -> bool:
+        return self.around.knobs.split == "always" or self.around.knobs.strategy == "lftj"
+
+    @property
+    def rules_key(self) -> object:
+        return tuple(self.later)
+
+    @property
+    def read_rows(self) -> int:
+        """How many rows the rules and the data bring."""
+        names = {atom.name for rule in self.stratum.rules if rule.body for atom in atoms(rule)}
+        below = names - set(self.stratum.relations)
+        own = sum(count for parts in self.seeds.values() for _, count in parts)
+        return own + sum(self.around.relation(name).length for name in below)
+
+    # ---------------------------------------------------------------------------------- seeds
+
+    @cached_property
+    def groups(self) -> Groups:
+        """What each relation has without recursion."""
+        return {name: self._group(name) for name in self.stratum.relations}
+
+    def _group(self, name: str) -> Grouped | None:
+        split, arity = self.columns[name], self.around.schemas[name].arity
+        order = order_by(split, arity)
+        plans = [self.plan(rule, first=True) for rule in self.rules[name]]
+        plans = [plan for plan in plans if plan.joins]
+        if len(plans) == 1 and not any(count for _, count in self.seeds.get(name, ())):
+            ref = copied(plans[0], split)
+            if ref is not None:
+                return grouped(self._trie(ref), order)
+        return self.group_of(name, self.first(name))
+
+    def group_of(self, name: str, parts: Sequence[Derived]) -> Grouped | None:
+        """Rows of a relation, by the column that it is split by."""
+        schema = self.around.schemas[name]
+        relation = relation_of(schema.columns, schema.types, parts, self.ops)
+        if not relation.length:
+            return None
+        order = order_by(self.columns[name], schema.arity)
+        return grouped(relation.trie(order), order)
+
+    # ------------------------------------------------------------------------------- the task
+
+    def task(self, seeds: Groups, known: Groups | None = None, counts: bool = False) -> Task | None:
+        """What there is to run; None if the rules cannot be printed."""
+        found = [group for group in seeds.values() if group is not None]
+        if len(found) == 1:
+            values = np.ascontiguousarray(found[0].values)
+        else:
+            values = np.unique(np.concatenate([group.values for group in found]))
+        already: dict[str, Grouped] = {}
+        for name, group in (known or {}).items():
+            if group is not None:
+                already[name] = group.only(values)
+        made = {
+            ref: self._trie(ref)
+            for ref in longest_first(tuple(r for rule in self.recursions for r in rule.join.tries))
+        }
+        tries = [made[ref] for rule in self.recursions for ref in rule.join.tries]
+        spans = self._spans(seeds, already, values, tries)
+        beside: dict[str, Array] = {"splits": values}
+        lists, rooms = [], []
+        for at, name in enumerate(self.stratum.relations):
+            own = spans[name]
+            group = seeds[name]
+            others = [column for column in range(len(own)) if column != self.columns[name]]
+            stamps = _stamps([own[column] for column in others])
+            rows = {column: np.int32 if _narrow(span) else np.int64 for column, span in own.items()}
+            lists.append(self._listed(name, group, already.get(name), rows, stamps))
+            kept = [column for column in rows if not counts or column in others]
+            rooms.append(ListRoom({column: rows[column] for column in kept}, stamps, not counts))
+            _bring(beside, f"seeds_{at}", group, values, others)
+            if name in already:
+                _bring(beside, f"known_{at}", already[name], values, others)
+            if stamps:
+                beside[f"spans_{at}"] = _limits_of(own)
+            if counts:
+                beside[f"counts_{at}"] = np.zeros(len(values), dtype=np.int64)
+        printed = self._printed(lists, tries, values, counts)
+        return None if printed is None else Task(printed, tries, values, beside, rooms)
+
+    def _listed(
+        self,
+        name: str,
+        group: Grouped | None,
+        known: Grouped | None,
+        rows: Mapping[int, type[np.generic]],
+        stamps: int,
+    ) -> Listed:
+        split = self.columns[name]
+
+        def dtypes(held: Grouped | None) -> tuple[str, ...]:
+            if held is None:
+                return ("int32",) * (len(rows) - 1)
+            return tuple(held.columns[column].dtype.name for column in sorted(held.columns))
+
+        return Listed(
+            name,
+            split,
+            tuple(np.dtype(rows[column]).name for column in sorted(rows)),
+            dtypes(group),
+            None if known is None else dtypes(known),
+            None if not stamps else "uint8" if stamps <= BYTES else "int32",
+        )
+
+    def _printed(
+        self, lists: Sequence[Listed], tries: Sequence[Trie], values: Array, counts: bool
+    ) -> Printed | None:
+        kind = "int32" if values.dtype == np.int32 else "int64"
+        intersect = self.around.knobs.intersect
+        key = (tuple(self.recursions), tuple(lists), kind, counts, intersect, layout_of(tries))
+        found = printed_once(
+            key, lambda: print_split(self.recursions, tries, lists, kind, counts, intersect)
+        )
+        return found if isinstance(found, Printed) else None
+
+    # ---------------------------------------------------------------------------------- spans
+
+    def _spans(
+        self, seeds: Groups, known: Mapping[str, Grouped], values: Array, tries: Sequence[Trie]
+    ) -> dict[str, dict[int, Span | None]]:
+        """Within which values each column of each relation stays; None: nobody knows.
+
+        Values come from the rows to begin with, from other columns of recursive atoms, and from
+        the lists that bind a head's variables.
+        """
+        everywhere = (int(values.min()), int(values.max()))
+        spans: dict[str, dict[int, Span | None]] = {}
+        for name in self.stratum.relations:
+            held = [group for group in (seeds[name], known.get(name)) if group is not None]
+            spans[name] = {
+                column: everywhere
+                if column == self.columns[name]
+                else _union([group.span(column) for group in held])
+                for column in range(self.around.schemas[name].arity)
+            }
+        unknown: set[tuple[str, int]] = set()
+        passed: list[tuple[str, int, str, int]] = []
+        _, parts = merged([rule.join for rule in self.recursions])
+        for rule, steps in zip(self.recursions, parts, strict=True):
+            given = rule.join.given
+            assert given is not None
+            columns = {slot.name: column for column, slot in enumerate(given.slots)}
+            for column, output in enumerate(rule.join.outputs):
+                if column == self.columns[rule.head]:
+                    continue
+                if isinstance(output, Slot) and output.name in columns:
+                    passed.append((given.relation, columns[output.name], rule.head, column))
+                    continue
+                span = self._bound(output, steps, tries)
+                if span is None:
+                    unknown.add((rule.head, column))
+                else:
+                    spans[rule.head][column] = _union([spans[rule.head][column], span])
+        changed = True
+        while changed:
+            changed = False
+            for body, source, head, column in passed:
+                if (body, source) in unknown and (head, column) not in unknown:
+                    unknown.add((head, column))
+                    changed = True
+                joined = _union([spans[head][column], spans[body][source]])
+                if joined != spans[head][column]:
+                    spans[head][column] = joined
+                    changed = True
+        for name, column in unknown:
+            spans[name][column] = None
+        for name, own in spans.items():  # columns that never get a value
+            for column, span in own.items():
+                if span is None and (name, column) not in unknown:
+                    own[column] = (0, 0)
+        return spans
+
+    def _bound(self, output: Expr, steps: Sequence[Step], tries: Sequence[Trie]) -> Span | None:
+        """Within which values a head's expression stays."""
+        if isinstance(output, Constant | Parameter):
+            keys, _ = self.ops.evaluate(output, _no_column, 1, self.around.scope)
+            return int(keys[0]), int(keys[0])
+        if not isinstance(output, Slot):
+            return None
+        for step in steps:
+            if isinstance(step, Join | Assign | Generate) and step.variable == output.name:
+                lists = [tries[part.trie].levels[part.depth].span for part in step.participants]
+                return min(lists, key=lambda span: span[1] - span[0], default=None)
+        return None
+
+    # --------------------------------------------------------------------------------- running
+
+    def run(self) -> dict[str, Relation] | None:
+        """The relations; None where only rounds can tell what is right."""
+        if all(group is None for group in self.groups.values()):
+            return {name: self._relation(name, Blocks([], 0)) for name in self.stratum.relations}
+        started = perf_counter()
+        task = self.task(self.groups)
+        found = None if task is None else self._follow(task)
+        if found is None:
+            return None
+        relations = {name: self._relation(name, blocks) for name, blocks in found.items()}
+        self._tell({name: relation.length for name, relation in relations.items()}, started)
+        return relations
+
+    def more(
+        self, seeds: Mapping[str, Sequence[Derived]], known: Mapping[str, Relation]
+    ) -> dict[str, Blocks] | None:
+        """What rows that have come new lead to, themselves included, but what is `known`.
+
+        The known rows, which are all that follow from each other, are stamped and not followed.
+        """
+        groups = {name: self.group_of(name, seeds.get(name, ())) for name in self.columns}
+        if all(group is None for group in groups.values()):
+            return {name: Blocks([], 0) for name in self.columns}
+        held: dict[str, Grouped | None] = {}
+        for name in self.columns:
+            order = order_by(self.columns[name], self.around.schemas[name].arity)
+            relation = known.get(name)
+            if relation is not None and relation.length:
+                held[name] = grouped(relation.trie(order), order)
+        task = self.task(groups, held)
+        return None if task is None else self._follow(task)
+
+    def counts(self) -> dict[str, tuple[Array, Array]] | None:
+        """Of each relation how many rows there are for each value: the values, and how many."""
+        if all(group is None for group in self.groups.values()):
+            none = np.empty(0, dtype=np.int64)
+            return dict.fromkeys(self.stratum.relations, (none, none))
+        started = perf_counter()
+        task = self.task(self.groups, counts=True)
+        if task is None or self._follow(task) is None:
+            return None
+        found = {}
+        for at, name in enumerate(self.stratum.relations):
+            counts = task.beside[f"counts_{at}"]
+            some = counts > 0
+            found[name] = task.values[some], counts[some]
+        self._tell({name: int(counts.sum()) for name, (_, counts) in found.items()}, started)
+        return found
+
+    def _follow(self, task: Task) -> dict[str, Blocks] | None:
+        around = self.around
+        limits, names = around.limits, self.stratum.relations
+        try:
+            function = compiled_function(task.printed, limits, ", ".join(names))
+            found = run_split(
+                function,
+                task.printed,
+                task.tries,
+                around.scope,
+                limits,
+                around.knobs.workers,
+                task.beside,
+                task.rooms,
+                around.force_chunk,
+            )
+        except GiveUp:
+            return None
+        except MemoryLimitError as error:
+            raise self._growth(error) from None
+        finally:
+            limits.charge("blocks", 0)
+        return {
+            name: Blocks(blocks, sum(len(block[0]) for block in blocks))
+            for name, blocks in zip(names, found, strict=True)
+        }
+
+    def _relation(self, name: str, blocks: Blocks) -> Relation:
+        schema = self.around.schemas[name]
+        relation = relation_of(schema.columns, schema.types, [blocks], self.ops)
+        self.around.limits.charge(name, relation.nbytes)
+        return relation
+
+    def _tell(self, rows: Mapping[str, int], started: float) -> None:
+        """Says what was done: to the progress line, and to a profile."""
+        around = self.around
+        around.on_round(self.stratum, Round(1, rows, rows))
+        if around.reports is None:
+            return
+        seconds = perf_counter() - started
+        for number, plan in enumerate(self.later):
+            report = RuleRun(plan)
+            if number == 0:
+                report.rows, report.seconds = sum(rows.values()), seconds
+            choice = Choice(False, f"a fixpoint for each {self.told()}")
+            report.executors = dict.fromkeys(range(len(plan.joins)), choice)
+            around.reports.append(report)
+
+    def told(self) -> str:
+        """By what the stratum is split, in words."""
+        return ", ".join(
+            f"{self.around.schemas[name].columns[column]} of {name}"
+            for name, column in sorted(self.columns.items())
+        )
+
+    def _growth(self, error: MemoryLimitError) -> MemoryLimitError:
+        rules = [rule for rule in self.stratum.rules if self.recursive(rule)]
+        return MemoryLimitError(
+            f"{error.message}, in the fixpoint of {' and '.join(self.stratum.relations)}",
+            rules[0].span,
+            notes=[Note("this rule is recursive", rule.span) for rule in rules],
+            hint=error.hint,
+        )
+
+
+def _no_column(name: str) -> Array:
+    raise AssertionError(name)
+
+
+def _union(spans: Sequence[Span | None]) -> Span | None:
+    known = [span for span in spans if span is not None and span[0] <= span[1]]
+    if not known:
+        return None
+    return min(low for low, _ in known), max(high for _, high in known)
+
+
+def _narrow(span: Span | None) -> bool:
+    return span is not None and span[0] >= INT32_MIN and span[1] <= INT32_MAX
+
+
+def _stamps(spans: Sequence[Span | None]) -> int:
+    """How many rows there could be of one value; 0 if too many for stamps."""
+    count = 1
+    for span in spans:
+        if span is None:
+            return 0
+        count *= span[1] - span[0] + 1
+    return count if count <= MOST_STAMPS else 0
+
+
+def _limits_of(spans: Mapping[int, Span | None]) -> Array:
+    """Column by column the least value, and how many there are from there on."""
+    found = np.zeros(2 * len(spans), dtype=np.int64)
+    for column, span in spans.items():
+        if span is not None and span[1] - span[0] < 1 << 62:
+            found[2 * column : 2 * column + 2] = span[0], span[1] - span[0] + 1
+    return found
+
+
+def _bring(
+    beside: dict[str, Array],
+    name: str,
+    group: Grouped | None,
+    values: Array,
+    others: Sequence[int],
+) -> None:
+    """The arguments that hold rows, by value."""
+    if group is None:
+        beside[f"{name}_starts"] = np.zeros(len(values) + 1, dtype=np.int64)
+    else:
+        beside[f"{name}_starts"] = group.among(values)
+    for column in others:
+        empty = np.empty(0, dtype=np.int32)
+        beside[f"{name}_{column}"] = empty if group is None else group.columns[column]

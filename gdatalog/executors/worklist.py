@@ -1,0 +1,176 @@
+"""Running a fixpoint that splits: workers take values of the column that it is split by.
+
+Each worker has a worklist, which is a block of rows, and stamps or a hash table for each relation.
+Where a block or a table is full the function returns; it is called again with a larger one and
+begins the value at hand anew. Rows of values that are done stay where they were written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gdatalog.executors.lftj import (
+    DTYPES,
+    FULL,
+    Block,
+    Worker,
+    given_arrays,
+    run_workers,
+    scratch_of,
+)
+from gdatalog.executors.limits import Limits
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
+
+WIDER = 7  # what the function returns beside those of `lftj`: a hash table is to be larger
+STAMP, WHICH, HEAD, EACH = 6, 7, 8, 3  # entries of the state, as `printer/worklist.py` has them
+FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block, but that one value's rows fit into it
+FIRST_TABLE = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class ListRoom:
+    """What a worker has for a relation: `stamps` are how many rows there could be; 0: a table."""
+
+    rows: Mapping[int, Any]  # the dtypes of the columns that the function writes
+    stamps: int
+    kept: bool  # whether rows stay, or only their numbers
+
+
+@dataclass(slots=True)
+class SplitWorker(Worker):
+    """`filled`: of each relation the blocks that are done."""
+
+    rooms: Sequence[ListRoom] = ()
+    first: int | None = None
+    filled: list[list[Block]] = field(default_factory=list)
+    _room: list[int] = field(default_factory=list)
+    _done: int = 0  # bytes of blocks that are done
+    _owned: int = 0  # bytes of stamps
+
+    def _run(self) -> None:
+        for at, room in enumerate(self.rooms):
+            self.filled.append([])
+            self._room.append(self.first or max(FIRST_ROOM, min(room.stamps, MOST_ROOM)))
+            self._new_block(at)
+            if room.stamps:
+                name = f"stamps_{at}"
+                self.arguments[name] = np.zeros(room.stamps, dtype=self.arguments[name].dtype)
+                self._owned += self.arguments[name].nbytes
+            else:
+                self.arguments[f"table_{at}"] = np.zeros(FIRST_TABLE, dtype=np.int64)
+        while True:
+            self._count()
+            self.status = self.function(*self.arguments.values())
+            at = int(self.state[WHICH])
+            if self.status == FULL:
+                self._full(at)
+            elif self.status == WIDER:
+                table = self.arguments[f"table_{at}"]
+                self.arguments[f"table_{at}"] = np.zeros(2 * len(table), dtype=np.int64)
+                self.state[HEAD + EACH * at + 2] = 0
+            else:
+                break
+            for name in self.scratch:
+                self.arguments[name][:] = 0  # loops that ended early left marks
+        for at in range(len(self.rooms)):
+            self._keep(at)
+            for name in (f"stamps_{at}", f"table_{at}"):
+                self.arguments.pop(name, None)
+        self._owned = 0
+        self._count()
+
+    def _count(self) -> None:
+        """Says what is held."""
+        tables = sum(array.nbytes for name, array in self.arguments.items() if name[:6] == "table_")
+        rows = sum(array.nbytes for name, array in self.arguments.items() if name[:5] == "rows_")
+        self.held = self._done + self._owned + tables + rows
+
+    def _full(self, at: int) -> None:
+        kept = self._keep(at)
+        grown = 2 * self._room[at]
+        self._room[at] = min(grown, max(MOST_ROOM, self._room[at])) if kept else grown
+        self._new_block(at)
+
+    def _keep(self, at: int) -> int:
+        """Puts the rows of a block aside that stay; gives how many."""
+        room, entry = self.rooms[at], HEAD + EACH * at
+        kept = int(self.state[entry])
+        if kept and room.kept:
+            columns = [self.arguments[f"rows_{at}_{column}"] for column in sorted(room.rows)]
+            # The rest of a block has hardly been touched, so it takes no memory; a copy would.
+            block = tuple(column[:kept] for column in columns)
+            if 2 * kept < len(columns[0]):
+                block = tuple(column.copy() for column in block)
+            self.filled[at].append(block)
+            self._done += sum(column.nbytes for column in block)
+        for column, dtype in room.rows.items():
+            self.arguments[f"rows_{at}_{column}"] = np.empty(0, dtype=dtype)
+        self.state[entry] = 0
+        return kept
+
+    def _new_block(self, at: int) -> None:
+        for column, dtype in self.rooms[at].rows.items():
+            self.arguments[f"rows_{at}_{column}"] = np.empty(self._room[at], dtype=dtype)
+        entry = HEAD + EACH * at
+        self.state[entry], self.state[entry + 1] = 0, self._room[at]
+
+
+def run_split(
+    function: Any,
+    printed: Any,
+    tries: Sequence[Trie],
+    scope: Any,
+    limits: Limits,
+    threads: int,
+    beside: Mapping[str, Array],
+    rooms: Sequence[ListRoom],
+    first: int | None = None,
+) -> list[list[Block]]:
+    """Runs a printed fixpoint's function; gives the blocks of rows of each relation.
+
+    `beside`: what the function is given that is not of tries: values, seeds, spans, counts.
+    `first`: how many rows a worker's first block has, for tests.
+    """
+    distinct = [tries[at] for at in printed.which]
+    given = {**given_arrays(printed, distinct, scope), **beside}
+    control = np.zeros(16, dtype=np.int64)
+    workers = [
+        _worker(function, printed, distinct, given, control, threads, rooms, first)
+        for _ in range(threads)
+    ]
+    run_workers(workers, control, limits)
+    return [
+        [block for worker in workers for block in worker.filled[at]] for at in range(len(rooms))
+    ]
+
+
+def _worker(
+    function: Any,
+    printed: Any,
+    tries: Sequence[Trie],
+    given: Mapping[str, Array],
+    control: Array,
+    threads: int,
+    rooms: Sequence[ListRoom],
+    first: int | None,
+) -> SplitWorker:
+    state = np.zeros(HEAD + EACH * len(rooms), dtype=np.int64)
+    state[3], state[5] = threads, printed.grain
+    arguments: dict[str, Array] = {"control": control, "state": state, "sizes": given["sizes"]}
+    arguments |= {name: given[name] for name in printed.expressions.types()}
+    scratch = []
+    for argument in printed.arguments:
+        if argument.name in given:
+            arguments[argument.name] = given[argument.name]
+        elif argument.kind == "own":
+            arguments[argument.name] = np.empty(0, dtype=DTYPES[argument.type])
+        else:
+            if argument.kind in ("marks", "places"):
+                scratch.append(argument.name)
+            arguments[argument.name] = scratch_of(argument, tries)
+    return SplitWorker(function, arguments, [], scratch, state, control, rooms=rooms, first=first)

@@ -1,0 +1,355 @@
+"""Prints a fixpoint that splits: for each value of the column it is split by, a local worklist.
+
+A worker takes values. For each it stamps and pushes the rows that are there without recursion,
+the seeds, then pops row by row and prints what each rule derives of it: a nest of loops, whose
+leaf tests the stamp of the new row, sets it and pushes the row. The worklist is the block that
+the rows are given out in, so nothing is copied: what has been popped stays where it is, and at
+the end the split column is filled in. A row's stamp lies in an array over all rows that there
+could be, where these are few; else its place in the worklist is looked up in a hash table.
+
+A block that is full ends the function; with another block it begins the value at hand anew.
+Where only counts are asked for, the worklist starts from its beginning for each value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from gdatalog.plan.format import format_join
+from gdatalog.plan.merge import merged
+from gdatalog.plan.nodes import Expr, JoinPlan, Step
+from gdatalog.printer.arguments import Arguments
+from gdatalog.printer.leaves import Leaf
+from gdatalog.printer.module import Printed, module_of
+from gdatalog.printer.nest import FULL, Nest
+from gdatalog.printer.scope import Known
+from gdatalog.storage.trie import Trie
+
+WIDER = 7  # what the function returns if a hash table is to be larger
+# The entries of a worker's state: behind the interval at hand (0, 1), how many workers (3) and
+# the least task (5) come the stamp (6), the relation whose block or table is full (7), and from
+# HEAD on for each relation how many rows stay, how many its block holds, and from where on the
+# entries of its hash table count.
+STAMP, WHICH, HEAD, EACH = 6, 7, 8, 3
+MOST_STAMPS = {"uint8": 255, "int32": (1 << 31) - 1}
+_SPREAD = "np.int64(-7046029254386353131)"  # odd, its bits in no order: 2^64 by the golden ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A relation as the function sees it: `split` is the column that it is split by.
+
+    `rows` are the dtypes of its columns, `seeds` of those of the seeds but the split one, `known`
+    of rows that are there already, if any are. `stamps`: the dtype of stamps; None: hashed.
+    """
+
+    relation: str
+    split: int
+    rows: tuple[str, ...]
+    seeds: tuple[str, ...]
+    known: tuple[str, ...] | None
+    stamps: str | None
+
+    @property
+    def others(self) -> list[int]:
+        return [column for column in range(len(self.rows)) if column != self.split]
+
+
+@dataclass(frozen=True, slots=True)
+class Recursive:
+    """A rule's plan for new rows of a relation, and the relation it gives rows of."""
+
+    join: JoinPlan
+    head: str
+
+
+def print_split(
+    rules: Sequence[Recursive],
+    tries: Sequence[Trie],
+    lists: Sequence[Listed],
+    splits: str,
+    counts: bool,
+    intersect: str,
+) -> Printed:
+    """The function of a stratum that splits. `tries` are those of all plans, one plan's behind the
+    other's; `splits` is the dtype of the values; `counts`: only how many rows each has."""
+    plan, parts = merged([rule.join for rule in rules])
+    nest = Nest(plan, tries, intersect)
+    nest.split = nest.tasks = True  # the work is shared by values
+    printer = _Printer(nest, lists, counts)
+    printer.run(rules, parts, splits)
+    arguments = list(nest.arguments.found.values())
+    told = [line for rule in rules for line in format_join(rule.join)]
+    shape = f"{'counts' if counts else 'rows'} of a fixpoint of {len(rules)} rules"
+    return Printed(
+        shape,
+        module_of(nest, arguments, told, printer.prologue()),
+        tuple(arguments),
+        tuple(nest.arguments.scalars),
+        nest.expressions,
+        tuple(nest.which),
+        0,
+        True,
+        1,
+    )
+
+
+class _Push(Leaf):
+    """A row that has no stamp yet is stamped and pushed."""
+
+    def __init__(self, printer: _Printer, into: int, outputs: Sequence[Expr]) -> None:
+        self.printer = printer
+        self.into = into
+        self.outputs = outputs
+
+    def emit(self, nest: Nest, known: Known) -> None:
+        others = self.printer.lists[self.into].others
+        self.printer.push(self.into, [nest.key(self.outputs[at], known) for at in others])
+
+
+class _Printer:
+    def __init__(self, nest: Nest, lists: Sequence[Listed], counts: bool) -> None:
+        self.nest = nest
+        self.lists = lists
+        self.counts = counts
+        self.arguments: Arguments = nest.arguments
+        self.number = {listed.relation: at for at, listed in enumerate(lists)}
+
+    # ------------------------------------------------------------------------------- words
+
+    def given(self, name: str, dtype: str) -> str:
+        """An argument that all workers share."""
+        return self.arguments.given(name, dtype)
+
+    def own(self, name: str, dtype: str) -> str:
+        """An argument that each worker has for itself."""
+        return self.arguments.own(name, dtype)
+
+    def at(self, array: str, place: str) -> str:
+        return f"np.int64({self.nest.call('at', array, place)})"
+
+    def put(self, array: str, place: str, value: str) -> None:
+        self.nest.text.line(self.nest.call("put", array, place, value))
+
+    def full(self, into: int, status: int) -> None:
+        self.nest.text.line(f"state[{WHICH}] = {into}")
+        self.nest.text.line(f"return {status}")
+
+    def prologue(self) -> list[str]:
+        """What the function reads from its state before it begins."""
+        lines = [f"gen = state[{STAMP}]"]
+        for at, listed in enumerate(self.lists):
+            entry = HEAD + EACH * at
+            lines.append(f"n_{at}, room_{at} = state[{entry}], state[{entry + 1}]")
+            if listed.stamps is None:
+                lines.append(f"epoch_{at} = state[{entry + 2}]")
+            else:
+                for column in listed.others:
+                    place = 2 * column
+                    lines.append(
+                        f"low_{at}_{column}, size_{at}_{column} = "
+                        f"spans_{at}[{place}], spans_{at}[{place + 1}]"
+                    )
+        return lines
+
+    # ------------------------------------------------------------------------- the function
+
+    def run(
+        self, rules: Sequence[Recursive], parts: Sequence[tuple[Step, ...]], splits: str
+    ) -> None:
+        nest, text = self.nest, self.nest.text
+        self._declare()
+        values = self.given("splits", splits)
+        text.line(f"total = len({values})")
+        with text.block("while True"):
+            with text.block("if start >= stop"):
+                take = nest.call("take", "control", "threads", "total", "grain")
+                text.line(f"start, stop = {take}")
+                with text.block("if start >= stop"):
+                    text.line("break")
+            with text.block("for turn in range(start, stop)"):
+                nest.may_stop(Known())
+                text.line(f"own = {self.at(values, 'turn')}")
+                self._begin()
+                for at in range(len(self.lists)):
+                    self._seeds(at)
+                self._follow(rules, parts)
+                for at in range(len(self.lists)):
+                    self._end(at)
+            text.line("start = stop")
+        text.line("state[0], state[1] = 0, 0")
+        for at in range(len(self.lists)):
+            text.line(f"state[{HEAD + EACH * at}] = n_{at}")
+
+    def _declare(self) -> None:
+        """Arguments that some lines need before a first use would have told of them."""
+        for at, listed in enumerate(self.lists):
+            if listed.stamps is not None:
+                self.given(f"spans_{at}", "int64")
+                self.own(f"stamps_{at}", listed.stamps)
+            else:
+                self.own(f"table_{at}", "int64")
+            for column, dtype in enumerate(listed.rows):
+                if column != listed.split or not self.counts:
+                    self.own(f"rows_{at}_{column}", dtype)
+
+    def _begin(self) -> None:
+        """The state is such that the function can be called again, to begin with this value."""
+        text = self.nest.text
+        text.line("state[0], state[1] = turn, stop")
+        stamped = [at for at, listed in enumerate(self.lists) if listed.stamps is not None]
+        if stamped:
+            most = min(MOST_STAMPS[self.lists[at].stamps or ""] for at in stamped)
+            text.line("gen += 1")
+            with text.block(f"if gen > {most}"):
+                text.line("gen = 1")
+                for at in stamped:
+                    with text.block(f"for i in range(len(stamps_{at}))"):
+                        self.put(f"stamps_{at}", "i", "0")
+            text.line(f"state[{STAMP}] = gen")
+        for at, listed in enumerate(self.lists):
+            if self.counts:
+                text.line(f"n_{at} = 0")
+            else:
+                text.line(f"state[{HEAD + EACH * at}] = n_{at}")
+            if listed.stamps is None:
+                # More than what is written by the time the function may be called again
+                text.line(f"state[{HEAD + EACH * at + 2}] = epoch_{at} + len(table_{at})")
+            text.line(f"began_{at} = n_{at}")
+
+    def _seeds(self, at: int) -> None:
+        listed, text = self.lists[at], self.nest.text
+        if listed.known is not None:
+            with self._rows_of(f"known_{at}", listed.known, listed) as keys:
+                if listed.stamps is None:
+                    self.push(at, keys)
+                else:
+                    self.put(f"stamps_{at}", self._place(at, keys), "gen")
+        # What is known is not followed.
+        text.line(f"read_{at} = n_{at}")
+        if listed.known is not None:
+            text.line(f"first_{at} = n_{at}")
+        with self._rows_of(f"seeds_{at}", listed.seeds, listed) as keys:
+            self.push(at, keys)
+
+    @contextmanager
+    def _rows_of(self, name: str, dtypes: Sequence[str], listed: Listed) -> Iterator[list[str]]:
+        """A loop over the rows that are given of the value at hand; gives their other columns."""
+        text, starts = self.nest.text, self.given(f"{name}_starts", "int64")
+        row = text.name("i")
+        ends = f"{self.at(starts, 'turn')}, {self.at(starts, 'turn + 1')}"
+        with text.block(f"for {row} in range({ends})"):
+            keys = []
+            for column, dtype in zip(listed.others, dtypes, strict=True):
+                keys.append(text.name("y"))
+                text.line(f"{keys[-1]} = {self.at(self.given(f'{name}_{column}', dtype), row)}")
+            yield keys
+
+    def _follow(self, rules: Sequence[Recursive], parts: Sequence[tuple[Step, ...]]) -> None:
+        """Pops rows until none is left."""
+        nest, text = self.nest, self.nest.text
+        with text.block("while True"):
+            nest.may_stop(Known())
+            word = "if"
+            for at, listed in enumerate(self.lists):
+                with text.block(f"{word} read_{at} < n_{at}"):
+                    names = {listed.split: "own"}
+                    for column in listed.others:
+                        names[column] = text.name("y")
+                        element = self.at(f"rows_{at}_{column}", f"read_{at}")
+                        text.line(f"{names[column]} = {element}")
+                    text.line(f"read_{at} += 1")
+                    for rule, steps in zip(rules, parts, strict=True):
+                        given = rule.join.given
+                        assert given is not None
+                        if given.relation != listed.relation:
+                            continue
+                        bound = {slot.name: names[c] for c, slot in enumerate(given.slots)}
+                        nest.widths.clear()
+                        leaf = _Push(self, self.number[rule.head], rule.join.outputs)
+                        with text.block(f"for {text.name('once')} in range(1)"):
+                            nest.run(steps, 0, Known(bound), leaf)
+                word = "elif"
+            with text.block("else"):
+                text.line("break")
+
+    def _end(self, at: int) -> None:
+        listed, text = self.lists[at], self.nest.text
+        if listed.stamps is None:
+            text.line(f"epoch_{at} += n_{at} - began_{at}")
+        if listed.known is not None and listed.stamps is None:
+            # Rows that were known stand before those that are new.
+            with text.block(f"if first_{at} > began_{at}"):
+                for column in listed.others:
+                    with text.block(f"for i in range(first_{at}, n_{at})"):
+                        moved = self.nest.call("at", f"rows_{at}_{column}", "i")
+                        self.put(f"rows_{at}_{column}", f"i - (first_{at} - began_{at})", moved)
+                text.line(f"n_{at} -= first_{at} - began_{at}")
+        if self.counts:
+            self.put(self.given(f"counts_{at}", "int64"), "turn", f"n_{at}")
+            return
+        with text.block(f"for i in range(began_{at}, n_{at})"):
+            self.put(f"rows_{at}_{listed.split}", "i", "own")
+
+    # ------------------------------------------------------------------------------- a row
+
+    def _place(self, at: int, keys: Sequence[str]) -> str:
+        """Where a row's stamp is."""
+        listed = self.lists[at]
+        place = "0"
+        for column, key in zip(listed.others, keys, strict=True):
+            mine = f"{key} - low_{at}_{column}"
+            place = mine if place == "0" else f"({place}) * size_{at}_{column} + {mine}"
+        return place
+
+    def push(self, at: int, keys: Sequence[str]) -> None:
+        """Pushes a row that is not there yet."""
+        text = self.nest.text
+        if self.lists[at].stamps is None:
+            self._push_hashed(at, keys)
+            return
+        place, stamps = text.name("k"), f"stamps_{at}"
+        text.line(f"{place} = {self._place(at, keys)}")
+        with text.block(f"if {self.nest.call('at', stamps, place)} != gen"):
+            self._append(at, keys, lambda: self.put(stamps, place, "gen"))
+
+    def _append(self, at: int, keys: Sequence[str], note: Callable[[], None]) -> None:
+        """Writes a row behind the others, and a note of it."""
+        text = self.nest.text
+        with text.block(f"if n_{at} == room_{at}"):
+            self.full(at, FULL)
+        note()
+        for column, key in zip(self.lists[at].others, keys, strict=True):
+            self.put(f"rows_{at}_{column}", f"n_{at}", key)
+        text.line(f"n_{at} += 1")
+
+    def _push_hashed(self, at: int, keys: Sequence[str]) -> None:
+        nest, text = self.nest, self.nest.text
+        table, slot, entry, mixed = f"table_{at}", text.name("s"), text.name("e"), text.name("m")
+        held = [text.name("v") for _ in keys]
+        for name, key in zip(held, keys, strict=True):
+            text.line(f"{name} = np.int64({key})")
+        text.line(f"{mixed} = np.int64(0)")
+        for name in held:
+            spread = nest.call("times", f"({mixed} ^ ({mixed} >> 29)) ^ {name}", _SPREAD)
+            text.line(f"{mixed} = {spread}")
+        text.line(f"{slot} = ({mixed} >> 32) & (len({table}) - 1)")
+        with text.block("while True"):
+            text.line(f"{entry} = {nest.call('at', table, slot)}")
+            # Entries of values before this one count as empty.
+            with text.block(f"if {entry} <= epoch_{at}"):
+                with text.block(f"if 2 * (n_{at} - began_{at}) >= len({table})"):
+                    self.full(at, WIDER)
+                number = f"epoch_{at} + n_{at} - began_{at} + 1"
+                self._append(at, held, lambda: self.put(table, slot, number))
+                text.line("break")
+            text.line(f"{entry} += began_{at} - epoch_{at} - 1")
+            same = [
+                f"{nest.call('at', f'rows_{at}_{column}', entry)} == {name}"
+                for column, name in zip(self.lists[at].others, held, strict=True)
+            ]
+            with text.block(f"if {' and '.join(same)}"):
+                text.line("break")
+            text.line(f"{slot} = ({slot} + 1) & (len({table}) - 1)")

@@ -1,0 +1,144 @@
+"""Recursion in every shape, by every way there is to evaluate it, against the oracle.
+
+A way is one line of WAYS: what it forces, and on which executor. Printed loops are run by Python
+itself; a few programs are compiled, for Numba must take the same texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+import gdatalog
+from gdatalog.engine import device
+from gdatalog.engine.knobs import Strategy
+from gdatalog.executors import lftj
+from tests import test_engine_oracle as oracle
+from tests.draw import Drawn
+from tests.draw_recursion import OPTIMA, PLAIN, drawn_recursion, queries_of, recursions
+from tests.interpreted import interpreted
+from tests.oracle import TooLong, evaluate
+from tests.oracle_values import Failure, Value, canonical
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+]
+
+# How many programs each way gets, of 300 (GDATALOG_PROGRAMS).
+PERCENT = 8
+
+
+@dataclass(frozen=True)
+class Way:
+    """`forced`: (module or class, name, value) of what is set while it runs."""
+
+    strategy: Strategy = "levelwise"
+    forced: tuple[tuple[Any, str, Any], ...] = ()
+    chunk: int | None = None
+    memory: str | None = None
+    asked: bool = False  # questions with constants, which are to agree with the whole relation
+
+    def run(self, text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
+        with self.database(number) as db:
+            return oracle.answers(db, text, data, defined)
+
+    @contextmanager
+    def database(self, number: int) -> Iterator[gdatalog.Database]:
+        limit = self.memory
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(lftj, "FIRST_ROOM", (1, 2, 7, 4096)[number % 4])
+            for where, name, value in self.forced:
+                patch.setattr(where, name, value)
+            threads = 1 + number % 2
+            with gdatalog.connect(device="cpu", threads=threads, memory_limit=limit) as db:
+                db._workspace.strategy = self.strategy
+                db._workspace.chunk_rows = self.chunk
+                yield db
+
+
+WAYS = {
+    "breadth-first": Way(),
+    "breadth-first, by threes": Way(chunk=3),
+    "depth-first": Way("lftj"),
+    "as chosen": Way("auto"),
+    "asked": Way("auto", asked=True),
+}
+
+LOAD, COMPILE = device.code_cache.load, device.code_cache.compiled
+
+
+@pytest.fixture(scope="module", autouse=True)
+def not_compiled() -> Iterator[None]:
+    with interpreted():
+        yield
+
+
+@pytest.mark.drawn
+@pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
+@oracle.share(PERCENT)
+@given(recursions())
+def test_every_way_agrees_with_the_oracle(way: Way, drawn: Drawn) -> None:
+    if way.asked:
+        assert_asked(way, drawn)
+    else:
+        oracle.agrees_in(way.run, drawn)
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
+def test_every_named_shape(way: Way) -> None:
+    for number, name in enumerate((*PLAIN, *OPTIMA)):
+        drawn = drawn_recursion(7 * number, name)
+        if way.asked:
+            assert_asked(way, drawn)
+        else:
+            oracle.agrees_in(way.run, drawn)
+
+
+COMPILED = ("both", "same generation", "non-linear", "mutual", "all pairs", "components")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", [way for way in WAYS.values() if way.strategy != "levelwise"])
+def test_numba_takes_the_same_texts(way: Way) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device.code_cache, "load", LOAD)
+        patch.setattr(device.code_cache, "compiled", COMPILE)
+        for number, name in enumerate(COMPILED):
+            oracle.agrees_in(way.run, drawn_recursion(7 * number + 1, name))
+
+
+def assert_asked(way: Way, drawn: Drawn) -> None:
+    """Questions with constants give the rows of the relation that have them."""
+    try:
+        whole = evaluate(drawn.program, drawn.rows, drawn.types)
+    except (Failure, TooLong):
+        return
+    for name, asked in queries_of(drawn):
+        shown = ", ".join(
+            f"v{at}" if value is None else literal(value) for at, value in enumerate(asked)
+        )
+        with way.database(drawn.seed) as db:
+            for relation, (types, rows) in drawn.data.items():
+                db.load(relation, oracle.frame(types, rows))
+            try:
+                found = db.query(f"{drawn.text}\n?- {name}({shown}).").fetchall()
+            except oracle.REFUSALS:
+                return
+        free = [at for at, value in enumerate(asked) if value is None]
+        right = {
+            tuple(row[at] for at in free)
+            for row in whole[name]
+            if all(value is None or row[at] == value for at, value in enumerate(asked))
+        }
+        told = f"?- {name}({shown}), number {drawn.seed}\n{drawn}"
+        assert canonical(set(map(tuple, found))) == canonical(right), told
+
+
+def literal(value: Value) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
