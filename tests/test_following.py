@@ -60,8 +60,15 @@ def rows(db: gd.Database, name: str) -> list[Row]:
     return sorted(db[name].fetchall())
 
 
-def database(text: str, **data: list[Row]) -> gd.Database:
+def connected() -> gd.Database:
+    """A database that compiles nothing."""
     db = gd.connect(device="cpu")
+    db._workspace.strategy = "levelwise"
+    return db
+
+
+def database(text: str, **data: list[Row]) -> gd.Database:
+    db = connected()
     for name, given in data.items():
         db[name] = given
     db.run(text, name="rules")
@@ -231,7 +238,7 @@ def test_a_rule_makes_a_relation_recursive(ways: list[str]) -> None:
 
 
 def test_facts_that_are_typed(lying: None, ways: list[str]) -> None:
-    db = gd.connect(device="cpu")
+    db = connected()
     db.run("E(0, 1).", name="fact 0")
     db.run(PATH)
     for at, (x, y) in enumerate(CHAIN[:4]):
@@ -245,7 +252,7 @@ def test_facts_that_are_typed(lying: None, ways: list[str]) -> None:
 
 
 def test_facts_beside_data(lying: None, ways: list[str]) -> None:
-    db = gd.connect(device="cpu")
+    db = connected()
     db["E"] = CHAIN[1:]
     db.run(PATH + " E(0, 1). E($a, 7).", {"a": 20}, name="rules")
     assert len(db["path"]) == 315
@@ -452,8 +459,8 @@ class Edits(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.db = gd.connect(device="cpu")
-        self.fresh = gd.connect(device="cpu")
+        self.db = connected()
+        self.fresh = connected()
         self.data: dict[str, set[Row]] = {name: set() for name in "EFVW"}
         self.texts = {"base": BASE}
         self.ran: dict[str, str] = {}  # by the one that starts again
