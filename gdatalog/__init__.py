@@ -26,7 +26,8 @@ from gdatalog.errors import (
 
 if TYPE_CHECKING:
     from gdatalog.database import Database, ProgramWarning, connect, query
-    from gdatalog.report import Explanation, Profile
+    from gdatalog.profile import Profile
+    from gdatalog.report import Explanation
     from gdatalog.result import Result
     from gdatalog.shell.doctor import doctor
     from gdatalog.workspace import Progress
@@ -61,7 +62,7 @@ __all__ = [
 _HOMES = {
     "Database": "database",
     "Explanation": "report",
-    "Profile": "report",
+    "Profile": "profile",
     "ProgramWarning": "database",
     "Progress": "workspace",
     "Result": "result",

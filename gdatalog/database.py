@@ -22,8 +22,9 @@ from gdatalog.errors import Caution, NameResolutionError, UsageError
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Query
 from gdatalog.planner.checked import Schema
+from gdatalog.profile import Profile
 from gdatalog.relations import Relations
-from gdatalog.report import Explanation, Profile, explain
+from gdatalog.report import Explanation, explain
 from gdatalog.result import Result
 from gdatalog.workspace import OnProgress, Workspace
 

@@ -1,4 +1,4 @@
-"""What a program will do and what it did: explanations and profiles, to print or to read."""
+"""What a program will do: its strata and the plans of its rules, to print or to read."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from html import escape
 from typing import Any
 
 from gdatalog.engine.fixpoint import plan_stratum
-from gdatalog.engine.ledger import Ledger, RuleRun
 from gdatalog.engine.session import Session
-from gdatalog.executors.limits import format_bytes
 from gdatalog.parser import format_node
 from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.format import format_rule
@@ -33,8 +31,11 @@ class PlannedRule:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStratum:
+    """`told`: how its rules became those that are planned."""
+
     stratum: Stratum
     rules: tuple[PlannedRule, ...]
+    told: tuple[str, ...] = ()
 
 
 class Explanation:
@@ -65,6 +66,7 @@ class Explanation:
             names = ", ".join(planned.stratum.relations)
             kind = " (recursive)" if planned.stratum.recursive else ""
             lines.append(f"stratum {number}: {names}{kind}")
+            lines += ["  " + line for line in planned.told]
             for rule in planned.rules:
                 lines.append("  " + rule_text(rule.rule))
                 lines += ["    " + line for line in _plan_lines(rule.plan)]
@@ -89,6 +91,7 @@ class Explanation:
                 {
                     "relations": list(planned.stratum.relations),
                     "recursive": planned.stratum.recursive,
+                    "split": list(planned.told),
                     "rules": [
                         {
                             "rule": rule_text(rule.rule),
@@ -120,84 +123,12 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
     """How the relations of these names would be evaluated; `why` on this device."""
     around = session.evaluation.surroundings()
     device = around.device
-    strata = [
-        PlannedStratum(
-            stratum,
-            tuple(
-                PlannedRule(rule, plan, device.refuses(plan))
-                for rule, plan in plan_stratum(stratum, around)
-            ),
-        )
-        for stratum in session.evaluation.strata_of(names)
-    ]
+    strata = []
+    for stratum in session.evaluation.strata_of(names):
+        plans, told = plan_stratum(stratum, around)
+        rules = tuple(PlannedRule(rule, plan, device.refuses(plan)) for rule, plan in plans)
+        strata.append(PlannedStratum(stratum, rules, told))
     return Explanation(strata, device.name, why)
-
-
-class Profile:
-    """What evaluating a program did: rows and time, step by step; and the answer itself."""
-
-    def __init__(
-        self, ledger: Ledger, seconds: float, peak: int, result: Any, device: str = "cpu"
-    ) -> None:
-        self.runs = ledger.runs
-        self.strata = ledger.strata
-        self.device = device
-        self.seconds = seconds
-        self.peak = peak
-        self.result = result
-
-    def __str__(self) -> str:
-        where = "" if self.device == "cpu" else f" on {self.device}"
-        held = format_bytes(self.peak)
-        lines = [f"{self.seconds:.3f} s in all{where}, {held} held at the most"]
-        for run in self.runs:
-            share = run.seconds / self.seconds if self.seconds else 0.0
-            lines.append(
-                f"{run.plan.relation}: {run.rows:,} rows in {run.seconds:.3f} s ({share:.0%})"
-            )
-            if run.left is not None:
-                lines.append(f"  on the CPU: {run.left}")
-
-            several = len(run.plan.joins) > 1
-            unseen: set[int] = set()  # steps inside compiled loops
-            for number, choice in sorted(run.executors.items()):
-                lines.append(f"  alternative {number + 1}: {choice}" if several else f"  {choice}")
-                if not choice.breadth_first:
-                    unseen.update(map(id, all_steps(run.plan.joins[number].steps)))
-
-            def remark(step: Step, run: RuleRun = run, unseen: set[int] = unseen) -> str:
-                seen = run.seen.get(id(step))
-                if seen is None:
-                    return "" if id(step) in unseen else "not reached"
-                tried = f", {seen.tried:,} tried" if isinstance(step, Join) and seen.tried else ""
-                return f"{seen.rows_out:,} rows{tried}, {seen.seconds * 1000:.1f} ms"
-
-            lines += ["  " + line for line in format_rule(run.plan, remark).splitlines()]
-        return "\n".join(lines)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same, as plain data."""
-        return {
-            "device": self.device,
-            "seconds": self.seconds,
-            "peak_bytes": self.peak,
-            "rules": [
-                {
-                    "relation": run.plan.relation,
-                    "rows": run.rows,
-                    "seconds": run.seconds,
-                    "device": self.device if run.left is None else "cpu",
-                    "executors": [str(choice) for _, choice in sorted(run.executors.items())],
-                    "plan": format_rule(run.plan).splitlines(),
-                }
-                for run in self.runs
-            ],
-        }
 
 
 def _unprintable(plan: RulePlan) -> list[str]:

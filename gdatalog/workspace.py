@@ -77,10 +77,12 @@ class Workspace:
         self.threads = 0
         self.intersect = "auto"
         self.tile = 0
+        self.dying = "auto"  # whether recursive rules are split where a variable dies
         self.split = "auto"
         self.device: Device = CPU
         self.why = "asked for"  # this device
         self.announce: Callable[[str], None] = _log
+        self.ledger = Ledger(lasting=False)  # what the last session does or did
         self._remembered: Memory = {}
         self._read = Read()
         self._prepared = Prepared()
@@ -229,13 +231,17 @@ class Workspace:
         self.check_open()
         chosen = strategy_of(strategy)
         strategy = self.strategy if chosen == "auto" else chosen
-        knobs = Knobs(strategy, self.threads, self.intersect, self.tile, self.split)
+        knobs = Knobs(
+            strategy, self.threads, self.intersect, self.tile, split=self.split, dying=self.dying
+        )
         self.stop.clear()
 
         def poll() -> None:
             if self.stop.is_set():
                 self.stop.clear()
                 raise Interrupted("the query was interrupted")
+
+        self.ledger = Ledger(lasting=False) if reports is None else reports
 
         def on_round(stratum: Stratum, done: Round) -> None:
             if on_progress is not None:
@@ -250,7 +256,7 @@ class Workspace:
             on_round,
             self.on_caution,
             self.chunk_rows,
-            reports,
+            self.ledger,
             knobs,
             self.announce,
             self.device,
@@ -268,6 +274,11 @@ class Workspace:
             lasting,
             whole,
         )
+
+    def at_work(self) -> str:
+        """What is known of the join that runs, in a few words; asked by another thread."""
+        now = self.ledger.now
+        return "" if now is None else now.at_work()
 
     def tell(self, session: Session) -> None:
         """Says what a session found worth a warning."""

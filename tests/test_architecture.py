@@ -24,7 +24,9 @@ LAYERS = {path.relative_to(PACKAGE).with_suffix("").parts[0] for path in FILES}
 BASE = {"errors", "values"}
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {"storage", "cpu_ops", "printer", "gpu_ops", "executors", "engine"}
-FACE = ENGINE | {"present", "result", "report", "workspace", "relations", "database"}
+FACE = ENGINE | {
+    "present", "result", "report", "profile", "workspace", "relations", "database"
+}  # fmt: skip
 MAY_IMPORT = {
     "errors": set(),
     "values": set(),
@@ -40,6 +42,7 @@ MAY_IMPORT = {
     "present": BASE | {"storage"},
     "result": BASE | {"storage", "present"},
     "report": ENGINE,
+    "profile": ENGINE | {"report"},
     "workspace": ENGINE,
     "relations": ENGINE | {"result", "workspace"},
     "database": FACE,

@@ -13,7 +13,7 @@ from benchmarks.gpu import demo
 from gdatalog.engine.devices import NO_GPU
 from gdatalog.engine.ledger import Ledger, RuleRun
 from gdatalog.gpu_ops.device import Gpu
-from gdatalog.report import Profile
+from gdatalog.profile import Profile
 from gdatalog.shell.output import Output
 from gdatalog.shell.repl import Repl
 from tests.cuda_host import HostDriver, needs_compiler
@@ -54,7 +54,9 @@ def test_a_profile_says_where_and_why(db: gd.Database) -> None:
     (stratum,) = db.explain("p(x) <- E(x, y), x < y.").strata
     (rule,) = stratum.rules
     left = RuleRun(rule.plan, left="counts or sums may leave 62 bits", rows=3, seconds=0.5)
-    profile = Profile(Ledger([RuleRun(rule.plan, seconds=0.5), left]), 1.0, 2048, None, "cuda:0")
+    profile = Profile(
+        Ledger(runs=[RuleRun(rule.plan, seconds=0.5), left]), 1.0, 2048, None, "cuda:0"
+    )
     lines = str(profile).splitlines()
     assert lines[0] == "1.000 s in all on cuda:0, 2.0 KiB held at the most"
     at = lines.index("p: 3 rows in 0.500 s (50%)")

@@ -6,16 +6,16 @@ itself; a few programs are compiled, for Numba must take the same texts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from hypothesis import given
 
 import gdatalog
-from gdatalog.engine import device
+from gdatalog.engine import device, splits
 from gdatalog.engine.knobs import Strategy
 from gdatalog.executors import lftj
 from tests import test_engine_oracle as oracle
@@ -36,11 +36,12 @@ PERCENT = 8
 
 @dataclass(frozen=True)
 class Way:
-    """`forced`: (module or class, name, value) of what is set while it runs."""
+    """`knobs`: attributes of the workspace; `forced`: (module, name, value) of what is set while
+    it runs."""
 
     strategy: Strategy = "levelwise"
+    knobs: Mapping[str, Any] = field(default_factory=dict)
     forced: tuple[tuple[Any, str, Any], ...] = ()
-    chunk: int | None = None
     memory: str | None = None
     asked: bool = False  # questions with constants, which are to agree with the whole relation
 
@@ -58,16 +59,22 @@ class Way:
             threads = 1 + number % 2
             with gdatalog.connect(device="cpu", threads=threads, memory_limit=limit) as db:
                 db._workspace.strategy = self.strategy
-                db._workspace.chunk_rows = self.chunk
+                for name, value in self.knobs.items():
+                    assert hasattr(db._workspace, name)
+                    setattr(db._workspace, name, value)
                 yield db
 
 
 WAYS = {
     "breadth-first": Way(),
-    "breadth-first, by threes": Way(chunk=3),
-    "depth-first": Way("lftj"),
+    "breadth-first, by threes": Way(knobs={"chunk_rows": 3}),
+    "depth-first": Way("lftj", {"split": "never"}),
     "as chosen": Way("auto"),
     "asked": Way("auto", asked=True),
+    "split": Way("auto", {"split": "always"}),
+    "split, hashed, by threes": Way(
+        "auto", {"split": "always", "chunk_rows": 3}, ((splits, "MOST_STAMPS", 0),)
+    ),
 }
 
 LOAD, COMPILE = device.code_cache.load, device.code_cache.compiled

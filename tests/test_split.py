@@ -44,7 +44,8 @@ SHAPES = {
     "a variable twice": "p(x, y) <- E(x, y). p(x, z) <- p(x, x), E(x, z). p(x, x) <- p(x, _).",
     "a fact and data": "p(x, y) <- E(x, y). p($1, $2). p(x, z) <- p(x, y), E(y, z).",
     "mutual": """
-        odd(x, y) <- E(x, y). odd(x, z) <- even(x, y), E(y, z). even(x, z) <- odd(x, y), E(y, z).""",
+        odd(x, y) <- E(x, y). odd(x, z) <- even(x, y), E(y, z).
+        even(x, z) <- odd(x, y), E(y, z).""",
     "mutual, by other columns": """
         a(x, y) <- E(x, y). b(y, x) <- a(x, y), N(y). a(x, z) <- b(y, x), F(y, z).""",
     "mutual, of other widths": """

@@ -49,6 +49,10 @@ class Impatient(Exception):
     """The time that was given is over."""
 
 
+class TooSlow(Exception):
+    """The same for the rounds of a fixpoint, of whose rules each may have its own time."""
+
+
 def took(nest: Nest, seconds: float) -> None:
     """Remembers what a join has taken breadth-first."""
     spend((nest.join, nest.form), seconds)
@@ -90,8 +94,10 @@ def choose(nest: Nest, spent: float = 0.0) -> Choice:
 
 
 @contextmanager
-def impatience(limits: Limits, seconds: float | None) -> Iterator[None]:
-    """Within, the limits' poll raises `Impatient` when the time is over."""
+def impatience(
+    limits: Limits, seconds: float | None, error: type[Exception] = Impatient
+) -> Iterator[None]:
+    """Within, the limits' poll raises an error when the time is over."""
     if seconds is None:
         yield
         return
@@ -100,7 +106,7 @@ def impatience(limits: Limits, seconds: float | None) -> Iterator[None]:
     def watched() -> None:
         poll()
         if perf_counter() > end:
-            raise Impatient
+            raise error
 
     limits.poll = watched
     try:

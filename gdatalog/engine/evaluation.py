@@ -17,6 +17,7 @@ import numpy as np
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import letting_go
+from gdatalog.engine.counting import count_stratum, readers_of
 from gdatalog.engine.derived import Rows
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.extending import together
@@ -40,7 +41,8 @@ from gdatalog.engine.surroundings import Round, Surroundings
 from gdatalog.errors import Caution
 from gdatalog.executors.limits import Limits
 from gdatalog.parser.syntax import Atom, Param
-from gdatalog.planner.checked import Checked, Stratum
+from gdatalog.planner.checked import Checked, Schema, Stratum
+from gdatalog.planner.counting import COUNTS
 from gdatalog.planner.walk import Node, walk
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
@@ -61,14 +63,16 @@ class Evaluation:
     remembered: Memory = field(default_factory=dict)
     keep: Callable[[Collection[str]], bool] = lambda names: True  # what is remembered
     on_round: Callable[[Stratum, Round], None] = lambda stratum, round_: None
-    reports: Ledger | None = None
+    ledger: Ledger = field(default_factory=lambda: Ledger(lasting=False))
     limit_sizes: Mapping[str, int] = field(default_factory=dict)
     force_chunk: int | None = None
     knobs: Knobs = Knobs()
     device: Device = CPU
+    asked: Collection[str] = ()  # what will be asked for in the end
     scope: Scope = field(init=False)
     _known: dict[str, Relation] = field(default_factory=dict)
     _home: dict[str, Stratum] = field(default_factory=dict)
+    _counts: dict[str, Schema] = field(default_factory=dict)  # of numbers of rows
 
     def __post_init__(self) -> None:
         self.scope = Scope(self.symbols, self.params)
@@ -134,10 +138,18 @@ class Evaluation:
     def _evaluate(self, wanted: Iterable[str]) -> None:
         """Evaluates what the wanted relations need, strata below first."""
         needed = self._needed(wanted)
-        for stratum in self.checked.strata:
-            if needed & set(stratum.relations) and stratum.relations[0] not in self._known:
-                found = self._recall(stratum) or self._follow(stratum) or self._run(stratum, None)
-                self._known.update(found)
+        counting: dict[tuple[str, ...], Stratum] = {}  # strata that read how many rows there are
+        strata = [s for s in self.checked.strata if needed & set(s.relations)]
+        for stratum in strata:
+            if stratum.relations[0] in self._known:
+                continue
+            if stratum.relations in counting:
+                reader = counting[stratum.relations]
+                self._known.update(run_stratum(reader, {}, self.surroundings()))
+                continue
+            found = self._recall(stratum) or self._follow(stratum)
+            found = found or self._counted(stratum, strata, wanted, counting)
+            self._known.update(found or self._run(stratum, None))
         for name in needed - self._known.keys():
             self._known[name] = self._given(name)
 
@@ -226,16 +238,18 @@ class Evaluation:
         stored = {(n, True): self.stored[n] for n in stratum.relations if n in self.stored}
         return {**below, **stored}
 
-    def _recall(self, stratum: Stratum) -> Mapping[str, Relation] | None:
-        found = self.remembered.get(stratum.relations)
+    def _recall(self, stratum: Stratum, what: str = "") -> Mapping[str, Relation] | None:
+        found = self.remembered.get(tuple(name + what for name in stratum.relations))
         if found is None or not found.fresh(self._made_of(stratum), self._below(stratum)):
             return None
         return found.relations
 
-    def _remember(self, stratum: Stratum, relations: Mapping[str, Relation]) -> None:
+    def _remember(
+        self, stratum: Stratum, relations: Mapping[str, Relation], what: str = ""
+    ) -> None:
         if self.keep(stratum.relations):
             versions = {read: held.version for read, held in self._below(stratum).items()}
-            self.remembered[stratum.relations] = Remembered(
+            self.remembered[tuple(name + what for name in stratum.relations)] = Remembered(
                 self._made_of(stratum), versions, relations
             )
 
@@ -268,7 +282,7 @@ class Evaluation:
 
     def surroundings(self) -> Surroundings:
         return Surroundings(
-            self.checked.schemas,
+            {**self.checked.schemas, **self._counts} if self._counts else self.checked.schemas,
             self.checked.param_types,
             self.relation,
             self.scope,
@@ -276,7 +290,7 @@ class Evaluation:
             self.memory,
             self.limit_sizes,
             self.on_round,
-            self.reports,
+            self.ledger,
             self.force_chunk,
             self.knobs,
             self.text.plans,
@@ -296,6 +310,32 @@ class Evaluation:
                 }
             self._remember(stratum, relations)
         return relations
+
+    def _counted(
+        self,
+        stratum: Stratum,
+        needed: Sequence[Stratum],
+        wanted: Iterable[str],
+        counting: dict[tuple[str, ...], Stratum],
+    ) -> Mapping[str, Relation] | None:
+        """How many rows a stratum has, if that is all that is asked of it; then `counting` says
+        how those that read it are evaluated."""
+        if {*wanted, *self.asked} & set(stratum.relations):
+            return None
+        readers = readers_of(stratum, needed, self._reads)
+        if not readers or any(self._seeds(n) for reader in readers for n in reader.relations):
+            return None
+        around = self.surroundings()
+        seeds = {name: in_rows(self._seeds(name)) for name in stratum.relations}
+        before = self._recall(stratum, COUNTS)
+        found = count_stratum(stratum, seeds, around, readers, self.text.rewritten, before)
+        if found is None:
+            return None
+        if before is None:
+            self._remember(stratum, found.relations, "" if found.whole else COUNTS)
+        counting.update(found.readers)
+        self._counts.update(found.schemas)
+        return found.relations
 
     # ----------------------------------------------------------------------------------- facts
 

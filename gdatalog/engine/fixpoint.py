@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 
-from gdatalog.engine.choose import Impatient, impatience, spend
+from gdatalog.engine.choose import TooSlow, impatience, spend
 from gdatalog.engine.derived import Rows
+from gdatalog.engine.dying import around_parts, parted_stratum, run_rounds
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.splits import Splits
 from gdatalog.engine.stratum import StratumRun
@@ -30,36 +31,52 @@ def run_stratum(
         return StratumRun(stratum, seeds, around).once(limit)
     splits = Splits(stratum, seeds, around)
     if splits.split is not None:
-        found = _by_splits(splits)
+        found = by_rounds(splits) or splits.run()
         if found is not None:
             return found
-    return Rounds(stratum, seeds, around).run()
+        around.ledger.forget(splits.record)
+    return run_rounds(stratum, seeds, around)
 
 
-def _by_splits(splits: Splits) -> dict[str, Relation] | None:
-    """A stratum that splits: by rounds if these are soon done, for they need no compilation."""
+def by_rounds(splits: Splits, counts: bool = False) -> dict[str, Relation] | None:
+    """A stratum that splits, by rounds if these are soon done, for they need no compilation.
+
+    `counts`: else only how many rows there are is asked for.
+    """
     around = splits.around
-    told = len(around.reports or ())
-    for seconds in splits.patience():
+    ledger = around.ledger
+    for seconds in splits.patience(counts):
         began = perf_counter()
+        before = len(ledger.runs)
+        rounds = Rounds(splits.stratum, splits.seeds, around)
         try:
-            with impatience(around.limits, seconds):
-                found = Rounds(splits.stratum, splits.seeds, around).run()
-        except Impatient:
-            if around.reports is not None:
-                del around.reports[told:]
+            with impatience(around.limits, seconds, TooSlow):
+                found = rounds.run()
+        except TooSlow:
+            ledger.forget(rounds.record, before)
             continue
         spend(splits.rules_key, perf_counter() - began)
+        ledger.forget(splits.record)
         return found
-    return splits.run()
+    return None
 
 
-def plan_stratum(stratum: Stratum, around: Surroundings) -> list[tuple[CheckedRule, RulePlan]]:
-    """The plans that evaluating a stratum would run, without running them."""
+def plan_stratum(
+    stratum: Stratum, around: Surroundings
+) -> tuple[list[tuple[CheckedRule, RulePlan]], tuple[str, ...]]:
+    """The plans that evaluating a stratum would run, without running them.
+
+    And what is worth a word of how its rules became those of the plans.
+    """
+    splits = Splits(stratum, {}, around).split is not None
+    parts = None if splits else parted_stratum(stratum, around)
+    if parts is not None:
+        stratum, around = parts.stratum, around_parts(stratum, parts, around)
     run = StratumRun(stratum, {}, around)
-    return [
+    plans = [
         (rule, plan)
         for rule in stratum.rules
         for first in (True, False)
         if (plan := run.plan(rule, first=first)).joins
     ]
+    return plans, () if parts is None else parts.told

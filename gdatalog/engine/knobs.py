@@ -26,6 +26,7 @@ class Knobs:
     """`strategy`: which executor; `threads`: how many the depth-first one uses.
 
     `tile`: how many lanes of a GPU walk a subtree together; 0: by the lengths of the lists.
+    `dying`: whether rules are split where a variable dies: "auto", "always", "never".
     `intersect` forces one way to intersect lists, for tests: "auto", "leapfrog", "merge", "mark",
     "recode", or "plain" for none of the last two. `split`: whether recursion that splits is run so,
     "auto", "always" or "never".
@@ -35,6 +36,7 @@ class Knobs:
     threads: int = 0  # 0: one for each core
     intersect: str = "auto"
     tile: int = 0
+    dying: str = "auto"
     split: str = "auto"
 
     @property

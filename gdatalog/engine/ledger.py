@@ -146,6 +146,17 @@ class StratumTold:
         self.seconds = perf_counter() - self._began
         self._most()
 
+    def at_work(self) -> str:
+        """What is known of the rule that runs: its number, and how much of its join is done."""
+        share = self.limits.share
+        done = "" if share is None else f"{share:.0%}"
+        running = self._open[-1:]  # another thread may ask
+        rules = self.stratum.rules
+        if len(rules) < 2 or not running or running[0].rule not in rules:
+            return done
+        number = f"rule {rules.index(running[0].rule) + 1} of {len(rules)}"
+        return f"{number} at {done}" if done else number
+
     def _most(self) -> int:
         """The most bytes that were held since this was last asked."""
         most = self.limits.highest()
@@ -155,17 +166,37 @@ class StratumTold:
 
 @dataclass(slots=True)
 class Ledger:
-    """What a profile tells: of rules over all rounds, and of strata."""
+    """What is told of an evaluation: of rules over all rounds, and of strata.
 
+    `lasting`: for a profile, which tells of all that was; without it only of what is at work.
+    """
+
+    lasting: bool = True
     runs: list[RuleRun] = field(default_factory=list)
     strata: list[StratumTold] = field(default_factory=list)
+    now: StratumTold | None = None  # what is being evaluated
 
-    def run_of(self, plan: RulePlan) -> RuleRun:
+    def run_of(self, plan: RulePlan) -> RuleRun | None:
+        if not self.lasting:
+            return None
         found = next((run for run in self.runs if run.plan is plan), None)
         if found is None:
             found = RuleRun(plan)
             self.runs.append(found)
         return found
+
+    def begun(self, stratum: Stratum, limits: Limits) -> StratumTold:
+        """A stratum whose evaluation begins."""
+        self.now = StratumTold(stratum, limits, self.lasting)
+        if self.lasting:
+            self.strata.append(self.now)
+        return self.now
+
+    def forget(self, record: StratumTold, runs: int | None = None) -> None:
+        """What was begun in a way that was given up; `runs`: how many rules had run before it."""
+        self.strata = [other for other in self.strata if other is not record]
+        if runs is not None:
+            del self.runs[runs:]
 
 
 def _firsts(parts: Sequence[Derived], new: Relation, ops: Any) -> list[int]:

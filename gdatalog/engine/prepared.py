@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import ref
 
 from gdatalog.errors import Caution
@@ -19,7 +19,8 @@ from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Const
 from gdatalog.plan.nodes import RulePlan, Version
 from gdatalog.planner.check import check
-from gdatalog.planner.checked import Checked, CheckedRule, Schema
+from gdatalog.planner.checked import Checked, CheckedRule, Schema, Stratum
+from gdatalog.planner.dying import Parted
 from gdatalog.planner.sizes import Size, Statistics
 from gdatalog.planner.walk import walk
 from gdatalog.storage.relation import Relation
@@ -32,6 +33,7 @@ LONGEST = 20_000  # characters of a text: longer ones hold data, and are hardly 
 
 Value = TypeVar("Value")
 RelationOf = Callable[[str], Relation]
+Held = tuple[tuple[str, ref[Relation]], ...]
 
 
 class Recent(Generic[Value]):
@@ -63,10 +65,23 @@ class Plans:
     """The plans of a checked program's rules, as long as their relations are the same."""
 
     def __init__(self) -> None:
-        # A rule is known by its identity: who holds this holds the rules.
-        self._found: dict[tuple[int, bool], tuple[tuple[tuple[str, ref[Relation]], ...], RulePlan]]
-        self._found = {}
+        # By identity, of rules and strata that are held here so that no other gets theirs.
+        self._found: dict[tuple[int, bool], tuple[CheckedRule, Held, RulePlan]] = {}
+        self._parted: dict[tuple[int, str], tuple[Stratum, Held, Parted | None]] = {}
         self._following: dict[tuple[int, frozenset[str]], tuple[dict[str, int], RulePlan]] = {}
+
+    def parted(
+        self,
+        stratum: Stratum,
+        way: str,
+        relation: RelationOf,
+        make: Callable[[RelationOf], Parted | None],
+    ) -> Parted | None:
+        """A stratum's rules split, the same ones each time; `make` asks for relations."""
+        known = self._parted.get((id(stratum), way))
+        if known is None or not _same(known[1], relation):
+            known = self._parted[id(stratum), way] = stratum, *_looking(relation, make)
+        return known[2]
 
     def plan(
         self,
@@ -76,19 +91,10 @@ class Plans:
         make: Callable[[RelationOf], RulePlan],
     ) -> RulePlan:
         """The plan of a rule in the first round or a later one; `make` asks for relations."""
-        made_of, plan = self._found.get((id(rule), first), ((), None))
-        if plan is not None and all(held() is relation(name) for name, held in made_of):
-            return plan
-        looked_at: dict[str, Relation] = {}
-
-        def look(name: str) -> Relation:
-            looked_at[name] = relation(name)
-            return looked_at[name]
-
-        plan = make(look)
-        held = tuple((name, ref(found)) for name, found in looked_at.items())
-        self._found[id(rule), first] = held, plan
-        return plan
+        known = self._found.get((id(rule), first))
+        if known is None or not _same(known[1], relation):
+            known = self._found[id(rule), first] = rule, *_looking(relation, make)
+        return known[2]
 
     def following(
         self,
@@ -118,6 +124,22 @@ class Plans:
         return plan
 
 
+def _same(made_of: Held, relation: RelationOf) -> bool:
+    return all(held() is relation(name) for name, held in made_of)
+
+
+def _looking(relation: RelationOf, make: Callable[[RelationOf], Value]) -> tuple[Held, Value]:
+    """What is made, and the relations that it was made of."""
+    looked_at: dict[str, Relation] = {}
+
+    def look(name: str) -> Relation:
+        looked_at[name] = relation(name)
+        return looked_at[name]
+
+    made = make(look)
+    return tuple((name, ref(found)) for name, found in looked_at.items()), made
+
+
 @dataclass(slots=True)
 class CheckedText:
     """A checked program, and what else is known of it."""
@@ -125,6 +147,8 @@ class CheckedText:
     checked: Checked
     texts: Sequence[object] = ()  # what its key names by identity, so that they live on
     plans: Plans = field(default_factory=Plans)
+    # Rules in other words, by the identity of their own: they are planned once too.
+    rewritten: dict[Any, CheckedRule | None] = field(default_factory=dict)
     _interned: SymbolTable | None = None
 
     def intern(self, symbols: SymbolTable) -> None:

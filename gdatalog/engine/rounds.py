@@ -35,7 +35,7 @@ class Rounds(StratumRun):
     def run(self) -> dict[str, Relation]:
         for name in self.tables:
             self.deltas[name] = self._add(name, self.first(name))
-        self.told.end_round()
+        self.record.end_round()
         self._rounds()
         self.around.limits.charge("rows followed", 0)
         return self.finished()
@@ -66,7 +66,7 @@ class Rounds(StratumRun):
                         number,
                         {name: delta.length for name, delta in self.deltas.items()},
                         {name: table.length for name, table in self.tables.items()},
-                        self.told.end_round(),
+                        self.record.end_round(),
                     )
                 )
                 self.around.on_round(self.stratum, news[-1])

@@ -43,7 +43,7 @@ class Settings:
     on_round: Callable[[Stratum, Round], None] = lambda stratum, round_: None
     warn: Callable[[Caution], None] = lambda caution: None
     force_chunk: int | None = None
-    reports: Ledger | None = None
+    ledger: Ledger = field(default_factory=lambda: Ledger(lasting=False))
     knobs: Knobs = Knobs()
     announce: Callable[[str], None] = lambda what: None
     device: Device = CPU
@@ -169,11 +169,12 @@ class Session:
             self.remembered,
             keep,
             settings.on_round,
-            settings.reports,
+            settings.ledger,
             self._limit_sizes(),
             settings.force_chunk,
             settings.knobs,
             settings.device,
+            frozenset(ask.name for ask in self.asks()),
         )
 
     def _coerce(self, name: str, value: Value) -> Value:

@@ -20,7 +20,7 @@ from gdatalog.engine.choose import ENOUGH, FIRST, SECOND, Choice, spent_on
 from gdatalog.engine.depth import layout_of, printed_once
 from gdatalog.engine.derived import Blocks, Derived, relation_of
 from gdatalog.engine.device import CPU, compiled_function, is_compiled
-from gdatalog.engine.run import RuleRun
+from gdatalog.engine.ledger import Way
 from gdatalog.engine.seeds import Grouped, Span, copied, grouped, order_by
 from gdatalog.engine.stratum import StratumRun, atoms
 from gdatalog.engine.surroundings import Round
@@ -140,7 +140,8 @@ class Splits(StratumRun):
         if len(plans) == 1 and not any(count for _, count in self.seeds.get(name, ())):
             ref = copied(plans[0], split)
             if ref is not None:
-                return grouped(self._trie(ref), order)
+                trie = self._trie(ref)
+                return grouped(trie, order) if trie.total else None
         return self.group_of(name, self.first(name))
 
     def group_of(self, name: str, parts: Sequence[Derived]) -> Grouped | None:
@@ -306,10 +307,11 @@ class Splits(StratumRun):
         started = perf_counter()
         task = self.task(self.groups)
         found = None if task is None else self._follow(task)
-        if found is None:
+        if task is None or found is None:
             return None
         relations = {name: self._relation(name, blocks) for name, blocks in found.items()}
-        self._tell({name: relation.length for name, relation in relations.items()}, started)
+        rows = {name: relation.length for name, relation in relations.items()}
+        self._tell(rows, len(task.values), started)
         return relations
 
     def more(
@@ -345,7 +347,8 @@ class Splits(StratumRun):
             counts = task.beside[f"counts_{at}"]
             some = counts > 0
             found[name] = task.values[some], counts[some]
-        self._tell({name: int(counts.sum()) for name, (_, counts) in found.items()}, started)
+        rows = {name: int(counts.sum()) for name, (_, counts) in found.items()}
+        self._tell(rows, len(task.values), started)
         return found
 
     def _follow(self, task: Task) -> dict[str, Blocks] | None:
@@ -381,22 +384,23 @@ class Splits(StratumRun):
         self.around.limits.charge(name, relation.nbytes)
         return relation
 
-    def _tell(self, rows: Mapping[str, int], started: float) -> None:
+    def _tell(self, rows: Mapping[str, int], values: int, started: float) -> None:
         """Says what was done: to the progress line, and to a profile."""
         around = self.around
         around.on_round(self.stratum, Round(1, rows, rows))
-        if around.reports is None:
-            return
         seconds = perf_counter() - started
+        name = f"a fixpoint for each {self.split_by()}"
+        self.record.way = Way(name, values, "values", around.knobs.workers, seconds=seconds)
+        self.record.end(dict(rows))
         for number, plan in enumerate(self.later):
-            report = RuleRun(plan)
+            report = around.ledger.run_of(plan)
+            if report is None:
+                return
             if number == 0:
                 report.rows, report.seconds = sum(rows.values()), seconds
-            choice = Choice(False, f"a fixpoint for each {self.told()}")
-            report.executors = dict.fromkeys(range(len(plan.joins)), choice)
-            around.reports.append(report)
+            report.executors = dict.fromkeys(range(len(plan.joins)), Choice(False, name))
 
-    def told(self) -> str:
+    def split_by(self) -> str:
         """By what the stratum is split, in words."""
         return ", ".join(
             f"{self.around.schemas[name].columns[column]} of {name}"
@@ -435,7 +439,7 @@ def _stamps(spans: Sequence[Span | None]) -> int:
         if span is None:
             return 0
         count *= span[1] - span[0] + 1
-    return count if count <= MOST_STAMPS else 0
+    return count if count <= MOST_STAMPS or not spans else 0
 
 
 def _limits_of(spans: Mapping[int, Span | None]) -> Array:

@@ -7,7 +7,7 @@ in `rounds.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from gdatalog.engine.best import Best, optimum_columns
@@ -53,10 +53,6 @@ class StratumRun:
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}
         self.made = 0  # texts that were in no data
-        self.rule_of: dict[int, tuple[RulePlan, CheckedRule]] = {}  # by id of the plan
-        self.told = StratumTold(stratum, around.limits, lasting=around.reports is not None)
-        if around.reports is not None:
-            around.reports.strata.append(self.told)
         for name in stratum.relations:
             schema = around.schemas[name]
             kinds = optimum_columns(self.rules[name])
@@ -65,6 +61,11 @@ class StratumRun:
                 if kinds
                 else Growing(schema.columns, schema.types, self.ops)
             )
+
+    @cached_property
+    def record(self) -> StratumTold:
+        """What is told of it, from its first rule on."""
+        return self.around.ledger.begun(self.stratum, self.around.limits)
 
     def once(self, limit: int | None = None) -> dict[str, Relation]:
         """The one relation of a stratum that is not recursive; at most `limit` of its rows."""
@@ -76,9 +77,9 @@ class StratumRun:
         relation = relation_of(table.columns, table.types, parts, self.ops)
         self.around.device.hold(relation)
         self.around.limits.charge(name, relation.nbytes)
-        if self.told.lasting:  # else its rows are made distinct when somebody asks for them
-            self.told.derived(name, parts, relation, self.ops)
-            self.told.end({name: relation.length})
+        if self.record.lasting:  # else its rows are made distinct when somebody asks for them
+            self.record.derived(name, parts, relation, self.ops)
+            self.record.end({name: relation.length})
         return {name: relation}
 
     def first(self, name: str, limit: int | None = None) -> list[Derived]:
@@ -94,15 +95,19 @@ class StratumRun:
         for name, table in self.tables.items():
             self.around.limits.charge(name, table.nbytes)
             self.around.device.hold(table.full())
-        self.told.end({name: table.length for name, table in self.tables.items()})
+        self.record.end({name: table.length for name, table in self.tables.items()})
         return {name: table.full() for name, table in self.tables.items()}
 
     def _add(self, name: str, parts: Sequence[Derived]) -> Relation:
         """Adds what rules have given; gives what of it is new."""
         rows = union_rows([in_order(part, self.ops) for part in parts], self.ops)
         new = self.tables[name].add(*rows)
-        self.told.derived(name, parts, new, self.ops)
+        self.record.derived(name, parts, new, self.ops)
         return new
+
+    def rule_of(self, plan: RulePlan) -> CheckedRule:
+        """The rule that a plan was made of: where it stands says which."""
+        return next(rule for rule in self.rules[plan.relation] if rule.span is plan.span)
 
     def recursive(self, rule: CheckedRule) -> bool:
         if not self.stratum.recursive or rule.body is None:
@@ -125,9 +130,7 @@ class StratumRun:
                 rule, around.schemas, around.param_types, sizes, recursive, first=first
             )
 
-        plan = around.plans.plan(rule, first, around.relation, make)
-        self.rule_of[id(plan)] = plan, rule
-        return plan
+        return around.plans.plan(rule, first, around.relation, make)
 
     def _sizes(self, name: str, version: Version, relation_of: Callable[[str], Relation]) -> Size:
         arity = self.around.schemas[name].arity
@@ -147,8 +150,8 @@ class StratumRun:
         held = sum(limits.held.values())
         room = around.device.room(max(0, around.memory - held))
         limits.chunk = around.force_chunk or chunk_rows(plan, *room)
-        report = None if around.reports is None else around.reports.run_of(plan)
-        did = self.told.running(plan.relation, self.rule_of[id(plan)][1])
+        report = around.ledger.run_of(plan)
+        did = self.record.running(plan.relation, self.rule_of(plan))
         texts = len(around.scope.symbols)
         trie_of: TrieOf = self._trie
         if around.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
@@ -166,7 +169,7 @@ class StratumRun:
             Sources(partial(self._trie, device=CPU), partial(self._rows, device=CPU)),
             did,
         )
-        self.told.ran(did)
+        self.record.ran(did)
         self.made += len(around.scope.symbols) - texts
         limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
         return found

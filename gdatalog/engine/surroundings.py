@@ -41,7 +41,7 @@ class Surroundings:
     memory: int
     limit_sizes: Mapping[str, int] = field(default_factory=dict)  # .limitsize
     on_round: Callable[[Stratum, Round], None] = lambda stratum, round_: None
-    reports: Ledger | None = None
+    ledger: Ledger = field(default_factory=lambda: Ledger(lasting=False))
     force_chunk: int | None = None
     knobs: Knobs = Knobs()
     plans: Plans = field(default_factory=Plans)

@@ -23,7 +23,7 @@ from gdatalog.storage.trie import Trie
 Block = tuple[Array, ...]
 
 DONE, FULL, STOPPED, FAILED, OVERFLOW, ENOUGH, OUTSIDE = range(7)  # what a function returns
-COUNTER, STOP_FLAG = 0, 1  # the entries of `control`
+COUNTER, STOP_FLAG, UNITS = 0, 1, 2  # the entries of `control`
 
 FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block
 
@@ -117,11 +117,14 @@ def run_workers(workers: Sequence[Worker], control: Array, limits: Limits) -> No
                 thread.join(0.02)
                 limits.poll()
                 limits.charge("blocks", sum(worker.held for worker in workers))
+                limits.share = _share(control)
     except BaseException:
         control[STOP_FLAG] = 1
         for thread in pool:
             thread.join()
         raise
+    finally:
+        limits.share = None
     for worker in workers:
         if worker.error is not None:
             raise worker.error
@@ -129,6 +132,12 @@ def run_workers(workers: Sequence[Worker], control: Array, limits: Limits) -> No
         raise GiveUp
     if any(worker.status == OUTSIDE for worker in workers):
         raise Outside
+
+
+def _share(control: Array) -> float | None:
+    """How much of the work is done; None while no worker has taken any."""
+    units = int(control[UNITS])
+    return int(control[COUNTER]) / units if units else None
 
 
 def given_arrays(printed: Any, tries: Sequence[Trie], scope: Any) -> dict[str, Array]:

@@ -36,6 +36,7 @@ class Limits:
     announce: Callable[[str], None] = lambda what: None
     held: dict[str, int] = field(default_factory=dict)
     peak: int = 0
+    share: float | None = None  # of the join that runs: how much of it is done, where known
     high: int = 0  # the most that was held since `highest` was called
 
     def spare(self) -> int:

@@ -16,7 +16,8 @@ from gdatalog.engine.session import Ask, Session
 from gdatalog.errors import Caution, DataError, Error, UsageError
 from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Rule, Statement
-from gdatalog.report import Profile, explain
+from gdatalog.profile import Profile
+from gdatalog.report import explain
 from gdatalog.result import Result
 from gdatalog.shell.messages import say, say_error
 from gdatalog.shell.output import Output
@@ -49,7 +50,7 @@ def run_job(db: Database, job: Job, output: Output) -> list[Error]:
     try:
         program = _read(db, job.texts)
         reports = Ledger() if job.profile else None
-        line = ProgressLine(sys.stderr)
+        line = ProgressLine(sys.stderr, at_work=db._workspace.at_work)
         db._workspace.announce = line.announce
         with db._lock:
             session = db._workspace.keep(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Event, Thread
 from time import perf_counter
 from types import TracebackType
@@ -20,9 +21,13 @@ class ProgressLine:
     It has a thread of its own, for a join that takes long reports nothing by itself.
     """
 
-    def __init__(self, stream: TextIO, after: float = AFTER) -> None:
+    def __init__(
+        self, stream: TextIO, after: float = AFTER, at_work: Callable[[], str] = lambda: ""
+    ) -> None:
+        """`at_work` says what is known of the join that runs; it is asked while the line shows."""
         self.stream = stream
         self.after = after
+        self.at_work = at_work
         self.what = ""
         self.round: Progress | None = None
         self.doing = ""
@@ -96,6 +101,9 @@ class ProgressLine:
             what = ", ".join(self.round.relations)
             parts.append(f"round {self.round.round}")
             parts.append(f"{self.round.new_rows:,} new of {self.round.total_rows:,} rows")
+        at_work = self.at_work()
+        if at_work:
+            parts.append(f"now {at_work}")
         held = memory_used()
         if held is not None:
             parts.append(format_bytes(held))

@@ -54,7 +54,7 @@ class Repl:
         self.interactive = interactive
         self.bail = bail
         self.timer = False
-        self.line = ProgressLine(sys.stderr)
+        self.line = ProgressLine(sys.stderr, at_work=db._workspace.at_work)
         self.loaded: dict[str, str] = {}  # the files that `.load` read
         self.failed: list[BaseException] = []
         self._typed = ""  # of a statement whose dot is still to come

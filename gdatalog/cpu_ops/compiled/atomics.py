@@ -4,7 +4,7 @@ A plain load of a flag is moved out of the loop that polls it, for the compiler 
 nobody else writes; an atomic one stays where it is, and costs the same.
 
 What the threads of one run share is an int64 array, `control`: [0] counts the units of work that
-are taken, [1] is set to end the run early.
+are taken, [1] is set to end the run early, [2] is how many units there are.
 """
 
 from __future__ import annotations
@@ -118,6 +118,7 @@ def take(control: Array, threads: int, total: int, grain: int) -> tuple[int, int
     a 64th of what would be a thread's even share: where the first units are the work of many, as
     in graphs whose hubs have the least ids, an even share of units is far more than that of work.
     """
+    store(control, 2, total)
     start = load(control, 0)
     largest = total // (64 * threads)
     while start < total:

@@ -1,0 +1,45 @@
+"""A stratum with rules split where a variable dies, evaluated in place of the one it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from gdatalog.engine.derived import Rows
+from gdatalog.engine.rounds import Rounds
+from gdatalog.engine.surroundings import Surroundings
+from gdatalog.planner.checked import Stratum
+from gdatalog.planner.dying import Parted, parted
+from gdatalog.storage.relation import Relation
+
+
+def parted_stratum(stratum: Stratum, around: Surroundings) -> Parted | None:
+    """The stratum whose rules are split, the same one each time; None if that gains nothing."""
+    way = around.knobs.dying
+
+    def make(relation: Callable[[str], Relation]) -> Parted | None:
+        return parted(stratum, around.schemas, lambda name: relation(name).statistics, way)
+
+    return around.plans.parted(stratum, way, around.relation, make)
+
+
+def run_rounds(
+    stratum: Stratum, seeds: Mapping[str, Sequence[Rows]], around: Surroundings
+) -> dict[str, Relation]:
+    """A recursive stratum by rounds, its rules split where that is expected to gain."""
+    parts = parted_stratum(stratum, around)
+    if parts is None:
+        return Rounds(stratum, seeds, around).run()
+    found = Rounds(parts.stratum, seeds, around_parts(stratum, parts, around)).run()
+    for name in parts.schemas:
+        around.limits.charge(name, 0)
+    return {name: found[name] for name in stratum.relations}
+
+
+def around_parts(stratum: Stratum, parts: Parted, around: Surroundings) -> Surroundings:
+    """The same surroundings, which know the relations of the parts; who listens does not."""
+    return replace(
+        around,
+        schemas={**around.schemas, **parts.schemas},
+        on_round=lambda _, round_: around.on_round(stratum, round_),
+    )
