@@ -99,7 +99,7 @@ class Following(Rounds):
                         len(rounds) + 1,
                         {name: delta.length for name, delta in self.deltas.items()},
                         {name: table.length for name, table in self.tables.items()},
-                        self.told.end_round(),
+                        self.record.end_round(),
                     )
                 )
                 self.around.on_round(self.stratum, rounds[-1])
@@ -107,7 +107,7 @@ class Following(Rounds):
                 self._check_improving(len(rounds), plans)
         except MemoryLimitError as error:
             raise self._growth(error, rounds) from None
-        self.told.end({name: table.length for name, table in self.tables.items()})
+        self.record.end({name: table.length for name, table in self.tables.items()})
         return {name: table.finished() for name, table in self.tables.items()}
 
     def _take(self, derived: Mapping[str, Sequence[Derived]]) -> bool:
@@ -117,7 +117,7 @@ class Following(Rounds):
             parts = derived.get(name, ())
             rows = union_rows([in_order(part, self.ops) for part in parts], self.ops)
             self.deltas[name] = new = table.add(*rows)
-            self.told.derived(name, parts, new, self.ops)
+            self.record.derived(name, parts, new, self.ops)
             self.around.limits.charge(name, table.nbytes)
         return any(delta.length for delta in self.deltas.values())
 
@@ -134,7 +134,7 @@ class Following(Rounds):
         around = self.around
         plan = plan_rule(rule, around.schemas, around.param_types, self._sizes_of)
         for join in range(len(plan.joins)):
-            yield from self._by_parts(rule, _only(plan, join), True)
+            yield from self._by_parts(_only(plan, join), True)
 
     def _of_new_rows(self, rule: CheckedRule) -> Iterator[Derived]:
         """What a rule gives for the new rows of each of its atoms."""
@@ -143,7 +143,7 @@ class Following(Rounds):
             assert join.given is not None
             delta = self.deltas.get(join.given.relation)
             if delta is not None and delta.length:
-                yield from self._by_parts(rule, _only(plan, number), delta.length > SMALL)
+                yield from self._by_parts(_only(plan, number), delta.length > SMALL)
 
     def _plan(self, rule: CheckedRule) -> RulePlan:
         """One join for each atom that may have new rows, with all rows of all others."""
@@ -156,7 +156,7 @@ class Following(Rounds):
 
         return around.plans.following(rule, read, self._sizes_of, make)
 
-    def _by_parts(self, rule: CheckedRule, plan: RulePlan, large: bool) -> Iterator[Derived]:
+    def _by_parts(self, plan: RulePlan, large: bool) -> Iterator[Derived]:
         """Runs a plan of one join for each way to choose a part of every relation that it reads.
 
         Not so where it asks what is not there, or how much there is: then all rows count.
@@ -175,7 +175,6 @@ class Following(Rounds):
         for tries in product(*choices):
             chosen = replace(plan, joins=(replace(join, tries=tries),))
             # What a run remembers of rows that it followed holds for these parts only.
-            self.rule_of = {id(chosen): (chosen, rule)}
             yield self._run(chosen, None, None if large else {})
         self.parts.clear()
 
