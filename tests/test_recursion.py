@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 import gdatalog
 from gdatalog.engine import device, growing, improving, replanning, runs, spans, variants
@@ -30,8 +30,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
 ]
 
-# How many programs each way gets, of 300 (GDATALOG_PROGRAMS).
-PERCENT = 4
+# How many programs each way gets, of 300 (GDATALOG_PROGRAMS), and at the most.
+PERCENT, MOST = 4, 50
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def not_compiled() -> Iterator[None]:
 
 @pytest.mark.drawn
 @pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
-@oracle.share(PERCENT)
+@settings(oracle.share(PERCENT), max_examples=min(MOST, max(4, oracle.PROGRAMS * PERCENT // 100)))
 @given(recursions())
 def test_every_way_agrees_with_the_oracle(way: Way, drawn: Drawn) -> None:
     if way.asked:
