@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
-from gdatalog.engine import spans, splits
+from gdatalog.engine import device, spans, splits
 from gdatalog.parser import parse
 from tests import data
 from tests import test_engine_oracle as oracle
@@ -121,13 +121,13 @@ def not_compiled() -> Iterator[None]:
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The fixpoints that were run split."""
     found: list[str] = []
-    real = splits.run_split
+    real = device.run_split
 
     def noted(function: Any, printed: Any, *rest: Any) -> Any:
         found.append(printed.shape)
         return real(function, printed, *rest)
 
-    monkeypatch.setattr(splits, "run_split", noted)
+    monkeypatch.setattr(device, "run_split", noted)
     return found
 
 

@@ -14,14 +14,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
 from gdatalog.engine.best import Best
 from gdatalog.engine.choose import ENOUGH, FIRST, SECOND, Choice, spent_on
 from gdatalog.engine.depth import layout_of, printed_once
-from gdatalog.engine.derived import Blocks, Derived, relation_of
-from gdatalog.engine.device import CPU, compiled_function, is_compiled
+from gdatalog.engine.derived import Blocks, Derived, away, laid, relation_of
+from gdatalog.engine.device import CPU
 from gdatalog.engine.ledger import Way
 from gdatalog.engine.seeds import Grouped, copied, grouped, order_by
 from gdatalog.engine.spans import limits_of, narrow, spans_of, stamps_for
@@ -29,12 +30,13 @@ from gdatalog.engine.stratum import StratumRun, atoms
 from gdatalog.engine.surroundings import Round
 from gdatalog.errors import MemoryLimitError, Note
 from gdatalog.executors.lftj import GiveUp
-from gdatalog.executors.worklist import ListRoom, run_split
+from gdatalog.executors.worklist import ListRoom
 from gdatalog.plan.effects import longest_first
-from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.planner.splitting import Split, split_of
 from gdatalog.printer.module import Printed
 from gdatalog.printer.worklist import Listed, Recursive, print_split
+from gdatalog.printer.worklist_tile import print_tiles
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -72,13 +74,11 @@ class Splits(StratumRun):
         around, names = self.around, self.stratum.relations
         if around.knobs.split == "never" or around.knobs.strategy == "levelwise":
             return None
-        if not self.stratum.recursive or around.device is not CPU:
+        if not self.stratum.recursive:
             return None
         if around.limit_sizes.keys() & set(names):
             return None
-        if not self.stratum.recursive or any(
-            isinstance(table, Best) for table in self.tables.values()
-        ):
+        if any(isinstance(table, Best) for table in self.tables.values()):
             return None
         return split_of(self.later, self._arities)
 
@@ -104,7 +104,8 @@ class Splits(StratumRun):
         if self.read_rows < (FEW if "numba" in sys.modules else MANY):
             yield FIRST
         task = self.task(self.groups, counts=counts)
-        if task is not None and not is_compiled(task.printed):
+        here = self.around.device is CPU  # a GPU's compiler takes no longer than the first try
+        if here and task is not None and not self.around.device.ready(task.printed):
             yield SECOND
 
     @property
@@ -138,7 +139,7 @@ class Splits(StratumRun):
         if len(plans) == 1 and not any(count for _, count in self.seeds.get(name, ())):
             ref = copied(plans[0], split)
             if ref is not None:
-                trie = self._trie(ref)
+                trie = self.trie_of(ref)
                 return grouped(trie, order) if trie.total else None
         return self.group_of(name, self.first(name))
 
@@ -148,8 +149,11 @@ class Splits(StratumRun):
         relation = relation_of(schema.columns, schema.types, parts, self.ops)
         if not relation.length:
             return None
-        order = order_by(self.columns[name], schema.arity)
-        return grouped(relation.trie(order), order)
+        return self._grouped(name, relation)
+
+    def _grouped(self, name: str, relation: Relation) -> Grouped:
+        order = order_by(self.columns[name], self.around.schemas[name].arity)
+        return grouped(self.around.device.trie(relation, TrieRef(name, "full", order)), order)
 
     def _unordered(self, name: str, parts: Sequence[Derived]) -> Grouped | None:
         """The same of rows of which nothing is known."""
@@ -161,27 +165,29 @@ class Splits(StratumRun):
             if len(block[0])
         ]
         count = sum(len(block[0]) for block in blocks)
-        relation = Relation.of_blocks(schema.columns, schema.types, blocks, count)
         if not blocks:
             return None
-        order = order_by(self.columns[name], schema.arity)
-        return grouped(relation.trie(order), order)
+        blocks = [laid(block, self.ops) for block in blocks]
+        ops = away(self.ops)
+        relation = Relation.of_blocks(schema.columns, schema.types, blocks, count, ops=ops)
+        return self._grouped(name, relation)
 
     # ------------------------------------------------------------------------------- the task
 
     def task(self, seeds: Groups, known: Groups | None = None, counts: bool = False) -> Task | None:
         """What there is to run; None if the rules cannot be printed."""
+        xp = self.ops.xp
         found = [group for group in seeds.values() if group is not None]
         if len(found) == 1:
-            values = np.ascontiguousarray(found[0].values)
+            values = xp.ascontiguousarray(found[0].values)
         else:
-            values = np.unique(np.concatenate([group.values for group in found]))
+            values = xp.unique(xp.concatenate([group.values for group in found]))
         already: dict[str, Grouped] = {}
         for name, group in (known or {}).items():
             if group is not None:
                 already[name] = group.only(values)
         made = {
-            ref: self._trie(ref)
+            ref: self.trie_of(ref)
             for ref in longest_first(tuple(r for rule in self.recursions for r in rule.join.tries))
         }
         tries = [made[ref] for rule in self.recursions for ref in rule.join.tries]
@@ -199,13 +205,13 @@ class Splits(StratumRun):
             lists.append(self._listed(name, group, already.get(name), rows, stamps))
             kept = [column for column in rows if not counts or column in others]
             rooms.append(ListRoom({column: rows[column] for column in kept}, stamps, not counts))
-            _bring(beside, f"seeds_{at}", group, values, others)
+            _bring(beside, f"seeds_{at}", group, values, others, xp)
             if name in already:
-                _bring(beside, f"known_{at}", already[name], values, others)
+                _bring(beside, f"known_{at}", already[name], values, others, xp)
             if stamps:
-                beside[f"spans_{at}"] = limits_of(own)
+                beside[f"spans_{at}"] = xp.asarray(limits_of(own))
             if counts:
-                beside[f"counts_{at}"] = np.zeros(len(values), dtype=np.int64)
+                beside[f"counts_{at}"] = xp.zeros(len(values), dtype=xp.int64)
         printed = self._printed(lists, tries, values, counts)
         return None if printed is None else Task(printed, tries, values, beside, rooms)
 
@@ -237,11 +243,16 @@ class Splits(StratumRun):
         self, lists: Sequence[Listed], tries: Sequence[Trie], values: Array, counts: bool
     ) -> Printed | None:
         kind = "int32" if values.dtype == np.int32 else "int64"
-        intersect = self.around.knobs.intersect
-        key = (tuple(self.recursions), tuple(lists), kind, counts, intersect, layout_of(tries))
-        found = printed_once(
-            key, lambda: print_split(self.recursions, tries, lists, kind, counts, intersect)
-        )
+        around, rules = self.around, self.recursions
+        intersect, tile = around.knobs.intersect, around.device.tile(around.knobs)
+        key = (tuple(rules), tuple(lists), kind, counts, intersect, tile, layout_of(tries))
+
+        def printed() -> Printed:
+            if tile:
+                return print_tiles(rules, tries, lists, kind, counts, intersect, tile)
+            return print_split(rules, tries, lists, kind, counts, intersect)
+
+        found = printed_once(key, printed)
         return found if isinstance(found, Printed) else None
 
     # --------------------------------------------------------------------------------- running
@@ -273,17 +284,16 @@ class Splits(StratumRun):
             return {name: Blocks([], 0) for name in self.columns}
         held: dict[str, Grouped | None] = {}
         for name in self.columns:
-            order = order_by(self.columns[name], self.around.schemas[name].arity)
             relation = known.get(name)
             if relation is not None and relation.length:
-                held[name] = grouped(relation.trie(order), order)
+                held[name] = self._grouped(name, relation)
         task = self.task(groups, held)
         return None if task is None else self._follow(task)
 
     def counts(self) -> dict[str, tuple[Array, Array]] | None:
         """Of each relation how many rows there are for each value: the values, and how many."""
         if all(group is None for group in self.groups.values()):
-            none = np.empty(0, dtype=np.int64)
+            none = self.ops.xp.empty(0, dtype=self.ops.xp.int64)
             return dict.fromkeys(self.stratum.relations, (none, none))
         started = perf_counter()
         task = self.task(self.groups, counts=True)
@@ -302,14 +312,13 @@ class Splits(StratumRun):
         around = self.around
         limits, names = around.limits, self.stratum.relations
         try:
-            function = compiled_function(task.printed, limits, ", ".join(names))
-            found = run_split(
-                function,
+            found = around.device.follow(
                 task.printed,
                 task.tries,
                 around.scope,
                 limits,
-                around.knobs.workers,
+                ", ".join(names),
+                around.knobs,
                 task.beside,
                 task.rooms,
                 around.force_chunk,
@@ -370,12 +379,13 @@ def _bring(
     group: Grouped | None,
     values: Array,
     others: Sequence[int],
+    xp: Any,
 ) -> None:
     """The arguments that hold rows, by value."""
     if group is None:
-        beside[f"{name}_starts"] = np.zeros(len(values) + 1, dtype=np.int64)
+        beside[f"{name}_starts"] = xp.zeros(len(values) + 1, dtype=xp.int64)
     else:
         beside[f"{name}_starts"] = group.among(values)
     for column in others:
-        empty = np.empty(0, dtype=np.int32)
+        empty = xp.empty(0, dtype=xp.int32)
         beside[f"{name}_{column}"] = empty if group is None else group.columns[column]
