@@ -8,6 +8,7 @@ from time import perf_counter
 from gdatalog.engine.choose import TooSlow, impatience, spend
 from gdatalog.engine.derived import Rows
 from gdatalog.engine.dying import around_parts, parted_stratum, run_rounds
+from gdatalog.engine.improving import InPlace
 from gdatalog.engine.linear import Fixpoint, linear_of, linearised
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.splits import Splits
@@ -38,28 +39,34 @@ def run_stratum(
         if found is not None:
             return found
         around.ledger.forget(splits.record)
+    best = InPlace(stratum, seeds, around)
+    if best.refusal is None:
+        found = by_rounds(best) or best.run()
+        if found is not None:
+            return found
+        around.ledger.forget(best.record)
     return run_rounds(stratum, seeds, around)
 
 
-def by_rounds(splits: Splits, counts: bool = False) -> dict[str, Relation] | None:
-    """A stratum that splits, by rounds if these are soon done, for they need no compilation.
+def by_rounds(way: Splits | InPlace, counts: bool = False) -> dict[str, Relation] | None:
+    """A stratum that has a compiled way, by rounds if these are soon done, uncompiled.
 
     `counts`: else only how many rows there are is asked for.
     """
-    around = splits.around
+    around = way.around
     ledger = around.ledger
-    for seconds in splits.patience(counts):
+    for seconds in way.patience(counts):
         began = perf_counter()
         before = len(ledger.runs)
-        rounds = Rounds(splits.stratum, splits.seeds, around)
+        rounds = Rounds(way.stratum, way.seeds, around)
         try:
             with impatience(around.limits, seconds, TooSlow):
                 found = rounds.run()
         except TooSlow:
             ledger.forget(rounds.record, before)
             continue
-        spend(splits.rules_key, perf_counter() - began)
-        ledger.forget(splits.record)
+        spend(way.rules_key, perf_counter() - began)
+        ledger.forget(way.record)
         return found
     return None
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import ref
 
 from gdatalog.errors import Caution
@@ -158,6 +158,7 @@ class CheckedText:
     checked: Checked
     texts: Sequence[object] = ()  # what its key names by identity, so that they live on
     plans: Plans = field(default_factory=Plans)
+    demands: dict[Hashable, Any] = field(default_factory=dict)  # see `engine.demand`
     _interned: SymbolTable | None = None
 
     def intern(self, symbols: SymbolTable) -> None:

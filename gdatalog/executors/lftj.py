@@ -101,7 +101,7 @@ def run_nest(
     control = np.zeros(16, dtype=np.int64)
     count = threads if printed.parallel else 1
     workers = [
-        _worker(function, printed, distinct, given, control, count, wanted) for _ in range(count)
+        worker_of(function, printed, distinct, given, control, count, wanted) for _ in range(count)
     ]
     run_workers(workers, control, limits)
     return [block for worker in workers for block in worker.blocks]
@@ -190,7 +190,7 @@ def scalar_of(kind: str, trie: Trie, depth: int) -> int:
     return int(_dense(trie)[0] if kind == "low" else trie.levels[depth].span[0])
 
 
-def _worker(
+def worker_of(
     function: Any,
     printed: Any,
     tries: Sequence[Trie],
