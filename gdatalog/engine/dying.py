@@ -30,10 +30,11 @@ def run_rounds(
     parts = parted_stratum(stratum, around)
     if parts is None:
         return Rounds(stratum, seeds, around).run()
-    found = Rounds(parts.stratum, seeds, around_parts(stratum, parts, around)).run()
+    rounds = Rounds(parts.stratum, seeds, around_parts(stratum, parts, around))
+    found = rounds.run(passing=parts.schemas)
     for name in parts.schemas:
         around.limits.charge(name, 0)
-    return {name: found[name] for name in stratum.relations}
+    return found
 
 
 def around_parts(stratum: Stratum, parts: Parted, around: Surroundings) -> Surroundings:
