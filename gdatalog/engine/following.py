@@ -21,7 +21,7 @@ from gdatalog.engine.derived import Derived, Rows, in_order, union_rows
 from gdatalog.engine.device import Device
 from gdatalog.engine.extending import Extending, Improving
 from gdatalog.engine.rounds import Rounds
-from gdatalog.engine.stratum import DELTA
+from gdatalog.engine.stratum import DELTA, NO_PARTS, Parts
 from gdatalog.engine.surroundings import Round, Surroundings
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.effects import participants
@@ -99,21 +99,24 @@ class Following(Rounds):
                         len(rounds) + 1,
                         {name: delta.length for name, delta in self.deltas.items()},
                         {name: table.length for name, table in self.tables.items()},
+                        self.record.end_round(),
                     )
                 )
                 self.around.on_round(self.stratum, rounds[-1])
-                plans = [self._plan(rule) for rule in self.stratum.rules]
-                self._check_improving(len(rounds), plans)
+                self._check_improving(len(rounds))
         except MemoryLimitError as error:
             raise self._growth(error, rounds) from None
+        self.record.end({name: table.length for name, table in self.tables.items()})
         return {name: table.finished() for name, table in self.tables.items()}
 
     def _take(self, derived: Mapping[str, Sequence[Derived]]) -> bool:
         """Adds what has been derived: what of it is new is the delta. Whether there is any."""
         self.deltas = {}
         for name, table in self.tables.items():
-            parts = [in_order(part, self.ops) for part in derived.get(name, ())]
-            self.deltas[name] = table.add(*union_rows(parts, self.ops))
+            parts = derived.get(name, ())
+            rows = union_rows([in_order(part, self.ops) for part in parts], self.ops)
+            self.deltas[name] = new = table.add(*rows)
+            self.record.derived(name, parts, new, self.ops)
             self.around.limits.charge(name, table.nbytes)
         return any(delta.length for delta in self.deltas.values())
 
@@ -171,7 +174,7 @@ class Following(Rounds):
         for tries in product(*choices):
             chosen = replace(plan, joins=(replace(join, tries=tries),))
             # What a run remembers of rows that it followed holds for these parts only.
-            yield self._run(chosen, None, None if large else {})
+            yield self.run_plan(chosen, None, None if large else {})
         self.parts.clear()
 
     def _relation(self, name: str) -> Relation:
@@ -183,9 +186,9 @@ class Following(Rounds):
     def _finished(self, ref: TrieRef) -> Relation | None:
         return self._relation(ref.relation)
 
-    def _trie(self, ref: TrieRef, device: Device | None = None) -> Trie:
+    def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
         if ref.relation not in self.parts:
-            return super()._trie(ref, device)
+            return super().trie_of(ref, device, parts)
         device = device or self.around.device
         part = self.parts[ref.relation]
         trie = device.trie(part, ref)

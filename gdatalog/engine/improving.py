@@ -310,7 +310,7 @@ class InPlace(StratumRun):
             if found is not None:
                 CPU.charge(self.around.limits, ref.relation, relation)
                 return found
-        return self._trie(ref)
+        return self.trie_of(ref)
 
     def _most_codes(self, rows: Mapping[str, Rows]) -> int:
         """Up to how many codes they are the groups' numbers."""

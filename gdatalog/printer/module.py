@@ -21,6 +21,7 @@ from gdatalog.storage.trie import Trie
 HOMES = {
     "atomics": ("add", "mark_first", "stopped", "take"),
     "elements": ("at", "put"),
+    "hashing": ("add_key",),
     "lists": (
         "count_common", "count_leapfrog", "count_meet_marked", "count_merge", "find",
         "find_indexed", "find_root", "has", "intersect", "is_marked", "leapfrog", "lower", "mark",
@@ -80,6 +81,7 @@ def print_plan(
             print_given(nest, join.given, given, known, leaf)
         else:
             nest.run(nest.join.steps, 0, known, leaf)
+    leaf.finish(nest)
     outputs = [a for a in nest.arguments.found.values() if a.kind == "output"]
     outputs.sort(key=lambda argument: int(argument.name[3:]))
     arguments = [a for a in nest.arguments.found.values() if a.kind != "output"] + outputs

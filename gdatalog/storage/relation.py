@@ -91,10 +91,12 @@ class Relation:
         length: int,
         distinct: bool = False,
         ops: Any = None,
+        as_it_is: bool = False,
     ) -> Relation:
         """The relation of the rows of all blocks, which are `length` together, in any order.
 
-        If they are `distinct` nothing need be done with them before they are asked for.
+        If they are `distinct` nothing need be done with them before they are asked for; but few
+        are sorted, for people to see them in order. One block is kept `as_it_is` if asked for.
         `ops`: the operations of the device whose arrays all columns are, if they are not NumPy's.
         """
         if not types:
@@ -105,7 +107,9 @@ class Relation:
         known = Known.DISTINCT if distinct else Known.NOTHING
         relation = Relation.__new__(Relation)
         relation._over(columns, types, RowStore(blocks, length, known, ops))
-        if length < FEW and ops is None:
+        if as_it_is and len(blocks) == 1:
+            relation._store.keep_as_it_is()
+        elif length < FEW and ops is None:
             relation._store.sorted()
         return relation
 
@@ -246,6 +250,11 @@ class Relation:
         """The rows in whatever order they are in, in blocks; a row may be there twice if asked."""
         return list(self._store.distinct() if distinct else self._store.blocks)
 
+    @property
+    def rows(self) -> Columns:
+        """The rows in whatever order they are in; one may be there twice."""
+        return self._store.as_they_are()
+
     def column(self, at: int) -> Array:
         """A column's keys, in the order that all columns are in; a row may be there twice."""
         return self._store.as_they_are()[at]
@@ -255,6 +264,12 @@ class Relation:
         keys = tuple(key[rows] for key in self._store.as_they_are())
         distinct = self._store.known >= Known.DISTINCT
         return Relation.of_blocks(self.columns, self.types, [keys], len(rows), distinct)
+
+    def behind(self, count: int) -> Relation:
+        """The relation of the rows behind the first few that `rows` gives."""
+        keys = tuple(key[count:] for key in self.rows)
+        left = self.length - count
+        return Relation.of_blocks(self.columns, self.types, [keys], left, True, as_it_is=True)
 
     @property
     def nbytes(self) -> int:
