@@ -14,6 +14,7 @@ from gdatalog.engine.budget import LARGEST_CHUNK
 from gdatalog.engine.knobs import Knobs
 from gdatalog.executors.lftj import Block, run_nest
 from gdatalog.executors.limits import Limits
+from gdatalog.executors.worklist import ListRoom, run_split
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.printer.module import Printed
 from gdatalog.storage.relation import Relation
@@ -47,6 +48,10 @@ class Device(Protocol):
         """How many lanes are to walk a subtree together; 0 where there are none, on a CPU."""
         ...
 
+    def tile(self, knobs: Knobs) -> int:
+        """The same for a fixpoint of its own, whose lanes share what they come to."""
+        ...
+
     def ready(self, printed: Printed) -> bool:
         """Whether printed loops have been compiled by now."""
         ...
@@ -66,6 +71,24 @@ class Device(Protocol):
 
         `told`: what of, for messages. `beside`: arguments that are neither of tries nor of the
         plan, by name: arrays of the device.
+        """
+        ...
+
+    def follow(
+        self,
+        printed: Printed,
+        tries: Sequence[Trie],
+        scope: Any,
+        limits: Limits,
+        told: str,
+        knobs: Knobs,
+        beside: Mapping[str, Any],
+        rooms: Sequence[ListRoom],
+        first: int | None,
+    ) -> list[list[Block]]:
+        """The same for a fixpoint that splits: gives each relation's rows.
+
+        `first`: how many rows a block has at first, for tests.
         """
         ...
 
@@ -102,6 +125,9 @@ class Cpu:
     def lanes(self, tries: Sequence[Trie], knobs: Knobs) -> int:
         return 0
 
+    def tile(self, knobs: Knobs) -> int:
+        return 0
+
     def ready(self, printed: Printed) -> bool:
         return is_compiled(printed)
 
@@ -118,6 +144,23 @@ class Cpu:
     ) -> list[Block]:
         function = compiled_function(printed, limits, told)
         return run_nest(function, printed, tries, scope, limits, knobs.workers, wanted, beside)
+
+    def follow(
+        self,
+        printed: Printed,
+        tries: Sequence[Trie],
+        scope: Any,
+        limits: Limits,
+        told: str,
+        knobs: Knobs,
+        beside: Mapping[str, Any],
+        rooms: Sequence[ListRoom],
+        first: int | None,
+    ) -> list[list[Block]]:
+        function = compiled_function(printed, limits, told)
+        return run_split(
+            function, printed, tries, scope, limits, knobs.workers, beside, rooms, first
+        )
 
     def refuses(self, plan: RulePlan) -> str | None:
         return None

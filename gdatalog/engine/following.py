@@ -23,7 +23,7 @@ from gdatalog.engine.device import Device
 from gdatalog.engine.extending import Extending, Improving
 from gdatalog.engine.nearby import led_to, nearby
 from gdatalog.engine.rounds import Rounds
-from gdatalog.engine.stratum import DELTA
+from gdatalog.engine.stratum import DELTA, NO_PARTS, Parts
 from gdatalog.engine.surroundings import Round, Surroundings
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.effects import participants
@@ -34,6 +34,7 @@ from gdatalog.planner.sizes import Assumed, ColumnTest, Size, Statistics
 from gdatalog.planner.strata import steps_of
 from gdatalog.storage.membership import Bits
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 # New rows up to which a rule is run breadth-first without asking how long it will take.
@@ -108,8 +109,7 @@ class Following(Rounds):
                     )
                 )
                 self.around.on_round(self.stratum, rounds[-1])
-                plans = [self._plan(rule) for rule in self.stratum.rules]
-                self._check_improving(len(rounds), plans)
+                self._check_improving(len(rounds))
         except MemoryLimitError as error:
             raise self._growth(error, rounds) from None
         self.record.end({name: table.length for name, table in self.tables.items()})
@@ -169,9 +169,9 @@ class Following(Rounds):
         (join,) = plan.joins
         whole = _asked_as_a_whole(join.steps)
         choices: list[list[TrieRef]] = []
-        led = (
-            {} if large or join.given is None else led_to(join, self._rows(join.given.relation)[0])
-        )
+        led: Mapping[int, Array] = {}
+        if join.given is not None and not large:
+            led = led_to(join, self.rows_of(join.given.relation)[0])
         for number, ref in enumerate(join.tries):
             relation = self._relation(ref.relation)
             near = None
@@ -187,7 +187,7 @@ class Following(Rounds):
         for tries in product(*choices):
             chosen = replace(plan, joins=(replace(join, tries=tries),))
             # What a run remembers of rows that it followed holds for these parts only.
-            yield self._run(chosen, None, None if large else {})
+            yield self.run_plan(chosen, None, None if large else {})
         self.parts.clear()
 
     def _relation(self, name: str) -> Relation:
@@ -206,9 +206,9 @@ class Following(Rounds):
     def _finished(self, ref: TrieRef) -> Relation | None:
         return self._relation(ref.relation)
 
-    def _trie(self, ref: TrieRef, device: Device | None = None) -> Trie:
+    def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
         if ref.relation not in self.parts:
-            return super()._trie(ref, device)
+            return super().trie_of(ref, device, parts)
         device = device or self.around.device
         part = self.parts[ref.relation]
         trie = device.trie(part, ref)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,33 +18,48 @@ Span = tuple[int, int]  # the least and the greatest value
 @dataclass(frozen=True, slots=True)
 class Grouped:
     """Rows by one of their columns: `values` are its values, ascending; the rows of the k-th
-    stand in `columns`, the others, from `starts[k]` to `starts[k + 1]`."""
+    stand in `columns`, the others, from `starts[k]` to `starts[k + 1]`. `xp` has the functions on
+    these arrays."""
 
     values: Array
     starts: Array
     columns: Mapping[int, Array]
+    xp: Any = np
 
     def among(self, values: Array) -> Array:
         """The starts of the rows of these values, which are all that there are of, and others."""
         if len(values) == len(self.values):
             return self.starts
-        counts = np.zeros(len(values) + 1, dtype=np.int64)
-        counts[np.searchsorted(values, self.values) + 1] = np.diff(self.starts)
-        return np.cumsum(counts)
+        xp = self.xp
+        counts = xp.zeros(len(values) + 1, dtype=xp.int64)
+        counts[xp.searchsorted(values, self.values) + 1] = xp.diff(self.starts)
+        found: Array = xp.cumsum(counts)
+        return found
 
     def only(self, values: Array) -> Grouped:
         """The rows of those of its values that are among these."""
-        inside = np.isin(self.values, values)
-        counts = np.diff(self.starts)
-        rows = np.repeat(inside, counts)
-        starts = np.zeros(int(inside.sum()) + 1, dtype=np.int64)
-        np.cumsum(counts[inside], out=starts[1:])
+        xp = self.xp
+        inside = xp.isin(self.values, values)
+        counts = xp.diff(self.starts)
+        rows = repeated(inside, counts, xp)
+        starts = xp.zeros(int(inside.sum()) + 1, dtype=xp.int64)
+        starts[1:] = xp.cumsum(counts[inside])
         columns = {at: column[rows] for at, column in self.columns.items()}
-        return Grouped(self.values[inside], starts, columns)
+        return Grouped(self.values[inside], starts, columns, xp)
 
     def span(self, column: int) -> Span | None:
         values = self.columns[column]
         return (int(values.min()), int(values.max())) if len(values) else None
+
+
+def repeated(values: Array, counts: Array, xp: Any) -> Array:
+    """Each value as often as its count says: CuPy's `repeat` takes no counts of its own arrays."""
+    if xp is np:
+        return np.repeat(values, counts)
+    ends = xp.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    found: Array = values[xp.searchsorted(ends, xp.arange(total), side="right")]
+    return found
 
 
 def order_by(split: int, arity: int) -> tuple[int, ...]:
@@ -54,15 +70,16 @@ def order_by(split: int, arity: int) -> tuple[int, ...]:
 def grouped(trie: Trie, order: Sequence[int]) -> Grouped:
     """The rows of a trie whose levels are the columns in this order."""
     first, *others = trie.levels
-    starts = np.arange(len(first) + 1, dtype=np.int64)
+    xp = first.xp
+    starts = xp.arange(len(first) + 1, dtype=xp.int64)
     columns: dict[int, Array] = {}
     for level, column in zip(others, order[1:], strict=True):
         offsets = level.offsets
         for at, values in columns.items():
-            columns[at] = np.repeat(values, np.diff(offsets))
-        starts = offsets[starts].astype(np.int64)
-        columns[column] = np.ascontiguousarray(level.values)
-    return Grouped(first.values, starts, columns)
+            columns[at] = repeated(values, xp.diff(offsets), xp)
+        starts = offsets[starts].astype(xp.int64)
+        columns[column] = xp.ascontiguousarray(level.values)
+    return Grouped(first.values, starts, columns, xp)
 
 
 def copied(plan: RulePlan, split: int) -> TrieRef | None:

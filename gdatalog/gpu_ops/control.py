@@ -23,6 +23,7 @@ class Word(IntEnum):
 CONTROL_WORDS: Final = 144
 SLOT_WORDS: Final = 8
 EVERYTHING: Final = 1 << 62
+THREADS: Final = 128  # of a block
 
 
 class Reason(IntEnum):
@@ -34,6 +35,7 @@ class Reason(IntEnum):
     FAILED = 3
     OVERFLOWED = 4
     ENOUGH = 5
+    OUTSIDE = 6
 
 
 def capacity(tiles: int) -> int:

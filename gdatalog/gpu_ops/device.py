@@ -9,7 +9,7 @@ from gdatalog.executors.limits import Limits
 from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.kept import Kept
 from gdatalog.gpu_ops.sums import Sums
-from gdatalog.gpu_ops.tiles import lanes_for
+from gdatalog.gpu_ops.tiles import TILES, lanes_for
 from gdatalog.gpu_ops.walk import Block, Walks
 from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.nodes import RulePlan, TrieRef
@@ -67,6 +67,9 @@ class Gpu:
     def lanes(self, tries: Sequence[Trie], knobs: Any) -> int:
         return int(knobs.tile) or lanes_for(tries)
 
+    def tile(self, knobs: Any) -> int:
+        return int(knobs.tile) or TILES[-1]
+
     def ready(self, printed: Printed) -> bool:
         return self.walks.ready(printed)
 
@@ -83,6 +86,40 @@ class Gpu:
     ) -> list[Block]:
         """A plan's rows, depth-first."""
         return self.walks.run(printed, tries, scope, limits, told, wanted, beside)
+
+    def follow(
+        self,
+        printed: Printed,
+        tries: Sequence[Trie],
+        scope: Any,
+        limits: Limits,
+        told: str,
+        knobs: Any,
+        beside: Mapping[str, Any],
+        rooms: Sequence[Any],
+        first: int | None,
+    ) -> list[list[Block]]:
+        """The rows of a fixpoint that splits: a tile has a list and marks for one value at a time.
+
+        Of several relations each row has the number first, and columns for the widest.
+        """
+        own: dict[str, int] = {}
+        for at, room in enumerate(rooms):
+            own |= {f"list_{at}": room.stamps, f"seen_{at}": (room.stamps + 31) // 32}
+        blocks = self.walks.run(printed, tries, scope, limits, told, None, beside, own)
+        if not printed.outputs:
+            return [[] for _ in rooms]
+        if len(rooms) == 1:
+            return [blocks]
+        found: list[list[Block]] = []
+        for at, room in enumerate(rooms):
+            dtypes = [room.rows[column] for column in sorted(room.rows)]
+            found.append([])
+            for which, *columns in blocks:
+                kept = self.ops.survivors(which == at)
+                parts = zip(columns, dtypes, strict=False)
+                found[at].append(tuple(part[kept].astype(dtype) for part, dtype in parts))
+        return found
 
     def close(self) -> None:
         """Lets go of kernels, tries and rows; rows that are nowhere else are brought home."""

@@ -30,6 +30,7 @@ class Types:
     arrays: Mapping[str, Type]
     names: dict[str, Type] = field(default_factory=dict)
     tuples: dict[str, int] = field(default_factory=dict)
+    turns: set[str] = field(default_factory=set)  # where loops are, which declare it themselves
 
     def learn(self, body: Sequence[ast.stmt]) -> None:
         """Gives a function's names their types."""
@@ -41,6 +42,8 @@ class Types:
         before = dict(self.names)
         for node in (inner for statement in body for inner in ast.walk(statement)):
             match node:
+                case ast.For(target=ast.Name(id=name)):
+                    self.turns.add(name)
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Tuple(elts=values)):
                     self.tuples[name] = len(values)
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
@@ -65,7 +68,8 @@ class Types:
             case ast.Constant(value=float()):
                 return "double"
             case ast.Name(id=name):
-                return self.names.get(name, "i64" if name in STATE_NAMES else "bool")
+                whole = name in STATE_NAMES or name in self.turns
+                return self.names.get(name, "i64" if whole else "bool")
             case ast.BoolOp(values=values):
                 return "bool" if all(self.of(v) == "bool" for v in values) else "i64"
             case ast.BinOp(left=left, op=op, right=right):
@@ -133,5 +137,5 @@ def called(function: ast.expr) -> str:
     return ast.unparse(function)
 
 
-def names_in(node: ast.expr) -> set[str]:
+def names_in(node: ast.AST) -> set[str]:
     return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}

@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gdatalog.gpu_ops.control import THREADS
+from gdatalog.gpu_ops.loop_types import Type
 from gdatalog.gpu_ops.sources import whole
 from gdatalog.gpu_ops.translate import Translation
 from gdatalog.printer.arguments import Argument
 from gdatalog.printer.module import Printed
 
-_ELEMENTS = {"i4": "i32", "i8": "i64", "u1": "u8", "u8": "u64", "f8": "double", "b1": "u8"}
+_ELEMENTS = {
+    "i4": "i32", "i8": "i64", "u1": "u8", "u4": "u32", "u8": "u64", "f8": "double", "b1": "u8",
+}  # fmt: skip
 
 # The numbers of a launch, which every walk is given first, behind what its tiles share.
 NUMBERS = (
@@ -66,17 +70,20 @@ def loops_of(printed: Printed) -> Loops:
     lanes = printed.lanes
     types = {"sizes": "i8[::1]"} | printed.expressions.types()
     inputs = {name: element(kind) for name, kind in types.items()}
+    results: dict[str, Type] = {}
     scratch, outputs = [], []
     for argument in printed.arguments:
         if argument.kind == "output":
             outputs.append(argument)
-        elif argument.kind in ("buffer", "rows", "words"):
+        elif argument.kind in ("buffer", "rows", "words", "own"):
             scratch.append(argument)
+        elif argument.kind == "result":
+            results[argument.name] = element(argument.type)
         else:
             inputs[argument.name] = element(argument.type)
     own = {argument.name: element(argument.type) for argument in scratch}
     columns = [element(argument.type) for argument in outputs]
-    translation = Translation(inputs | own, columns, lanes)
+    translation = Translation(inputs | results | own, columns, lanes)
     scalars = [f"{kind}{at.trie}_{at.depth}" for kind, at in printed.scalars]
     prologue = [f"{name} = sizes[{at}]" for at, name in enumerate(scalars)]
     prologue += printed.expressions.prologue()
@@ -85,22 +92,25 @@ def loops_of(printed: Printed) -> Loops:
     )
     body = translation.body(text)
     sized = frozenset(translation.lengths) | own.keys()
-    arrays = [*inputs, *own, *(argument.name for argument in outputs)]
+    arrays = [*inputs, *results, *own, *(argument.name for argument in outputs)]
     parameters = [
         "ARRAY(i64) control", "ARRAY(i64) ring", "ARRAY(i32) counts", "ARRAY(i32) previous",
         "ARRAY(i64) ends", "i64 ends_n", *(f"i64 {name}" for name in NUMBERS),
     ]  # fmt: skip
     parameters += [_parameter(f"const {kind}", name, sized) for name, kind in inputs.items()]
+    parameters += [_parameter(kind, name, sized) for name, kind in results.items()]
     parameters += [_parameter(kind, name, sized, "_all") for name, kind in own.items()]
     parameters += [f"ARRAY({kind}) out{at}" for at, kind in enumerate(columns)]
     give = [f"    {_register(kind)} give{at} = 0;" for at, kind in enumerate(columns)]
+    give += ["    i64 give_place = 0;"] if translation.fresh else []
     lines = [
-        _HEAD,
+        _HEAD + "".join(f'#include "{name}"\n' for name in _wanted(translation)),
         *(f"// {line.removeprefix('# ')}" for line in printed.source.splitlines()
           if line.startswith("# ")),
         f"enum {{ LANES = {lanes} }};", "",
         "KERNEL(walk_plan)(" + ",\n             ".join(parameters) + ") {",
         *_top(translation.root, inputs),
+        *_tails(translation),
         "    if (tile_of_grid<LANES>() >= tiles) return;",
         *(_slice(name, kind) for name, kind in own.items()),
         *translation.declarations(), *give, "    bool gives = false;",
@@ -118,6 +128,22 @@ def loops_of(printed: Printed) -> Loops:
         tuple(outputs),
         lanes,
     )
+
+
+def _wanted(translation: Translation) -> list[str]:
+    """What of the kernels' files not all loops need."""
+    wanted = {
+        "worklist.cuh": translation.lists > 0,
+        "spread.cuh": translation.spreads,
+        "fresh.cuh": translation.fresh,
+    }
+    return [name for name, yes in wanted.items() if yes]
+
+
+def _tails(translation: Translation) -> list[str]:
+    """Where a block's tiles have how long their lists are."""
+    count = translation.lists * THREADS // translation.lanes
+    return [f"    SHARED(u32, tails, {count});"] if count else []
 
 
 def _top(root: str | None, inputs: Mapping[str, str]) -> list[str]:

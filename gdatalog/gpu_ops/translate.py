@@ -6,8 +6,11 @@ syntax tree becomes C++ statement by statement. Names get types by what they are
 declared at the top of the function, so that a jump crosses nothing.
 
 Some forms are of tiles alone. `for i in lanes(low, high)`: each lane takes turns of its own; a
-`continue` then jumps to the end of the turn, where all lanes meet and write their rows. `for i in
-turns(low, high)`: a range whose end may come nearer on the way. `emit(...)` gives a row. `leads()`
+`continue` then jumps to the end of the turn, where all lanes meet and write their rows. A loop
+`for j in spread(low, high)`, the last statement of such a turn, is one whose turns the lanes share:
+those of the ranges that all of them have come to. `for i in units(low, high)`: as `lanes`, where
+the turns are units of the task. `for i in turns(low, high)`: a range whose end may come nearer on
+the way. `emit(...)` gives a row, `emit_fresh(marks, place, ...)` one that was not marked. `leads()`
 is true for one lane.
 
 Where a loop's turns begin by looking things up, lanes look up those of as many turns at once
@@ -19,44 +22,13 @@ Above 300 lines, for what can be said in the loops and how it is said in C++ sta
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from gdatalog.gpu_ops.heads import Head, head_of
-from gdatalog.gpu_ops.loop_types import OF_LANES, STATE_NAMES, Type, Types, called, names_in, wider
-
-# Functions that a tile's lanes call together.
-TOGETHER = frozenset({
-    "above", "and_rows", "below", "copy_row", "count_and_shared", "count_common",
-    "count_row_shared", "fill_ones", "intersect", "parent_of", "recode_rows",
-})  # fmt: skip
-# Behind which of its arguments a function wants to know how long that array is.
-LENGTHS = {
-    "find_indexed": (1,), "find_root": (0, 2), "parent_of": (0,), "recode_rows": (3, 5),
-}  # fmt: skip
-RENAMED = {
-    "sum_of_lanes": "sum", "least_of_lanes": "least", "greatest_of_lanes": "greatest",
-    "trailing_zeros": "lowest_bit", "popcount": "bits_of",
-}  # fmt: skip
-# What a tile is at, in the words of walk.cuh.
-STATE = {
-    "next_task": "next_work(t, run, work, {0})",
-    "begin_unit": "begin_unit(t, run, work, {0}, {1})",
-    "mark_task": "mark_task(work)",
-    "first_turn": "first_turn(work)",
-    "last_turn": "last_turn(work, {0})",
-    "late": "overdue(t, run, work)",
-    "share_turns": "share_turns(t, run, work, {0}, {1}, {2})",
-    "leads": "t.rank == 0",
-    "ended": "ended(t, run, work)",
-    "whole_lists": "whole_lists(t, work, {0}, {0}_n, {1})",
-}
-OPERATORS = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.BitAnd: "&", ast.BitOr: "|",
-    ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>", ast.Eq: "==", ast.NotEq: "!=",
-    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.And: "&&", ast.Or: "||",
-}  # fmt: skip
+from gdatalog.gpu_ops.loop_types import STATE_NAMES, Type, Types, called, names_in
+from gdatalog.gpu_ops.spoken import OPERATORS, Spoken
 
 
 @dataclass(slots=True)
@@ -69,22 +41,17 @@ class _Lanes:
 
 
 @dataclass(slots=True)
-class Translation:
-    """`arrays`: what the elements of each array are. `outputs`: the types of a row's columns."""
+class Translation(Spoken):
+    """Statements, and where they jump to."""
 
-    arrays: Mapping[str, Type]
-    outputs: Sequence[Type]
-    lanes: int
-    types: Types = field(init=False)
-    root: str | None = None  # the root whose search begins in shared memory
-    lengths: set[str] = field(default_factory=set)  # arrays that are asked how long they are
+    spreads: bool = False  # whether lanes share the turns of ranges that each has come to
+    fresh: bool = False  # whether only rows come out that are not marked
     comments: dict[int, str] = field(default_factory=dict)  # by line
     lines: list[str] = field(default_factory=list)
     _depth: int = 1
     _turns: int = 0
     _inside: _Lanes | None = None
     _loops: list[str] = field(default_factory=list)  # where a `break` goes, if not just behind
-    _renamed: dict[str, str] = field(default_factory=dict)  # what a lane looks up is its own
 
     def body(self, source: str) -> list[str]:
         """The statements of the one function of a text, which knows the state of its tile."""
@@ -137,7 +104,9 @@ class Translation:
             case ast.Pass():
                 pass
             case ast.Expr(value=ast.Call(func=ast.Name(id="emit"), args=args)):
-                self._emit(args)
+                self._emit(args, fresh=False)
+            case ast.Expr(value=ast.Call(func=ast.Name(id="emit_fresh"), args=args)):
+                self._emit(args, fresh=True)
             case ast.Expr(value=value):
                 self._line(self._expr(value) + ";")
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Tuple(elts=values)):
@@ -194,8 +163,8 @@ class Translation:
         name, bounds = node.target.id, [self._expr(arg) for arg in node.iter.args]
         low, high = bounds if len(bounds) == 2 else ("0", bounds[0])
         kind = called(node.iter.func)
-        if kind == "lanes":
-            self._lanes_loop(name, low, high, node.body)
+        if kind in ("lanes", "units"):
+            self._lanes_loop(name, low, high, node.body, kind == "units")
             return
         end = high if kind == "turns" else f"{name}_end"
         ends = f"i64 {name} = {low}" + ("" if kind == "turns" else f", {end} = {high}")
@@ -244,50 +213,128 @@ class Translation:
                 self._loops.pop()
         self._line(f"{out}:;")
 
-    def _lanes_loop(self, name: str, low: str, high: str, body: Sequence[ast.stmt]) -> None:
-        """Turns by lanes: each does its own, then all meet for the rows that they have."""
+    def _lanes_loop(
+        self, name: str, low: str, high: str, body: Sequence[ast.stmt], units: bool = False
+    ) -> None:
+        """Turns by lanes: each does its own, then all meet for the rows that they have.
+
+        Of `units` as many are begun at once as there are lanes.
+        """
         assert self._inside is None
-        self._turns += 1
-        emits = any(isinstance(n, ast.Name) and n.id == "emit" for s in body for n in ast.walk(s))
-        first = f"{name}_first"
-        ends = f"i64 {first} = {low}, {name}_end = {high}"
-        with self._braces(f"for ({ends}; {first} < {name}_end; {first} += LANES)"):
+        first, end = f"{name}_first", f"{name}_end"
+        start = f"i64 {first} = {low}" if units else f"i64 {first} = {low}, {end} = {high}"
+        with self._braces(f"for ({start}; {first} < {high if units else end}; {first} += LANES)"):
+            if units:
+                last = f"least_of({first} + LANES, {high}) - 1"
+                self._line(f"if (!begin_unit(t, run, work, {first}, {last})) break;")
+                self._line("mark_task(work);")
+                self._line(f"const i64 {end} = {high};")
             self._line(f"const i64 {name} = {first} + t.rank;")
-            if emits:
+            self._turn(f"{name} < {end}", body, [name])
+
+    def _turn(self, test: str, body: Sequence[ast.stmt], own: Sequence[str]) -> None:
+        """A turn of each lane. If it ends in a loop over a range that they share, all meet before
+        it. `own`: what each lane has a value of its own of."""
+        self._turns += 1
+        last = body[-1] if body else None
+        shared = last if isinstance(last, ast.For) and _kind(last) == "spread" else None
+        head = body[:-1] if shared is not None else body
+        if shared is None:
+            fresh = self._emits(body)
+            if fresh is not None:
                 self._line("gives = false;")
-            self._inside = _Lanes(f"turn{self._turns}")
-            with self._braces(f"if ({name} < {name}_end)"):
-                self._block(body)
-            if self._inside.left:
-                self._line(f"{self._inside.end}:;")
-            self._inside = None
-            if emits:
-                self._write("ballot(t, gives)", "gives", [f"give{at}" for at in range(self._width)])
+            with self._alone(test):
+                self._block(head)
+            if fresh is not None:
+                gives = [f"give{at}" for at in range(self._width)]
+                self._write("gives", gives, ("marks", "give_place") if fresh else None)
+            return
+        assert isinstance(shared.target, ast.Name) and isinstance(shared.iter, ast.Call)
+        name = shared.target.id
+        self._line(f"i64 {name}_low = 0, {name}_high = 0;")
+        with self._alone(test):
+            self._block(head)
+            for side, bound in zip(("low", "high"), shared.iter.args, strict=True):
+                self._line(f"{name}_{side} = {self._expr(bound)};")
+        self._line(f"const Spread {name}_all = spread_out(t, {name}_low, {name}_high);")
+        self._shared_turns(name, shared.body, [*own, *_assigned(head)])
+
+    def _shared_turns(self, name: str, body: Sequence[ast.stmt], own: Sequence[str]) -> None:
+        """The lanes share the turns of the ranges that they have come to: each gets what the lane
+        has whose range it is."""
+        self.spreads = True
+        before = dict(self._renamed)
+        at, place, rank, total = f"{name}_at", f"{name}_place", f"{name}_rank", f"{name}_all.total"
+        with self._braces(f"for (i64 {at} = 0; {at} < {total}; {at} += LANES)"):
+            self._line(f"const i64 {place} = {at} + t.rank;")
+            self._line(f"const int {rank} = owner_of(t, {name}_all, {place});")
+            self._line(f"const i64 {name} = from_rank(t, {name}_all.origin, {rank}) + {place};")
+            for variable in own:
+                if any(variable in names_in(node) for node in body):
+                    theirs = f"from_rank(t, {before.get(variable, variable)}, {rank})"
+                    mine = f"{variable}_{name}"
+                    kind = self.types.names.get(variable, "i64")
+                    self._line(f"const {kind} {mine} = {theirs};")
+                    self._renamed[variable] = mine
+            self._turn(f"{place} < {total}", body, [*own, name])
+        self._renamed = before
+
+    def _emits(self, body: Sequence[ast.stmt]) -> bool | None:
+        """Whether rows that are fresh are given, or any; None: no rows."""
+        nodes = [n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name)]
+        return True if "emit_fresh" in nodes else False if "emit" in nodes else None
+
+    @contextmanager
+    def _alone(self, test: str) -> Iterator[None]:
+        """What each lane does on its own, up to where all meet again."""
+        self._inside = _Lanes(f"turn{self._turns}")
+        with self._braces(f"if ({test})"):
+            yield
+        if self._inside.left:
+            self._line(f"{self._inside.end}:;")
+        self._inside = None
 
     @property
     def _width(self) -> int:
         return len(self.outputs)
 
-    def _emit(self, args: Sequence[ast.expr]) -> None:
+    def _emit(self, args: Sequence[ast.expr], fresh: bool) -> None:
+        """A row; if only fresh ones are wanted, their marks and its place in them come first."""
         columns = [self._expr(arg) for arg in args]
-        if self._inside is not None:
-            for at, column in enumerate(columns):
-                self._line(f"give{at} = {column};")
-            self._line("gives = true;")
+        marks = (columns.pop(0), columns.pop(0)) if fresh else None
+        if self._inside is None:
+            self._write("t.rank == 0", columns, marks)
             return
-        self._write("1u", "t.rank == 0", columns)
+        if marks is not None:
+            self._line(f"give_place = {marks[1]};")
+        for at, column in enumerate(columns):
+            self._line(f"give{at} = {column};")
+        self._line("gives = true;")
 
-    def _write(self, votes: str, mine: str, columns: Sequence[str]) -> None:
-        """Writes the rows that lanes have; the tile ends where there is no room, or enough."""
+    def _write(self, mine: str, columns: Sequence[str], marks: tuple[str, str] | None) -> None:
+        """Writes the rows that lanes have; the tile ends where there is no room, or enough.
+
+        Fresh rows are marked when there is room for them: then they hold.
+        """
         with self._braces(""):
+            if marks is not None:
+                self.fresh = True
+                self._line(f"const bool comes = {mine} && !is_marked({', '.join(marks)});")
+            votes = "ballot(t, comes)" if marks else "1u" if mine != "gives" else "ballot(t, gives)"
             self._line(f"const u32 votes = {votes};")
             with self._braces("if (votes != 0u)"):
+                if marks is not None:
+                    self._line("pool_mark(work.pool);")
                 self._line("if (!room(t, run, work, bits_of(votes))) goto finish;")
+                if marks is not None:
+                    self._line(f"const bool first = comes && mark_first({', '.join(marks)});")
+                    self._line("const u32 news = ballot(t, first);")
+                news, mine = ("news", "first") if marks is not None else ("votes", mine)
                 with self._braces(f"if ({mine})"):
-                    self._line("const i64 row = row_of(run, work) + before(t, votes);")
+                    self._line(f"const i64 row = row_of(run, work) + before(t, {news});")
                     for at, (column, kind) in enumerate(zip(columns, self.outputs, strict=True)):
                         self._line(f"out{at}[row] = ({kind})({column});")
-                self._line("if (!wrote(t, run, work, bits_of(votes))) goto finish;")
+                self._line(f"if (!wrote(t, run, work, bits_of({news}))) goto finish;")
 
     def _return(self, status: int) -> None:
         """All work is void. A lane alone says so where the tile meets again."""
@@ -303,99 +350,14 @@ class Translation:
         inside.left = True
         self._line(f"goto {inside.end};")
 
-    # ------------------------------------------------------------------------- expressions
 
-    def _condition(self, node: ast.expr) -> str:
-        text = self._expr(node)
-        return text if isinstance(node, (ast.Compare, ast.BoolOp)) else f"({text})"
-
-    def _expr(self, node: ast.expr) -> str:
-        match node:
-            case ast.Constant(value=bool(value)):
-                return "true" if value else "false"
-            case ast.Constant(value=int(value)):
-                return str(value) if value < 1 << 31 else f"{value}ll"
-            case ast.Constant(value=float(value)):
-                return repr(value)
-            case ast.Name(id=name):
-                return self._renamed.get(name) or STATE_NAMES.get(name, name)
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return f"!({self._expr(operand)})"
-            case ast.UnaryOp(op=ast.Invert(), operand=operand):
-                return f"~({self._expr(operand)})"
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)):
-                return _least(value) if isinstance(value, int) else f"-{value!r}"
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                inner = self._expr(operand)
-                return f"-({inner})" if self.types.of(operand) == "double" else f"minus(0, {inner})"
-            case ast.BinOp(left=left, op=op, right=right):
-                one, other = self._expr(left), self._expr(right)
-                if isinstance(op, ast.LShift) and self.types.of(left) != "u64":
-                    return f"shift_left({one}, {other})"
-                return f"({one} {OPERATORS[type(op)]} {other})"
-            case ast.BoolOp(op=op, values=values):
-                return f"({f' {OPERATORS[type(op)]} '.join(map(self._expr, values))})"
-            case ast.Compare(left=left, ops=ops, comparators=others):
-                return self._compare(left, ops, others)
-            case ast.IfExp(test=test, body=one, orelse=other):
-                kind = self.types.of(node)
-                yes, no = self._expr(one), self._expr(other)
-                return f"({self._expr(test)} ? ({kind})({yes}) : ({kind})({no}))"
-            case ast.Subscript(value=ast.Name(id=name), slice=index):
-                return f"{name}[{self._expr(index)}]"
-            case ast.Call(func=function, args=args):
-                return self._call(called(function), args)
-            case _:
-                raise AssertionError(ast.unparse(node))
-
-    def _compare(self, left: ast.expr, ops: Sequence[ast.cmpop], others: Sequence[ast.expr]) -> str:
-        texts = [self._expr(left), *map(self._expr, others)]
-        parts = [f"{texts[at]} {OPERATORS[type(op)]} {texts[at + 1]}" for at, op in enumerate(ops)]
-        return f"({' && '.join(parts)})"
-
-    def _call(self, name: str, args: Sequence[ast.expr]) -> str:
-        if name == "len":
-            return self._length(args[0])
-        texts = [self._expr(arg) for arg in args]
-        if name == "whole_lists":
-            self._length(args[0])
-        if name in STATE:
-            return STATE[name].format(*texts)
-        if name in ("np.int64", "np.uint64", "float"):
-            kind = {"np.int64": "i64", "np.uint64": "u64", "float": "double"}[name]
-            return f"({kind})({texts[0]})"
-        if name == "at":
-            return f"{texts[0]}[{texts[1]}]"
-        if name in ("min", "max"):
-            return self._extreme(name, args, texts)
-        if name == "abs":
-            return f"magnitude({texts[0]})"
-        if name == "find_root" and self.root in (None, texts[0]):
-            self.root = texts[0]
-            given = texts[0], self._length(args[0]), "top", "n_top", texts[-1]
-            return f"find_in_root_with_top({', '.join(given)})"
-        for place in reversed(LENGTHS.get(name, ())):
-            texts.insert(place + 1, self._length(args[place]))
-        if name in TOGETHER or name in OF_LANES:
-            texts.insert(0, "t")
-        return f"{RENAMED.get(name, name)}({', '.join(texts)})"
-
-    def _extreme(self, name: str, args: Sequence[ast.expr], texts: Sequence[str]) -> str:
-        kind = "i64"
-        for arg in args:
-            kind = wider(kind, self.types.of(arg))
-        found = f"({kind})({texts[0]})"
-        for text in texts[1:]:
-            function = "least_of" if name == "min" else "greatest_of"
-            found = f"{function}({found}, ({kind})({text}))"
-        return found
-
-    def _length(self, array: ast.expr) -> str:
-        assert isinstance(array, ast.Name)
-        self.lengths.add(array.id)
-        return f"{array.id}_n"
+def _kind(loop: ast.For) -> str:
+    """What a loop's range is called."""
+    assert isinstance(loop.iter, ast.Call)
+    return called(loop.iter.func)
 
 
-def _least(value: int) -> str:
-    """A negative constant; the least int has no positive one."""
-    return f"(-{value - 1}ll - 1)" if value == 1 << 63 else f"(-{value}ll)"
+def _assigned(body: Sequence[ast.stmt]) -> list[str]:
+    """What is assigned on the way, once each."""
+    found = (n for node in body for n in ast.walk(node) if isinstance(n, ast.Name))
+    return list(dict.fromkeys(n.id for n in found if isinstance(n.ctx, ast.Store)))

@@ -9,13 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from gdatalog.executors.lftj import DTYPES, SHARED, GiveUp, room_of, scalar_of
+from gdatalog.executors.lftj import DTYPES, SHARED, GiveUp, Outside, room_of, scalar_of
 from gdatalog.executors.limits import Limits
-from gdatalog.gpu_ops.control import CONTROL_WORDS, EVERYTHING, SLOT_WORDS, Reason, Word, capacity
+from gdatalog.gpu_ops.control import (
+    CONTROL_WORDS,
+    EVERYTHING,
+    SLOT_WORDS,
+    THREADS,
+    Reason,
+    Word,
+    capacity,
+)
 from gdatalog.gpu_ops.driver import Driver, Kernel
 from gdatalog.gpu_ops.loops import Loops, loops_of
 from gdatalog.printer.arguments import Argument
@@ -23,7 +32,6 @@ from gdatalog.printer.module import Printed
 
 Block = tuple[Any, ...]
 
-THREADS = 128  # of a block
 PIECES = 16  # that the rest of a task is cut into when it is shared
 BLOCK_ROWS = 256  # of a block of the pool
 SHARING = 8  # lanes from which on tiles share what takes long
@@ -86,19 +94,24 @@ class Walks:
         told: str,
         wanted: int | None,
         beside: Mapping[str, Any],
+        rooms: Mapping[str, int] = MappingProxyType({}),
     ) -> list[Block]:
-        """The rows of a plan, as blocks of columns on the device."""
+        """The rows of a plan, as blocks of columns on the device.
+
+        `rooms`: how many elements a tile needs of scratch that does not go by tries.
+        """
         if not self.ready(printed):
             limits.announce(f"compiling {told}")
         try:
             loops, kernel = self.kernel(printed, told)
         finally:
             limits.announce("")
-        launch = _Launch(self, loops, kernel, tries, scope, limits, wanted, beside)
+        launch = _Launch(self, loops, kernel, tries, scope, limits, wanted, beside, rooms)
         try:
             return launch.blocks()
         finally:
             limits.charge("blocks", 0)
+            limits.charge("lists of tiles", 0)
 
     def upload(self, array: Any) -> Any:
         """An array of the host's on the device; the same one again where it is large."""
@@ -140,8 +153,10 @@ class _Launch:
         limits: Limits,
         wanted: int | None,
         beside: Mapping[str, Any],
+        rooms: Mapping[str, int],
     ) -> None:
         self.walks = walks
+        self.rooms = rooms
         self.loops = loops
         self.kernel = kernel
         self.limits = limits
@@ -167,6 +182,8 @@ class _Launch:
 
     def _room(self, argument: Argument) -> int:
         """How many elements of scratch a tile needs."""
+        if argument.name in self.rooms:
+            return self.rooms[argument.name]
         return max(1, room_of(argument, self.tries))
 
     def _grid(self) -> tuple[int, int]:
@@ -191,12 +208,17 @@ class _Launch:
             a.name: xp.empty(self.tiles * self._room(a), dtype=DTYPES[a.type])
             for a in loops.scratch
         }
+        held = sum(scratch[name].nbytes for name in self.rooms)
+        self.limits.charge("lists of tiles", held)
         ends = xp.empty(1, dtype=xp.int64) if self.walks.ends is None else self.walks.ends
         block_rows, count = self._pool()
         found: list[Block] = []
         while True:
             outputs = [xp.empty(count * block_rows, dtype=DTYPES[a.type]) for a in loops.outputs]
             counts, previous = xp.zeros((2, count), dtype=xp.int32)
+            for name in self.rooms:
+                if name.startswith("seen"):  # a launch that ended early has left marks
+                    scratch[name].fill(0)
             held = sum(part.nbytes for block in found for part in block)
             self.limits.charge("blocks", held + sum(o.nbytes for o in outputs))
             numbers = {
@@ -218,6 +240,8 @@ class _Launch:
             status = int(words[Word.STATUS])
             if status in (Reason.FAILED, Reason.OVERFLOWED):
                 raise GiveUp
+            if status == Reason.OUTSIDE:
+                raise Outside
             used = min(int(words[Word.POOL]), count)
             rows = self._drain(outputs, counts[:used], block_rows)
             if rows is not None:

@@ -12,8 +12,8 @@ import numpy as np
 
 from gdatalog.storage.trie import Trie
 
-_TYPES = {"int32": "i4[::1]", "int64": "i8[::1]", "uint8": "u1[::1]", "uint64": "u8[::1]",
-          "float64": "f8[::1]", "bool": "b1[::1]"}  # fmt: skip
+_TYPES = {"int32": "i4[::1]", "int64": "i8[::1]", "uint8": "u1[::1]", "uint32": "u4[::1]",
+          "uint64": "u8[::1]", "float64": "f8[::1]", "bool": "b1[::1]"}  # fmt: skip
 
 
 def numba_type(dtype: object) -> str:
@@ -36,7 +36,7 @@ class Argument:
     the values' range), rows and words (bits: one for each pair of a list's positions, or one for
     each). Of a trie: weights, sums (of weights), labels. buffer: room for the shortest of the
     longest lists of `levels`. given: what the run brings along. own: what it makes for each
-    worker. output: a column of a block.
+    worker. result: what it brings along to be written. output: a column of a block.
     """
 
     name: str
@@ -93,6 +93,10 @@ class Arguments:
     def own(self, name: str, dtype: str) -> str:
         """An array that each worker has for itself, of no level's size."""
         return self._add(Argument(name, numba_type(dtype), "own"))
+
+    def result(self, name: str, dtype: str) -> str:
+        """An array that the run brings along and that is written."""
+        return self._add(Argument(name, numba_type(dtype), "result"))
 
     def output(self, name: str, dtype: str) -> str:
         return self._add(Argument(name, numba_type(dtype), "output"))

@@ -30,6 +30,7 @@ def _inside(known: Known) -> Known:
     inner = known.inner()
     inner.weights = []
     inner.clip = inner.unit = None
+    inner.spread = False
     return inner
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.plan.nodes import Given
-from gdatalog.printer.levels import last_loop
+from gdatalog.printer.levels import last_loop, spreads
 from gdatalog.printer.scope import Known
 from gdatalog.printer.turns import begin_unit
 
@@ -39,12 +39,14 @@ def print_given(nest: Nest, given: Given, dtypes: Sequence[Any], known: Known, l
                 text.line(f"start, stop = {take}")
                 with text.block("if start >= stop"):
                     text.line("break")
-        lanes = nest.together(known) and last_loop(nest, nest.join.steps, -1, leaf)
+        spread = spreads(nest, nest.join.steps, leaf)
+        lanes = spread or (nest.together(known) and last_loop(nest, nest.join.steps, -1, leaf))
         text.line("s, e = base + start, base + stop")
         turn = text.name("i")
-        with text.block(f"for {turn} in {'lanes' if lanes else 'range'}(s, e)"):
+        turns = "units(start, stop)" if lanes else "range(s, e)"
+        with text.block(f"for {turn} in {turns}"):
             inner = known.inner()
-            inner.alone = known.alone or lanes
+            inner.alone, inner.spread = known.alone or lanes, spread
             if not lanes:
                 begin_unit(nest, turn, None, leaf, inner)
             if nest.tile < 2:

@@ -156,6 +156,7 @@ def _loop(
     with turns(nest, walk, known, lanes, sought) as turn:
         inner = known.inner()
         inner.clip = inner.unit = None
+        inner.spread = known.spread and not walk.others
         inner.alone = known.alone or lanes
         place = turn
         if child is not None:
@@ -211,11 +212,21 @@ def last_loop(nest: Nest, steps: Sequence[Step], at: int, leaf: Leaf) -> bool:
     return len(met.lists) < 2 and measurable_here(nest, steps, left[0], met)
 
 
+def spreads(nest: Nest, steps: Sequence[Step], leaf: Leaf) -> bool:
+    """Whether lanes do best to begin a row each, and to share what these lead into: no level has
+    lists to intersect, which all of them would do together."""
+    if nest.tile < 2 or not leaf.by_lanes or leaf.counts:
+        return False
+    levels = [step for step in steps if isinstance(step, (Join, Generate))]
+    return all(isinstance(step, Join) and len(Met.of(nest, step).lists) < 2 for step in levels)
+
+
 def print_generate(
     nest: Nest, step: Generate, steps: Sequence[Step], at: int, known: Known, leaf: Leaf
 ) -> None:
     """A variable takes given values, each once, or those of a range."""
     nest.split = True  # what comes before any list is not worth sharing
+    known.spread = False
     text = nest.text
     turn = text.name("i")
     if step.span is not None:

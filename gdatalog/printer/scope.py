@@ -110,6 +110,7 @@ class Known:
     found: str | None = None
     alone: bool = False  # of a tile's lanes, each goes its own way here
     unit: str | None = None  # the unit of work at hand, if the next loop may share its turns
+    spread: bool = False  # lanes that are on their own here share the turns of the next loop
 
     def inner(self) -> Known:
         """A copy for a scope inside: what it learns is forgotten behind it."""
@@ -127,6 +128,7 @@ class Known:
             self.found,
             self.alone,
             self.unit,
+            self.spread,
         )
 
     def has(self, node: Node) -> bool:

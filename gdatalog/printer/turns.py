@@ -34,7 +34,7 @@ def turns(
             yield turn
     else:
         turn = text.name("i")
-        kind = "lanes" if lanes else "range"
+        kind = "lanes" if lanes else "spread" if known.spread else "range"
         with text.block(f"for {turn} in {kind}({walk.low}, {walk.high})"):
             yield turn
 

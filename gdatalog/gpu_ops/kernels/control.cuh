@@ -18,7 +18,10 @@ enum Word {
 
 // The greatest wins: a launch that failed does not go on because its pool was full as well, and
 // one that has found enough rows is right whatever else was met.
-enum Reason { DONE = 0, FULL = 1, STOPPED = 2, FAILED = 3, OVERFLOWED = 4, ENOUGH = 5 };
+enum Reason {
+    DONE = 0, FULL = 1, STOPPED = 2, FAILED = 3, OVERFLOWED = 4, ENOUGH = 5,
+    OUTSIDE = 6  // a row is none of those that there are marks for
+};
 
 // Ends the launch. After FULL, tiles finish or give back what they have; after the others it does
 // not matter what becomes of their tasks. The host writes STOPPED into STOP.

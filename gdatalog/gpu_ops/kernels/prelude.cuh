@@ -91,6 +91,7 @@ DEVICE i64 atomic_add(i64* a, i64 i, i64 by) { return (i64)atomicAdd((u64*)(a + 
 DEVICE u64 atomic_add(u64* a, i64 i, u64 by) { return atomicAdd(a + i, by); }
 DEVICE u32 atomic_or(u32* a, i64 i, u32 bits) { return atomicOr(a + i, bits); }
 DEVICE u64 atomic_or(u64* a, i64 i, u64 bits) { return atomicOr(a + i, bits); }
+DEVICE i64 atomic_or(i64* a, i64 i, i64 bits) { return (i64)atomicOr((u64*)(a + i), (u64)bits); }
 DEVICE i64 atomic_min(i64* a, i64 i, i64 by) { return atomicMin(a + i, by); }
 DEVICE i64 atomic_max(i64* a, i64 i, i64 by) { return atomicMax(a + i, by); }
 DEVICE i32 atomic_cas(i32* a, i64 i, i32 expected, i32 value) {

@@ -1,0 +1,32 @@
+// The turns of as many ranges as a tile has lanes, shared among these lanes.
+#pragma once
+#include "tile.cuh"
+
+// The ranges that the lanes bring, one behind the other.
+struct Spread {
+    i64 end;     // of this lane's range, in the sequence
+    i64 origin;  // what leads from a place in the sequence to one in this lane's range
+    i64 total;
+};
+
+template <int N>
+DEVICE Spread spread_out(Tile<N> t, i64 low, i64 high) {
+    const i64 length = high > low ? high - low : 0;
+    i64 end = length;
+    for (int by = 1; by < N; by *= 2) {
+        const i64 before = from_rank(t, end, t.rank >= by ? t.rank - by : t.rank);
+        end += t.rank >= by ? before : 0;
+    }
+    const Spread found = {end, low - (end - length), from_rank(t, end, N - 1)};
+    return found;
+}
+
+// Whose range a place of the sequence is in; all lanes ask, some perhaps for places behind its end.
+template <int N>
+DEVICE int owner_of(Tile<N> t, const Spread& spread, i64 place) {
+    int owner = 0;
+    for (int half = N / 2; half > 0; half /= 2) {
+        owner += from_rank(t, spread.end, owner + half - 1) <= place ? half : 0;
+    }
+    return owner;
+}

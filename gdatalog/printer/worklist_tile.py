@@ -1,0 +1,210 @@
+"""Prints a fixpoint that splits for tiles of a GPU, each of which takes one value after the other.
+
+    path(x, y) <- E(x, y).
+    path(x, z) <- path(x, y), E(y, z).
+
+Column x is passed on as it is, so each of its values is a fixpoint of its own. A tile has a list of
+the rows that it has found for its value (kernels/worklist.cuh), without that column: a row is a
+number, its other columns as digits. As many rows of the list as the tile has lanes are followed at
+once, each by a lane; where that leads into lists, the lanes share what is in all of them.
+
+What is handed over has the names that `worklist.py` gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gdatalog.plan.format import format_join
+from gdatalog.plan.merge import Steps, merged
+from gdatalog.plan.nodes import Expr
+from gdatalog.printer.arguments import Argument, numba_type
+from gdatalog.printer.expressions import Unprintable
+from gdatalog.printer.leaves import Leaf
+from gdatalog.printer.module import Printed
+from gdatalog.printer.nest import STOPPED, Nest
+from gdatalog.printer.scope import Known
+from gdatalog.printer.worklist import Listed, Recursive
+from gdatalog.storage.trie import Trie
+
+
+def print_tiles(
+    rules: Sequence[Recursive],
+    tries: Sequence[Trie],
+    lists: Sequence[Listed],
+    splits: str,
+    counts: bool,
+    intersect: str,
+    tile: int,
+) -> Printed:
+    """The loops of a tile; the rest as for `worklist.print_split`."""
+    if any(listed.stamps is None for listed in lists):
+        raise Unprintable("there are too many possible rows for a bit each")
+    plan, parts = merged([rule.join for rule in rules])
+    nest = Nest(plan, tries, intersect, tile)
+    nest.split = nest.tasks = True  # the work is shared by values
+    printer = _Printer(nest, lists, counts)
+    printer.run(rules, parts, splits)
+    found = list(nest.arguments.found.values())
+    outputs = sorted(
+        (argument for argument in found if argument.kind == "output"),
+        key=lambda argument: int(argument.name[3:]),
+    )
+    told = [f"# {line}" for rule in rules for line in format_join(rule.join)]
+    return Printed(
+        f"{'counts' if counts else 'rows'} of a fixpoint of {len(rules)} rules",
+        "\n".join([*told, "def walk():", *nest.text.lines, ""]),
+        (*(argument for argument in found if argument.kind != "output"), *outputs),
+        tuple(nest.arguments.scalars),
+        nest.expressions,
+        tuple(nest.which),
+        len(outputs),
+        True,
+        1,
+        lanes=tile,
+    )
+
+
+class _Offer(Leaf):
+    """A row goes behind the list, unless it is there."""
+
+    def __init__(self, printer: _Printer, into: int, outputs: Sequence[Expr]) -> None:
+        self.printer = printer
+        self.into = into
+        self.outputs = outputs
+
+    def emit(self, nest: Nest, known: Known) -> None:
+        others = self.printer.lists[self.into].others
+        self.printer.offer(self.into, [nest.key(self.outputs[at], known) for at in others])
+
+
+class _Printer:
+    def __init__(self, nest: Nest, lists: Sequence[Listed], counts: bool) -> None:
+        self.nest = nest
+        self.lists = lists
+        self.counts = counts
+        self.number = {listed.relation: at for at, listed in enumerate(lists)}
+
+    def _argument(self, name: str, dtype: str, kind: str = "given") -> str:
+        argument = Argument(name, numba_type(dtype), kind)
+        self.nest.arguments.found.setdefault(name, argument)
+        return name
+
+    def at(self, array: str, place: str) -> str:
+        return f"np.int64({self.nest.call('at', array, place)})"
+
+    def run(self, rules: Sequence[Recursive], parts: Sequence[Steps], splits: str) -> None:
+        text = self.nest.text
+        for at, listed in enumerate(self.lists):
+            spans = self._argument(f"spans_{at}", "int64")
+            for column in listed.others:
+                text.line(f"low_{at}_{column} = {spans}[{2 * column}]")
+                text.line(f"size_{at}_{column} = {spans}[{2 * column + 1}]")
+            self._argument(f"list_{at}", "int32", "own")
+            self._argument(f"seen_{at}", "uint32", "own")
+        values = self._argument("splits", splits)
+        text.line(f"total = len({values})")
+        with text.block("while next_task(total)"), text.block("for u in turns(start, stop)"):
+            with text.block("if not begin_unit(u, u)"):
+                text.line("break")
+            text.line("mark_task()")
+            text.line(f"own = {self.at(values, 'u')}")
+            for at in range(len(self.lists)):
+                self._begin(at)
+            self._follow(rules, parts)
+            for at in range(len(self.lists)):
+                self._end(at)
+
+    def _begin(self, at: int) -> None:
+        """What is known is in the list, but not followed."""
+        listed, text = self.lists[at], self.nest.text
+        text.line(f"open_list({at})")
+        if listed.known is not None:
+            self._rows_of(at, "known", listed.known)
+        text.line(f"first_{at} = listed({at})")
+        self._rows_of(at, "seeds", listed.seeds)
+        text.line(f"done_{at} = first_{at}")
+        text.line(f"n_{at} = listed({at})")
+
+    def _rows_of(self, at: int, what: str, dtypes: Sequence[str]) -> None:
+        text, name = self.nest.text, f"{what}_{at}"
+        starts, row = self._argument(f"{name}_starts", "int64"), text.name("i")
+        low, high = text.name("l"), text.name("h")
+        text.line(f"{low} = {self.at(starts, 'u')}")
+        text.line(f"{high} = {self.at(starts, 'u + 1')}")
+        with text.block(f"for {row} in lanes({low}, {high})"):
+            others = zip(self.lists[at].others, dtypes, strict=True)
+            columns = [self._argument(f"{name}_{column}", dtype) for column, dtype in others]
+            self.offer(at, [self.at(column, row) for column in columns])
+
+    def offer(self, at: int, keys: Sequence[str]) -> None:
+        """A row that may be new, by its columns beside the one that is split by."""
+        number = ""
+        for column, key in zip(self.lists[at].others, keys, strict=True):
+            digit = f"{key} - low_{at}_{column}"
+            number = f"({number}) * size_{at}_{column} + ({digit})" if number else digit
+        self.nest.text.line(f"offer({at}, list_{at}, seen_{at}, {number or '0'})")
+
+    def _columns(self, at: int, row: str) -> dict[int, str]:
+        """The columns of a row of the list."""
+        text, listed = self.nest.text, self.lists[at]
+        names = {listed.split: "own"}
+        left = self.at(f"list_{at}", row)
+        for place, column in reversed(list(enumerate(listed.others))):
+            names[column] = text.name("y")
+            if place:
+                whole, left = left, text.name("k")
+                text.line(f"{names[column]} = {whole}")
+                text.line(f"{left} = {names[column]} // size_{at}_{column}")
+                digit = f"{names[column]} - {left} * size_{at}_{column}"
+                text.line(f"{names[column]} = {digit} + low_{at}_{column}")
+            else:
+                text.line(f"{names[column]} = {left} + low_{at}_{column}")
+        return names
+
+    def _follow(self, rules: Sequence[Recursive], parts: Sequence[Steps]) -> None:
+        """Follows the rows of the lists, those that are put behind them meanwhile included."""
+        nest, text = self.nest, self.nest.text
+        every = range(len(self.lists))
+        with text.block("while " + " or ".join(f"done_{at} < n_{at}" for at in every)):
+            with text.block("if ended()"):
+                text.line(f"return {STOPPED}")
+            for rule, steps in zip(rules, parts, strict=True):
+                given = rule.join.given
+                assert given is not None
+                at, row = self.number[given.relation], text.name("r")
+                nest.widths.clear()
+                with text.block(f"for {row} in lanes(done_{at}, n_{at})"):
+                    names = self._columns(at, row)
+                    bound = {slot.name: names[c] for c, slot in enumerate(given.slots)}
+                    known = Known(bound, alone=True, spread=True)
+                    leaf = _Offer(self, self.number[rule.head], rule.join.outputs)
+                    nest.run(steps, 0, known, leaf)
+            for at in every:
+                text.line(f"done_{at} = n_{at}")
+                text.line(f"n_{at} = listed({at})")
+
+    def _end(self, at: int) -> None:
+        """Gives the rows that are new, and leaves the marks clear."""
+        text, listed = self.nest.text, self.lists[at]
+        if self.counts:
+            counts = self.nest.arguments.result(f"counts_{at}", "int64")
+            with text.block("if leads()"):
+                text.line(f"put({counts}, u, n_{at} - first_{at})")
+        else:
+            row = text.name("j")
+            with text.block(f"for {row} in lanes(first_{at}, n_{at})"):
+                names = self._columns(at, row)
+                self._emit(at, [names[column] for column in range(len(listed.rows))])
+        text.line(f"wipe(list_{at}, seen_{at}, n_{at})")
+
+    def _emit(self, at: int, columns: Sequence[str]) -> None:
+        """A row; of several relations the number comes first, and their columns are made alike."""
+        dtypes: Sequence[str] = self.lists[at].rows
+        if len(self.lists) > 1:
+            width = max(len(listed.rows) for listed in self.lists)
+            columns = [str(at), *columns, *["0"] * (width - len(columns))]
+            dtypes = ["int32", *["int64"] * width]
+        for place, dtype in enumerate(dtypes):
+            self.nest.arguments.output(f"out{place}", dtype)
+        self.nest.text.line(f"emit({', '.join(columns)})")
