@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning"),
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
 ]
-QUICK = {"left linear", "negation", "mutual, of other widths", "three columns"}
+QUICK = {"left linear", "mutual, of other widths"}
 followed: list[str] = []
 
 
@@ -65,7 +65,7 @@ def fresh() -> Iterator[None]:
     [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SHAPES],
 )
 def test_shapes(name: str) -> None:
-    for seed in (0, 6, 13, 18) if name in QUICK else range(8):
+    for seed in (6, 18) if name in QUICK else range(8):
         oracle.agrees_in(run, draw(SHAPES[name], seed))
     if name != "no rows to begin with":
         assert followed
