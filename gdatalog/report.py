@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from gdatalog.engine.demand import part_of, rewritten_for
+from gdatalog.engine.evaluation import Evaluation
 from gdatalog.engine.fixpoint import plan_stratum
 from gdatalog.engine.session import Session
 from gdatalog.parser import format_node
@@ -55,13 +57,24 @@ class Explanation:
         give p(x, z)
     """
 
-    def __init__(self, strata: list[PlannedStratum], device: str = "cpu", why: str = "") -> None:
+    def __init__(
+        self,
+        strata: list[PlannedStratum],
+        device: str = "cpu",
+        why: str = "",
+        asked: Sequence[str] = (),
+        notes: Sequence[str] = (),
+    ) -> None:
         self.strata = strata
         self.device = device
         self.why = why
+        self.asked = asked  # values of which parts of relations are evaluated
+        self.notes = notes  # why demand was not used where it might have been
 
     def __str__(self) -> str:
         lines = [] if self.device == "cpu" else [f"on {self.device} ({self.why})"]
+        if self.asked:
+            lines.append(f"asked for: {', '.join(self.asked)}")
         for number, planned in enumerate(self.strata, 1):
             names = ", ".join(planned.stratum.relations)
             kind = " (recursive)" if planned.stratum.recursive else ""
@@ -76,6 +89,7 @@ class Explanation:
                 lines += [f"    run breadth-first: {reason}" for reason in reasons]
         if not self.strata:
             return "nothing to evaluate: only stored relations are read"
+        lines += self.notes
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -87,6 +101,8 @@ class Explanation:
         """The same, as plain data."""
         return {
             "device": self.device,
+            "asked": list(self.asked),
+            "notes": list(self.notes),
             "strata": [
                 {
                     "relations": list(planned.stratum.relations),
@@ -121,14 +137,32 @@ def expected(step: Step) -> str:
 
 def explain(session: Session, names: Sequence[str], why: str = "asked for") -> Explanation:
     """How the relations of these names would be evaluated; `why` on this device."""
-    around = session.evaluation.surroundings()
-    device = around.device
+    whole = session.whole_asks()
+    device = session.settings.device
+    parts: list[tuple[Evaluation, list[str]]] = [(session.evaluation, [])]
+    notes: dict[str, None] = {}
+    for name in names:
+        part = part_of(session.evaluation, name, whole)
+        notes.update(dict.fromkeys(rewritten_for(session.evaluation, name, whole).demand.notes))
+        if part is None:
+            parts[0][1].append(name)
+        else:
+            parts.append((part, [name]))
     strata = []
-    for stratum in session.evaluation.strata_of(names):
-        plans, told = plan_stratum(stratum, around)
-        rules = tuple(PlannedRule(rule, plan, device.refuses(plan)) for rule, plan in plans)
-        strata.append(PlannedStratum(stratum, rules, told))
-    return Explanation(strata, device.name, why)
+    for evaluation, wanted in parts:
+        around = evaluation.surroundings()
+        for stratum in evaluation.strata_of(wanted):
+            plans, told = plan_stratum(stratum, around)
+            rules = tuple(PlannedRule(rule, plan, device.refuses(plan)) for rule, plan in plans)
+            strata.append(PlannedStratum(stratum, rules, told))
+    asked = [
+        format_node(fact)
+        for part, _ in parts[1:]
+        for name, facts in part.checked.facts.items()
+        if name.endswith("?")
+        for fact in facts
+    ]
+    return Explanation(strata, device.name, why, tuple(asked), tuple(notes))
 
 
 def _unprintable(plan: RulePlan) -> list[str]:

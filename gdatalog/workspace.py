@@ -80,6 +80,7 @@ class Workspace:
         self.dying = "auto"  # whether recursive rules are split where a variable dies
         self.split = "auto"
         self.telling: Telling = "auto"
+        self.demand = "auto"
         self.device: Device = CPU
         self.why = "asked for"  # this device
         self.announce: Callable[[str], None] = _log
@@ -234,7 +235,7 @@ class Workspace:
         strategy = self.strategy if chosen == "auto" else chosen
         knobs = Knobs(
             strategy, self.threads, self.intersect, self.tile,
-            split=self.split, dying=self.dying, telling=self.telling,
+            split=self.split, dying=self.dying, telling=self.telling, demand=self.demand,
         )  # fmt: skip
         self.stop.clear()
 

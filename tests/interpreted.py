@@ -64,6 +64,7 @@ INTRINSICS: dict[str, Callable[..., Any]] = {
     "add": _add,
     "compare_swap": _compare_swap,
     "set_bits": _set_bits,
+    "bit_length": lambda number: 64 if number < 0 else int(number).bit_length(),
     "popcount": lambda word: int(word).bit_count(),
     "trailing_zeros": lambda word: (int(word) & -int(word)).bit_length() - 1 if word else 64,
 }
@@ -114,6 +115,8 @@ def load(name: str, source: str, *_: Any) -> Any:
     _helpers()
     text = _elsewhere(source)
     text = re.sub(r"@nb\.njit\(.*?\n\)\n", "", text, flags=re.S).replace("import numba as nb\n", "")
+    text = re.sub(r"@numba\.njit\(.*\)\n", "", text).replace("import numba\n", "")
+    text = re.sub(r"from numba\.core\.types import .*\n", "", text)
     module = types.ModuleType(name)
     exec(compile(text, f"<{name}>", "exec"), module.__dict__)
     for each in re.findall(r"^def (\w+)", text, flags=re.M):

@@ -1,10 +1,16 @@
 """Evaluating a checked program: the strata that an answer needs, each once, in order.
 
 What a stratum gave is remembered by what it was made of (its rules and facts, the relations
+<<<<<<< HEAD
+below it, the parameters), so that a view is made anew only when something it reads changed.
+
+Above 300 lines, for what is remembered and what has to be evaluated is one question.
+=======
 below it, the parameters), so that a view is made anew only when something it reads changed; and
 where something has only come, it goes on from there (`following.py`).
 
 Above 300 lines, for whether to recall a stratum, to go on or to start again is decided here.
+>>>>>>> main
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ import numpy as np
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import letting_go
+from gdatalog.engine.copies import copied
 from gdatalog.engine.counting import count_stratum, readers_of
 from gdatalog.engine.derived import Rows
 from gdatalog.engine.device import CPU, Device
@@ -115,7 +122,7 @@ class Evaluation:
             self._evaluate(self._reads(stratum))
             return self._run(stratum, limit)[name]
 
-    def _needed(self, wanted: Iterable[str]) -> set[str]:
+    def needed(self, wanted: Iterable[str]) -> set[str]:
         """The relations that have to be evaluated for these."""
         needed: set[str] = set()
         todo = list(wanted)
@@ -132,12 +139,12 @@ class Evaluation:
 
     def strata_of(self, wanted: Iterable[str]) -> list[Stratum]:
         """The strata that have to be evaluated for these relations, in order."""
-        needed = self._needed(wanted)
+        needed = self.needed(wanted)
         return [s for s in self.checked.strata if needed & set(s.relations)]
 
     def _evaluate(self, wanted: Iterable[str]) -> None:
         """Evaluates what the wanted relations need, strata below first."""
-        needed = self._needed(wanted)
+        needed = self.needed(wanted)
         counting: dict[tuple[str, ...], Stratum] = {}  # strata that read how many rows there are
         strata = [s for s in self.checked.strata if needed & set(s.relations)]
         for stratum in strata:
@@ -300,7 +307,11 @@ class Evaluation:
     def _run(self, stratum: Stratum, limit: int | None) -> Mapping[str, Relation]:
         around = self.surroundings()
         seeds = {name: in_rows(self._seeds(name)) for name in stratum.relations}
-        relations = run_stratum(stratum, seeds, around, limit)
+        (name, *_) = stratum.relations
+        copy = None
+        if limit is None and not seeds[name]:
+            copy = copied(stratum, around.schemas[name], self.relation)
+        relations = run_stratum(stratum, seeds, around, limit) if copy is None else {name: copy}
         if limit is None:
             found = self.remembered.get(stratum.relations)
             if found is not None:
@@ -328,7 +339,7 @@ class Evaluation:
         around = self.surroundings()
         seeds = {name: in_rows(self._seeds(name)) for name in stratum.relations}
         before = self._recall(stratum, COUNTS)
-        found = count_stratum(stratum, seeds, around, readers, self.text.rewritten, before)
+        found = count_stratum(stratum, seeds, around, readers, before)
         if found is None:
             return None
         if before is None:

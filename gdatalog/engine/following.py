@@ -99,20 +99,24 @@ class Following(Rounds):
                         len(rounds) + 1,
                         {name: delta.length for name, delta in self.deltas.items()},
                         {name: table.length for name, table in self.tables.items()},
+                        self.record.end_round(),
                     )
                 )
                 self.around.on_round(self.stratum, rounds[-1])
                 self._check_improving(len(rounds))
         except MemoryLimitError as error:
             raise self._growth(error, rounds) from None
+        self.record.end({name: table.length for name, table in self.tables.items()})
         return {name: table.finished() for name, table in self.tables.items()}
 
     def _take(self, derived: Mapping[str, Sequence[Derived]]) -> bool:
         """Adds what has been derived: what of it is new is the delta. Whether there is any."""
         self.deltas = {}
         for name, table in self.tables.items():
-            parts = [in_order(part, self.ops) for part in derived.get(name, ())]
-            self.deltas[name] = table.add(*union_rows(parts, self.ops))
+            parts = derived.get(name, ())
+            rows = union_rows([in_order(part, self.ops) for part in parts], self.ops)
+            self.deltas[name] = new = table.add(*rows)
+            self.record.derived(name, parts, new, self.ops)
             self.around.limits.charge(name, table.nbytes)
         return any(delta.length for delta in self.deltas.values())
 

@@ -31,7 +31,8 @@ class Knobs:
     `intersect` forces one way to intersect lists, for tests: "auto", "leapfrog", "merge", "mark",
     "recode", or "plain" for none of the last two. `split`: whether recursion that splits is run so,
     "auto", "always" or "never". `telling` forces what tells a fixpoint's new rows from those that
-    are known: sorted runs, marks, or a hash set.
+    are known: sorted runs, marks, or a hash set. `demand`: whether a query's constants choose what
+    is evaluated: "auto" where that pays, "on" wherever it can be done, "off".
     """
 
     strategy: Strategy = "auto"
@@ -41,6 +42,7 @@ class Knobs:
     dying: str = "auto"
     split: str = "auto"
     telling: Telling = "auto"
+    demand: str = "auto"
 
     @property
     def workers(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gdatalog.engine.best import Best
+from gdatalog.engine.best import Best, improves_for_ever, is_clamped
 from gdatalog.engine.derived import Derived, together
 from gdatalog.engine.device import CPU
 from gdatalog.engine.growing import Growing
@@ -19,11 +19,8 @@ from gdatalog.engine.spaces import expected_spaces
 from gdatalog.engine.stratum import DELTA, StratumRun
 from gdatalog.engine.surroundings import Round
 from gdatalog.engine.variants import Variant, alone
-from gdatalog.errors import Caution, EvaluationError, MemoryLimitError, Note
-from gdatalog.parser.syntax import Call
+from gdatalog.errors import Caution, MemoryLimitError, Note
 from gdatalog.planner.checked import CheckedRule
-from gdatalog.planner.walk import walk
-from gdatalog.storage.keys import decode_value
 from gdatalog.storage.relation import Relation
 
 
@@ -141,23 +138,14 @@ class Rounds(StratumRun):
         if not any(isinstance(table, Best) for table in self.tables.values()):
             return
         groups = sum(table.length for table in self.tables.values())
-        if number <= groups + 1 or any(map(_clamped, self.stratum.rules)):
+        if number <= groups + 1 or any(map(is_clamped, self.stratum.rules)):
             return
         for name, table in self.tables.items():
             delta = self.deltas[name]
             if isinstance(table, Best) and delta.length:
-                symbols = self.around.scope.symbols
-                group = ", ".join(
-                    f"{column} = {decode_value(key, kind, symbols)!r}"
-                    for column, key, kind in table.group(delta, 0)
-                )
                 rule = next(r for r in self.rules[name] if self.recursive(r))
-                raise EvaluationError(
-                    f"{name} improves for ever: a cycle makes the best value of "
-                    f"({group or 'its one group'}) better each time around",
-                    rule.span,
-                    hint="look for a cycle of negative weight (for max: of positive weight)",
-                )
+                symbols = self.around.scope.symbols
+                raise improves_for_ever(name, table.group(delta, 0), symbols, rule)
 
     def _growth(self, error: MemoryLimitError, news: Sequence[Round]) -> MemoryLimitError:
         """The same error, with the rules that grow and by how much each round."""
@@ -176,12 +164,3 @@ class Rounds(StratumRun):
             hint="does the recursion end? A rule that makes new values can go on for ever. "
             "Otherwise raise the limit: gdatalog.connect(memory_limit=...) or --memory-limit",
         )
-
-
-def _clamped(rule: CheckedRule) -> bool:
-    nodes = [*rule.head.args, *([] if rule.body is None else [rule.body])]
-    return any(
-        isinstance(part, Call) and part.name in ("min", "max")
-        for node in nodes
-        for part in walk(node)
-    )

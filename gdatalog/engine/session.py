@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.engine.demand import answer
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.evaluation import Evaluation
 from gdatalog.engine.files import FilePolicy, Folders, find_include, read_program
@@ -242,9 +243,12 @@ class Session:
         return self.checked.last
 
     def relation(self, name: str, limit: int | None = None) -> Relation:
-        if limit is not None:
-            return self.evaluation.first(name, limit)
-        return self.evaluation.relation(name)
+        return answer(self.evaluation, name, limit, self.whole_asks())
+
+    def whole_asks(self) -> set[str]:
+        """The relations that the text's outputs need: they are evaluated in full anyway."""
+        asked = [ask.name for ask in self.asks() if not ask.name.startswith("?")]
+        return self.evaluation.needed(asked) if asked else set()
 
 
 def parameter(name: str, value: object) -> tuple[TypeName, Value]:

@@ -96,11 +96,12 @@ def run_nest(
     `beside`: the arguments that are neither of tries nor of the plan, by name.
     """
     distinct = [tries[at] for at in printed.which]
+    beside = {name: unlocked(array) for name, array in beside.items()}
     given = {**given_arrays(printed, distinct, scope), **beside}
     control = np.zeros(16, dtype=np.int64)
     count = threads if printed.parallel else 1
     workers = [
-        _worker(function, printed, distinct, given, control, count, wanted) for _ in range(count)
+        worker_of(function, printed, distinct, given, control, count, wanted) for _ in range(count)
     ]
     run_workers(workers, control, limits)
     return [block for worker in workers for block in worker.blocks]
@@ -149,10 +150,23 @@ def given_arrays(printed: Any, tries: Sequence[Trie], scope: Any) -> dict[str, A
     for argument in printed.arguments:
         if argument.levels and argument.kind in SHARED:
             at = argument.levels[0]
-            given[argument.name] = np.ascontiguousarray(
-                SHARED[argument.kind](tries[at.trie], at.depth)
-            )
+            array = SHARED[argument.kind](tries[at.trie], at.depth)
+            given[argument.name] = unlocked(np.ascontiguousarray(array))
     return given
+
+
+class Unlocked:
+    """What NumPy takes for the same array, which may be written to. Loops only read it."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array  # lives as long
+        address, _ = array.__array_interface__["data"]
+        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
+
+
+def unlocked(array: Array) -> Array:
+    """An array as loops are compiled for it: borrowed columns are read-only, a type of its own."""
+    return array if array.flags.writeable else np.asarray(Unlocked(array))
 
 
 def _dense(trie: Trie) -> tuple[int, Array]:
@@ -176,7 +190,7 @@ def scalar_of(kind: str, trie: Trie, depth: int) -> int:
     return int(_dense(trie)[0] if kind == "low" else trie.levels[depth].span[0])
 
 
-def _worker(
+def worker_of(
     function: Any,
     printed: Any,
     tries: Sequence[Trie],

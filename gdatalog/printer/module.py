@@ -31,6 +31,10 @@ HOMES = {
         "above", "and_rows", "below", "copy_row", "count_and", "count_row", "fill_ones", "has_bit",
         "place", "recode_rows", "trailing_zeros", "unplace",
     ),
+    "improving": (
+        "begin", "enter_codes", "follow_again", "goes_round", "improve", "improves", "next_group",
+        "number_all", "numbered",
+    ),
 }  # fmt: skip
 
 

@@ -37,8 +37,8 @@ class Relation:
     """A set of rows as columns of keys."""
 
     __slots__ = (
-        "__weakref__", "_store", "_tries", "bits", "columns", "lineage", "narrowed", "statistics",
-        "types", "version",
+        "__weakref__", "_store", "_tries", "bits", "columns", "lineage", "loose", "narrowed",
+        "statistics", "types", "version",
     )  # fmt: skip
 
     def __init__(
@@ -60,6 +60,8 @@ class Relation:
         self.types = types
         self._store = store
         self._tries: dict[TrieName, Trie] = {}
+        # Rows grouped by a column, in no order within (`cpu_ops/loose.py`); None if they cannot be.
+        self.loose: dict[tuple[int, ...], Trie | None] = {}
         # The orders of columns that parts of this relation were indexed by in its place.
         self.narrowed: set[tuple[int, ...]] = set()
         known = parts.PartsStatistics if isinstance(store, parts.Parts) else Statistics
@@ -152,6 +154,7 @@ class Relation:
         other = Relation.__new__(Relation)
         other._over(columns, self.types, self._store)
         other._tries, other.statistics = self._tries, self.statistics
+        other.loose = self.loose
         other.version, other.lineage = self.version, self.lineage
         return other
 
@@ -276,7 +279,8 @@ class Relation:
     def trie_nbytes(self) -> int:
         graph = self.statistics.graph_here
         ranks = 0 if graph is None else graph.nbytes
-        levels = [level for trie in self._tries.values() for level in trie.levels]
+        loose = [trie for trie in self.loose.values() if trie is not None]
+        levels = [level for trie in (*self._tries.values(), *loose) for level in trie.levels]
         weights = [t.weights.nbytes for t in self._tries.values() if t.weights is not None]
         bits = 0 if self.bits is None else self.bits.nbytes
         if len(self.parts) > 1:

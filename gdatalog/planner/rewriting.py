@@ -1,0 +1,160 @@
+"""Rules made for what is asked of a stratum's relations: the steps that all ways share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gdatalog.parser.syntax import Atom, Compare, Expr, HeadAggregate, Literal, Var
+from gdatalog.planner.adornments import Columns, Constants, Source, adorned
+from gdatalog.planner.checked import CheckedRule, Stratum
+from gdatalog.planner.constants import exported, loses_groups, with_constants
+from gdatalog.planner.names import conjunction
+from gdatalog.planner.passing import branches, closures
+from gdatalog.planner.sideways import Known, is_plain
+from gdatalog.planner.walk import rebuild
+
+if TYPE_CHECKING:
+    from gdatalog.planner.demand import Attempt
+
+
+class Rewriting:
+    """The rules of one stratum, and what is made of them for an attempt."""
+
+    def __init__(self, attempt: Attempt, stratum: Stratum) -> None:
+        self.attempt = attempt
+        self.stratum = stratum
+        rules = list(stratum.rules)
+        if stratum.recursive:
+            rules = [branch for rule in rules for branch in branches(rule)]
+        rules += [rule for name in stratum.relations for rule in self._data(name)]
+        # where a closure is asked for, the rules for the end that is known are taken
+        self.choices = list(closures(stratum, rules)) if stratum.recursive else [rules]
+        self.rules = rules
+        self.fixable = not any(map(loses_groups, rules))
+
+    def of(self, name: str) -> list[CheckedRule]:
+        return [rule for rule in self.rules if rule.head.name == name]
+
+    def _data(self, name: str) -> list[CheckedRule]:
+        """The rows that a relation has without any rule, as one."""
+        attempt = self.attempt
+        facts = attempt.checked.facts.get(name, ())
+        if not facts and not attempt.world.has_data(name):
+            return []
+        schema = attempt.checked.schemas[name]
+        given = f"{name}[given]"
+        attempt.given[given] = name
+        attempt.schema(given, range(schema.arity), name)
+        if facts:
+            attempt.facts[given] = facts
+        span = self.stratum.rules[0].span
+        args: list[Any] = [Var(f"{column}~{at}") for at, column in enumerate(schema.columns)]
+        head = list(args)
+        for at, kind in attempt.optima(name).items():
+            head[at] = HeadAggregate(kind, (args[at],), span)
+        types = {arg.name: kind for arg, kind in zip(args, schema.types, strict=True)}
+        body = Atom(given, tuple(args), span)
+        return [CheckedRule(Atom(name, tuple(head), span), body, types, span)]
+
+    def _within(self, rule: CheckedRule, places: Mapping[str, Columns]) -> CheckedRule:
+        """The rule with its recursive atoms reading what is kept."""
+
+        def change(node: Any) -> Any:
+            if isinstance(node, Atom) and node.name in places:
+                name = adorned(node.name, self.attempt.arity(node.name), places[node.name])
+                return replace(node, name=name)
+            return rebuild(node, change)
+
+        return replace(rule, body=None if rule.body is None else change(rule.body))
+
+    def _magic(self, name: str, columns: Columns, sources: Sequence[Source]) -> str:
+        """The relation of the values that are asked for: path[bf]?(x) <- small(x)."""
+        attempt = self.attempt
+        magic = f"{adorned(name, attempt.arity(name), columns)}?"
+        attempt.schema(magic, columns, name)
+        facts: dict[Constants, Atom] = {}
+        for source in sources:
+            head = Atom(magic, source.args, source.span)
+            constants = source.constants
+            if constants is not None:
+                facts.setdefault(constants, head)
+            elif head not in source.body:
+                body = conjunction(list(source.body), source.span) if source.body else None
+                attempt.rules.append(CheckedRule(head, body, source.types, source.span))
+        if facts:
+            attempt.facts[magic] = tuple(facts.values())
+        return magic
+
+    def _schema_of(self, name: str, columns: Columns) -> None:
+        attempt = self.attempt
+        arity = attempt.arity(name)
+        attempt.schema(adorned(name, arity, columns), range(arity), name)
+
+    def _cut(self, name: str, columns: Columns) -> str:
+        return adorned(name, self.attempt.arity(name), columns, "c")
+
+    def _left_out(self, name: str, columns: Columns) -> None:
+        """Whoever reads the relation with one constant reads it without that column."""
+        attempt = self.attempt
+        arity = attempt.arity(name)
+        target = adorned(name, arity, columns)
+        attempt.final.setdefault(target, (target, ()))
+        for placeholder, (final, _) in list(attempt.final.items()):
+            if final == target:
+                attempt.final[placeholder] = self._cut(name, columns), columns
+
+    def _guarded(
+        self,
+        rule: CheckedRule,
+        columns: Columns,
+        magic: str,
+        constants: Constants | None = None,
+    ) -> None:
+        """A rule of which only what is asked for is wanted: it reads the values first, which
+        may be known to be some constants."""
+        attempt = self.attempt
+        name = rule.head.name
+        given_out = exported(rule)
+        args: list[Expr] = []
+        tests: list[Literal] = []
+        types = dict(rule.types)
+        for at in columns:
+            arg = rule.head.args[at]
+            if isinstance(arg, Var) and arg.name in given_out:
+                # an aggregate gives it out: it is no variable that others may bind
+                new = Var(f"{arg.name}~0", arg.span)
+                types[new.name] = rule.types[arg.name]
+                tests.append(Compare(new, (("=", arg),), arg.span))
+                arg = new
+            args.append(arg)
+        guard = Atom(magic, tuple(args), rule.head.span)
+        known = Known()
+        if is_plain(guard):
+            known.learn(guard)
+            for arg, constant in zip(args, constants or (), strict=False):
+                if isinstance(arg, Var):
+                    known.constants[arg.name] = constant
+        self._schema_of(name, columns)
+        items = [guard, *tests]
+        if rule.body is not None:
+            items.append(attempt.sideways(rule).literal(rule.body, known))
+        head = replace(rule.head, name=adorned(name, attempt.arity(name), columns))
+        body = conjunction(items, rule.span)
+        attempt.rules.append(replace(rule, head=head, body=body, types=types))
+
+    def _fixed(self, places: Mapping[str, Columns], constants: Constants) -> None:
+        """path[cf](z) <- E(1, z): the constants in the place of the variables."""
+        attempt = self.attempt
+        for name, columns in places.items():
+            arity = attempt.arity(name)
+            self._left_out(name, columns)
+            others = [at for at in range(arity) if at not in columns]
+            attempt.schema(self._cut(name, columns), others, name)
+            for rule in self.of(name):
+                inner = self._within(rule, places) if self.stratum.recursive else rule
+                fixed = with_constants(inner, columns, constants)
+                if fixed is not None:
+                    head = replace(fixed.head, args=tuple(fixed.head.args[at] for at in others))
+                    attempt.add(replace(fixed, head=head), self._cut(name, columns), Known())
