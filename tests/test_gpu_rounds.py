@@ -70,7 +70,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in MORE],
 )
 def test_shapes(name: str, ran: list[bool]) -> None:
-    for seed in (0, 18) if name in QUICK else range(8):
+    for seed in (6, 13) if name in QUICK else range(8):
         oracle.agrees_in(run, draw(MORE[name], seed))
     assert any(ran) == (name != "not linear")
 
