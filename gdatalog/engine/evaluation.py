@@ -304,7 +304,7 @@ class Evaluation:
         (name, *_) = stratum.relations
         copy = None
         if limit is None and not seeds[name]:
-            copy = copied(stratum, around.schemas[name], self.relation)
+            copy = copied(stratum, around.schemas[name], self.relation, self.scope)
         relations = run_stratum(stratum, seeds, around, limit) if copy is None else {name: copy}
         if limit is None:
             found = self.remembered.get(stratum.relations)
