@@ -33,10 +33,10 @@ class Argument:
     """`kind` says what is bound to `name`.
 
     Of a level: values, offsets, index (the dense index of a root), starts (of its values'
-    children), marks and places (scratch over the values' range), rows and words (bits: one for each pair of a list's positions, or one for
-    each). Of a trie: weights, sums (of weights), labels. buffer: room for the shortest of the
-    longest lists of `levels`. given: what the run brings along. own: what it makes for each
-    worker. result: what it brings along to be written. output: a column of a block.
+    children), marks and places (scratch over the values' range), rows and words (bits: one for
+    each pair of a list's positions, or one for each). Of a trie: weights, sums (of weights),
+    labels. buffer: room for the shortest of the longest lists of `levels`. given: what the run
+    brings along. own: what it makes for each worker. output: a column of a block.
     """
 
     name: str
