@@ -39,13 +39,13 @@ def not_compiled() -> Iterator[None]:
 def in_place(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The strata that were improved in place."""
     done: list[str] = []
-    before = improving.InPlace._relations
+    before = improving.InPlace._tell
 
-    def relations(self: Any, *args: Any) -> Any:
+    def tell(self: Any, *args: Any) -> Any:
         done.extend(self.tables)
         return before(self, *args)
 
-    monkeypatch.setattr(improving.InPlace, "_relations", relations)
+    monkeypatch.setattr(improving.InPlace, "_tell", tell)
     return done
 
 

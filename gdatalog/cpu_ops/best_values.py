@@ -16,7 +16,7 @@ BUCKETS = 65
 
 # The entries of `queue`.
 LAST, FREE, USED, ORDERED, RING, WAITING, TOUCHED, WATCHED = range(8)
-NEWS, CHECK, SEED, SEEDS, FOUND, KNOWN, REHASH, BEGUN = range(8, 16)
+NEWS, CHECK, SEED, SEEDS, FOUND, KNOWN, REHASH, BEGUN, DONE, UNIT = range(8, 18)
 
 BYTES = 8 + 1 + 4 + 2 * (4 + 4)  # of a group, at the least
 
@@ -28,12 +28,12 @@ class BestValues:
     """
 
     def __init__(
-        self, codes: Array, costs: Array, room: int, *, numbered: bool, ordered: bool, watched: bool
+        self, codes: Array, costs: Array, room: int, *, ordered: bool, numbered: bool = False
     ) -> None:
         self.numbered = numbered
-        self.watched = watched
-        self.queue = np.zeros(16, dtype=np.int64)
-        self.queue[ORDERED], self.queue[WATCHED] = ordered, watched
+        self.watched = not ordered
+        self.queue = np.zeros(18, dtype=np.int64)
+        self.queue[ORDERED], self.queue[WATCHED] = ordered, not ordered
         self.queue[SEEDS] = len(codes)
         self.codes = codes
         self.costs = costs
@@ -86,6 +86,11 @@ class BestValues:
         """The code of the group that improves itself."""
         group = int(self.queue[FOUND])
         return int(self.arrays["codes"][group]) if self.numbered else group
+
+    @property
+    def unit(self) -> int:
+        """The number of the unit at hand."""
+        return int(self.queue[UNIT])
 
     def values(self) -> tuple[Array, Array]:
         """The codes of all groups that have a value, and their costs; ascending by code."""

@@ -117,14 +117,9 @@ class Best:
         news = ops.survivors(changed[ordered])
         return self._relation(tuple(key[news] for key in self._rows), len(news))
 
-    def replace(self, rows: Columns, count: int) -> None:
-        """Has these rows, one for each group, sorted by the groups."""
-        keys = self.ops.narrowed(rows)
-        if max(self.kinds) != len(self.types) - 1:
-            order = self.ops.order_rows(keys)
-            keys = tuple(key[order] for key in keys)
-        self._rows = tuple(keys)
-        self._full = self._relation(self._rows, count)
+    def settle(self, relation: Relation) -> None:
+        """Has these rows, one for each group, and takes no more."""
+        self._full = relation
 
     def _relation(self, rows: Columns, count: int) -> Relation:
         return Relation(self.columns, self.types, rows, count, away(self.ops))

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from threading import Thread
 from time import perf_counter
 from typing import Any
 
@@ -25,15 +24,15 @@ from gdatalog.engine.best import Best, improves_for_ever
 from gdatalog.engine.choose import ENOUGH, FIRST, SECOND, Choice, spent_on
 from gdatalog.engine.derived import Rows, in_order, union_rows
 from gdatalog.engine.device import CPU
+from gdatalog.engine.groups import Codes, Span, Spans, Uncoded, columns_of, passed_on, span
 from gdatalog.engine.ledger import Way
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Round, Surroundings
-from gdatalog.executors.lftj import DONE, FULL, STOP_FLAG, STOPPED, given_arrays, worker_of
+from gdatalog.executors.lftj import UNITS, GiveUp, given_arrays, run_workers, worker_of
 from gdatalog.plan.effects import all_steps, expressions, participants
 from gdatalog.plan.nodes import (
     Apply,
     Assign,
-    Constant,
     Expr,
     Generate,
     Join,
@@ -46,10 +45,11 @@ from gdatalog.plan.nodes import (
 from gdatalog.planner.checked import Stratum
 from gdatalog.planner.worsening import PLAIN, Fixed, Motion, Moving, motion
 from gdatalog.printer.expressions import Unprintable
-from gdatalog.printer.improving import ROUND, Follow, Kept, print_improving
+from gdatalog.printer.improving import GROW, ROUND, Follow, Kept, print_improving
 from gdatalog.printer.module import Printed
-from gdatalog.storage.keys import decode_value, encode_value
+from gdatalog.storage.keys import decode_value, narrow
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns, firsts
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
@@ -57,13 +57,9 @@ from gdatalog.storage.trie import Trie
 # is there; so many are worth a compilation.
 FEW, MANY, AT_ONCE = 2_000, 50_000, 1_000_000
 MOST_DIRECT = 1 << 27  # codes of groups that are their numbers
-MOST_CODES = 1 << 62
 MOST_GROUPS = 1 << 30
 LEAST_ROOM = 1024  # for groups that are numbered
 SAFE_INT, SAFE_FLOAT = 2.0**62, 1e290
-
-Span = tuple[int, int]  # the least and the greatest key of a column
-Spans = dict[tuple[str, int], Span | None]  # of groups' columns; None while nothing is in them
 
 
 class _Left(Exception):
@@ -78,7 +74,7 @@ class InPlace(StratumRun):
         self.kept: list[Kept] = []
         self.plans: list[RulePlan] = []
         self.follows: list[Follow] = []
-        self.column_spans: dict[tuple[str, int], Span | None] = {}
+        self.spans = Spans((), around.relation, around.scope.symbols)
 
     @cached_property
     def refusal(self) -> str | None:
@@ -104,6 +100,7 @@ class InPlace(StratumRun):
             if table.types[at] == "symbol":
                 raise _Left("texts are compared by their ranks")
             self.kept.append(Kept(name, len(table.types), at, kind))
+        self.spans = Spans(self.kept, around.relation, around.scope.symbols)
         for rule in self.stratum.rules:
             if not self.recursive(rule):
                 continue
@@ -161,7 +158,7 @@ class InPlace(StratumRun):
         """The relations; None if they are left to the rounds after all."""
         try:
             return self._run_in_place()
-        except (_Left, Unprintable):
+        except (_Left, Uncoded, Unprintable, GiveUp):
             return None
 
     def _run_in_place(self) -> dict[str, Relation]:
@@ -170,57 +167,54 @@ class InPlace(StratumRun):
             name: union_rows([in_order(part, self.ops) for part in self.first(name)], self.ops)
             for name in self.tables
         }
-        spans = self._spans(rows)
-        places, total = self._places(spans)
-        if not total:
+        self.spans.find(rows, self.follows)
+        most = self._most_codes(rows)
+        split = passed_on(self.kept, self.follows)
+        if split is not None and self.spans.codes(split).total <= most:
+            self.kept = list(split)
+        codes = self.spans.codes(self.kept)
+        if not codes.total:
             return self.finished()
-        numbered = total > self._direct(rows)
-        codes, costs = self._seeds(rows, places)
-        moves = self._motions(spans)
-        bound = 4.0 * (MOST_GROUPS if numbered else total) + 4096
-        self._bounded(rows, moves, bound)
-        ordered = worsen(self.kept, moves)
+        numbered = codes.total > most
+        moves = [self._motion(follow) for follow in self.follows]
+        self._bounded(rows, moves, 4.0 * (MOST_GROUPS if numbered else codes.total) + 4096)
         self.follows = [
             replace(follow, onwards=isinstance(m, Moving) and not m.bends)
             for follow, m in zip(self.follows, moves, strict=True)
         ]
-        if ordered:
-            order = np.argsort(costs, kind="stable") if not _ascends(costs) else slice(None)
-            codes, costs = codes[order], costs[order]
-        room = total if not numbered else max(LEAST_ROOM, len(codes))
-        self.around.limits.charge("best values", BYTES * room)
-        values = BestValues(
-            np.ascontiguousarray(codes), np.ascontiguousarray(costs), room,
-            numbered=numbered, ordered=ordered, watched=not ordered,
-        )  # fmt: skip
-        printed, tries = self._print(numbered)
-        if self._walk(printed, tries, places, values) == ROUND:
-            self._raise_for_ever(values.found, places)
-        found = self._relations(values, places)
+        ordered = worsen(self.kept, moves)
+        threads = 1
+        if self.kept[0].split is not None:
+            threads = self._by_units(codes, rows, ordered)
+        else:
+            self._as_whole(codes, rows, ordered, numbered)
         self.around.limits.charge("best values", 0)
-        self._tell(found, perf_counter() - began)
+        found = self.finished()
+        self._tell(found, threads, perf_counter() - began)
         return found
 
-    def _walk(
-        self, printed: Printed, tries: Sequence[Trie], places: Array, values: BestValues
-    ) -> int:
-        """Compiles the function and calls it until nothing waits any more."""
+    def _as_whole(
+        self, codes: Codes, rows: Mapping[str, Rows], ordered: bool, numbered: bool
+    ) -> None:
+        """All groups with one another."""
         limits = self.around.limits
-        name = code_cache.versioned(printed.shape, printed.source)
-        if not CPU.ready(printed):
-            limits.announce(f"compiling {' and '.join(self.stratum.relations)}")
-        try:
-            function = code_cache.load(name, printed.source, limits.poll).run
-        finally:
-            limits.announce("")
+        seeds, costs, _ = codes.seeds(rows)
+        if ordered and not _ascends(costs):
+            order = np.argsort(costs, kind="stable")
+            seeds, costs = seeds[order], costs[order]
+        room = codes.total if not numbered else max(LEAST_ROOM, len(seeds))
+        limits.charge("best values", BYTES * room)
+        values = BestValues(seeds, costs, room, numbered=numbered, ordered=ordered)
+        printed, tries = self._print(numbered)
+        function = self._compiled(printed)
         distinct = [tries[at] for at in printed.which]
         given = given_arrays(printed, distinct, self.around.scope)
-        given |= {"places": places, **values.arrays}
+        given |= {"places": codes.places, **values.arrays}
         control = np.zeros(16, dtype=np.int64)
         worker = worker_of(function, printed, distinct, given, control, 1, None)
         while True:
-            status = _called(worker, limits)
-            if status != FULL:
+            run_workers([worker], control, limits)
+            if worker.status != GROW:
                 break
             room = 2 * len(values.arrays["best"])
             if room > MOST_GROUPS:
@@ -228,9 +222,79 @@ class InPlace(StratumRun):
             limits.charge("best values", values.nbytes + 2 * BYTES * room)
             values.grow()
             worker.arguments.update(values.arrays)
-        if status not in (DONE, ROUND):
-            raise _Left("a computation failed")
-        return status
+        if worker.status == ROUND:
+            self._raise_for_ever(codes, values.found, None)
+        found, costs = values.values()
+        for number, each in enumerate(self.kept):
+            base, end, _ = codes.of(number)
+            first, last = np.searchsorted(found, [base, end])
+            keys = codes.rows(number, found[first:last], costs[first:last], None)
+            self._keep(each, [keys], int(last - first), in_order=True)
+
+    def _by_units(self, codes: Codes, rows: Mapping[str, Rows], ordered: bool) -> int:
+        """The groups of each value that rules pass on by themselves; gives how many threads."""
+        limits = self.around.limits
+        seeds, costs, splits = codes.seeds(rows)
+        order = np.lexsort((costs, splits))
+        seeds, costs, splits = seeds[order], costs[order], splits[order]
+        first = np.flatnonzero(firsts(splits))
+        units, starts = splits[first], np.append(first, len(splits)).astype(np.int64)
+        printed, tries = self._print(False)
+        function = self._compiled(printed)
+        distinct = [tries[at] for at in printed.which]
+        given = given_arrays(printed, distinct, self.around.scope)
+        given |= {"places": codes.places, "units": units, "starts": starts}
+        threads = max(1, min(self.around.knobs.workers, len(units)))
+        limits.charge("best values", BYTES * codes.total * threads)
+        control = np.zeros(16, dtype=np.int64)
+        control[UNITS] = len(units)
+        all_values = [
+            BestValues(seeds, costs, codes.total, ordered=ordered) for _ in range(threads)
+        ]
+        workers = [
+            worker_of(
+                function, printed, distinct, {**given, **values.arrays}, control, threads, None
+            )
+            for values in all_values
+        ]
+        run_workers(workers, control, limits)
+        for worker, values in zip(workers, all_values, strict=True):
+            if worker.status == ROUND:
+                self._raise_for_ever(codes, values.found, int(units[values.unit]))
+        blocks = [block for worker in workers for block in worker.blocks]
+        for number, each in enumerate(self.kept):
+            base, end, _ = codes.of(number)
+            made = []
+            for unit, code, cost in blocks:
+                if len(self.kept) > 1:
+                    mine = (code >= base) & (code < end)
+                    unit, code, cost = unit[mine], code[mine], cost[mine]
+                made.append(codes.rows(number, code, cost, units[unit]))
+            count = sum(len(block[0]) for block in made)
+            self._keep(each, made, count, in_order=False)
+        limits.charge("blocks", 0)
+        return threads
+
+    def _keep(self, each: Kept, blocks: Sequence[Columns], count: int, in_order: bool) -> None:
+        """The rows of a relation."""
+        table = self.tables[each.name]
+        assert isinstance(table, Best)
+        narrowed = [tuple(map(narrow, block)) for block in blocks if len(block[0])]
+        if in_order and each.optimum == each.arity - 1 and narrowed:
+            relation = Relation(table.columns, table.types, narrowed[0], count)
+        else:
+            relation = Relation.of_blocks(table.columns, table.types, narrowed, count, True)
+        table.settle(relation)
+
+    def _compiled(self, printed: Printed) -> Any:
+        limits = self.around.limits
+        name = code_cache.versioned(printed.shape, printed.source)
+        if not CPU.ready(printed):
+            limits.announce(f"compiling {' and '.join(self.stratum.relations)}")
+        try:
+            return code_cache.load(name, printed.source, limits.poll).run
+        finally:
+            limits.announce("")
 
     def _print(self, numbered: bool) -> tuple[Printed, list[Trie]]:
         tries = [[self._index(f.join, at) for at in range(len(f.join.tries))] for f in self.follows]
@@ -248,125 +312,16 @@ class InPlace(StratumRun):
                 return found
         return self.trie_of(ref)
 
-    # ------------------------------------------------------------------------------------ groups
-
-    def _spans(self, rows: Mapping[str, Rows]) -> Spans:
-        """Which keys each column of a group can have: of its seeds, and of what rules derive."""
-        spans: Spans = {
-            (each.name, at): _span(rows[each.name][0][at]) if rows[each.name][1] else None
-            for each in self.kept
-            for at in each.columns
-        }
-        kept = {each.name: each for each in self.kept}
-        changed = True
-        while changed:
-            changed = False
-            for follow in self.follows:
-                for at in kept[follow.target].columns:
-                    more = self._span_of(follow.head[at], follow.join, spans)
-                    known = spans[follow.target, at]
-                    both = _both(known, more)
-                    changed = changed or both != known
-                    spans[follow.target, at] = both
-        return spans
-
-    def _span_of(self, expr: Expr, join: JoinPlan, spans: Spans) -> Span | None:
-        if isinstance(expr, Constant):
-            key = encode_value(expr.value, expr.type, self.around.scope.symbols)
-            return key, key
-        if isinstance(expr, Slot):
-            assert join.given is not None
-            for at, slot in enumerate(join.given.slots):
-                if slot == expr and (join.given.relation, at) in spans:
-                    return spans[join.given.relation, at]
-            columns = list(_columns_of(expr.name, join))
-            if columns:
-                found = [self._column_span(*column) for column in columns]
-                if None in found:
-                    return None
-                low, high = max(s[0] for s in found if s), min(s[1] for s in found if s)
-                return (low, high) if low <= high else None
-        raise _Left("the groups that a rule derives are not known beforehand")
-
-    def _column_span(self, name: str, at: int) -> Span | None:
-        if (name, at) not in self.column_spans:
-            self.column_spans[name, at] = _span(self.around.relation(name).column(at))
-        return self.column_spans[name, at]
-
-    def _places(self, spans: Spans) -> tuple[Array, int]:
-        """Where each relation's codes begin, with the least key and the stride of each column;
-        and how many codes there are."""
-        places, total = [], 0
-        for each in self.kept:
-            places.append(total)
-            count, own = 1, []
-            for at in reversed(each.columns):
-                span = spans[each.name, at]
-                low, high = (0, -1) if span is None else span
-                own.append((low, count))
-                count *= max(0, high - low + 1)
-            for low, stride in reversed(own):
-                places += [low, stride]
-            total += count
-            if total >= MOST_CODES:
-                raise _Left("groups have too many possible values")
-        return np.array([*places, total], dtype=np.int64), total
-
-    def _direct(self, rows: Mapping[str, Rows]) -> int:
+    def _most_codes(self, rows: Mapping[str, Rows]) -> int:
         """Up to how many codes they are the groups' numbers."""
         size = self.size + sum(count for _, count in rows.values())
-        spare = self.around.limits.spare() // (2 * BYTES)
+        spare = self.around.limits.spare() // (2 * BYTES * self.around.knobs.workers)
         return min(MOST_DIRECT, 16 * size + 4096, spare)
-
-    def _of(self, number: int, places: Array) -> tuple[int, int, Array]:
-        """A relation's codes, from the first to behind the last; its columns' lows and strides."""
-        at = sum(1 + 2 * len(each.columns) for each in self.kept[:number])
-        width = 2 * len(self.kept[number].columns)
-        pairs = places[at + 1 : at + 1 + width].reshape(-1, 2)
-        return int(places[at]), int(places[at + 1 + width]), pairs
-
-    def _seeds(self, rows: Mapping[str, Rows], places: Array) -> tuple[Array, Array]:
-        codes, costs = [], []
-        for number, each in enumerate(self.kept):
-            columns, count = rows[each.name]
-            if not count:
-                continue
-            base, _, pairs = self._of(number, places)
-            code = np.full(count, base, dtype=np.int64)
-            for at, (low, stride) in zip(each.columns, pairs, strict=True):
-                code += (columns[at].astype(np.int64) - low) * stride
-            cost = columns[each.optimum].astype(np.int64)
-            codes.append(code)
-            costs.append(cost if each.kind == "min" else ~cost)
-        if not codes:
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        return np.concatenate(codes), np.concatenate(costs)
-
-    def _relations(self, values: BestValues, places: Array) -> dict[str, Relation]:
-        codes, costs = values.values()
-        found = {}
-        for number, each in enumerate(self.kept):
-            base, end, pairs = self._of(number, places)
-            first, last = np.searchsorted(codes, [base, end])
-            rest, cost = codes[first:last] - base, costs[first:last]
-            keys: dict[int, Array] = {each.optimum: cost if each.kind == "min" else ~cost}
-            for at, (low, stride) in zip(each.columns, pairs, strict=True):
-                part = rest // stride if stride != 1 else rest
-                rest = rest - part * stride if stride != 1 else rest
-                keys[at] = part + low
-            table = self.tables[each.name]
-            assert isinstance(table, Best)
-            table.replace(tuple(keys[at] for at in range(each.arity)), last - first)
-            found[each.name] = table.full()
-        return self.finished()
 
     # ------------------------------------------------------------------------------------ values
 
-    def _motions(self, spans: Spans) -> list[Motion]:
-        """How each rule moves the value that it starts from."""
-        return [self._motion(follow, spans) for follow in self.follows]
-
-    def _motion(self, follow: Follow, spans: Spans) -> Motion:
+    def _motion(self, follow: Follow) -> Motion:
+        """How a rule moves the value that it starts from."""
         join = follow.join
         assert join.given is not None
         source = next(each for each in self.kept if each.name == join.given.relation)
@@ -376,11 +331,11 @@ class InPlace(StratumRun):
             if at == source.optimum:
                 known[slot.name] = Moving(source.kind == target.kind)
             else:
-                known[slot.name] = self._fixed(spans[source.name, at], slot.type)
+                known[slot.name] = self._fixed(self.spans.known[source.name, at], slot.type)
         for step in join.steps:
             if isinstance(step, Join):
-                spans_of = [self._column_span(*c) for c in _columns_of(step.variable, join)]
-                known[step.variable] = self._fixed(spans_of[0], step.type)
+                column = columns_of(step.variable, join)[0]
+                known[step.variable] = self._fixed(self.spans.data(*column), step.type)
             elif isinstance(step, Assign):
                 known[step.variable] = found = motion(step.expr, known, target.kind)
                 if step.may_fail and not _sure(step.expr, found):
@@ -396,10 +351,10 @@ class InPlace(StratumRun):
                 raise _Left("a computation may fail")
         return motion(follow.head[target.optimum], known, target.kind)
 
-    def _fixed(self, span: Span | None, kind: Any) -> Fixed:
-        if span is None or kind == "symbol":
+    def _fixed(self, keys: Span | None, kind: Any) -> Fixed:
+        if keys is None or kind == "symbol":
             return Fixed()
-        low, high = (decode_value(key, kind, self.around.scope.symbols) for key in span)
+        low, high = (decode_value(key, kind, self.around.scope.symbols) for key in keys)
         return Fixed(low, high)
 
     def _bounded(self, rows: Mapping[str, Rows], moves: Sequence[Motion], groups: float) -> None:
@@ -409,7 +364,7 @@ class InPlace(StratumRun):
             columns, count = rows[each.name]
             kind = self.tables[each.name].types[each.optimum]
             if count:
-                sizes.append(self._fixed(_span(columns[each.optimum]), kind).size)
+                sizes.append(self._fixed(span(columns[each.optimum]), kind).size)
         floats = any(self.tables[each.name].types[each.optimum] == "float" for each in self.kept)
         most = max(m.grows if isinstance(m, Moving) else m.size for m in moves) if moves else 0.0
         grows = max((m.grows for m in moves if isinstance(m, Moving)), default=0.0)
@@ -418,26 +373,28 @@ class InPlace(StratumRun):
 
     # ------------------------------------------------------------------------------------ telling
 
-    def _raise_for_ever(self, code: int, places: Array) -> None:
+    def _raise_for_ever(self, codes: Codes, code: int, split: int | None) -> None:
         for number, each in enumerate(self.kept):
-            base, end, pairs = self._of(number, places)
+            base, end, _ = codes.of(number)
             if base <= code < end:
-                rest, group = code - base, []
-                for at, (low, stride) in zip(each.columns, pairs.tolist(), strict=True):
-                    group.append((at, rest // stride + low))
-                    rest %= stride
-                rule = next(r for r in self.rules[each.name] if self.recursive(r))
+                one = np.array([code], dtype=np.int64)
+                row = codes.rows(number, one, one, np.array([split or 0], dtype=np.int64))
                 table = self.tables[each.name]
-                told = [(table.columns[at], key, table.types[at]) for at, key in group]
-                raise improves_for_ever(each.name, told, self.around.scope.symbols, rule)
+                group = [
+                    (table.columns[at], int(row[at][0]), table.types[at])
+                    for at in range(each.arity)
+                    if at != each.optimum
+                ]
+                rule = next(r for r in self.rules[each.name] if self.recursive(r))
+                raise improves_for_ever(each.name, group, self.around.scope.symbols, rule)
 
-    def _tell(self, found: Mapping[str, Relation], seconds: float) -> None:
+    def _tell(self, found: Mapping[str, Relation], threads: int, seconds: float) -> None:
         """Says what was done: to the progress line, and to a profile."""
         around = self.around
         rows = {name: relation.length for name, relation in found.items()}
         around.on_round(self.stratum, Round(1, rows, rows))
         name = "best values in place"
-        self.record.way = Way(name, sum(rows.values()), "groups", seconds=seconds)
+        self.record.way = Way(name, sum(rows.values()), "groups", threads, seconds=seconds)
         for number, plan in enumerate(self.plans):
             report = around.ledger.run_of(plan)
             if report is None:
@@ -451,43 +408,6 @@ def worsen(kept: Sequence[Kept], moves: Sequence[Motion]) -> bool:
     """Whether no rule derives a value that is better than the one that it starts from."""
     same = len({each.kind for each in kept}) == 1
     return same and all(isinstance(m, Moving) and m.worsens for m in moves)
-
-
-def _called(worker: Any, limits: Any) -> int:
-    """One call of the function, by a thread: somebody may want to stop."""
-    status: list[int] = []
-    errors: list[BaseException] = []
-
-    def call() -> None:
-        try:
-            status.append(int(worker.function(*worker.arguments.values())))
-        except BaseException as error:
-            errors.append(error)
-
-    thread = Thread(target=call, daemon=True)
-    thread.start()
-    try:
-        while thread.is_alive():
-            thread.join(0.02)
-            limits.poll()
-    except BaseException:
-        worker.control[STOP_FLAG] = 1
-        thread.join()
-        raise
-    if errors:
-        raise errors[0]
-    assert status[0] != STOPPED
-    return status[0]
-
-
-def _columns_of(variable: str, join: JoinPlan) -> list[tuple[str, int]]:
-    """The columns, of relations that are there, in which a variable's values stand."""
-    return [
-        (join.tries[part.trie].relation, join.tries[part.trie].columns[part.depth])
-        for step in join.steps
-        if isinstance(step, Join) and step.variable == variable
-        for part in step.participants
-    ]
 
 
 def _only_walked(join: JoinPlan, number: int) -> bool:
@@ -531,16 +451,6 @@ def _sure(expr: Expr, moves: Motion) -> bool:
         return True
     size = moves.grows if isinstance(moves, Moving) else moves.size
     return size < SAFE_FLOAT
-
-
-def _span(column: Array) -> Span | None:
-    return (int(column.min()), int(column.max())) if len(column) else None
-
-
-def _both(one: Span | None, other: Span | None) -> Span | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return min(one[0], other[0]), max(one[1], other[1])
 
 
 def _ascends(values: Array) -> bool:

@@ -7,6 +7,9 @@ values (`planner/improving.py` sees to that); `cpu_ops/compiled/improving.py` ch
 
 Of a relation, a group is known by a code: `base + (k0 - least0) * stride0 + (k1 - least1) * ...` of
 its columns' keys. Less is better of what is kept, so of a max it is the complement of the key.
+
+Where every rule passes a column on, it is no part of a group: each of its values, a unit, is worked
+on by itself, and a unit's groups are given as rows when nothing waits any more.
 """
 
 from __future__ import annotations
@@ -14,17 +17,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gdatalog.cpu_ops.best_values import BEGUN, DONE, SEED, SEEDS, TOUCHED, UNIT, WATCHED
 from gdatalog.plan.format import format_join
 from gdatalog.plan.merge import merged
 from gdatalog.plan.nodes import Expr, Generate, Join, JoinPlan, Slot, Step
 from gdatalog.printer.arguments import Argument
 from gdatalog.printer.leaves import Leaf
-from gdatalog.printer.module import Printed, module_of
+from gdatalog.printer.module import ROWS, Printed, module_of
 from gdatalog.printer.nest import FULL, STOPPED, Nest
 from gdatalog.printer.scope import Known
 from gdatalog.storage.trie import Trie
 
-ROUND = 6  # what the function returns where a group improves itself
+# What the function returns where a group improves itself, and where there is no room for another.
+ROUND, GROW = 7, 8
+
+GIVEN = ("int32", "int32", "int64")  # of a row: its unit, its group's code, its cost
 
 # What all functions of `cpu_ops/compiled/improving.py` are given first.
 KEPT = "best, where, touched, origin, heads, link, item, queue"
@@ -42,22 +49,24 @@ _TYPES = {
     "seeds": "i4[::1]",
     "costs": "i8[::1]",
 }
+_SPLIT = {"units": "i8[::1]", "starts": "i8[::1]"}
 _NUMBERED = {"table": "i4[::1]", "codes": "i8[::1]", "wanted": "i8[::1]"}
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A relation of which the best values are kept: its columns but for the `optimum`'s are a
-    group. The aggregate is `kind`."""
+    """A relation of which the best values are kept. The aggregate, of the `optimum`'s column, is
+    `kind`; the other columns are a group, but for the one that it is `split` by."""
 
     name: str
     arity: int
     optimum: int
     kind: str
+    split: int | None = None
 
     @property
     def columns(self) -> tuple[int, ...]:
-        return tuple(at for at in range(self.arity) if at != self.optimum)
+        return tuple(at for at in range(self.arity) if at not in (self.optimum, self.split))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +90,28 @@ def print_improving(
     """The function of these rules; `tries` are those of each one's plan."""
     whole, joins = merged([follow.join for follow in follows])
     nest = _Nest(whole, [trie for some in tries for trie in some])
-    _print_loop(nest, kept, follows, joins, numbered)
-    own = [Argument("places", "i8[::1]", "given")]
-    own += [Argument(name, type_, "given") for name, type_ in _types(numbered).items()]
-    arguments = [*nest.arguments.found.values(), *own]
+    split = kept[0].split is not None
+    if split:
+        _print_units(nest, kept, follows, joins)
+    else:
+        _print_whole(nest, kept, follows, joins, numbered)
+    types = {"places": "i8[::1]", **_TYPES}
+    types |= _SPLIT if split else _NUMBERED if numbered else {}
+    own = [Argument(name, type_, "given") for name, type_ in types.items()]
+    found = list(nest.arguments.found.values())
+    outputs = [argument for argument in found if argument.kind == "output"]
+    arguments = [*(a for a in found if a.kind != "output"), *own, *outputs]
+    prologue = [*_prologue(kept), *(ROWS if split else ())]
     told = [line for follow in follows for line in format_join(follow.join)]
     return Printed(
         f"improves {' '.join(each.kind for each in kept)} by {len(follows)} rules",
-        module_of(nest, arguments, told, _prologue(kept)),
+        module_of(nest, arguments, told, prologue),
         tuple(arguments),
         tuple(nest.arguments.scalars),
         nest.expressions,
         tuple(nest.which),
-        0,
-        False,
+        len(outputs),
+        split,
         1,
     )
 
@@ -139,8 +156,58 @@ def is_loose(trie: Trie) -> bool:
     return len(trie.levels) > 2 and len(trie.levels[2].offsets) == 0
 
 
-def _types(numbered: bool) -> dict[str, str]:
-    return {**_TYPES, **_NUMBERED} if numbered else _TYPES
+def _print_whole(
+    nest: Nest,
+    kept: Sequence[Kept],
+    follows: Sequence[Follow],
+    joins: Sequence[tuple[Step, ...]],
+    numbered: bool,
+) -> None:
+    """All groups as one unit, whose best values are left in the arrays."""
+    text = nest.text
+    if numbered:
+        text.line(nest.call("enter_codes", "table", "codes", "queue"))
+    with text.block(f"if queue[{BEGUN}] == 0"):
+        text.line(f"queue[{BEGUN}] = 1")
+        if numbered:
+            text.line(nest.call("number_all", "table", "codes", "queue", "wanted", "seeds"))
+        text.line(nest.call("begin", KEPT, "seeds", "costs"))
+    _print_loop(nest, kept, follows, joins, numbered)
+
+
+def _print_units(
+    nest: Nest,
+    kept: Sequence[Kept],
+    follows: Sequence[Follow],
+    joins: Sequence[tuple[Step, ...]],
+) -> None:
+    """One unit after the other; where its rows have no room, they are given in the next block."""
+    text = nest.text
+    out = [nest.arguments.output(f"out{at}", dtype) for at, dtype in enumerate(GIVEN)]
+    with text.block("while True"):
+        with text.block(f"if queue[{DONE}] == 0"):
+            text.line(f"unit = {nest.call('add', 'control', '0', '1')}")
+            with text.block("if unit >= len(units)"):
+                text.line("break")
+            text.line(f"queue[{UNIT}] = unit")
+            text.line(f"queue[{SEED}], queue[{SEEDS}] = starts[unit], starts[unit + 1]")
+            text.line(nest.call("begin", KEPT, "seeds", "costs"))
+            text.line("passed = units[unit]")
+            _print_loop(nest, kept, follows, joins, False)
+            text.line(f"queue[{DONE}] = 1")
+        text.line(f"count = queue[{TOUCHED}]")
+        with text.block("if n + count > room"):
+            text.line("state[4] = n")
+            text.line(f"return {FULL}")
+        with text.block("for i in range(count)"):
+            text.line(f"group = {nest.call('at', 'touched', 'i')}")
+            values = (f"queue[{UNIT}]", "group", nest.call("at", "best", "group"))
+            for name, value in zip(out, values, strict=True):
+                text.line(f"{name}[n] = {value}")
+            text.line("n += 1")
+        text.line(nest.call("clear", "best, where, touched, origin, queue"))
+        text.line(f"queue[{DONE}] = 0")
+    text.line("state[4] = n")
 
 
 def _print_loop(
@@ -150,19 +217,13 @@ def _print_loop(
     joins: Sequence[tuple[Step, ...]],
     numbered: bool,
 ) -> None:
+    """Groups that wait are followed until there is none."""
     text = nest.text
-    if numbered:
-        text.line(nest.call("enter_codes", "table", "codes", "queue"))
-    with text.block("if queue[15] == 0"):
-        text.line("queue[15] = 1")
-        if numbered:
-            text.line(nest.call("number_all", "table", "codes", "queue", "wanted", "seeds"))
-        text.line(nest.call("begin", KEPT, "seeds", "costs"))
     with text.block("while True"):
         with text.block(f"if {nest.call('stopped', 'control')}"):
             text.line(f"return {STOPPED}")
         goes_round = nest.call("goes_round", "touched, origin, stamps, queue")
-        with text.block(f"if queue[7] != 0 and {goes_round}"):
+        with text.block(f"if queue[{WATCHED}] != 0 and {goes_round}"):
             text.line(f"return {ROUND}")
         text.line(f"group = {nest.call('next_group', KEPT, 'seeds', 'costs')}")
         with text.block("if group < 0"):
@@ -190,6 +251,8 @@ def _print_source(
     """What follows from a group of one relation."""
     text, source = nest.text, kept[at]
     names = {source.optimum: "key"}
+    if source.split is not None:
+        names[source.split] = "passed"
     text.line(f"key = {'cost' if source.kind == 'min' else '~cost'}")
     text.line(f"rest = code - base{at}")
     for column in source.columns:
@@ -235,7 +298,7 @@ class Improve(Leaf):
             text.line(f"{group} = {nest.call('numbered', 'table', 'codes', 'queue', group)}")
             with text.block(f"if {group} < 0"):
                 text.line(nest.call("follow_again", KEPT, "group"))
-                text.line(f"return {FULL}")
+                text.line(f"return {GROW}")
         with text.block(f"if {nest.call('improves', 'best', 'where', group, cost)}"):
             source = "group" if self.follow.onwards else "np.int64(-1)"
             text.line(nest.call("improve", KEPT, group, cost, source))

@@ -19,7 +19,7 @@ from gdatalog.storage.trie import Trie
 
 # Where the functions are that a printed text may call: cpu_ops/compiled.
 HOMES = {
-    "atomics": ("mark_first", "stopped", "take"),
+    "atomics": ("add", "mark_first", "stopped", "take"),
     "elements": ("at", "put"),
     "hashing": ("add_key",),
     "lists": (
@@ -32,8 +32,8 @@ HOMES = {
         "place", "recode_rows", "trailing_zeros", "unplace",
     ),
     "improving": (
-        "begin", "enter_codes", "follow_again", "goes_round", "improve", "improves", "next_group",
-        "number_all", "numbered",
+        "begin", "clear", "enter_codes", "follow_again", "goes_round", "improve", "improves",
+        "next_group", "number_all", "numbered",
     ),
 }  # fmt: skip
 

@@ -14,6 +14,8 @@ empty the first bucket that is not is spread over those before it. A bucket is a
 
 `queue` says how all this stands. Seeds (`seeds`, `costs`, ascending where costs have an order) are
 groups with the costs that they have without any recursive rule.
+
+Above 300 lines because who waits, and how, is one thing.
 """
 
 from __future__ import annotations
@@ -247,6 +249,19 @@ def follow_again(
         source = np.int64(at(origin, group))
     cost = at(best, group)
     improve(best, where, touched, origin, heads, link, item, queue, group, cost, source)
+
+
+@part
+def clear(best: Array, where: Array, touched: Array, origin: Array, queue: Array) -> None:
+    """No group has a value any more."""
+    for i in range(at(queue, TOUCHED)):
+        group = at(touched, i)
+        put(best, group, WORST)
+        put(where, group, ABSENT)
+        if at(queue, WATCHED) != 0:
+            put(origin, group, NONE)
+    for entry in (TOUCHED, WAITING, RING, NEWS, CHECK):
+        put(queue, entry, 0)
 
 
 @part
