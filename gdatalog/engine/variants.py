@@ -278,11 +278,11 @@ class Variant:
                 loops = self._loops(parts, isinstance(known, Hashed), given)
                 if loops is None:
                     return False
-                loops.begin({f"new{at}": column for at, column in enumerate(given)})
-            alone = self.new_rows <= FEW and self.new_rows * self.rate < SHORT
+                alone = self.new_rows <= FEW and self.new_rows * self.rate < SHORT
+                loops.begin({f"new{at}": column for at, column in enumerate(given)}, alone)
             room = known.room if isinstance(known, Hashed) else ENDLESS
             worked = process_time()
-            status = loops.go_on(_arguments(known), room, limits, alone)
+            status = loops.go_on(_arguments(known), room, limits)
             # Not by the clock: where the machine has much else to do, threads would seem worth it.
             self.rate = (process_time() - worked) / max(1, self.new_rows)
             table.take(loops.taken())
