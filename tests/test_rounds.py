@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -94,13 +95,14 @@ def test_rows_outside_of_what_was_expected(kinds: list[str]) -> None:
     assert set(kinds) <= {"Marks", "Hashed"}
 
 
-def test_limitsize_stops_loops() -> None:
+def test_limitsize_stops_loops(tmp_path: Path) -> None:
+    program = tmp_path / "p.dl"
+    program.write_text(f"{CLOSURE}\n.limitsize p(n=3000)\n.output p(IO=stdout)\n")
     with database() as db:
         db["E"] = edges()
-        db.run(f"{CLOSURE} .limitsize p(n=3000)")
         with pytest.warns(gd.ProgramWarning, match="limitsize"):
-            count = len(db["p"])
-        assert 3000 <= count < len(closed())
+            found = db.run_file(program)
+    assert 3000 <= len(found["p"]) < len(closed())
 
 
 def test_rounds_without_end_are_told_of() -> None:
