@@ -104,6 +104,14 @@ class Workspace:
         """The statements that stay."""
         return [statement for kept in self.texts.values() for statement in kept.statements]
 
+    def evaluated(self) -> dict[str, Relation]:
+        """The relations that have been evaluated, as they were then."""
+        return {
+            name: relation
+            for found in self._remembered.values()
+            for name, relation in found.relations.items()
+        }
+
     # --------------------------------------------------------------------------------- data
 
     def relation_of(

@@ -434,10 +434,10 @@ def test_explanations(db: gd.Database) -> None:
     db.run("path(x,z) <- E(x,z) ; path(x,y), E(y,z).")
     found = db.explain("?- path(1, z).")
     assert str(found) == repr(found)
-    assert "stratum 1: path[cf] (recursive)" in str(found)
-    assert "for each new path[cf](" in str(found)
+    assert "stratum 1: path[bf] (recursive)" in str(found)
+    assert "for each new path[bf](" in str(found)
     data = found.to_dict()
-    assert data["strata"][0]["relations"] == ["path[cf]"] and data["strata"][0]["recursive"]
+    assert data["strata"][0]["relations"] == ["path[bf]"] and data["strata"][0]["recursive"]
     assert any("in E(" in line for line in data["strata"][0]["rules"][0]["plan"])
     assert found._repr_html_().startswith("<pre>") and "&lt;-" in found._repr_html_()
     assert "only stored relations" in str(db.explain("?- E."))

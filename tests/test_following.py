@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import gdatalog as gd
-from gdatalog.engine import evaluation, extending, following, remembered
+from gdatalog.engine import evaluation, extending, following, nearby, remembered
 from gdatalog.engine.session import Session
 from gdatalog.parser import Program, parse
 from gdatalog.result import Result
@@ -48,12 +48,19 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-@pytest.fixture(params=["in one piece", "in parts"])
+def as_if_many(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
+    """All relations as if they had millions of rows; `bits`: more rows than these have bits."""
+    monkeypatch.setattr(parts, "FEW", 0)
+    monkeypatch.setattr(membership, "MANY", bits)
+    monkeypatch.setattr(nearby, "LONG", 0)
+    monkeypatch.setattr(nearby, "SHARE", 0)
+
+
+@pytest.fixture(params=["in one piece", "in parts", "in parts with bits"])
 def lying(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows in one piece, as few are; or in parts, as many are."""
-    if request.param == "in parts":
-        monkeypatch.setattr(parts, "FEW", 0)
-        monkeypatch.setattr(membership, "MANY", 0)
+    if request.param != "in one piece":
+        as_if_many(monkeypatch, 0 if request.param.endswith("bits") else 1 << 40)
 
 
 def rows(db: gd.Database, name: str) -> list[Row]:
@@ -231,7 +238,7 @@ def test_a_new_rule_gives_seeds(lying: None, ways: list[str]) -> None:
 
 
 def test_a_rule_makes_a_relation_recursive(ways: list[str]) -> None:
-    db = database("p(x,y) <- E(x,y).", E=CHAIN)
+    db = database("p(x,y) <- E(x,y), x < 99.", E=CHAIN)
     assert len(db["p"]) == 20
     db.run("p(x,z) <- p(x,y), E(y,z).", name="more")
     assert len(db["p"]) == 210 and ways == ["p run", "p followed"]
@@ -369,6 +376,21 @@ def test_an_interrupted_answer_is_made_later(monkeypatch: pytest.MonkeyPatch) ->
     assert len(db["path"]) == 231
 
 
+def test_what_is_new_is_told(lying: None) -> None:
+    db = database(PATH, E=CHAIN)
+    assert len(db["path"].new) == len(db["path"]) == 210
+    db.insert("E", [(20, 21), (19, 20)])
+    assert db["E"].new.fetchall() == [(20, 21)]
+    assert rows(db, "path") == sorted({*db["path"].fetchall()})
+    assert sorted(db["path"].new.fetchall()) == [(x, 21) for x in range(21)]
+    assert db["path"].new.columns == db["path"].columns
+    db.insert("E", [(21, 22)])
+    db.insert("E", [(22, 23)])
+    assert len(db["path"].new) == 22 + 23
+    db["E"] = CHAIN
+    assert len(db["path"].new) == 210
+
+
 # ------------------------------------------------------------------------------- the pieces
 
 
@@ -396,12 +418,20 @@ def test_bits_take_rows_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = (side.ravel() for side in np.meshgrid(np.arange(-50, 50), np.arange(100)))
     some = (x + y) % 2 == 0
     relation = Relation.from_rows(("x", "y"), ("int", "int"), [x[some], y[some]], int(some.sum()))
-    bits = membership.Bits.of(relation.store)
+    bits = membership.Bits.of(relation)
     assert bits is not None and bits.fits((x, y)) and not bits.fits((x, y + 1000))
     assert bits.add((x, y)).tolist() == np.flatnonzero(~some).tolist()
     assert bits.add((x, y)).tolist() == []
+    for column, other in ((0, 1), (1, 0)):
+        found = bits.rows_with(column, np.array([-60, 7, 9]))
+        assert found is not None
+        assert set(found[column].tolist()) == {7, 9}
+        wanted = [range(100), range(-50, 50)][column]
+        assert sorted(found[other].tolist()) == sorted(2 * [*wanted])
+    monkeypatch.setattr(membership, "MOST", 10)
+    assert bits.rows_with(0, np.array([7])) is None
     monkeypatch.setattr(membership, "MANY", 1 << 40)
-    assert membership.Bits.of(relation.store) is None
+    assert membership.Bits.of(relation) is None
 
 
 # -------------------------------------------------------------------------- whatever comes
@@ -578,8 +608,7 @@ def edited(examples: int, steps: int) -> settings:
 
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(parts, "FEW", 0)
-    monkeypatch.setattr(membership, "MANY", 8)
+    as_if_many(monkeypatch, 8)
     yield
 
 

@@ -53,10 +53,16 @@ def grown(way: Telling, spare: int, indexed: bool) -> Growing:
     return made
 
 
-@settings(max_examples=80, deadline=None)
-@given(batches, st.sampled_from(WAYS), st.sampled_from([0, 200, 20_000, 1 << 24]), st.booleans())
-def test_what_is_new(added: list[set[Row]], way: Telling, spare: int, indexed: bool) -> None:
+@settings(max_examples=120, deadline=None)
+@given(
+    batches, st.sampled_from(WAYS), st.sampled_from([0, 200, 20_000, 1 << 24]), st.booleans(),
+    st.booleans(),
+)  # fmt: skip
+def test_what_is_new(
+    added: list[set[Row]], way: Telling, spare: int, indexed: bool, passing: bool
+) -> None:
     made, known = grown(way, spare, indexed), set[Row]()
+    made.passing = passing
     for rows in added:
         delta = made.add(columns(rows), len(rows))
         assert rows_of(delta) == rows - known

@@ -106,7 +106,7 @@ def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()
         return Rewritten(Demand(None), None)
     there = {own for own in below if own in whole or is_there(evaluation, own)}
     data = {own for own in below if own in evaluation.stored}
-    key = (name, knob, frozenset(there), frozenset(data))
+    key = (name, evaluation.knobs, frozenset(there), frozenset(data))
     found: Rewritten | None = evaluation.text.demands.get(key)
     if found is not None and all(
         held() is evaluation.relation(own) for own, held in found.looked_at.items()
@@ -122,7 +122,10 @@ def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()
         looked_at[own] = evaluation.relation(own)
         return looked_at[own].statistics
 
-    world = World(there.__contains__, data.__contains__, size, evaluation.limit_sizes)
+    knobs = evaluation.knobs
+    worklists = evaluation.device is CPU and knobs.split != "never"
+    worklists = worklists and knobs.strategy != "levelwise"
+    world = World(there.__contains__, data.__contains__, size, evaluation.limit_sizes, worklists)
     demand = under_demand(evaluation.checked, name, world, knob == "on")
     text = None if demand.checked is None else CheckedText(demand.checked)
     held = {own: ref(relation) for own, relation in looked_at.items()}

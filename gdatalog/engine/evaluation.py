@@ -1,16 +1,10 @@
 """Evaluating a checked program: the strata that an answer needs, each once, in order.
 
 What a stratum gave is remembered by what it was made of (its rules and facts, the relations
-<<<<<<< HEAD
-below it, the parameters), so that a view is made anew only when something it reads changed.
-
-Above 300 lines, for what is remembered and what has to be evaluated is one question.
-=======
 below it, the parameters), so that a view is made anew only when something it reads changed; and
 where something has only come, it goes on from there (`following.py`).
 
 Above 300 lines, for whether to recall a stratum, to go on or to start again is decided here.
->>>>>>> main
 """
 
 from __future__ import annotations
@@ -310,7 +304,7 @@ class Evaluation:
         (name, *_) = stratum.relations
         copy = None
         if limit is None and not seeds[name]:
-            copy = copied(stratum, around.schemas[name], self.relation)
+            copy = copied(stratum, around.schemas[name], self.relation, self.scope)
         relations = run_stratum(stratum, seeds, around, limit) if copy is None else {name: copy}
         if limit is None:
             found = self.remembered.get(stratum.relations)

@@ -58,6 +58,7 @@ class Growing:
         self.spare = spare
         self.runs = Runs(columns, types, ops)
         self.indexed = False  # whether plans read indexes of it
+        self.passing = False  # whether nobody asks for its rows but those who follow new ones
         self.known: Known = SortedRows(len(types), ops)
         # Of what has come, and of what is expected to come. None: nothing has, or what has come is
         # too scattered.
@@ -75,7 +76,8 @@ class Growing:
     @property
     def _keeps(self) -> bool:
         """Whether the rows are in the runs, all of them."""
-        return self.indexed or not isinstance(self.known, SortedRows)
+        apart = not isinstance(self.known, SortedRows) and not self.passing
+        return self.indexed or apart
 
     # ---------------------------------------------------------------------------------- adding
 
@@ -196,7 +198,7 @@ class Growing:
         """All rows, in whatever order they are in."""
         if self._keeps:
             return [block for run in self.runs.all() for block in run.blocks()]
-        return [self.known.rows()] if isinstance(self.known, SortedRows) and self.length else []
+        return [self.known.rows()] if self.length else []
 
     def _switch(self, known: Known, found: Sequence[Columns]) -> None:
         """Tells new rows by something else; `found` are rows that are known and not yet here."""
@@ -243,9 +245,11 @@ class Growing:
         if self._full is None:
             if not self.types:
                 self._full = Relation(self.columns, (), (), self.length)
+            elif not self.length:
+                self._full = self._nothing()
             elif self._keeps:
                 self._full = self.runs.whole()
             else:
-                assert isinstance(self.known, SortedRows)
-                self._full = self.runs.relation(self.known.rows(), in_order=True)
+                in_order = not isinstance(self.known, Hashed)
+                self._full = self.runs.relation(self.known.rows(), in_order)
         return self._full

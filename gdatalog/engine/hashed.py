@@ -93,6 +93,10 @@ class Hashed:
 
         spread(part, range(parts), parts > 1)
 
+    def rows(self) -> Columns:
+        """All rows, in no order."""
+        return self.space.rows(self.slots[self.slots != 0] - 1)
+
     def news(self, rows: Columns) -> Array:
         """Adds rows of the space; which of them were not there."""
         numbers = self.space.numbers(rows)

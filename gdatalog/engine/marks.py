@@ -29,6 +29,13 @@ class Marks:
     def nbytes(self) -> int:
         return self.words.nbytes
 
+    def rows(self) -> Columns:
+        """All rows, sorted."""
+        filled = np.flatnonzero(self.words)
+        octets = self.words[filled].astype("<i8").view(np.uint8).reshape(-1, 8)
+        which, bits = np.nonzero(np.unpackbits(octets, axis=1, bitorder="little"))
+        return self.space.rows((filled[which] << 6) + bits)
+
     def news(self, rows: Columns) -> Array:
         """Marks different rows of the space; which of them had no mark."""
         numbers = self.space.numbers(rows)

@@ -7,7 +7,7 @@ before (`old`). A rule runs only if there are such rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from gdatalog.engine.best import Best, improves_for_ever, is_clamped
 from gdatalog.engine.derived import Derived, together
@@ -27,7 +27,8 @@ from gdatalog.storage.relation import Relation
 class Rounds(StratumRun):
     """Semi-naive rounds."""
 
-    def run(self) -> dict[str, Relation]:
+    def run(self, passing: Collection[str] = ()) -> dict[str, Relation]:
+        """All relations but the `passing` ones, which nobody asks for in the end."""
         by_rule = [(rule, self._variants(rule)) for rule in self.stratum.rules]
         variants = [each for _, some in by_rule for each in some]
         self.replannings = [Replanning(self, rule, some) for rule, some in by_rule if some]
@@ -37,13 +38,17 @@ class Rounds(StratumRun):
                     table = self.tables[ref.relation]
                     if isinstance(table, Growing):
                         table.indexed = True
+        for name in passing:
+            table = self.tables[name]
+            if isinstance(table, Growing):
+                table.passing = True
         for name in self.tables:
             self.deltas[name] = self._add(name, self.first(name))
         self.record.end_round()
         self._expect(variants)
         self._rounds(variants)
         self.around.limits.charge("rows followed", 0)
-        return self.finished()
+        return self.finished(passing)
 
     def _variants(self, rule: CheckedRule) -> list[Variant]:
         """The joins of a rule, each for the new rows of one of its atoms."""

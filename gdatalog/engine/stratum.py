@@ -6,7 +6,7 @@ in `rounds.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from types import MappingProxyType
@@ -104,12 +104,14 @@ class StratumRun:
                 parts.append(self.run_plan(plan, limit))
         return parts
 
-    def finished(self) -> dict[str, Relation]:
-        for name, table in self.tables.items():
+    def finished(self, passing: Collection[str] = ()) -> dict[str, Relation]:
+        """All relations but the `passing` ones."""
+        tables = {name: table for name, table in self.tables.items() if name not in passing}
+        for name, table in tables.items():
             self.around.limits.charge(name, table.nbytes)
             self.around.device.hold(table.full())
         self.record.end({name: table.length for name, table in self.tables.items()})
-        return {name: table.full() for name, table in self.tables.items()}
+        return {name: table.full() for name, table in tables.items()}
 
     def _add(self, name: str, parts: Sequence[Derived], found: int = 0) -> Relation:
         """Adds what rules have given; gives what of it is new, behind the rows that loops found."""

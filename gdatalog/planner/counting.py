@@ -89,7 +89,8 @@ def _counted(item: Literal, columns: Mapping[str, int], uses: Mapping[str, int])
     if not isinstance(item, Atom) or item.name not in columns:
         return item
     split = columns[item.name]
-    if not all(_unused(arg, uses) for at, arg in enumerate(item.args) if at != split):
+    others = [arg for at, arg in enumerate(item.args) if at != split]
+    if not item.args or not all(_unused(arg, uses) for arg in others):
         return None
     return replace(item, name=item.name + COUNTS, args=(item.args[split], _NUMBER))
 

@@ -44,6 +44,7 @@ class World:
     has_data: Callable[[str], bool]
     size: Callable[[str], Size | None]
     limited: Collection[str] = ()
+    worklists: bool = False  # whether a fixpoint for one value of a column is run for itself
 
 
 @dataclass(frozen=True, slots=True)

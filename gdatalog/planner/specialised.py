@@ -1,7 +1,8 @@
 """The rules of one stratum, rewritten for what is asked of its relations.
 
 - **One constant**, of a relation that is no fixpoint or whose rules all keep the column: the
-  constant takes the variable's place, and the column is left out.
+  constant takes the variable's place, and the column is left out. (Not where a fixpoint of one
+  value is a worklist: there the column is what splits it.)
 - **Kept** columns, several values: they are a relation (`path[bf]?`), which rules that are not
   recursive read. Recursive ones have the values from the atom that keeps them.
 - **Handed on**, the others kept: the values on the way are a relation; what is found for each of
@@ -27,7 +28,7 @@ from gdatalog.parser.syntax import (
 )
 from gdatalog.planner.adornments import Columns, Constants, Source, adorned, one_constant
 from gdatalog.planner.checked import CheckedRule
-from gdatalog.planner.constants import exported
+from gdatalog.planner.constants import exported, with_constants
 from gdatalog.planner.names import conjunction
 from gdatalog.planner.passing import (
     handed_on,
@@ -104,13 +105,22 @@ class Specialised(Rewriting):
             constants = one_constant(sources)
             if places is None:
                 self._handing(name, columns, sources)
-            elif constants is not None and self.fixable:
+            elif constants is not None and self.fixable and not self._is_walked():
                 self._fixed(places, constants)
             else:
-                magic = self._magic(name, columns, sources)
+                fixed = constants is not None and self.fixable
+                magic = "" if fixed else self._magic(name, columns, sources)
                 for other, own in places.items():
                     for rule in self.of(other):
                         self._keeping(rule, places, own, magic, constants)
+
+    def _is_walked(self) -> bool:
+        """Whether a fixpoint for one value of a column is run as one list of what is to be done:
+        it splits by that column, which has to be there."""
+        return self.attempt.world.worklists and all(
+            len(recursive_atoms(rule, self.stratum.relations)) < 2 and not rule.aggregated
+            for rule in self.rules
+        )
 
     def _choice(self, name: str, columns: Columns) -> tuple[Columns, list[CheckedRule]]:
         """Those of the known columns that are best asked for, and the rules to do so by; no
@@ -144,15 +154,22 @@ class Specialised(Rewriting):
         magic: str,
         constants: Constants | None,
     ) -> None:
-        """path[bf](x, z) <- path[bf]?(x), E(x, z).  path[bf](x, z) <- path[bf](x, y), E(y, z)."""
-        changed = self._within(rule, places)
-        if recursive_atoms(rule, self.stratum.relations):
-            attempt = self.attempt
-            head = adorned(rule.head.name, attempt.arity(rule.head.name), columns)
-            self._schema_of(rule.head.name, columns)
-            attempt.add(changed, head, Known())
-        else:
-            self._guarded(changed, columns, magic, constants)
+        """path[bf](x, z) <- path[bf]?(x), E(x, z).  path[bf](x, z) <- path[bf](x, y), E(y, z).
+
+        Without `magic`: path[bf](1, z) <- E(1, z).
+        """
+        changed: CheckedRule | None = self._within(rule, places)
+        assert changed is not None
+        if not recursive_atoms(rule, self.stratum.relations):
+            if magic:
+                self._guarded(changed, columns, magic, constants)
+                return
+            assert constants is not None
+            changed = with_constants(changed, columns, constants)
+        self._schema_of(rule.head.name, columns)
+        if changed is not None:
+            head = adorned(rule.head.name, self.attempt.arity(rule.head.name), columns)
+            self.attempt.add(changed, head, Known())
 
     def _handing(self, name: str, columns: Columns, sources: Sequence[Source]) -> None:
         """For one value: m(1).  m(y) <- m(x), E(x, y).  path[cf](z) <- m(x), E(x, z).

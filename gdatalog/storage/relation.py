@@ -21,7 +21,7 @@ from gdatalog.storage.device_columns import device_keys
 from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
 from gdatalog.storage.lineage import Lineage, Version, stacked
-from gdatalog.storage.membership import Bits, held_by
+from gdatalog.storage.membership import Bits, held_by, spans_of
 from gdatalog.storage.row_store import FEW, RowStore
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.statistics import Statistics
@@ -37,8 +37,8 @@ class Relation:
     """A set of rows as columns of keys."""
 
     __slots__ = (
-        "__weakref__", "_store", "_tries", "bits", "columns", "lineage", "loose", "narrowed",
-        "statistics", "types", "version",
+        "__weakref__", "_spans", "_store", "_tries", "bits", "columns", "lineage", "loose",
+        "narrowed", "news", "statistics", "types", "version",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +68,8 @@ class Relation:
         self.statistics = known(store, types, self._tries)
         self.version = Version()
         self.lineage = Lineage()
+        self._spans: list[tuple[int, int]] | None = None
+        self.news: tuple[Relation, ...] = ()  # what came to the rows that it was made of
         self.bits: Bits | None = None  # of who adds to these rows, who takes them along
 
     def __len__(self) -> int:
@@ -155,7 +157,7 @@ class Relation:
         other._over(columns, self.types, self._store)
         other._tries, other.statistics = self._tries, self.statistics
         other.loose = self.loose
-        other.version, other.lineage = self.version, self.lineage
+        other.version, other.lineage, other.news = self.version, self.lineage, self.news
         return other
 
     # --------------------------------------------------------------------------- more rows
@@ -167,6 +169,7 @@ class Relation:
     def coming_from(self, before: Relation, new: Sequence[Relation]) -> Relation:
         """Notes that these are the rows of `before` and `new` ones."""
         self.lineage = before.lineage.grown(before.version, new).within(self.at_most)
+        self.news = tuple(new)
         return self
 
     def beside(self, new: Relation) -> Relation:
@@ -200,6 +203,13 @@ class Relation:
         """Relations that have these rows, each row once: itself, or those that it lies in."""
         lying = self._store.parts if isinstance(self._store, parts.Parts) else ()
         return lying or (self,)
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """The least and the greatest value of each column; nothing where there are no rows."""
+        if self._spans is None:
+            self._spans = spans_of(self.blocks(distinct=False))
+        return self._spans
 
     def since(self, version: Version) -> tuple[Relation, ...] | None:
         """The rows that this has and that version had not, in sets that share none; None if this
