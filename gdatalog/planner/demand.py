@@ -250,7 +250,7 @@ class Attempt:
         elif not self.through and (known.tested or self._gathers(name)):
             self.needs(name, "asking for what is negated or aggregated would close a cycle")
         elif () in self.asks.get(name, {}):
-            pass  # all of it is needed by another atom
+            columns = ()  # all of it is needed by another atom
         elif not columns:
             if inside or self.home[name].recursive:
                 alone = len(literals(rule.body)) == 1
