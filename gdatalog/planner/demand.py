@@ -223,7 +223,11 @@ class Attempt:
 
     def sideways(self, rule: CheckedRule) -> Sideways:
         return Sideways(
-            self.derived, lambda atom, known: self._ask(atom, known, rule), self._tells, self._rows
+            self.derived,
+            lambda atom, known: self._ask(atom, known, rule),
+            self._tells,
+            self._rows,
+            self.groups,
         )
 
     def _tells(self, name: str) -> bool:
@@ -254,7 +258,9 @@ class Attempt:
         elif not columns:
             if inside or self.home[name].recursive:
                 alone = len(literals(rule.body)) == 1
-                why = "none of its columns is known where it is read"
+                why = "none of its columns is known where " + (
+                    "its own rules read it" if inside else "it is read"
+                )
                 self.needs(name, "" if alone else why)
             self.asks.setdefault(name, {}).setdefault((), [])
         else:

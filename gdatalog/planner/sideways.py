@@ -79,6 +79,7 @@ class Sideways:
     ask: Callable[[Atom, Known], Atom]
     tells: Callable[[str], bool]
     rows: Callable[[str], int]
+    groups: Callable[[str], set[int]]  # the columns by which a relation may be asked for
 
     def literal(self, literal: Literal, known: Known) -> Literal:
         """The literal with its derived atoms replaced; `known` learns what it tells."""
@@ -127,10 +128,11 @@ class Sideways:
         """What is taken before what."""
         match literal:
             case Atom(name, args):
-                some = any(known.value(arg) is not None for arg in args)
+                told = [at for at, arg in enumerate(args) if known.value(arg) is not None]
                 if self.derived(name):
+                    some = not self.groups(name).isdisjoint(told)
                     return (2 if some else 6), 0
-                return (1, 0) if some or not args else (4, self.rows(name))
+                return (1, 0) if told or not args else (4, self.rows(name))
             case Or() if _ready(literal, known):
                 return (3 if any(n in known.bound for n in variables(literal)) else 5), 0
             case _ if _ready(literal, known):
