@@ -21,6 +21,7 @@ from benchmarks.setting import Setting
 # In the order in which they run: when the time is over the rest is left out.
 SUITES = (
     "cliques",
+    "recursion",
     "listing",
     "distinct",
     "branches",
@@ -31,7 +32,6 @@ SUITES = (
     "breakdown",
     "startup",
     "loading",
-    "recursion",
 )
 OUT = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
 

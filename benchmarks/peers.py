@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.columns import Columns
 from benchmarks.sides import THREADS, digest, graph_of
 
-PACKAGES = ("duckdb", "networkit", "igraph", "kuzu")
+PACKAGES = ("duckdb", "networkit", "igraph", "kuzu", "scipy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +196,65 @@ class Kuzu:
 
     def value(self, answer: Any) -> Any:
         return answer
+
+
+@dataclass(frozen=True, slots=True)
+class SciPy:
+    """Graph algorithms of scipy.sparse.csgraph, on one thread, over `edge`: a, b, perhaps w.
+
+    "components": how many vertices have edges, and the sum of the least vertex of each one's
+    component; "shortest": how many vertices are reached from `source` by Dijkstra's algorithm,
+    and the sum of their distances; "reached": how many by breadth-first search; "sampled": the
+    same from each of `sample` vertices, without themselves.
+    """
+
+    way: str
+    source: int = 0
+    sample: tuple[int, ...] = ()
+    threads: int = 1
+
+    @property
+    def name(self) -> str:
+        return "SciPy"
+
+    def load(self, data: Columns) -> Any:
+        import scipy.sparse.csgraph
+
+        assert scipy.sparse.csgraph
+        return data["edge"]
+
+    def build(self, given: Any) -> Any:
+        from scipy.sparse import csr_matrix
+
+        count = 1 + int(max(given["a"].max(), given["b"].max()))
+        values = given["w"] if "w" in given else np.ones(len(given["a"]), dtype=np.int8)
+        return csr_matrix((values, (given["a"], given["b"])), shape=(count, count))
+
+    def answer(self, state: Any) -> Any:
+        from scipy.sparse import csgraph
+
+        if self.way == "components":
+            return state, csgraph.connected_components(state, directed=False)[1]
+        if self.way == "shortest":
+            return csgraph.dijkstra(state, indices=self.source)
+        sources = self.sample or (self.source,)
+        return [
+            len(csgraph.breadth_first_order(state, source, return_predecessors=False))
+            for source in sources
+        ]
+
+    def value(self, answer: Any) -> Any:
+        """Of a sample the start is no part, as it may be reached from itself or not."""
+        if self.way == "components":
+            edges, labels = answer
+            least = np.full(len(labels), len(labels), dtype=np.int64)
+            np.minimum.at(least, labels, np.arange(len(labels)))
+            some = np.unique(np.concatenate([edges.indices, np.flatnonzero(np.diff(edges.indptr))]))
+            return f"{len(some):,}, their sum {int(least[labels[some]].sum()):,}"
+        if self.way == "shortest":
+            reached = answer[np.isfinite(answer)]
+            return f"{len(reached):,}, their sum {int(reached.sum()):,}"
+        return sum(answer) - len(self.sample)
 
 
 def package_of(side: object) -> str | None:

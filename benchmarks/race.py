@@ -38,10 +38,18 @@ class Race:
     def __init__(self, case: Case, data: Path, known: Remembered, cap: float, code: Path) -> None:
         """`code`: where all races keep compiled code, but for rules whose compilation is timed."""
         self.case, self.data, self.known, self.cap, self.code = case, data, known, cap, code
+        self.afresh = False
         self._workers: dict[int, Worker] = {}  # by the place of the figure
 
-    def run(self, sides: Sequence[Side], expected: Any, timed_compiling: bool) -> Case:
-        """All figures. One whose answer is not the expected one, or the others', says so."""
+    def run(
+        self, sides: Sequence[Side], expected: Any, timed_compiling: bool, afresh: bool = False
+    ) -> Case:
+        """All figures. One whose answer is not the expected one, or the others', says so.
+
+        `afresh`: each answer is asked of data that was loaded anew, so that indexes are part of
+        its time, and loading is not; and memory is the most of such a run.
+        """
+        self.afresh = afresh
         with ExitStack() as stack:
             for side in sides:
                 self._first(side, stack, timed_compiling and compiles(side))
@@ -49,7 +57,7 @@ class Race:
                 self._try(place, self._again_cold)
             self._in_turns()
             for place in list(self._workers):
-                if self._is_quick(place):
+                if self._is_quick(place) and not afresh:
                     self._try(place, self._held)
         self._compare(expected)
         for side, figure in zip(sides, self.case.figures, strict=True):
@@ -93,6 +101,8 @@ class Race:
         figure, cold = self.case.figures[place], self._workers[place].cold()
         figure.cold, figure.warm = cold.seconds(), cold.answering
         figure.answer, figure.grown, figure.runs = cold.answer, cold.grown, 1
+        if self.afresh:
+            figure.peak = cold.peak
 
     def _held(self, place: int) -> None:
         figure, held = self.case.figures[place], self._workers[place].held()
@@ -127,13 +137,18 @@ class Race:
         }
 
         def one(place: int) -> None:
-            seconds, answer = self._workers[place].warm()
+            if self.afresh:
+                cold = self._workers[place].cold()
+                seconds, answer = cold.answering, cold.answer
+                self.case.figures[place].peak = cold.peak
+            else:
+                seconds, answer = self._workers[place].warm()
             if answer != self.case.figures[place].answer:
                 raise Broken(f"says {answer}, and said {self.case.figures[place].answer}")
             taken[place].append(seconds)
 
         for place in list(taken):
-            if is_peer(self._workers[place].side):
+            if self.afresh or is_peer(self._workers[place].side):
                 continue
             # Now that there are indexes the plan may be another one, and be compiled.
             self._try(place, one)

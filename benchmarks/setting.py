@@ -66,10 +66,12 @@ class Setting:
         expected: object = None,
         notes: tuple[str, ...] = (),
         timed_compiling: bool = True,
+        afresh: bool = False,
     ) -> Case:
         """Runs the sides whose packages are installed.
 
         `timed_compiling`: each of our rules is compiled anew, to see how long that takes.
+        `afresh`: indexes are part of the time, as they are made anew for each answer.
         """
         there = installed()
         able = [side for side in sides if package_of(side) is None or package_of(side) in there]
@@ -77,7 +79,7 @@ class Setting:
         code = self.folder / "code"
         code.mkdir(mode=0o700, exist_ok=True)
         race = Race(Case(suite, what, []), data, known, self.cap, code)
-        case = race.run(able, expected, timed_compiling)
+        case = race.run(able, expected, timed_compiling, afresh)
         missing = [side.name for side in sides if side not in able]
         if missing:
             notes = (*notes, f"not installed: {', '.join(missing)}")

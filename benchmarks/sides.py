@@ -64,6 +64,51 @@ class Gdatalog:
 
 
 @dataclass(frozen=True, slots=True)
+class Recursive(Gdatalog):
+    """A recursive program; its answer are rows that are counted, or one row of numbers."""
+
+    strategy: str = "auto"
+
+    def answer(self, state: Any) -> Any:
+        result = state.query(self.text, strategy=self.strategy)
+        if self.arrow:
+            return result.to_arrow()
+        return result.fetchall()[0] if len(result) == 1 else len(result)
+
+    def value(self, answer: Any) -> Any:
+        if self.arrow:
+            return answer.num_rows
+        if not isinstance(answer, tuple):
+            return answer
+        return answer[0] if len(answer) == 1 else f"{answer[0]:,}, their sum {answer[1]:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class Following(Gdatalog):
+    """New edges, and how many tuples there are then: by following them, where all was evaluated
+    before, or from the start."""
+
+    added: tuple[tuple[int, int], ...] = ()
+    follows: bool = True
+    strategy: str = "auto"
+
+    @property
+    def name(self) -> str:
+        return "ours, following" if self.follows else "ours, from the start"
+
+    def build(self, given: Any) -> Any:
+        db = Gdatalog.build(self, given)
+        db.run(self.text)
+        if self.follows:
+            len(db.query("?- path(x, y)."))
+        return db
+
+    def answer(self, state: Any) -> int:
+        state.insert("edge", list(self.added))
+        return len(state.query("?- path(x, y)."))
+
+
+@dataclass(frozen=True, slots=True)
 class Loop:
     """Cliques of `size`, counted by one of the loops written by hand, over degree order."""
 

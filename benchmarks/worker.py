@@ -59,7 +59,8 @@ class Cold:
     building: float
     answering: float
     answer: Any
-    grown: int
+    grown: int  # the most bytes, beyond what held the data
+    peak: int = 0  # the most bytes of the whole process
 
     def seconds(self) -> float:
         return self.building + self.answering
@@ -156,8 +157,8 @@ def _serve(connection: Connection, side: Side, folder: Path, cache: str) -> None
                 answered_from = perf_counter()
                 answer = side.answer(state)
                 seconds = perf_counter() - answered_from
-                grown = memory.peak() - before
-                connection.send(("done", (seconds, side.value(answer), grown)))
+                peak = memory.peak()
+                connection.send(("done", (seconds, side.value(answer), peak - before, peak)))
             elif verb == "warm":
                 started = perf_counter()
                 answer = side.answer(state)

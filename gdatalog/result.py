@@ -64,6 +64,27 @@ class Result:
         """The types of the columns: int, float, symbol, bool or timestamp."""
         return self._relation.types
 
+    @property
+    def new(self) -> Result:
+        """The rows of the relation that came when it last changed; all, where it was made from
+        the beginning.
+
+        >>> import gdatalog as gd
+        >>> db = gd.connect()
+        >>> db["E"] = [(1, 2), (2, 3)]
+        >>> _ = db.run("path(x,z) <- E(x,z) ; path(x,y), E(y,z).")
+        >>> len(db["path"])
+        3
+        >>> db.insert("E", [(3, 4)])
+        >>> db["path"].new.sorted().fetchall()
+        [(1, 4), (2, 4), (3, 4)]
+        """
+        relation = self._relation
+        if not relation.news:
+            return Result(relation, self._symbols)
+        first, *others = relation.news
+        return Result(first.joined(*others).renamed(relation.columns), self._symbols)
+
     def sorted(self) -> Result:
         """The same rows, sorted by all columns from the left; texts by code points."""
         relation, (rows, device) = self._relation, self._lying()

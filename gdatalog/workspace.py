@@ -17,7 +17,7 @@ from gdatalog.engine.derived import away
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.files import FilePolicy, Folders
 from gdatalog.engine.inputs import Read
-from gdatalog.engine.knobs import Knobs, Strategy, strategy_of
+from gdatalog.engine.knobs import Knobs, Strategy, Telling, strategy_of
 from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import Prepared
 from gdatalog.engine.remembered import Memory
@@ -79,6 +79,7 @@ class Workspace:
         self.tile = 0
         self.dying = "auto"  # whether recursive rules are split where a variable dies
         self.split = "auto"
+        self.telling: Telling = "auto"
         self.demand = "auto"
         self.device: Device = CPU
         self.why = "asked for"  # this device
@@ -102,6 +103,14 @@ class Workspace:
     def statements(self) -> list[Statement]:
         """The statements that stay."""
         return [statement for kept in self.texts.values() for statement in kept.statements]
+
+    def evaluated(self) -> dict[str, Relation]:
+        """The relations that have been evaluated, as they were then."""
+        return {
+            name: relation
+            for found in self._remembered.values()
+            for name, relation in found.relations.items()
+        }
 
     # --------------------------------------------------------------------------------- data
 
@@ -233,14 +242,9 @@ class Workspace:
         chosen = strategy_of(strategy)
         strategy = self.strategy if chosen == "auto" else chosen
         knobs = Knobs(
-            strategy,
-            self.threads,
-            self.intersect,
-            self.tile,
-            split=self.split,
-            dying=self.dying,
-            demand=self.demand,
-        )
+            strategy, self.threads, self.intersect, self.tile,
+            split=self.split, dying=self.dying, telling=self.telling, demand=self.demand,
+        )  # fmt: skip
         self.stop.clear()
 
         def poll() -> None:

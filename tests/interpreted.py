@@ -49,6 +49,13 @@ def _compare_swap(array: Any, i: int, expected: int, new: int) -> int:
     return old
 
 
+def _set_bits(array: Any, i: int, bits: int) -> int:
+    old = int(array[i])
+    new = old | bits  # the highest bit is the sign
+    array[i] = new - (1 << 64) if new >= 1 << 63 else new
+    return old
+
+
 INTRINSICS: dict[str, Callable[..., Any]] = {
     "at": _at,
     "put": _put,
@@ -56,6 +63,8 @@ INTRINSICS: dict[str, Callable[..., Any]] = {
     "store": _put,
     "add": _add,
     "compare_swap": _compare_swap,
+    "set_bits": _set_bits,
+    "bit_length": lambda number: 64 if number < 0 else int(number).bit_length(),
     "popcount": lambda word: int(word).bit_count(),
     "trailing_zeros": lambda word: (int(word) & -int(word)).bit_length() - 1 if word else 64,
 }
@@ -106,16 +115,21 @@ def load(name: str, source: str, *_: Any) -> Any:
     _helpers()
     text = _elsewhere(source)
     text = re.sub(r"@nb\.njit\(.*?\n\)\n", "", text, flags=re.S).replace("import numba as nb\n", "")
+    text = re.sub(r"@numba\.njit\(.*\)\n", "", text).replace("import numba\n", "")
+    text = re.sub(r"from numba\.core\.types import .*\n", "", text)
     module = types.ModuleType(name)
     exec(compile(text, f"<{name}>", "exec"), module.__dict__)
-    run = module.run
-
-    def quietly(*args: Any) -> Any:
-        with np.errstate(all="ignore"):
-            return int(run(*args))
-
-    module.run = quietly  # type: ignore[attr-defined]
+    for each in re.findall(r"^def (\w+)", text, flags=re.M):
+        setattr(module, each, _quietly(getattr(module, each)))
     return module
+
+
+def _quietly(function: Callable[..., Any]) -> Callable[..., int]:
+    def call(*args: Any) -> int:
+        with np.errstate(all="ignore"):
+            return int(function(*args) or 0)
+
+    return call
 
 
 @contextmanager

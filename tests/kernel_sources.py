@@ -13,13 +13,15 @@ import numpy as np
 
 import gdatalog as gd
 from gdatalog.engine.depth import form_of_bag, form_of_rows
-from gdatalog.engine.device import CPU
+from gdatalog.engine.device import CPU, Cpu
 from gdatalog.gpu_ops.loops import loops_of
 from gdatalog.gpu_ops.sources import whole
 from gdatalog.gpu_ops.sums import Sums
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.printer.expressions import Unprintable
-from gdatalog.printer.module import print_plan
+from gdatalog.printer.fresh import Fresh
+from gdatalog.printer.leaves import Rows
+from gdatalog.printer.module import Printed, print_plan
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Lookup
 from tests import test_plans
@@ -108,6 +110,57 @@ def generated() -> Iterator[Source]:
         yield from kernels_of(told, text, DATA, TILES.get(told, (32,)))
 
 
+# Recursion: what follows given rows, all of them or those that are new, and fixpoints that split.
+RECURSIVE = {
+    "closure": "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z).",
+    "same generation": "g(x, y) <- E(a, x), E(a, y), x != y. g(x, y) <- E(a, x), g(a, b), E(b, y).",
+    "lists that meet": "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z), E(z, x), !E(z, z).",
+    "mutual": "r(x) <- N(x, _). s(x, y) <- r(x), E(x, y). s(x, z) <- s(x, y), E(y, z). "
+    "r(x) <- s(x, x).",
+    "three columns": "t(x, y, z) <- E(x, y), E(y, z). t(x, z, w) <- t(x, y, z), E(z, w), E(y, w).",
+}
+
+
+class _Tiled(Cpu):
+    """Notes the kernels of fixpoints that split, and runs none."""
+
+    def __init__(self, lanes: int) -> None:
+        self.count = lanes
+        self.sources: list[str] = []
+
+    def tile(self, knobs: Any) -> int:
+        return self.count
+
+    def follow(self, printed: Printed, *rest: Any) -> list[list[Any]]:
+        self.sources.append(loops_of(printed).source)
+        return [[] for _ in rest[6]]
+
+
+def recursion(tiles: tuple[int, ...] = (1, 32)) -> Iterator[Source]:
+    """The kernels of recursive rules."""
+    for told, text in RECURSIVE.items():
+        for lanes in tiles:
+            with gd.connect(device="cpu") as db, warnings.catch_warnings():
+                warnings.simplefilter("ignore", gd.ProgramWarning)
+                for name in ("E", "N"):
+                    db[name] = DATA[name]
+                strata = db.explain(text).strata
+                plans = [rule.plan for stratum in strata for rule in stratum.rules]
+                stored = db._workspace.stored
+                for join in (join for plan in plans for join in plan.joins if join.given):
+                    tries = [CPU.trie(_relation(stored, ref), ref) for ref in join.tries]
+                    given = ["int32"] * len(join.given.slots)
+                    for leaf in (Rows(join.outputs, False), Fresh(join.outputs)):
+                        printed = print_plan(join, tries, leaf, "auto", lanes, given)
+                        what = type(leaf).__name__.lower()
+                        yield f"{lanes} lanes: {told}, {what}", loops_of(printed).source
+                db._workspace.device = device = _Tiled(lanes)
+                db._workspace.split = "always"
+                db.query(text)
+                for number, source in enumerate(device.sources):
+                    yield f"{lanes} lanes: {told}, fixpoint {number}", source
+
+
 def of_test_plans() -> Iterator[Source]:
     """The kernels of the plans in `plans/snapshots.txt`, by turns for tiles of 1, 8 and 32."""
     blocks = test_plans.SNAPSHOTS.read_text(encoding="utf-8").split("====\n")
@@ -138,7 +191,8 @@ def kernels_of(
                 tries = [CPU.trie(_relation(stored, ref), ref) for ref in join.tries]
                 for lanes in tiles:
                     try:
-                        printed = print_plan(join, tries, form.leaf(), "auto", lanes)
+                        given = ["int32"] * len(join.given.slots if join.given else ())
+                        printed = print_plan(join, tries, form.leaf(), "auto", lanes, given)
                     except Unprintable:
                         continue
                     yield f"{lanes} lanes: {told}", loops_of(printed).source

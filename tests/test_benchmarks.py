@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import memory, patterns
+from benchmarks import memory, patterns, recursion
 from benchmarks.columns import read_columns, write_columns
-from benchmarks.graphs import Graph, rmat, short, uniform, wu
+from benchmarks.graphs import Graph, directed_rmat, rmat, short, uniform, weights, wu
 from benchmarks.machine import same_machine
-from benchmarks.peers import DuckDB
+from benchmarks.peers import DuckDB, SciPy
 from benchmarks.pictures import draw
 from benchmarks.race import Race
 from benchmarks.records import Ask, Case, Figure, at_most, faster, seconds
 from benchmarks.remembered import Remembered
 from benchmarks.report import markdown
 from benchmarks.retail import retail
-from benchmarks.sides import Gdatalog, digest
+from benchmarks.sides import Following, Gdatalog, Recursive, digest
 
 PATTERNS = [patterns.clique(3), patterns.clique(4), patterns.clique(5)]
 PATTERNS += [patterns.P1, patterns.P3, patterns.P4, patterns.P5, patterns.P6]
@@ -126,6 +126,52 @@ def test_columns_come_back_as_they_were_written(tmp_path: Path) -> None:
     assert back["E"]["b"].dtype == np.int32 and back["E"]["b"].tolist() == [0, 1, 2]
 
 
+# ------------------------------------------------------------------------------------- recursion
+
+
+@pytest.fixture(scope="module")
+def directed() -> dict[str, dict[str, Any]]:
+    graph = directed_rmat(7, 300)
+    assert len(graph.u) == 300 and len(set(zip(graph.u, graph.v, strict=True))) == 300
+    assert (graph.u != graph.v).all() and max(graph.u.max(), graph.v.max()) < 128
+    return {"edge": {"a": graph.u, "b": graph.v, "w": weights(graph)}}
+
+
+def asked(side: Any, data: Any) -> Any:
+    return side.value(side.answer(side.build(side.load(data))))
+
+
+def test_sides_of_recursion_agree(directed: dict[str, dict[str, Any]]) -> None:
+    pairs = {"edge": {name: directed["edge"][name] for name in "ab"}}
+    source = recursion.busiest(Graph("drawn", pairs["edge"]["a"], pairs["edge"]["b"]))
+    assert asked(Recursive(recursion.COMPONENTS), pairs) == asked(SciPy("components"), pairs)
+    shortest = Recursive(recursion.SHORTEST.format(source=source))
+    assert asked(shortest, directed) == asked(SciPy("shortest", source), directed)
+    reached = Recursive(f"{recursion.PATH} ?- path({source}, y).")
+    assert asked(reached, pairs) == asked(SciPy("reached", source), pairs) > 50
+    closed = asked(Recursive(recursion.PATH + recursion.COUNTED), pairs)
+    assert closed == asked(DuckDB(recursion.CLOSURE_SQL), pairs)
+    assert closed == asked(Recursive(recursion.NON_LINEAR + recursion.COUNTED), pairs)
+    generations = asked(Recursive(recursion.GENERATION), pairs)
+    assert generations == asked(DuckDB(recursion.GENERATION_SQL), pairs)
+    every = {**pairs, "start": {"a": np.unique(pairs["edge"]["a"])}}
+    without = Recursive(f"{recursion.PATH} n(count()) <- start(x), path(x, y), x != y.")
+    sample = tuple(every["start"]["a"].tolist())
+    assert asked(without, every) == asked(SciPy("sampled", sample=sample), pairs)
+
+
+def test_new_edges_are_followed(directed: dict[str, dict[str, Any]]) -> None:
+    pairs = {"edge": {name: directed["edge"][name] for name in "ab"}}
+    graph = Graph("drawn", pairs["edge"]["a"], pairs["edge"]["b"])
+    added = recursion.new_edges(graph, 10)
+    assert len(set(added)) == 10 and not set(added) & set(zip(graph.u, graph.v, strict=True))
+    more = np.array(added).T
+    both = {"a": np.append(graph.u, more[0]), "b": np.append(graph.v, more[1])}
+    right = asked(Recursive(recursion.PATH + recursion.COUNTED), {"edge": both})
+    assert asked(Following(recursion.PATH, added=added), pairs) == right
+    assert asked(Following(recursion.PATH, added=added, follows=False), pairs) == right
+
+
 # ---------------------------------------------------------------------------------------- races
 
 
@@ -158,6 +204,8 @@ class Adding:
 @pytest.fixture
 def race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Race:
     monkeypatch.setattr("benchmarks.race.CAP", 0.5)
+    monkeypatch.setattr("benchmarks.race.ROUNDS", 2)
+    monkeypatch.setattr("benchmarks.race.COLD_ROUNDS", 1)
     data = write_columns(tmp_path / "data", {"R": {"x": np.ones(3, dtype=np.int64)}})
     return Race(Case("adding", "three ones", []), data, Remembered(None), 0.5, tmp_path)
 
@@ -174,6 +222,14 @@ def test_sides_are_timed_measured_and_stopped(race: Race) -> None:
     assert hungry.grown is not None and hungry.grown > 300e6
     assert hungry.resident is not None and hungry.resident > quick.resident + 300e6
     assert hungry.answer == 3
+
+
+def test_asked_afresh_indexes_are_part_of_the_time(race: Race) -> None:
+    case = race.run([Adding("quick"), Adding("hungry")], 3, timed_compiling=False, afresh=True)
+    quick, hungry = case.figures
+    assert quick.answer == hungry.answer == 3 and quick.runs > 1
+    assert quick.peak is not None and hungry.peak is not None
+    assert hungry.peak > quick.peak + 300e6 and hungry.resident is None
 
 
 def test_a_wrong_answer_is_told(race: Race) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import gdatalog as gd
@@ -53,6 +54,18 @@ def db() -> gd.Database:
 
 
 # --------------------------------------------------------------------------- the same answers
+
+
+def test_columns_that_may_not_be_written_to() -> None:
+    """Those of a data frame in order, which are borrowed, are the last level of an index."""
+    a = np.repeat(np.arange(20_000, dtype=np.int32), 3)
+    db = gd.connect(device="cpu")
+    db["E"] = pd.DataFrame({"a": a, "b": a + np.resize(np.int32([1, 5, 9]), len(a))})
+    assert not db["E"]._relation.store.as_they_are()[1].flags.writeable
+    rule = "n(count()) <- E(x, y), E(y, z), E(x, w), w != y, z != w."
+    found = [db.query(rule, strategy=how).fetchall() for how in STRATEGIES]
+    assert found[0] == found[1] == found[2]
+
 
 RULES = [
     QUICK,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import gdatalog as gd
-from gdatalog.engine import evaluation, extending, following, remembered
+from gdatalog.engine import evaluation, extending, following, nearby, remembered
 from gdatalog.engine.session import Session
 from gdatalog.parser import Program, parse
 from gdatalog.result import Result
@@ -48,20 +48,34 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-@pytest.fixture(params=["in one piece", "in parts"])
+def as_if_many(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
+    """All relations as if they had millions of rows; `bits`: more rows than these have bits."""
+    monkeypatch.setattr(parts, "FEW", 0)
+    monkeypatch.setattr(membership, "MANY", bits)
+    monkeypatch.setattr(nearby, "LONG", 0)
+    monkeypatch.setattr(nearby, "SHARE", 0)
+
+
+@pytest.fixture(params=["in one piece", "in parts", "in parts with bits"])
 def lying(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows in one piece, as few are; or in parts, as many are."""
-    if request.param == "in parts":
-        monkeypatch.setattr(parts, "FEW", 0)
-        monkeypatch.setattr(membership, "MANY", 0)
+    if request.param != "in one piece":
+        as_if_many(monkeypatch, 0 if request.param.endswith("bits") else 1 << 40)
 
 
 def rows(db: gd.Database, name: str) -> list[Row]:
     return sorted(db[name].fetchall())
 
 
-def database(text: str, **data: list[Row]) -> gd.Database:
+def connected() -> gd.Database:
+    """A database that compiles nothing."""
     db = gd.connect(device="cpu")
+    db._workspace.strategy = "levelwise"
+    return db
+
+
+def database(text: str, **data: list[Row]) -> gd.Database:
+    db = connected()
     for name, given in data.items():
         db[name] = given
     db.run(text, name="rules")
@@ -224,14 +238,14 @@ def test_a_new_rule_gives_seeds(lying: None, ways: list[str]) -> None:
 
 
 def test_a_rule_makes_a_relation_recursive(ways: list[str]) -> None:
-    db = database("p(x,y) <- E(x,y).", E=CHAIN)
+    db = database("p(x,y) <- E(x,y), x < 99.", E=CHAIN)
     assert len(db["p"]) == 20
     db.run("p(x,z) <- p(x,y), E(y,z).", name="more")
     assert len(db["p"]) == 210 and ways == ["p run", "p followed"]
 
 
 def test_facts_that_are_typed(lying: None, ways: list[str]) -> None:
-    db = gd.connect(device="cpu")
+    db = connected()
     db.run("E(0, 1).", name="fact 0")
     db.run(PATH)
     for at, (x, y) in enumerate(CHAIN[:4]):
@@ -245,7 +259,7 @@ def test_facts_that_are_typed(lying: None, ways: list[str]) -> None:
 
 
 def test_facts_beside_data(lying: None, ways: list[str]) -> None:
-    db = gd.connect(device="cpu")
+    db = connected()
     db["E"] = CHAIN[1:]
     db.run(PATH + " E(0, 1). E($a, 7).", {"a": 20}, name="rules")
     assert len(db["path"]) == 315
@@ -362,6 +376,21 @@ def test_an_interrupted_answer_is_made_later(monkeypatch: pytest.MonkeyPatch) ->
     assert len(db["path"]) == 231
 
 
+def test_what_is_new_is_told(lying: None) -> None:
+    db = database(PATH, E=CHAIN)
+    assert len(db["path"].new) == len(db["path"]) == 210
+    db.insert("E", [(20, 21), (19, 20)])
+    assert db["E"].new.fetchall() == [(20, 21)]
+    assert rows(db, "path") == sorted({*db["path"].fetchall()})
+    assert sorted(db["path"].new.fetchall()) == [(x, 21) for x in range(21)]
+    assert db["path"].new.columns == db["path"].columns
+    db.insert("E", [(21, 22)])
+    db.insert("E", [(22, 23)])
+    assert len(db["path"].new) == 22 + 23
+    db["E"] = CHAIN
+    assert len(db["path"].new) == 210
+
+
 # ------------------------------------------------------------------------------- the pieces
 
 
@@ -389,12 +418,20 @@ def test_bits_take_rows_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = (side.ravel() for side in np.meshgrid(np.arange(-50, 50), np.arange(100)))
     some = (x + y) % 2 == 0
     relation = Relation.from_rows(("x", "y"), ("int", "int"), [x[some], y[some]], int(some.sum()))
-    bits = membership.Bits.of(relation.store)
+    bits = membership.Bits.of(relation)
     assert bits is not None and bits.fits((x, y)) and not bits.fits((x, y + 1000))
     assert bits.add((x, y)).tolist() == np.flatnonzero(~some).tolist()
     assert bits.add((x, y)).tolist() == []
+    for column, other in ((0, 1), (1, 0)):
+        found = bits.rows_with(column, np.array([-60, 7, 9]))
+        assert found is not None
+        assert set(found[column].tolist()) == {7, 9}
+        wanted = [range(100), range(-50, 50)][column]
+        assert sorted(found[other].tolist()) == sorted(2 * [*wanted])
+    monkeypatch.setattr(membership, "MOST", 10)
+    assert bits.rows_with(0, np.array([7])) is None
     monkeypatch.setattr(membership, "MANY", 1 << 40)
-    assert membership.Bits.of(relation.store) is None
+    assert membership.Bits.of(relation) is None
 
 
 # -------------------------------------------------------------------------- whatever comes
@@ -402,13 +439,14 @@ def test_bits_take_rows_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 TYPES = {"E": ("int",) * 2, "F": ("int",) * 2, "V": ("int",), "W": ("int",) * 3}
 TYPES["path"] = TYPES["E"]
 BASE = """
-path(x,y) <- F(x,y), F(y,x).
+path(x,y) <- F(x,y).
+path(x,z) <- path(x,y), E(y,z).
 deg(x, count()) <- E(x,_).
 dist(x, 0) <- V(x), x < 2.
 some(x,y) <- V(x), V(y), !path(x,y).
 """
 POOL = [
-    "path(x,z) <- E(x,z) ; path(x,y), E(y,z).",
+    "path(x,z) <- E(x,z).",
     "path(x,z) <- path(x,y), path(y,z).",
     "path(x,y) <- E(y,x), V(y).",
     "path(3, 4). path(1, 1).",
@@ -437,7 +475,7 @@ number = st.integers(0, 6)
 EDIT = {
     name: st.lists(st.tuples(*(number for _ in kinds)), max_size=4) for name, kinds in TYPES.items()
 }
-names = st.sampled_from("EFVW")
+names = st.sampled_from("EEFFVW")
 
 
 def array(name: str, given: set[Row]) -> np.ndarray[Any, Any]:
@@ -451,8 +489,8 @@ class Edits(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.db = gd.connect(device="cpu")
-        self.fresh = gd.connect(device="cpu")
+        self.db = connected()
+        self.fresh = connected()
         self.data: dict[str, set[Row]] = {name: set() for name in "EFVW"}
         self.texts = {"base": BASE}
         self.ran: dict[str, str] = {}  # by the one that starts again
@@ -470,7 +508,11 @@ class Edits(RuleBasedStateMachine):
         self.changed.add(name)
 
     @rule(name=names, data=st.data())
-    def more(self, name: str, data: st.DataObject) -> None:
+    def insert_more(self, name: str, data: st.DataObject) -> None:
+        self.insert(name, data)
+
+    @rule(name=names, data=st.data())
+    def insert_again(self, name: str, data: st.DataObject) -> None:
         self.insert(name, data)
 
     @rule(name=names, data=st.data())
@@ -566,8 +608,7 @@ def edited(examples: int, steps: int) -> settings:
 
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(parts, "FEW", 0)
-    monkeypatch.setattr(membership, "MANY", 8)
+    as_if_many(monkeypatch, 8)
     yield
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 import nvrtc
 import pytest
@@ -13,6 +14,7 @@ from kernel_sources import (
     fused,
     generated,
     of_test_plans,
+    recursion,
     tiles,
 )
 
@@ -55,12 +57,18 @@ def _compiled(
 
 def test_every_kernel_compiles() -> None:
     _compiled(generated())
+    _compiled(islice(recursion((32,)), 3), ["sm_90"])
     _keep_to_registers(_compiled((*files_of_kernels(), *fused())))
 
 
 @pytest.mark.slow
 def test_every_kernel_of_the_tests_compiles() -> None:
     _keep_to_registers(_compiled((*files_of_tests(), *tiles()), ["sm_90"]))
+
+
+@pytest.mark.slow
+def test_every_kernel_of_recursive_rules_compiles() -> None:
+    assert len(_compiled(recursion())) >= 30
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 
 import gdatalog
-from gdatalog.engine import device, splits
+from gdatalog.engine import device, growing, replanning, runs, spans, variants
 from gdatalog.engine.knobs import Strategy
 from gdatalog.executors import lftj
 from tests import test_engine_oracle as oracle
@@ -44,10 +44,19 @@ class Way:
     forced: tuple[tuple[Any, str, Any], ...] = ()
     memory: str | None = None
     asked: bool = False  # questions with constants, which are to agree with the whole relation
+    followed: bool = False  # every second row comes when all has been evaluated
 
     def run(self, text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
         with self.database(number) as db:
-            return oracle.answers(db, text, data, defined)
+            if not self.followed:
+                return oracle.answers(db, text, data, defined)
+            oracle.answers(
+                db, text, {name: (t, rows[::2]) for name, (t, rows) in data.items()}, defined
+            )
+            for name, (types, rows) in data.items():
+                db.insert(name, oracle.frame(types, rows[1::2]))
+            found = {name: db.relations[name].fetchall() for name in defined}
+            return {name: {tuple(map(oracle.plain, row)) for row in found[name]} for name in found}
 
     @contextmanager
     def database(self, number: int) -> Iterator[gdatalog.Database]:
@@ -73,9 +82,33 @@ WAYS = {
     "asked": Way("auto", asked=True),
     "split": Way("auto", {"split": "always"}),
     "split, hashed, by threes": Way(
-        "auto", {"split": "always", "chunk_rows": 3}, ((splits, "MOST_STAMPS", 0),)
+        "auto", {"split": "always", "chunk_rows": 3}, ((spans, "MOST_STAMPS", 0),)
     ),
+    "split where variables die": Way("levelwise", {"split": "never", "dying": "always"}),
+    "followed": Way("auto", followed=True),
+    "followed in rounds": Way("levelwise", {"split": "never"}, followed=True),
+    "in rounds, rules as they are": Way("levelwise", {"split": "never", "dying": "never"}),
 }
+
+# Rounds, where nothing else is to take over; with thresholds so small that all ways are gone.
+ROUNDS = {"split": "never", "dying": "never"}
+AT_ONCE = tuple((variants, name, 0.0) for name in ("TO_COMPILE", "TO_START", "TO_READ", "AT_HAND"))
+SMALL = ((growing, "FEW", 4), (growing, "CHEAP", 16), (runs, "FEW", 2), (variants, "FEW", 3))
+WAYS |= {
+    "rounds, sorted": Way("lftj", {**ROUNDS, "telling": "sort"}, ((runs, "FEW", 0),)),
+    "rounds, marked": Way("lftj", {**ROUNDS, "telling": "marks"}, SMALL),
+    "rounds, hashed": Way("lftj", {**ROUNDS, "telling": "hash"}, SMALL),
+    "rounds, as they grow": Way("lftj", ROUNDS, SMALL),
+    "rounds, marked breadth-first": Way("levelwise", {**ROUNDS, "telling": "marks"}, SMALL),
+    "rounds, by loops at once": Way("auto", ROUNDS, (*AT_ONCE, *SMALL)),
+    "rounds, by loops at last": Way(
+        "auto", {**ROUNDS, "chunk_rows": 3},
+        ((variants, "AT_HAND", 1e9), (variants, "TO_START", 0.0), (variants, "LEAST", 0.0)),
+    ),
+    "rounds, planned anew": Way(
+        "auto", ROUNDS, ((replanning, "REPLAN", 0.0), (replanning, "SHIFT", 1.5))
+    ),
+}  # fmt: skip
 
 LOAD, COMPILE = device.code_cache.load, device.code_cache.compiled
 

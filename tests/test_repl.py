@@ -60,7 +60,7 @@ def test_facts_rules_and_queries(talk):
         "e: 2 facts added, 2 tuples\n"
         "e: nothing new, 2 tuples\n"
         "path: 2 tuples (TIME, cpu)\n"
-        "path: 3 tuples (TIME, cpu)\n"
+        "path: 3 tuples, 1 new (TIME, cpu)\n"
     )
     assert (code, out) == (0, "x\n2\n3\n\nx\n3\n\nx\ty\n2\t3\n\nyes\n\nno\n")
 

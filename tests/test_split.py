@@ -6,17 +6,21 @@ few rows make nearly every value begin anew.
 
 from __future__ import annotations
 
+import lzma
 from collections.abc import Iterator
 from random import Random
+from threading import Timer
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
-from gdatalog.engine import device, splits
+from gdatalog.engine import device, spans, splits
 from gdatalog.parser import parse
+from tests import data
 from tests import test_engine_oracle as oracle
 from tests.draw import Drawn, recursive_programs
 from tests.interpreted import interpreted
@@ -102,7 +106,7 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
         db._workspace.split = "always"
         db._workspace.chunk_rows = (None, 1, 2, 7)[number % 4]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(splits, "MOST_STAMPS", (1 << 26, 0, 40)[number % 3])
+            patch.setattr(spans, "MOST_STAMPS", (1 << 26, 0, 40)[number % 3])
             patch.setattr(splits, "BYTES", (1 << 20, 3)[number // 2 % 2])
             return oracle.answers(db, text, data, defined)
 
@@ -149,3 +153,223 @@ def test_drawn_shapes(name: str, seed: int) -> None:
 def test_drawn_programs(drawn: Drawn) -> None:
     with interpreted():
         oracle.agrees_in(run, drawn)
+
+
+# ---------------------------------------------------------------------------------- counting
+
+COUNTED = {
+    "all": "n(count()) <- p(_, _).",
+    "of each": "deg(x, count()) <- p(x, _).",
+    "of each, and more": "deg(x, 2 * count() + 1) <- p(x, _), N(x).",
+    "with other atoms": "n(count()) <- p(x, _), E(x, _), x != y, N(y).",
+    "whether": "found() <- p(_, _).",
+    "for which": "has(x) <- p(x, _), N(x).",
+    "for which not": "none(x) <- N(x), !p(x, _).",
+    "two readers": "n(count()) <- p(_, _). has(x) <- p(x, _). more(x) <- has(x), N(x).",
+    "extremes": "top(max(x), count_distinct(x)) <- p(x, _).",
+}
+STORED = {
+    "the other column": "deg(y, count()) <- p(_, y).",
+    "both columns": "n(count()) <- p(x, y), E(x, y).",
+    "twice": "n(count()) <- p(x, _), p(_, x).",
+    "a sum": "n(sum(x)) <- p(x, _).",
+    "an alternative": "has(x) <- p(x, _) ; N(x), p(_, x).",
+    "in a body": "n(c) <- c = count : p(_, _).",
+}
+CLOSURES = ("left linear", "alternatives", "negation", "mutual, of other widths")
+
+
+def closure(text: str, last: str) -> str:
+    """A program whose closure is `p`, with a rule that reads it."""
+    return text.replace("s(x", "p(x").replace("r(x", "q(x") + last
+
+
+def run_last(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
+    """Only what reads the closure is asked for."""
+    with gdatalog.connect(device="cpu", threads=1 + number % 2) as db:
+        db._workspace.split = "always"
+        db._workspace.chunk_rows = (None, 1, 2, 7)[number % 4]
+        for name, (types, rows) in data.items():
+            db.load(name, oracle.frame(types, rows))
+        db.run(text)
+        found = {}
+        for name in sorted(defined, key=lambda name: (name in "pq", name)):
+            rows = db.relations[name].fetchall()
+            assert len(rows) == len(set(rows))
+            found[name] = {tuple(map(oracle.plain, row)) for row in rows}
+        return found
+
+
+@pytest.mark.usefixtures("not_compiled")
+@pytest.mark.parametrize("name", [*COUNTED, *STORED])
+def test_counting(name: str, ran: list[str]) -> None:
+    last = {**COUNTED, **STORED}[name]
+    for seed in range(10):
+        shape = closure(SHAPES[CLOSURES[seed % len(CLOSURES)]], last)
+        if name == "a sum":
+            shape = shape.replace("$1", "1")
+        drawn = draw(shape, seed)
+        if name == "a sum" and drawn.data["E"][0] != ("int", "int"):
+            continue
+        oracle.agrees_in(run_last, drawn)
+    assert any("counts" in shape for shape in ran) == (name in COUNTED)
+
+
+@pytest.mark.usefixtures("not_compiled")
+def test_what_is_stored_is_not_counted_again(ran: list[str]) -> None:
+    text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z). n(count()) <- p(_, _)."
+    with gdatalog.connect(device="cpu") as db:
+        db._workspace.split = "always"
+        db["E"] = [(1, 2), (2, 3)]
+        db.run(text)
+        assert db.relations["n"].fetchall() == [(3,)]
+        assert db.relations["n"].fetchall() == [(3,)]
+        assert [shape.split()[0] for shape in ran] == ["counts"]
+        assert len(db.relations["p"]) == 3
+        assert db.query("m(count()) <- p(_, _).").fetchall() == [(3,)]
+        assert [shape.split()[0] for shape in ran] == ["counts", "rows"]
+        db.insert("E", [(3, 4)])
+        assert db.query("m(x, count()) <- p(x, _).").sorted().fetchall() == [(1, 3), (2, 2), (3, 1)]
+        assert db.relations["n"].fetchall() == [(6,)]
+
+
+# ------------------------------------------------------------------------------------ linear
+
+LINEAR = {
+    "closure": "p(x, y) <- E(x, y). p(x, z) <- p(x, y), p(y, z).",
+    "turned": "p(x, y) <- E(x, y), !F(x, y). p(x, y) <- F(y, x). p(x, z) <- p(y, z), p(x, y).",
+    "with facts": "p(x, y) <- E(x, y). p($1, $2). p(x, z) <- p(x, y), p(y, z).",
+    "one carried": "q(c, x, y) <- T(c, x, y). q(c, x, z) <- q(c, x, y), q(c, y, z).",
+    "pairs": "q(x, y, u, v) <- E(x, y), F(u, v). q(x, y, u, v) <- q(x, y, s, t), q(s, t, u, v).",
+    "pairs, crossed": """
+        q(x, y, u, v) <- E(x, y), F(u, v). q(x, y, u, v) <- q(x, y, s, t), q(t, s, u, v).""",
+    "in one rule": "p(x, y) <- E(x, y), N(x) ; p(x, z), p(z, y) ; F(x, y).",
+}
+NOT_LINEAR = {
+    "a test": "p(x, y) <- E(x, y). p(x, z) <- p(x, y), p(y, z), x != z.",
+    "another rule": "p(x, y) <- E(x, y). p(x, z) <- p(x, y), p(y, z). p(y, x) <- p(x, y).",
+    "turned round": "p(x, y) <- E(x, y). p(x, z) <- p(x, y), p(z, y).",
+    "the same": "p(x, y) <- E(x, y). p(x, y) <- p(x, y), p(y, y).",
+    "meeting": "q(x, y, z) <- T(x, y, z). q(x, y, w) <- q(x, y, z), q(y, z, w).",
+}
+
+
+@pytest.mark.usefixtures("not_compiled")
+@pytest.mark.parametrize("name", [*LINEAR, *NOT_LINEAR])
+def test_linear(name: str) -> None:
+    text = {**LINEAR, **NOT_LINEAR}[name]
+    for seed in range(8):
+        oracle.agrees_in(run, draw(text, seed))
+    with gdatalog.connect(device="cpu") as db:
+        for relation, arity in TYPES.items():
+            db[relation] = [tuple(range(arity))]
+        shown = str(db.explain(text.replace("$1", "1").replace("$2", "2")))
+        assert ("~first" in shown) == (name in LINEAR)
+
+
+# ------------------------------------------------------------------------- known rows, memory
+
+
+@pytest.mark.usefixtures("not_compiled")
+@pytest.mark.parametrize("hashed", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_known_rows_are_not_followed(
+    seed: int, hashed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New edges: the closure goes on from the rows that are new, and gives those only."""
+    if hashed:
+        monkeypatch.setattr(spans, "MOST_STAMPS", 0)
+    random = Random(seed)
+    some = [(random.randrange(9), random.randrange(9)) for _ in range(12)]
+    more = [(random.randrange(9), random.randrange(9)) for _ in range(3)]
+    text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."
+    with gdatalog.connect(device="cpu", threads=2) as db:
+        db._workspace.split = "always"
+        db._workspace.chunk_rows = (None, 1)[seed % 2]
+        db["E"] = some
+        db.run(text)
+        before = db._workspace.session(parse("")).relation("p")
+        old = set(db.relations["p"].fetchall())
+        db["E"] = some + more
+        session = db._workspace.session(parse(""))
+        (stratum,) = session.checked.strata
+        fixpoint = splits.Splits(stratum, {}, session.evaluation.surroundings())
+        # What the new edges give at once, with the old rows before them.
+        first = [*more, *((x, z) for x, y in old for w, z in more if w == y)]
+        rows = tuple(np.array(column, dtype=np.int32) for column in zip(*first, strict=True))
+        found = fixpoint.more({"p": [(rows, len(first))]}, {"p": before})
+        assert found is not None
+        new = [row for block in found["p"].blocks for row in zip(*map(list, block), strict=True)]
+        assert len(new) == len(set(new)) == found["p"].count
+        assert set(new) == set(db.relations["p"].fetchall()) - old
+
+
+def test_compiled(ran: list[str]) -> None:
+    """Numba takes the same texts: with stamps, with a hash table, rows and counts."""
+    for name in ("mutual, of other widths", "three columns", "negation"):
+        oracle.agrees_in(run, draw(SHAPES[name], 5))
+    oracle.agrees_in(run_last, draw(closure(SHAPES["left linear"], COUNTED["of each"]), 2))
+    assert len(ran) >= 4
+
+
+def test_interrupted() -> None:
+    """A long fixpoint ends when it is to, and leaves the database as it was."""
+    count = 6000
+    with gdatalog.connect(device="cpu") as db:
+        db._workspace.split = "always"
+        db["E"] = [(i, (i + step) % count) for i in range(count) for step in (1, 7)]
+        db.run("p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z).")
+        db.query("n(count()) <- q(_, _). q(x, y) <- E(x, y), x < 2. q(x, z) <- q(x, y), E(y, z).")
+        stop = Timer(0.05, db.interrupt)
+        stop.start()
+        with pytest.raises(gdatalog.Interrupted):
+            db.query("n(count()) <- p(_, _).")
+        stop.join()
+        assert len(db.relations["E"]) == 2 * count
+
+
+def test_memory_limit() -> None:
+    count = 3000
+    with gdatalog.connect(device="cpu", memory_limit="20MB") as db:
+        db._workspace.split = "always"
+        db["E"] = [(i, (i + 1) % count) for i in range(count)]
+        text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z). "
+        with pytest.raises(gdatalog.MemoryLimitError, match="in the fixpoint of p") as caught:
+            db.query(text)
+        assert caught.value.span is not None
+        assert db.query(text + "n(count()) <- p(_, _).").fetchall() == [(count * count,)]
+
+
+@pytest.mark.usefixtures("not_compiled")
+def test_what_can_fail_is_left_to_rounds() -> None:
+    text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), z = 6 / y, y > 0, z > 0."
+    with gdatalog.connect(device="cpu") as db:
+        db._workspace.split = "always"
+        db["E"] = [(1, 2), (1, 0)]
+        assert db.query(text).sorted().fetchall() == [(1, 0), (1, 2), (1, 3)]
+        with pytest.raises(gdatalog.EvaluationError):
+            db.query(text.replace(", y > 0", ""))
+
+
+def test_small_recursion_compiles_nothing(ran: list[str]) -> None:
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = [(1, 2), (2, 3)]
+        assert len(db.query("p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z).")) == 3
+    assert not ran
+
+
+REAL = {"OL.cedge": 146120, "cal.cedge": 501755, "ego-Facebook": 2508102}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REAL)
+def test_real_closures(name: str) -> None:
+    path = data.closure_path(name)
+    if data.FOLDER is None or not (data.FOLDER / path).exists():
+        pytest.skip("no data folder: GDATALOG_DATA names one")
+    text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z). "
+    with gdatalog.connect(device="cpu") as db:
+        with lzma.open(data.FOLDER / path) as file:
+            db["E"] = np.loadtxt(file, dtype=np.int64, comments="#")
+        assert len(db.query(text)) == REAL[name]
+        assert db.query(text + "n(count()) <- p(_, _).").fetchall() == [(REAL[name],)]

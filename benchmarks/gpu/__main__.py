@@ -21,15 +21,16 @@ from gdatalog.errors import Error
 
 # In the order in which they run, and by which share of the time each has to be over.
 SUITES = {
-    "bandwidth": ("bandwidth", 0.1),
-    "cliques": ("cliques", 0.45),
-    "sweeps": ("sweeps", 0.6),
-    "lftj": ("lftj", 0.75),
-    "random": ("random_graphs", 0.97),
-    "compiling": ("compiling", 1.0),
+    "bandwidth": ("bandwidth", 0.05),
+    "cliques": ("cliques", 0.25),
+    "sweeps": ("sweeps", 0.33),
+    "lftj": ("lftj", 0.41),
+    "random": ("random_graphs", 0.53),
+    "compiling": ("compiling", 0.55),
+    "recursion": ("recursion", 1.0),
 }
 OUT = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "gpu"
-MINUTES = 6.0
+MINUTES = 11.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

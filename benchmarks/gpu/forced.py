@@ -34,13 +34,15 @@ class Forced:
     """How a rule is to be run; None: as we would choose.
 
     `tile`: lanes to a subtree; `time_limit`: nanoseconds after which a task is split; `chunk`: how
-    many rows a level may have.
+    many rows a level may have; `threads`: of the CPU; `split`: whether a fixpoint that splits may.
     """
 
     strategy: Strategy = "lftj"
     tile: int | None = None
     time_limit: int | None = None
     chunk: int | None = None
+    threads: int = 0
+    split: str = "auto"
 
 
 class Ours:
@@ -58,7 +60,8 @@ class Ours:
 
     def count(self, text: str, forced: Forced) -> int:
         workspace = self.db._workspace
-        workspace.chunk_rows = forced.chunk
+        workspace.chunk_rows, workspace.threads = forced.chunk, forced.threads
+        workspace.split = forced.split
         if hasattr(workspace, "tile"):
             workspace.tile = forced.tile or 0
         elif forced.tile is not None:

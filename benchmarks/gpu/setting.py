@@ -11,6 +11,7 @@ from benchmarks.gpu.clocks import Clocked
 from benchmarks.gpu.forced import Ours, device_of
 from benchmarks.gpu.made import Edges, Oriented, oriented, rmat, uniform, wu
 from benchmarks.graphs import Graph
+from benchmarks.graphs import closure as real_closure
 from benchmarks.graphs import graph as real_graph
 from gdatalog.gpu_ops.driver import Driver
 
@@ -64,6 +65,18 @@ class Setting:
         if self.small:
             return self._kept("", lambda: Edges("small", *uniform(self.xp, 40, 250, seed=1)))
         return self._kept(name, lambda: _of(real_graph(name)))
+
+    def closure(self, name: str) -> Edges:
+        """A graph of directed edges, for recursion."""
+        if self.small:
+            u, v = uniform(self.xp, 40, 90, seed=2)
+            return self._kept("directed", lambda: Edges("small, directed", u, v, rises=True))
+
+        def made() -> Edges:
+            graph = real_closure(name)
+            return Edges(f"{graph.name}, directed", graph.u, graph.v, graph.real, rises=True)
+
+        return self._kept(f"{name} directed", made)
 
     def wu(self, edges: int, clique: int) -> Edges:
         edges = min(edges, 1_000) if self.small else edges

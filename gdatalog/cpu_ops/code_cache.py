@@ -144,6 +144,11 @@ class _Making(Thread):
             del _making[self.module]
 
 
+def loaded(name: str) -> bool:
+    """Whether a module can be used at once."""
+    return name in _modules
+
+
 def compiled(name: str) -> bool:
     """Whether machine code of a module is there: in memory, or on disk."""
     if name in _modules:

@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gdatalog.engine.derived import away, laid
-from gdatalog.parser.syntax import HeadAggregate
+from gdatalog.errors import EvaluationError
+from gdatalog.parser.syntax import Call, HeadAggregate
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.planner.walk import walk
+from gdatalog.storage.keys import decode_value
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
@@ -32,6 +34,31 @@ def optimum_columns(rules: Sequence[CheckedRule]) -> dict[int, str]:
                 return {}
             kinds[at] = arg.kind
     return kinds
+
+
+def is_clamped(rule: CheckedRule) -> bool:
+    """Whether `min(...)` or `max(...)` of two values bounds what a rule derives."""
+    nodes = [*rule.head.args, *([] if rule.body is None else [rule.body])]
+    return any(
+        isinstance(part, Call) and part.name in ("min", "max")
+        for node in nodes
+        for part in walk(node)
+    )
+
+
+def improves_for_ever(
+    name: str, group: Sequence[tuple[str, int, Any]], symbols: SymbolTable, rule: CheckedRule
+) -> EvaluationError:
+    """The error for a cycle that makes a group's value better each time around."""
+    told = ", ".join(
+        f"{column} = {decode_value(key, kind, symbols)!r}" for column, key, kind in group
+    )
+    return EvaluationError(
+        f"{name} improves for ever: a cycle makes the best value of "
+        f"({told or 'its one group'}) better each time around",
+        rule.span,
+        hint="look for a cycle of negative weight (for max: of positive weight)",
+    )
 
 
 class Best:
@@ -89,6 +116,10 @@ class Best:
         self._full = self._relation(self._rows, len(first))
         news = ops.survivors(changed[ordered])
         return self._relation(tuple(key[news] for key in self._rows), len(news))
+
+    def settle(self, relation: Relation) -> None:
+        """Has these rows, one for each group, and takes no more."""
+        self._full = relation
 
     def _relation(self, rows: Columns, count: int) -> Relation:
         return Relation(self.columns, self.types, rows, count, away(self.ops))

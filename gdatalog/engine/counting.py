@@ -8,19 +8,19 @@ stratum, and the strata that read it are evaluated with rules that read the numb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gdatalog.engine.derived import Rows, relation_of
 from gdatalog.engine.fixpoint import by_rounds
+from gdatalog.engine.linear import Fixpoint, linearised
+from gdatalog.engine.prepared import Plans
 from gdatalog.engine.splits import Splits
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.planner.checked import CheckedRule, Schema, Stratum
 from gdatalog.planner.counting import asks_for_counts, counted_rule, counts_of
+from gdatalog.planner.splitting import Split
 from gdatalog.storage.relation import Relation
-
-# Rules that read numbers of rows, by the rule that they stand for, and the columns.
-Rewritten = MutableMapping[tuple[int, tuple[tuple[str, int], ...]], CheckedRule | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +55,28 @@ def count_stratum(
     seeds: Mapping[str, Sequence[Rows]],
     around: Surroundings,
     readers: Collection[Stratum],
-    rewritten: Rewritten,
     before: Mapping[str, Relation] | None,
 ) -> Counted | None:
     """The numbers of a stratum's rows, or what they were `before`; None if it does not split so
     that they would do."""
-    splits = Splits(stratum, seeds, around)
-    if splits.split is None:
-        return None
-    columns = splits.split.columns
+    fixpoint = linearised(Fixpoint(stratum, seeds, around))
+    splits = Splits(fixpoint.stratum, fixpoint.seeds, fixpoint.around)
+    found = None if splits.split is None else _counted(splits, splits.split, readers, before)
+    if found is None or before is not None:
+        around.ledger.forget(splits.record)
+    return found
+
+
+def _counted(
+    splits: Splits,
+    split: Split,
+    readers: Collection[Stratum],
+    before: Mapping[str, Relation] | None,
+) -> Counted | None:
+    around, columns = splits.around, split.columns
     changed: dict[tuple[str, ...], Stratum] = {}
     for reader in readers:
-        rules = [_rewritten(rule, columns, rewritten) for rule in reader.rules]
+        rules = [_rewritten(rule, columns, around.plans) for rule in reader.rules]
         if None in rules:
             return None
         told = tuple(rule for rule in rules if rule is not None)
@@ -90,11 +100,7 @@ def count_stratum(
     return Counted(relations, by_name, changed, False)
 
 
-def _rewritten(
-    rule: CheckedRule, columns: Mapping[str, int], rewritten: Rewritten
-) -> CheckedRule | None:
+def _rewritten(rule: CheckedRule, columns: Mapping[str, int], plans: Plans) -> CheckedRule | None:
     """The same rule each time, so that its plan is found again."""
-    key = (id(rule), tuple(sorted(columns.items())))
-    if key not in rewritten:
-        rewritten[key] = counted_rule(rule, columns)
-    return rewritten[key]
+    by = tuple(sorted(columns.items()))
+    return plans.rewritten(("counted", by), [rule], lambda: counted_rule(rule, columns))

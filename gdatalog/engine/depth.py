@@ -37,18 +37,19 @@ _lock = Lock()
 @dataclass(frozen=True, slots=True)
 class Form:
     """What becomes of a join's rows: `keys` and `gathers` of an aggregate, or else rows; with
-    `fresh`, those that are not marked yet."""
+    `fresh`, those that are not marked yet, or not in a hash set if `hashed`."""
 
     outputs: tuple[Any, ...] = ()
     keys: tuple[Slot, ...] = ()
     gathers: tuple[Gather, ...] = ()
     weighted: bool = False
     fresh: bool = False
+    hashed: bool = False
 
     def leaf(self) -> Leaf:
         if self.gathers:
             return Groups(self.keys, self.gathers)
-        return Fresh(self.outputs) if self.fresh else Rows(self.outputs, self.weighted)
+        return Fresh(self.outputs, self.hashed) if self.fresh else Rows(self.outputs, self.weighted)
 
 
 def form_of_rows(join: JoinPlan) -> Form:

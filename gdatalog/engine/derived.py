@@ -52,6 +52,18 @@ def in_order(derived: Derived, ops: Any) -> Rows:
     return ops.sort_rows(ops.concatenate(filled)), derived.count
 
 
+def together(parts: Sequence[Derived]) -> Derived:
+    """Several sets of rows as one, in which a row may be there twice."""
+    if len(parts) == 1:
+        return parts[0]
+    blocks = [
+        block
+        for part in parts
+        for block in (part.blocks if isinstance(part, Blocks) else [part[0]])
+    ]
+    return Blocks(blocks, sum(p.count if isinstance(p, Blocks) else p[1] for p in parts))
+
+
 def union_rows(parts: Sequence[Rows], ops: Any) -> Rows:
     """The distinct rows of several sets of rows, sorted."""
     filled = [rows for rows, count in parts if count]

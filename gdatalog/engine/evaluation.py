@@ -333,7 +333,7 @@ class Evaluation:
         around = self.surroundings()
         seeds = {name: in_rows(self._seeds(name)) for name in stratum.relations}
         before = self._recall(stratum, COUNTS)
-        found = count_stratum(stratum, seeds, around, readers, self.text.rewritten, before)
+        found = count_stratum(stratum, seeds, around, readers, before)
         if found is None:
             return None
         if before is None:

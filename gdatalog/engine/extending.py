@@ -70,11 +70,18 @@ class Extending:
 
     def _news(self, rows: Columns) -> Array:
         """The indices of the rows that are not there yet."""
-        if self._bits is None or not self._bits.fits(rows):
-            self._bits = Bits.of(self.full().store)
-        if self._bits is not None and self._bits.fits(rows):
-            return self._bits.add(rows)
-        return np.flatnonzero(~self.full().holds(rows))
+        bits = self.bits()
+        if bits is not None and not bits.fits(rows):
+            bits = self._bits = Bits.of(self.full(), rows)
+        if bits is None:
+            return np.flatnonzero(~self.full().holds(rows))
+        return bits.add(rows)
+
+    def bits(self) -> Bits | None:
+        """The bits of all rows, if they are worth their room."""
+        if self._bits is None:
+            self._bits = Bits.of(self.full())
+        return self._bits
 
     def finished(self) -> Relation:
         if not self.came:

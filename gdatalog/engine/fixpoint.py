@@ -8,6 +8,8 @@ from time import perf_counter
 from gdatalog.engine.choose import TooSlow, impatience, spend
 from gdatalog.engine.derived import Rows
 from gdatalog.engine.dying import around_parts, parted_stratum, run_rounds
+from gdatalog.engine.improving import InPlace
+from gdatalog.engine.linear import Fixpoint, linear_of, linearised
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.splits import Splits
 from gdatalog.engine.stratum import StratumRun
@@ -29,34 +31,42 @@ def run_stratum(
     """
     if not stratum.recursive:
         return StratumRun(stratum, seeds, around).once(limit)
+    fixpoint = linearised(Fixpoint(stratum, seeds, around))
+    stratum, seeds, around = fixpoint.stratum, fixpoint.seeds, fixpoint.around
     splits = Splits(stratum, seeds, around)
     if splits.split is not None:
         found = by_rounds(splits) or splits.run()
         if found is not None:
             return found
         around.ledger.forget(splits.record)
+    best = InPlace(stratum, seeds, around)
+    if best.refusal is None:
+        found = by_rounds(best) or best.run()
+        if found is not None:
+            return found
+        around.ledger.forget(best.record)
     return run_rounds(stratum, seeds, around)
 
 
-def by_rounds(splits: Splits, counts: bool = False) -> dict[str, Relation] | None:
-    """A stratum that splits, by rounds if these are soon done, for they need no compilation.
+def by_rounds(way: Splits | InPlace, counts: bool = False) -> dict[str, Relation] | None:
+    """A stratum that has a compiled way, by rounds if these are soon done, uncompiled.
 
     `counts`: else only how many rows there are is asked for.
     """
-    around = splits.around
+    around = way.around
     ledger = around.ledger
-    for seconds in splits.patience(counts):
+    for seconds in way.patience(counts):
         began = perf_counter()
         before = len(ledger.runs)
-        rounds = Rounds(splits.stratum, splits.seeds, around)
+        rounds = Rounds(way.stratum, way.seeds, around)
         try:
             with impatience(around.limits, seconds, TooSlow):
                 found = rounds.run()
         except TooSlow:
             ledger.forget(rounds.record, before)
             continue
-        spend(splits.rules_key, perf_counter() - began)
-        ledger.forget(splits.record)
+        spend(way.rules_key, perf_counter() - began)
+        ledger.forget(way.record)
         return found
     return None
 
@@ -68,15 +78,30 @@ def plan_stratum(
 
     And what is worth a word of how its rules became those of the plans.
     """
-    splits = Splits(stratum, {}, around).split is not None
-    parts = None if splits else parted_stratum(stratum, around)
+    told: list[str] = []
+    plans: list[tuple[CheckedRule, RulePlan]] = []
+    linear = linear_of(stratum, around) if stratum.recursive else None
+    if linear is not None:
+        (name,) = stratum.relations
+        told.append(f"{name} is made linear: {name}~first is what it has without recursion")
+        plans = _plans(StratumRun(linear.first, {}, around))
+        fixpoint = linearised(Fixpoint(stratum, {}, around))
+        stratum, around = fixpoint.stratum, fixpoint.around
+    splits = Splits(stratum, {}, around)
+    if splits.split is not None:
+        told.append(f"a fixpoint for each {splits.split_by()}")
+        return [*plans, *_plans(splits)], tuple(told)
+    parts = parted_stratum(stratum, around)
     if parts is not None:
         stratum, around = parts.stratum, around_parts(stratum, parts, around)
-    run = StratumRun(stratum, {}, around)
-    plans = [
+        told += parts.told
+    return [*plans, *_plans(StratumRun(stratum, {}, around))], tuple(told)
+
+
+def _plans(run: StratumRun) -> list[tuple[CheckedRule, RulePlan]]:
+    return [
         (rule, plan)
-        for rule in stratum.rules
+        for rule in run.stratum.rules
         for first in (True, False)
         if (plan := run.plan(rule, first=first)).joins
     ]
-    return plans, () if parts is None else parts.told

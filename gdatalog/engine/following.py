@@ -14,14 +14,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from math import isqrt
 from typing import Any
 
 from gdatalog.engine.best import optimum_columns
 from gdatalog.engine.derived import Derived, Rows, in_order, union_rows
 from gdatalog.engine.device import Device
 from gdatalog.engine.extending import Extending, Improving
+from gdatalog.engine.nearby import led_to, nearby
 from gdatalog.engine.rounds import Rounds
-from gdatalog.engine.stratum import DELTA
+from gdatalog.engine.stratum import DELTA, NO_PARTS, Parts
 from gdatalog.engine.surroundings import Round, Surroundings
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.effects import participants
@@ -30,13 +32,17 @@ from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.rules import plan_rule
 from gdatalog.planner.sizes import Assumed, ColumnTest, Size, Statistics
 from gdatalog.planner.strata import steps_of
+from gdatalog.storage.membership import Bits
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
 # New rows up to which a rule is run breadth-first without asking how long it will take.
 SMALL = 100_000
 # Where more rows are new than these, and as many as there were, to start again had been better.
 ENOUGH = 10_000
+# More rows of the stratum itself are not looked at for the sake of a plan.
+LOOKED_AT = 1_000_000
 
 
 def monotone(stratum: Stratum, changed: Collection[str]) -> bool:
@@ -99,21 +105,24 @@ class Following(Rounds):
                         len(rounds) + 1,
                         {name: delta.length for name, delta in self.deltas.items()},
                         {name: table.length for name, table in self.tables.items()},
+                        self.record.end_round(),
                     )
                 )
                 self.around.on_round(self.stratum, rounds[-1])
-                plans = [self._plan(rule) for rule in self.stratum.rules]
-                self._check_improving(len(rounds), plans)
+                self._check_improving(len(rounds))
         except MemoryLimitError as error:
             raise self._growth(error, rounds) from None
+        self.record.end({name: table.length for name, table in self.tables.items()})
         return {name: table.finished() for name, table in self.tables.items()}
 
     def _take(self, derived: Mapping[str, Sequence[Derived]]) -> bool:
         """Adds what has been derived: what of it is new is the delta. Whether there is any."""
         self.deltas = {}
         for name, table in self.tables.items():
-            parts = [in_order(part, self.ops) for part in derived.get(name, ())]
-            self.deltas[name] = table.add(*union_rows(parts, self.ops))
+            parts = derived.get(name, ())
+            rows = union_rows([in_order(part, self.ops) for part in parts], self.ops)
+            self.deltas[name] = new = table.add(*rows)
+            self.record.derived(name, parts, new, self.ops)
             self.around.limits.charge(name, table.nbytes)
         return any(delta.length for delta in self.deltas.values())
 
@@ -160,18 +169,25 @@ class Following(Rounds):
         (join,) = plan.joins
         whole = _asked_as_a_whole(join.steps)
         choices: list[list[TrieRef]] = []
+        led: Mapping[int, Array] = {}
+        if join.given is not None and not large:
+            led = led_to(join, self.rows_of(join.given.relation)[0])
         for number, ref in enumerate(join.tries):
-            parts = self._relation(ref.relation).parts
-            if number in whole or ref.ranked or ref.weighted or len(parts) == 1:
+            relation = self._relation(ref.relation)
+            near = None
+            if number in led and number not in whole:
+                near = nearby(relation, ref, self._bits(ref.relation), led[number])
+            parts = relation.parts if near is None else (near,)
+            if number in whole or ref.ranked or ref.weighted or parts == (relation,):
                 choices.append([ref])
                 continue
-            names = [f"{ref.relation} ({at + 1} of {len(parts)})" for at in range(len(parts))]
+            names = [f"{ref.relation} ({number}, {at + 1})" for at in range(len(parts))]
             self.parts.update(zip(names, parts, strict=True))
             choices.append([replace(ref, relation=name) for name in names])
         for tries in product(*choices):
             chosen = replace(plan, joins=(replace(join, tries=tries),))
             # What a run remembers of rows that it followed holds for these parts only.
-            yield self._run(chosen, None, None if large else {})
+            yield self.run_plan(chosen, None, None if large else {})
         self.parts.clear()
 
     def _relation(self, name: str) -> Relation:
@@ -180,12 +196,19 @@ class Following(Rounds):
             return part
         return self.tables[name].full() if name in self.tables else self.around.relation(name)
 
+    def _bits(self, name: str) -> Bits | None:
+        """The bits of a relation's rows, if it has any."""
+        table = self.tables.get(name)
+        if table is None:
+            return self.around.relation(name).bits
+        return table.bits() if isinstance(table, Extending) else None
+
     def _finished(self, ref: TrieRef) -> Relation | None:
         return self._relation(ref.relation)
 
-    def _trie(self, ref: TrieRef, device: Device | None = None) -> Trie:
+    def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
         if ref.relation not in self.parts:
-            return super()._trie(ref, device)
+            return super().trie_of(ref, device, parts)
         device = device or self.around.device
         part = self.parts[ref.relation]
         trie = device.trie(part, ref)
@@ -199,6 +222,8 @@ class Following(Rounds):
         if table is None:
             relation = self.around.relation(name)
             return Estimated(relation, relation.at_most)
+        if table.length > LOOKED_AT:
+            return Assumed(table.length, isqrt(table.length), self.around.schemas[name].arity)
         return Estimated(table.known, table.length)
 
 

@@ -1,118 +1,255 @@
-"""A relation while a fixpoint makes it: what is new of what a round has derived.
+"""A relation while a fixpoint makes it: its rows, and which of those that come are new.
 
-It is kept as sorted runs that are merged geometrically, so that a thousand tiny rounds cost no
-thousand passes. It holds arrays of the device whose operations it is given, and what comes from
-elsewhere is laid there.
+What tells new rows is chosen by how many there are, and changes as they grow:
+
+- sorted runs (`sorted_rows.py`): for few rows, rows of any width, and any device;
+- a bit for each row that there could be (`marks.py`), where that has room;
+- a hash set (`hashed.py`), for rows that are few among those that there could be.
+
+The last two can be tested and set by the threads of compiled loops while they run.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from gdatalog.engine.derived import away, laid
+import numpy as np
+
+from gdatalog.engine.derived import laid
+from gdatalog.engine.hashed import Hashed
+from gdatalog.engine.keyspace import KeySpace
+from gdatalog.engine.knobs import Telling
+from gdatalog.engine.marks import Marks
+from gdatalog.engine.runs import Runs
+from gdatalog.engine.sorted_rows import SortedRows
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
-from gdatalog.storage.table import Array
 from gdatalog.values import TypeName
+
+# Rows, up to which sorting them is as quick as anything.
+FEW = 1 << 13
+# Marks of so many bytes are always worth their room; larger ones if there is a row for so many.
+CHEAP, BYTES_PER_ROW = 1 << 25, 16
+AT_ONCE = 1 << 20  # rows that are told to something else
+
+Known = SortedRows | Marks | Hashed
 
 
 class Growing:
-    """A set of rows that only grows."""
+    """A set of rows that only grows.
 
-    def __init__(self, columns: tuple[str, ...], types: tuple[TypeName, ...], ops: Any) -> None:
+    `telling`: what tells new rows, if somebody forces it. `spare`: how many bytes may be taken.
+    """
+
+    def __init__(
+        self,
+        columns: tuple[str, ...],
+        types: tuple[TypeName, ...],
+        ops: Any,
+        telling: Telling = "auto",
+        spare: Callable[[], int] = lambda: 1 << 40,
+    ) -> None:
         self.columns = columns
         self.types = types
         self.ops = ops
         self.length = 0
-        self._packing: Any = None
-        self._runs: list[Array] = []  # packed rows, each run sorted
-        self._wide: Columns | None = None  # the rows, where they cannot be packed
-        self._full: Relation | None = Relation.empty(columns, types)
+        self.telling = telling
+        self.spare = spare
+        self.runs = Runs(columns, types, ops)
+        self.indexed = False  # whether plans read indexes of it
+        self.passing = False  # whether nobody asks for its rows but those who follow new ones
+        self.known: Known = SortedRows(len(types), ops)
+        # Of what has come, and of what is expected to come. None: nothing has, or what has come is
+        # too scattered.
+        self.space: KeySpace | None = None
+        self._scattered = False
+        self._found: list[Columns] = []  # what compiled loops found to be new since `add`
+        self._full: Relation | None = None
 
     @property
     def nbytes(self) -> int:
-        if self._wide is not None:
-            return sum(int(column.nbytes) for column in self._wide)
-        held = sum(int(run.nbytes) for run in self._runs)
+        held = self.known.nbytes + (self.runs.nbytes if self._keeps else 0)
+        held += sum(column.nbytes for block in self._found for column in block)
         return held + (self._full.nbytes if self._full is not None else 0)
 
+    @property
+    def _keeps(self) -> bool:
+        """Whether the rows are in the runs, all of them."""
+        apart = not isinstance(self.known, SortedRows) and not self.passing
+        return self.indexed or apart
+
+    # ---------------------------------------------------------------------------------- adding
+
     def add(self, rows: Columns, count: int) -> Relation:
-        """Adds sorted distinct rows; gives those that are new."""
-        if count == 0:
-            return Relation.empty(self.columns, self.types)
+        """Adds different rows; gives those that are new, and what loops found since."""
         if not self.types:
-            new = 1 - self.length
-            self.length = 1
-            self._full = Relation(self.columns, (), (), 1)
-            return Relation(self.columns, (), (), new)
-        rows = laid(rows, self.ops)
-        if self._wide is None and self._fit(rows):
-            new_rows = self._add_packed(rows)
-        else:
-            new_rows = self._add_wide(rows)
-        count = len(new_rows[0])
-        if not count:
-            return Relation.empty(self.columns, self.types)
-        self.length += count
+            new = min(count, 1) - self.length
+            self.length += new
+            self.runs.settle()
+            return self.runs.add_proposition() if new else self._nothing()
+        blocks, self._found = self._found, []
+        if count:
+            rows = laid(rows, self.ops)
+            if self.ops.xp is np and isinstance(self.known, SortedRows):
+                self._meet(rows)
+                self._choose(rows)
+            new_rows = self._news(rows, blocks)
+            if len(new_rows[0]):
+                blocks.append(new_rows)
+        if not blocks:
+            self.runs.settle()
+            return self._nothing()
         self._full = None
-        return self._relation(new_rows, count)
+        self.length += sum(len(block[0]) for block in blocks)
+        delta = self.runs.relation(self.ops.concatenate(blocks))
+        if self._keeps:
+            self.runs.add(delta)
+        return delta
 
-    def _relation(self, rows: Columns, count: int) -> Relation:
-        rows = self.ops.narrowed(rows)
-        return Relation(self.columns, self.types, rows, count, away(self.ops))
+    def _nothing(self) -> Relation:
+        return Relation.empty(self.columns, self.types)
 
-    def _fit(self, rows: Columns) -> bool:
-        """Makes sure that the packing holds these rows; False if no packing does."""
-        if self._packing is not None and self.ops.holds(self._packing, rows):
+    def _news(self, rows: Columns, found: Sequence[Columns]) -> Columns:
+        known = self.known
+        if not isinstance(known, SortedRows) and not known.space.holds(rows):
+            self._widen(rows, found)
+            known = self.known
+        if isinstance(known, SortedRows):
+            return known.news(rows)
+        if isinstance(known, Hashed) and not self._grow(len(rows[0]), found):
+            return self._news(rows, found)
+        fresh = known.news(rows)
+        return rows if fresh.all() else tuple(column[fresh] for column in rows)
+
+    def expect(self, space: KeySpace) -> None:
+        """Rows of this space are to be expected."""
+        if not self._scattered and self.ops.xp is np and isinstance(self.known, SortedRows):
+            joined = space if self.space is None else self.space.joined(space)
+            if joined is not None:
+                self.space = joined
+
+    # --------------------------------------------------------------------- for compiled loops
+
+    def loops(self) -> Marks | Hashed | None:
+        """What compiled loops can test and set; None where there is no such thing."""
+        if isinstance(self.known, SortedRows) and self.types and self.space is not None:
+            self._switch(self._best(self.space, self.length, True), ())
+        return None if isinstance(self.known, SortedRows) else self.known
+
+    def loops_hash(self) -> bool | None:
+        """Whether `loops` would give a hash set; None if it would give nothing."""
+        known = self.known
+        if isinstance(known, SortedRows) and self.types and self.space is not None:
+            known = self._best(self.space, self.length, True)
+        return None if isinstance(known, SortedRows) else isinstance(known, Hashed)
+
+    def take(self, blocks: Sequence[Columns]) -> None:
+        """Rows that loops have found to be new, and have added to what `loops` gave."""
+        self._found += [block for block in blocks if len(block[0])]
+        if isinstance(self.known, Hashed):
+            self.known.count += sum(len(block[0]) for block in blocks)
+
+    def widen(self, rows: Columns) -> Marks | Hashed | None:
+        """Loops have met these rows, which have no number."""
+        self._widen(rows, self._found)
+        return None if isinstance(self.known, SortedRows) else self.known
+
+    def make_room(self) -> Marks | Hashed | None:
+        """Loops have filled the hash set."""
+        assert isinstance(self.known, Hashed)
+        self._grow(max(self.known.count, 1), self._found)
+        return None if isinstance(self.known, SortedRows) else self.known
+
+    # ------------------------------------------------------------------------------- choosing
+
+    def _choose(self, rows: Columns) -> None:
+        """Whether marks serve better than sorted runs by now; or what is forced."""
+        count = self.length + len(rows[0])
+        if self.telling == "sort" or (self.telling == "auto" and count < FEW):
+            return
+        if self.space is not None:
+            self._switch(self._best(self.space, count, self.telling == "hash"), ())
+
+    def _meet(self, rows: Columns) -> None:
+        """Rows have come: where they are is where rows may be."""
+        if self.space is None or not self.space.holds(rows):
+            found = None if self._scattered else KeySpace.of(rows)
+            if found is not None and self.space is not None:
+                found = self.space.joined(found)
+            self.space, self._scattered = found, found is None
+
+    def _best(self, space: KeySpace, count: int, hashing: bool) -> Known:
+        """What tells new rows best, of so many; `hashing`: whether a hash set may."""
+        spare = self.spare() // 2
+        marks, slots = Marks.bytes_for(space), Hashed.bytes_for(count)
+        cheap = marks <= max(CHEAP, BYTES_PER_ROW * count, slots)
+        wanted = cheap if self.telling == "auto" else self.telling == "marks"
+        if self.telling != "sort" and marks <= spare and wanted:
+            return Marks(space)
+        if self.telling in ("auto", "hash") and slots <= spare and hashing:
+            return Hashed(space, count)
+        return self.known if isinstance(self.known, SortedRows) else self._sorted()
+
+    def _sorted(self) -> SortedRows:
+        return SortedRows(len(self.types), self.ops)
+
+    def _blocks(self) -> list[Columns]:
+        """All rows, in whatever order they are in."""
+        if self._keeps:
+            return [block for run in self.runs.all() for block in run.blocks()]
+        return [self.known.rows()] if self.length else []
+
+    def _switch(self, known: Known, found: Sequence[Columns]) -> None:
+        """Tells new rows by something else; `found` are rows that are known and not yet here."""
+        if known is self.known:
+            return
+        blocks = self._blocks()
+        for block in (*blocks, *found):
+            for start in range(0, len(block[0]), AT_ONCE):
+                known.news(tuple(column[start : start + AT_ONCE] for column in block))
+        kept, self.known = self._keeps, known
+        if kept and not self._keeps:
+            self.runs = self.runs.fresh()
+        elif self._keeps and not kept:
+            for block in blocks:
+                self.runs.add(self.runs.relation(block))
+
+    def _widen(self, rows: Columns, found: Sequence[Columns]) -> None:
+        assert not isinstance(self.known, SortedRows)
+        space = self.space = self.known.space.widened(rows)
+        self._scattered = space is None
+        count = self.length + sum(len(block[0]) for block in found) + len(rows[0])
+        known = self._sorted() if space is None else self._best(space, count, True)
+        self._switch(known, found)
+
+    def _grow(self, more: int, found: Sequence[Columns]) -> bool:
+        """Makes room for more in the hash set; False if something else tells new rows now."""
+        known = self.known
+        assert isinstance(known, Hashed)
+        if more <= known.room:
             return True
-        everything = self.ops.concatenate([*(self._unpack(run) for run in self._runs), rows])
-        packing = self.ops.packing(everything, spare=4)
-        if packing is None:
-            return False
-        self._runs = [packing.pack(self._unpack(run)) for run in self._runs]
-        self._packing = packing
-        return True
+        count = known.count + more
+        marks, slots = Marks.bytes_for(known.space), Hashed.bytes_for(count)
+        fits = slots <= self.spare() - known.nbytes
+        if fits and (self.telling == "hash" or marks > slots):
+            known.grow(more)
+            return True
+        self._switch(self._best(known.space, count, False), found)
+        return False
 
-    def _unpack(self, run: Array) -> Columns:
-        rows: Columns = self._packing.unpack(run, [self.ops.xp.dtype("int64")] * len(self.types))
-        return rows
-
-    def _add_packed(self, rows: Columns) -> Columns:
-        ops = self.ops
-        packed = self._packing.pack(rows)
-        for run in self._runs:
-            packed = packed[ops.survivors(~ops.in_sorted(packed, run))]
-        if len(packed):
-            self._runs.append(packed)
-        while len(self._runs) > 1 and 2 * len(self._runs[-1]) > len(self._runs[-2]):
-            small, large = self._runs.pop(), self._runs.pop()
-            self._runs.append(ops.merged([large, small]))
-        return self._unpack(packed)
-
-    def _add_wide(self, rows: Columns) -> Columns:
-        ops, xp = self.ops, self.ops.xp
-        if self._wide is None:
-            runs = [self._unpack(run) for run in self._runs]
-            empty = tuple(xp.empty(0, dtype=xp.int64) for _ in self.types)
-            self._wide = ops.sort_rows(ops.concatenate([empty, *runs]))
-            self._runs, self._packing = [], None
-        both = ops.concatenate([self._wide, rows])
-        known = xp.zeros(len(both[0]), dtype=bool)
-        known[: len(self._wide[0])] = True
-        order = ops.order_rows(both)  # equal rows as they stand: a known one before its equal
-        ordered = tuple(column[order] for column in both)
-        marks = ops.row_firsts(ordered)
-        kept = ops.survivors(marks)
-        self._wide = tuple(column[kept] for column in ordered)
-        new = ops.survivors(marks & ~known[order])
-        return tuple(column[new] for column in ordered)
+    # ------------------------------------------------------------------------------------ rows
 
     def full(self) -> Relation:
         """All rows, as a relation."""
         if self._full is None:
-            keys = self._wide
-            if keys is None:
-                self._runs = [self.ops.merged(self._runs)]
-                keys = self._unpack(self._runs[0])
-            self._full = self._relation(keys, self.length)
+            if not self.types:
+                self._full = Relation(self.columns, (), (), self.length)
+            elif not self.length:
+                self._full = self._nothing()
+            elif self._keeps:
+                self._full = self.runs.whole()
+            else:
+                in_order = not isinstance(self.known, Hashed)
+                self._full = self.runs.relation(self.known.rows(), in_order)
         return self._full

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from gdatalog.errors import UsageError
 
 Strategy = Literal["auto", "lftj", "levelwise"]
+Telling = Literal["auto", "sort", "marks", "hash"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 MOST_THREADS = 1024
 
@@ -29,8 +30,9 @@ class Knobs:
     `dying`: whether rules are split where a variable dies: "auto", "always", "never".
     `intersect` forces one way to intersect lists, for tests: "auto", "leapfrog", "merge", "mark",
     "recode", or "plain" for none of the last two. `split`: whether recursion that splits is run so,
-    "auto", "always" or "never". `demand`: whether a query's constants choose what is evaluated:
-    "auto" where that pays, "on" wherever it can be done, "off".
+    "auto", "always" or "never". `telling` forces what tells a fixpoint's new rows from those that
+    are known: sorted runs, marks, or a hash set. `demand`: whether a query's constants choose what
+    is evaluated: "auto" where that pays, "on" wherever it can be done, "off".
     """
 
     strategy: Strategy = "auto"
@@ -39,6 +41,7 @@ class Knobs:
     tile: int = 0
     dying: str = "auto"
     split: str = "auto"
+    telling: Telling = "auto"
     demand: str = "auto"
 
     @property

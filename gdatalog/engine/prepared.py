@@ -69,6 +69,17 @@ class Plans:
         self._found: dict[tuple[int, bool], tuple[CheckedRule, Held, RulePlan]] = {}
         self._parted: dict[tuple[int, str], tuple[Stratum, Held, Parted | None]] = {}
         self._following: dict[tuple[int, frozenset[str]], tuple[dict[str, int], RulePlan]] = {}
+        # Rules and strata in other words, by what they are made of.
+        self._rewritten: dict[Hashable, tuple[object, object]] = {}
+
+    def rewritten(
+        self, what: Hashable, rules: Sequence[CheckedRule], make: Callable[[], Value]
+    ) -> Value:
+        """What `make` makes of these rules, the same each time, so that it is planned once."""
+        key = (what, *map(id, rules))
+        if key not in self._rewritten:
+            self._rewritten[key] = tuple(rules), make()
+        return self._rewritten[key][1]  # type: ignore[return-value]
 
     def parted(
         self,
@@ -148,8 +159,6 @@ class CheckedText:
     texts: Sequence[object] = ()  # what its key names by identity, so that they live on
     plans: Plans = field(default_factory=Plans)
     demands: dict[Hashable, Any] = field(default_factory=dict)  # see `engine.demand`
-    # Rules in other words, by the identity of their own: they are planned once too.
-    rewritten: dict[Any, CheckedRule | None] = field(default_factory=dict)
     _interned: SymbolTable | None = None
 
     def intern(self, symbols: SymbolTable) -> None:

@@ -1,80 +1,131 @@
 """A recursive stratum, evaluated semi-naively to a fixpoint.
 
-A round runs each rule once for each recursive atom, with that atom reading what the round
-before made (`delta`), atoms before it all rows (`full`), and atoms after it those that were
-there before (`old`).
+A round runs each rule once for each recursive atom: for the rows that the round before made of
+its relation. Atoms before it read all rows (`full`), and atoms after it those that were there
+before (`old`). A rule runs only if there are such rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
-from gdatalog.engine.best import Best
-from gdatalog.engine.derived import Derived, Rows
-from gdatalog.engine.stratum import StratumRun
-from gdatalog.engine.surroundings import Round, Surroundings
-from gdatalog.errors import Caution, EvaluationError, MemoryLimitError, Note
-from gdatalog.parser.syntax import Call
-from gdatalog.plan.nodes import RulePlan
-from gdatalog.planner.checked import CheckedRule, Stratum
-from gdatalog.planner.walk import walk
-from gdatalog.storage.keys import decode_value
+from gdatalog.engine.best import Best, improves_for_ever, is_clamped
+from gdatalog.engine.derived import Derived, together
+from gdatalog.engine.device import CPU
+from gdatalog.engine.growing import Growing
+from gdatalog.engine.ledger import RuleRound
+from gdatalog.engine.replanning import Replanning
+from gdatalog.engine.spaces import expected_spaces
+from gdatalog.engine.stratum import DELTA, StratumRun
+from gdatalog.engine.surroundings import Round
+from gdatalog.engine.variants import Variant, alone
+from gdatalog.errors import Caution, MemoryLimitError, Note
+from gdatalog.planner.checked import CheckedRule
 from gdatalog.storage.relation import Relation
 
 
 class Rounds(StratumRun):
     """Semi-naive rounds."""
 
-    def __init__(self, stratum: Stratum, seeds: Mapping[str, Sequence[Rows]], around: Surroundings):
-        super().__init__(stratum, seeds, around)
-        # What the rounds remember of rows they followed, by id of the step: of the plans of
-        # `_rounds`, which live as long as this.
-        self.lasting: dict[int, Any] = {}
-
-    def run(self) -> dict[str, Relation]:
+    def run(self, passing: Collection[str] = ()) -> dict[str, Relation]:
+        """All relations but the `passing` ones, which nobody asks for in the end."""
+        by_rule = [(rule, self._variants(rule)) for rule in self.stratum.rules]
+        variants = [each for _, some in by_rule for each in some]
+        self.replannings = [Replanning(self, rule, some) for rule, some in by_rule if some]
+        if self.around.device is CPU:
+            for each in variants:
+                for ref in each.growing:
+                    table = self.tables[ref.relation]
+                    if isinstance(table, Growing):
+                        table.indexed = True
+        for name in passing:
+            table = self.tables[name]
+            if isinstance(table, Growing):
+                table.passing = True
         for name in self.tables:
             self.deltas[name] = self._add(name, self.first(name))
         self.record.end_round()
-        self._rounds()
+        self._expect(variants)
+        self._rounds(variants)
         self.around.limits.charge("rows followed", 0)
-        return self.finished()
+        return self.finished(passing)
 
-    def _rounds(self) -> None:
-        plans = [
-            self.plan(rule, first=False) for rule in self.stratum.rules if self.recursive(rule)
+    def _variants(self, rule: CheckedRule) -> list[Variant]:
+        """The joins of a rule, each for the new rows of one of its atoms."""
+        if not self.recursive(rule):
+            return []
+        plan = self.plan(rule, first=False)
+        return [
+            Variant(self, rule, alone(plan, number), DELTA, plan, number)
+            for number in range(len(plan.joins))
         ]
+
+    def _expect(self, variants: Sequence[Variant]) -> None:
+        """Tells relations where their rows may be."""
+        growing = {name: t for name, t in self.tables.items() if isinstance(t, Growing)}
+        spaces = expected_spaces(
+            [variant.plan for variant in variants],
+            {name: table.space for name, table in growing.items()},
+            {
+                ref.relation: self.around.relation(ref.relation)
+                for variant in variants
+                for ref in variant.join.tries
+                if ref.relation not in self.tables
+            },
+        )
+        for name, space in spaces.items():
+            if name in growing:
+                growing[name].expect(space)
+
+    def _rounds(self, variants: Sequence[Variant]) -> None:
         news: list[Round] = []
-        number = 0
         try:
             while any(delta.length for delta in self.deltas.values()):
-                number += 1
                 self.around.limits.poll()
-                derived: dict[str, list[Derived]] = {}
-                for plan in plans:
-                    if any(self.deltas[name].length for name in plan.recursive_on):
-                        rows = self._run(plan, None, self.lasting)
-                        derived.setdefault(plan.relation, []).append(rows)
-                if any(ref.version == "old" for p in plans for j in p.joins for ref in j.tries):
-                    self.olds = {name: table.full() for name, table in self.tables.items()}
-                self.deltas = {}
-                for name, table in self.tables.items():
-                    self.deltas[name] = self._add(name, derived.get(name, ()))
-                    self.around.limits.charge(name, table.nbytes)
-                news.append(
-                    Round(
-                        number,
-                        {name: delta.length for name, delta in self.deltas.items()},
-                        {name: table.length for name, table in self.tables.items()},
-                        self.record.end_round(),
-                    )
-                )
+                news.append(self._round(len(news) + 1, variants))
+                for rule in self.replannings:
+                    rule.look()
                 self.around.on_round(self.stratum, news[-1])
-                self._check_improving(number, plans)
+                self._check_improving(news[-1].number)
                 if self._full_enough():
                     break
         except MemoryLimitError as error:
             raise self._growth(error, news) from None
+
+    def _round(self, number: int, variants: Sequence[Variant]) -> Round:
+        """Follows what is new; what is new after that."""
+        derived: dict[str, list[Derived]] = {}
+        found: dict[str, int] = {}  # by loops
+        both: list[tuple[RuleRound, int]] = []
+        for variant in variants:
+            if self.deltas[variant.follows].length:
+                rows, did = variant.follow()
+                name = variant.plan.relation
+                found[name] = found.get(name, 0) + variant.found
+                if rows:
+                    derived.setdefault(name, []).append(together(rows))
+                    both.append((did, variant.found))
+        self.olds = {
+            ref.relation: self.tables[ref.relation].full()
+            for variant in variants
+            for ref in variant.growing
+            if ref.version == "old" and not self._in_runs(ref.relation)
+        }
+        for name, table in self.tables.items():
+            self.deltas[name] = self._add(name, derived.get(name, ()), found.get(name, 0))
+            self.around.limits.charge(name, table.nbytes)
+        for did, count in both:
+            did.new = None if did.new is None else did.new + count
+        return Round(
+            number,
+            {name: delta.length for name, delta in self.deltas.items()},
+            {name: table.length for name, table in self.tables.items()},
+            self.record.end_round(),
+        )
+
+    def _in_runs(self, name: str) -> bool:
+        table = self.tables[name]
+        return isinstance(table, Growing) and table.indexed
 
     def _full_enough(self) -> bool:
         for name, size in self.around.limit_sizes.items():
@@ -84,7 +135,7 @@ class Rounds(StratumRun):
                 return True
         return False
 
-    def _check_improving(self, number: int, plans: Sequence[RulePlan]) -> None:
+    def _check_improving(self, number: int) -> None:
         """A derivation longer than there are groups repeats one: it improves itself for ever.
 
         Not so where `min(...)` or `max(...)` of two values bounds what is derived.
@@ -92,23 +143,14 @@ class Rounds(StratumRun):
         if not any(isinstance(table, Best) for table in self.tables.values()):
             return
         groups = sum(table.length for table in self.tables.values())
-        if number <= groups + 1 or any(map(_clamped, self.stratum.rules)):
+        if number <= groups + 1 or any(map(is_clamped, self.stratum.rules)):
             return
         for name, table in self.tables.items():
             delta = self.deltas[name]
             if isinstance(table, Best) and delta.length:
-                symbols = self.around.scope.symbols
-                group = ", ".join(
-                    f"{column} = {decode_value(key, kind, symbols)!r}"
-                    for column, key, kind in table.group(delta, 0)
-                )
                 rule = next(r for r in self.rules[name] if self.recursive(r))
-                raise EvaluationError(
-                    f"{name} improves for ever: a cycle makes the best value of "
-                    f"({group or 'its one group'}) better each time around",
-                    rule.span,
-                    hint="look for a cycle of negative weight (for max: of positive weight)",
-                )
+                symbols = self.around.scope.symbols
+                raise improves_for_ever(name, table.group(delta, 0), symbols, rule)
 
     def _growth(self, error: MemoryLimitError, news: Sequence[Round]) -> MemoryLimitError:
         """The same error, with the rules that grow and by how much each round."""
@@ -127,12 +169,3 @@ class Rounds(StratumRun):
             hint="does the recursion end? A rule that makes new values can go on for ever. "
             "Otherwise raise the limit: gdatalog.connect(memory_limit=...) or --memory-limit",
         )
-
-
-def _clamped(rule: CheckedRule) -> bool:
-    nodes = [*rule.head.args, *([] if rule.body is None else [rule.body])]
-    return any(
-        isinstance(part, Call) and part.name in ("min", "max")
-        for node in nodes
-        for part in walk(node)
-    )

@@ -41,7 +41,7 @@ class Grouped:
         xp = self.xp
         inside = xp.isin(self.values, values)
         counts = xp.diff(self.starts)
-        rows = xp.repeat(inside, counts)
+        rows = repeated(inside, counts, xp)
         starts = xp.zeros(int(inside.sum()) + 1, dtype=xp.int64)
         starts[1:] = xp.cumsum(counts[inside])
         columns = {at: column[rows] for at, column in self.columns.items()}
@@ -50,6 +50,16 @@ class Grouped:
     def span(self, column: int) -> Span | None:
         values = self.columns[column]
         return (int(values.min()), int(values.max())) if len(values) else None
+
+
+def repeated(values: Array, counts: Array, xp: Any) -> Array:
+    """Each value as often as its count says: CuPy's `repeat` takes no counts of its own arrays."""
+    if xp is np:
+        return np.repeat(values, counts)
+    ends = xp.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    found: Array = values[xp.searchsorted(ends, xp.arange(total), side="right")]
+    return found
 
 
 def order_by(split: int, arity: int) -> tuple[int, ...]:
@@ -66,7 +76,7 @@ def grouped(trie: Trie, order: Sequence[int]) -> Grouped:
     for level, column in zip(others, order[1:], strict=True):
         offsets = level.offsets
         for at, values in columns.items():
-            columns[at] = xp.repeat(values, xp.diff(offsets))
+            columns[at] = repeated(values, xp.diff(offsets), xp)
         starts = offsets[starts].astype(xp.int64)
         columns[column] = xp.ascontiguousarray(level.values)
     return Grouped(first.values, starts, columns, xp)

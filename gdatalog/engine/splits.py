@@ -3,6 +3,8 @@
 One worker has one value at a time, with one array of stamps or one hash table and a worklist, so
 that there is no index to grow and nothing that threads share. What the function is, and when the
 rounds are quicker, is decided here; `planner/splitting.py` says which strata split.
+
+Above 300 lines, for what is prepared is run right here.
 """
 
 from __future__ import annotations
@@ -19,41 +21,30 @@ import numpy as np
 from gdatalog.engine.best import Best
 from gdatalog.engine.choose import ENOUGH, FIRST, SECOND, Choice, spent_on
 from gdatalog.engine.depth import layout_of, printed_once
-from gdatalog.engine.derived import Blocks, Derived, relation_of
+from gdatalog.engine.derived import Blocks, Derived, away, laid, relation_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.ledger import Way
-from gdatalog.engine.seeds import Grouped, Span, copied, grouped, order_by
+from gdatalog.engine.seeds import Grouped, copied, grouped, order_by
+from gdatalog.engine.spans import limits_of, narrow, spans_of, stamps_for
 from gdatalog.engine.stratum import StratumRun, atoms
 from gdatalog.engine.surroundings import Round
 from gdatalog.errors import MemoryLimitError, Note
 from gdatalog.executors.lftj import GiveUp
 from gdatalog.executors.worklist import ListRoom
 from gdatalog.plan.effects import longest_first
-from gdatalog.plan.merge import merged
-from gdatalog.plan.nodes import (
-    Assign,
-    Constant,
-    Expr,
-    Generate,
-    Join,
-    Parameter,
-    RulePlan,
-    Slot,
-    Step,
-    TrieRef,
-)
+from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.planner.splitting import Split, split_of
 from gdatalog.printer.module import Printed
 from gdatalog.printer.worklist import Listed, Recursive, print_split
 from gdatalog.printer.worklist_tile import print_tiles
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import INT32_MAX, INT32_MIN
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
-# How many rows there may be of one value for each to have a stamp; up to how many a byte is best,
-# which has to be cleared after 255 values.
-MOST_STAMPS, BYTES = 1 << 26, 1 << 20
+# Up to how many stamps bytes are best, which have to be cleared after 255 values.
+BYTES = 1 << 20
+# On a GPU: bytes of a tile's list and marks for each row there may be; tiles that keep it busy.
+LIST_BYTES, BUSY = 5, 128
 # Rows of what a stratum reads: fewer are tried by rounds first; so many are not.
 FEW, MANY = 2_000, 50_000
 
@@ -85,11 +76,17 @@ class Splits(StratumRun):
         around, names = self.around, self.stratum.relations
         if around.knobs.split == "never" or around.knobs.strategy == "levelwise":
             return None
+        if not self.stratum.recursive:
+            return None
         if around.limit_sizes.keys() & set(names):
             return None
         if any(isinstance(table, Best) for table in self.tables.values()):
             return None
-        return split_of(self.later, {name: around.schemas[name].arity for name in names})
+        return split_of(self.later, self._arities)
+
+    @property
+    def _arities(self) -> Mapping[str, int]:
+        return {name: self.around.schemas[name].arity for name in self.stratum.relations}
 
     @cached_property
     def recursions(self) -> list[Recursive]:
@@ -146,7 +143,7 @@ class Splits(StratumRun):
         if len(plans) == 1 and not any(count for _, count in self.seeds.get(name, ())):
             ref = copied(plans[0], split)
             if ref is not None:
-                trie = self._trie(ref)
+                trie = self.trie_of(ref)
                 return grouped(trie, order) if trie.total else None
         return self.group_of(name, self.first(name))
 
@@ -161,6 +158,23 @@ class Splits(StratumRun):
     def _grouped(self, name: str, relation: Relation) -> Grouped:
         order = order_by(self.columns[name], self.around.schemas[name].arity)
         return grouped(self.around.device.trie(relation, TrieRef(name, "full", order)), order)
+
+    def _unordered(self, name: str, parts: Sequence[Derived]) -> Grouped | None:
+        """The same of rows of which nothing is known."""
+        schema = self.around.schemas[name]
+        blocks = [
+            block
+            for part in parts
+            for block in (part.blocks if isinstance(part, Blocks) else [part[0]])
+            if len(block[0])
+        ]
+        count = sum(len(block[0]) for block in blocks)
+        if not blocks:
+            return None
+        blocks = [laid(block, self.ops) for block in blocks]
+        ops = away(self.ops)
+        relation = Relation.of_blocks(schema.columns, schema.types, blocks, count, ops=ops)
+        return self._grouped(name, relation)
 
     # ------------------------------------------------------------------------------- the task
 
@@ -177,19 +191,21 @@ class Splits(StratumRun):
             if group is not None:
                 already[name] = group.only(values)
         made = {
-            ref: self._trie(ref)
+            ref: self.trie_of(ref)
             for ref in longest_first(tuple(r for rule in self.recursions for r in rule.join.tries))
         }
         tries = [made[ref] for rule in self.recursions for ref in rule.join.tries]
-        spans = self._spans(seeds, already, values, tries)
+        held = {name: [g for g in (seeds[name], already.get(name)) if g] for name in seeds}
+        around = self.around
+        spans = spans_of(self.recursions, held, self._arities, self.columns, tries, around.scope)
         beside: dict[str, Array] = {"splits": values}
         lists, rooms = [], []
         for at, name in enumerate(self.stratum.relations):
             own = spans[name]
             group = seeds[name]
             others = [column for column in range(len(own)) if column != self.columns[name]]
-            stamps = _stamps([own[column] for column in others])
-            rows = {column: np.int32 if _narrow(span) else np.int64 for column, span in own.items()}
+            stamps = stamps_for([own[column] for column in others])
+            rows = {column: np.int32 if narrow(span) else np.int64 for column, span in own.items()}
             lists.append(self._listed(name, group, already.get(name), rows, stamps))
             kept = [column for column in rows if not counts or column in others]
             rooms.append(ListRoom({column: rows[column] for column in kept}, stamps, not counts))
@@ -197,11 +213,23 @@ class Splits(StratumRun):
             if name in already:
                 _bring(beside, f"known_{at}", already[name], values, others, xp)
             if stamps:
-                beside[f"spans_{at}"] = xp.asarray(_limits_of(own))
+                beside[f"spans_{at}"] = xp.asarray(limits_of(own))
             if counts:
                 beside[f"counts_{at}"] = xp.zeros(len(values), dtype=xp.int64)
+        if not self._enough(len(values), rooms):
+            return None
         printed = self._printed(lists, tries, values, counts)
         return None if printed is None else Task(printed, tries, values, beside, rooms)
+
+    def _enough(self, values: int, rooms: Sequence[ListRoom]) -> bool:
+        """Whether a GPU's tiles are busy with values; a few that lead far are slow, one by one."""
+        around = self.around
+        if around.device is CPU:
+            return True
+        free, _ = around.device.room(around.memory)
+        most = free // (2 * max(1, sum(LIST_BYTES * room.stamps for room in rooms)))
+        small = self.forced or self.read_rows <= MANY
+        return most > 0 and (small or min(values, most) >= BUSY)
 
     def _listed(
         self,
@@ -243,76 +271,6 @@ class Splits(StratumRun):
         found = printed_once(key, printed)
         return found if isinstance(found, Printed) else None
 
-    # ---------------------------------------------------------------------------------- spans
-
-    def _spans(
-        self, seeds: Groups, known: Mapping[str, Grouped], values: Array, tries: Sequence[Trie]
-    ) -> dict[str, dict[int, Span | None]]:
-        """Within which values each column of each relation stays; None: nobody knows.
-
-        Values come from the rows to begin with, from other columns of recursive atoms, and from
-        the lists that bind a head's variables.
-        """
-        everywhere = (int(values.min()), int(values.max()))
-        spans: dict[str, dict[int, Span | None]] = {}
-        for name in self.stratum.relations:
-            held = [group for group in (seeds[name], known.get(name)) if group is not None]
-            spans[name] = {
-                column: everywhere
-                if column == self.columns[name]
-                else _union([group.span(column) for group in held])
-                for column in range(self.around.schemas[name].arity)
-            }
-        unknown: set[tuple[str, int]] = set()
-        passed: list[tuple[str, int, str, int]] = []
-        _, parts = merged([rule.join for rule in self.recursions])
-        for rule, steps in zip(self.recursions, parts, strict=True):
-            given = rule.join.given
-            assert given is not None
-            columns = {slot.name: column for column, slot in enumerate(given.slots)}
-            for column, output in enumerate(rule.join.outputs):
-                if column == self.columns[rule.head]:
-                    continue
-                if isinstance(output, Slot) and output.name in columns:
-                    passed.append((given.relation, columns[output.name], rule.head, column))
-                    continue
-                span = self._bound(output, steps, tries)
-                if span is None:
-                    unknown.add((rule.head, column))
-                else:
-                    spans[rule.head][column] = _union([spans[rule.head][column], span])
-        changed = True
-        while changed:
-            changed = False
-            for body, source, head, column in passed:
-                if (body, source) in unknown and (head, column) not in unknown:
-                    unknown.add((head, column))
-                    changed = True
-                joined = _union([spans[head][column], spans[body][source]])
-                if joined != spans[head][column]:
-                    spans[head][column] = joined
-                    changed = True
-        for name, column in unknown:
-            spans[name][column] = None
-        for name, own in spans.items():  # columns that never get a value
-            for column, span in own.items():
-                if span is None and (name, column) not in unknown:
-                    own[column] = (0, 0)
-        return spans
-
-    def _bound(self, output: Expr, steps: Sequence[Step], tries: Sequence[Trie]) -> Span | None:
-        """Within which values a head's expression stays."""
-        if isinstance(output, Constant | Parameter):
-            keys, _ = self.ops.evaluate(output, _no_column, 1, self.around.scope)
-            return int(keys[0]), int(keys[0])
-        if not isinstance(output, Slot):
-            return None
-        for step in steps:
-            if isinstance(step, Join | Assign | Generate) and step.variable == output.name:
-                lists = [tries[part.trie].levels[part.depth].span for part in step.participants]
-                return min(lists, key=lambda span: span[1] - span[0], default=None)
-        return None
-
     # --------------------------------------------------------------------------------- running
 
     def run(self) -> dict[str, Relation] | None:
@@ -334,9 +292,10 @@ class Splits(StratumRun):
     ) -> dict[str, Blocks] | None:
         """What rows that have come new lead to, themselves included, but what is `known`.
 
-        The known rows, which are all that follow from each other, are stamped and not followed.
+        The new rows may be in any order, and twice. The known ones, which are all that follow from
+        each other, are stamped and not followed.
         """
-        groups = {name: self.group_of(name, seeds.get(name, ())) for name in self.columns}
+        groups = {name: self._unordered(name, seeds.get(name, ())) for name in self.columns}
         if all(group is None for group in groups.values()):
             return {name: Blocks([], 0) for name in self.columns}
         held: dict[str, Grouped | None] = {}
@@ -428,40 +387,6 @@ class Splits(StratumRun):
             notes=[Note("this rule is recursive", rule.span) for rule in rules],
             hint=error.hint,
         )
-
-
-def _no_column(name: str) -> Array:
-    raise AssertionError(name)
-
-
-def _union(spans: Sequence[Span | None]) -> Span | None:
-    known = [span for span in spans if span is not None and span[0] <= span[1]]
-    if not known:
-        return None
-    return min(low for low, _ in known), max(high for _, high in known)
-
-
-def _narrow(span: Span | None) -> bool:
-    return span is not None and span[0] >= INT32_MIN and span[1] <= INT32_MAX
-
-
-def _stamps(spans: Sequence[Span | None]) -> int:
-    """How many rows there could be of one value; 0 if too many for stamps."""
-    count = 1
-    for span in spans:
-        if span is None:
-            return 0
-        count *= span[1] - span[0] + 1
-    return count if count <= MOST_STAMPS or not spans else 0
-
-
-def _limits_of(spans: Mapping[int, Span | None]) -> Array:
-    """Column by column the least value, and how many there are from there on."""
-    found = np.zeros(2 * len(spans), dtype=np.int64)
-    for column, span in spans.items():
-        if span is not None and span[1] - span[0] < 1 << 62:
-            found[2 * column : 2 * column + 2] = span[0], span[1] - span[0] + 1
-    return found
 
 
 def _bring(

@@ -6,8 +6,10 @@ in `rounds.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any
 
 from gdatalog.engine.best import Best, optimum_columns
@@ -15,7 +17,8 @@ from gdatalog.engine.budget import chunk_rows
 from gdatalog.engine.derived import Derived, Rows, in_order, laid, relation_of, union_rows
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.growing import Growing
-from gdatalog.engine.ledger import StratumTold
+from gdatalog.engine.knobs import Strategy
+from gdatalog.engine.ledger import RuleRound, RuleRun, StratumTold
 from gdatalog.engine.narrowing import narrowed
 from gdatalog.engine.run import run_rule
 from gdatalog.engine.sources import Sources, TrieOf
@@ -29,6 +32,10 @@ from gdatalog.planner.walk import walk
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
+
+# Relations in whose stead others are read, by what asks for their tries.
+Parts = Mapping[TrieRef, Relation]
+NO_PARTS: Parts = MappingProxyType({})
 
 # What is assumed of relations that are not there yet.
 UNKNOWN, DELTA = 100_000, 100
@@ -51,7 +58,7 @@ class StratumRun:
         }
         self.tables: dict[str, Growing | Best] = {}
         self.deltas: dict[str, Relation] = {}
-        self.olds: dict[str, Relation] = {}
+        self.olds: dict[str, Relation] = {}  # of relations that are not kept in runs
         self.made = 0  # texts that were in no data
         for name in stratum.relations:
             schema = around.schemas[name]
@@ -59,7 +66,13 @@ class StratumRun:
             self.tables[name] = (
                 Best(schema.columns, schema.types, kinds, around.scope.symbols, self.ops)
                 if kinds
-                else Growing(schema.columns, schema.types, self.ops)
+                else Growing(
+                    schema.columns,
+                    schema.types,
+                    self.ops,
+                    around.knobs.telling,
+                    around.limits.spare,
+                )
             )
 
     @cached_property
@@ -88,21 +101,23 @@ class StratumRun:
         for rule in self.rules[name]:
             plan = self.plan(rule, first=True)
             if plan.joins:
-                parts.append(self._run(plan, limit))
+                parts.append(self.run_plan(plan, limit))
         return parts
 
-    def finished(self) -> dict[str, Relation]:
-        for name, table in self.tables.items():
+    def finished(self, passing: Collection[str] = ()) -> dict[str, Relation]:
+        """All relations but the `passing` ones."""
+        tables = {name: table for name, table in self.tables.items() if name not in passing}
+        for name, table in tables.items():
             self.around.limits.charge(name, table.nbytes)
             self.around.device.hold(table.full())
         self.record.end({name: table.length for name, table in self.tables.items()})
-        return {name: table.full() for name, table in self.tables.items()}
+        return {name: table.full() for name, table in tables.items()}
 
-    def _add(self, name: str, parts: Sequence[Derived]) -> Relation:
-        """Adds what rules have given; gives what of it is new."""
+    def _add(self, name: str, parts: Sequence[Derived], found: int = 0) -> Relation:
+        """Adds what rules have given; gives what of it is new, behind the rows that loops found."""
         rows = union_rows([in_order(part, self.ops) for part in parts], self.ops)
         new = self.tables[name].add(*rows)
-        self.record.derived(name, parts, new, self.ops)
+        self.record.derived(name, parts, new.behind(found) if found else new, self.ops)
         return new
 
     def rule_of(self, plan: RulePlan) -> CheckedRule:
@@ -142,31 +157,43 @@ class StratumRun:
         self.around.device.hold(relation)
         return relation.statistics
 
-    def _run(
-        self, plan: RulePlan, limit: int | None, lasting: dict[int, Any] | None = None
+    def run_plan(
+        self,
+        plan: RulePlan,
+        limit: int | None,
+        lasting: dict[int, Any] | None = None,
+        parts: Parts = NO_PARTS,
+        report: RuleRun | None = None,
+        did: RuleRound | None = None,
+        strategy: Strategy | None = None,
     ) -> Derived:
+        """Runs a rule; `parts`: the relations that tries are made of, where these are others."""
         around = self.around
         limits = around.limits
         held = sum(limits.held.values())
         room = around.device.room(max(0, around.memory - held))
         limits.chunk = around.force_chunk or chunk_rows(plan, *room)
-        report = around.ledger.run_of(plan)
-        did = self.record.running(plan.relation, self.rule_of(plan))
+        if report is None:
+            report = around.ledger.run_of(plan)
+        if did is None:
+            did = self.record.running(plan.relation, self.rule_of(plan))
         texts = len(around.scope.symbols)
-        trie_of: TrieOf = self._trie
+        trie_of: TrieOf = partial(self.trie_of, parts=parts)
         if around.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
-            trie_of = narrowed(plan.joins[0], self._trie, self._finished, around.scope)
+            trie_of = narrowed(plan.joins[0], trie_of, self._finished, around.scope)
         found = run_rule(
             plan,
-            Sources(trie_of, self._rows),
+            Sources(trie_of, self.rows_of),
             around.scope,
             limits,
             limit,
             report,
             lasting,
-            around.knobs,
+            around.knobs if strategy is None else replace(around.knobs, strategy=strategy),
             around.device,
-            Sources(partial(self._trie, device=CPU), partial(self._rows, device=CPU)),
+            Sources(
+                partial(self.trie_of, device=CPU, parts=parts), partial(self.rows_of, device=CPU)
+            ),
             did,
         )
         self.record.ran(did)
@@ -177,24 +204,32 @@ class StratumRun:
     def _finished(self, ref: TrieRef) -> Relation | None:
         return None if ref.relation in self.tables else self.around.relation(ref.relation)
 
-    def _rows(self, name: str, device: Device | None = None) -> Rows:
+    def rows_of(self, name: str, device: Device | None = None) -> Rows:
         """What is new of a relation, in any order."""
         delta = self.deltas[name]
+        if self.around.device is CPU:
+            return delta.rows, delta.length
         columns = delta.sorted_keys
         here = (device or self.around.device) is CPU
         return tuple(map(brought, columns)) if here else laid(columns, self.ops), delta.length
 
-    def _trie(self, ref: TrieRef, device: Device | None = None) -> Trie:
-        if ref.version == "old":
-            schema = self.around.schemas[ref.relation]
-            relation = self.olds.get(ref.relation) or Relation.empty(schema.columns, schema.types)
-        elif ref.relation in self.tables:
+    def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
+        device = device or self.around.device
+        what = ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
+        part = parts.get(ref)
+        if part is not None:
+            trie = device.trie(part, ref)
+            table = self.tables[ref.relation]
+            if device is CPU and isinstance(table, Growing):
+                self.around.limits.charge(f"index of {ref.relation}", table.runs.trie_nbytes)
+            else:
+                device.charge(self.around.limits, what, part)
+            return trie
+        if ref.relation in self.tables:
             relation = self.tables[ref.relation].full()
         else:
             relation = self.around.relation(ref.relation)
-        device = device or self.around.device
         trie = device.trie(relation, ref)
-        what = ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
         device.charge(self.around.limits, what, relation)
         return trie
 

@@ -96,11 +96,12 @@ def run_nest(
     `beside`: the arguments that are neither of tries nor of the plan, by name.
     """
     distinct = [tries[at] for at in printed.which]
+    beside = {name: unlocked(array) for name, array in beside.items()}
     given = {**given_arrays(printed, distinct, scope), **beside}
     control = np.zeros(16, dtype=np.int64)
     count = threads if printed.parallel else 1
     workers = [
-        _worker(function, printed, distinct, given, control, count, wanted) for _ in range(count)
+        worker_of(function, printed, distinct, given, control, count, wanted) for _ in range(count)
     ]
     run_workers(workers, control, limits)
     return [block for worker in workers for block in worker.blocks]
@@ -149,10 +150,23 @@ def given_arrays(printed: Any, tries: Sequence[Trie], scope: Any) -> dict[str, A
     for argument in printed.arguments:
         if argument.levels and argument.kind in SHARED:
             at = argument.levels[0]
-            given[argument.name] = np.ascontiguousarray(
-                SHARED[argument.kind](tries[at.trie], at.depth)
-            )
+            array = SHARED[argument.kind](tries[at.trie], at.depth)
+            given[argument.name] = unlocked(np.ascontiguousarray(array))
     return given
+
+
+class Unlocked:
+    """What NumPy takes for the same array, which may be written to. Loops only read it."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array  # lives as long
+        address, _ = array.__array_interface__["data"]
+        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
+
+
+def unlocked(array: Array) -> Array:
+    """An array as loops are compiled for it: borrowed columns are read-only, a type of its own."""
+    return array if array.flags.writeable else np.asarray(Unlocked(array))
 
 
 def _dense(trie: Trie) -> tuple[int, Array]:
@@ -176,7 +190,7 @@ def scalar_of(kind: str, trie: Trie, depth: int) -> int:
     return int(_dense(trie)[0] if kind == "low" else trie.levels[depth].span[0])
 
 
-def _worker(
+def worker_of(
     function: Any,
     printed: Any,
     tries: Sequence[Trie],
@@ -185,25 +199,37 @@ def _worker(
     threads: int,
     wanted: int | None,
 ) -> Worker:
-    state = np.zeros(8, dtype=np.int64)
+    state = np.zeros(16, dtype=np.int64)
     state[3], state[5] = threads, printed.grain
     state[6] = np.iinfo(np.int64).max if wanted is None else wanted
-    own: dict[str, Array] = {"control": control, "state": state, "sizes": given["sizes"]}
-    own |= {name: array for name, array in given.items() if name != "sizes"}
+    arguments, scratch = own_arguments(printed, tries, given, control, state)
+    outputs = [(a.name, DTYPES[a.type]) for a in printed.arguments if a.kind == "output"]
+    return Worker(function, arguments, outputs, scratch, state, control)
+
+
+def own_arguments(
+    printed: Any,
+    tries: Sequence[Trie],
+    given: Mapping[str, Array],
+    control: Array,
+    state: Array,
+) -> tuple[dict[str, Array], list[str]]:
+    """A worker's arguments in their order, with scratch of its own and without room for rows; and
+    which of them have to be cleared where loops have ended early."""
+    own: dict[str, Array] = {"control": control, "state": state, **given}
     ordered = {name: own[name] for name in ("control", "state", "sizes")}
     ordered |= {name: own[name] for name in printed.expressions.types()}
-    outputs, scratch = [], []
+    scratch = []
     for argument in printed.arguments:
         if argument.name in own:
             ordered[argument.name] = own[argument.name]
         elif argument.kind == "output":
-            outputs.append((argument.name, DTYPES[argument.type]))
             ordered[argument.name] = np.empty(0, dtype=DTYPES[argument.type])
         else:
             if argument.kind in ("marks", "places"):
                 scratch.append(argument.name)
             ordered[argument.name] = scratch_of(argument, tries)
-    return Worker(function, ordered, outputs, scratch, state, control)
+    return ordered, scratch
 
 
 DTYPES = {

@@ -58,7 +58,7 @@ def asks_for_counts(rule: CheckedRule, names: Collection[str]) -> bool:
         return True
     read = [part for part in walk(rule.body) if _reads(part, dict.fromkeys(names, 0))]
     return len(read) < 2 and all(
-        counted_rule(rule, {atom.name: column}) is not None
+        bool(atom.args) and counted_rule(rule, {atom.name: column}) is not None
         for atom in read
         if isinstance(atom, Atom)
         for column in [_asked(rule, atom)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Protocol
 
 from gdatalog.plan.nodes import Version
@@ -128,6 +129,7 @@ class Assumed:
     graph: Shape | None = None
     symmetric: bool = False
     loopless: bool = False
+    each: tuple[int, ...] | None = None  # distinct values of each column, where they are known
 
     def size(self, tests: tuple[ColumnTest, ...] = (), ranked: bool = False) -> int:
         return max(1, self.rows >> len(tests))
@@ -135,6 +137,8 @@ class Assumed:
     def distinct(self, columns: frozenset[int]) -> int:
         if len(columns) == self.arity:
             return self.rows
+        if self.each is not None:
+            return min(self.rows, prod(self.each[column] for column in columns))
         return min(self.rows, self.values if len(columns) == 1 else self.values * self.values)
 
     def degrees(

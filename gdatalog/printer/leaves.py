@@ -28,6 +28,10 @@ class Leaf(ABC):
         """Prints what comes before all loops, if anything."""
         return
 
+    def finish(self, nest: Nest) -> None:
+        """Prints what comes behind all loops, if anything."""
+        return
+
     @abstractmethod
     def emit(self, nest: Nest, known: Known) -> None:
         """Prints what happens to the row at hand."""

@@ -19,8 +19,9 @@ from gdatalog.storage.trie import Trie
 
 # Where the functions are that a printed text may call: cpu_ops/compiled.
 HOMES = {
-    "atomics": ("mark_first", "stopped", "take"),
+    "atomics": ("add", "mark_first", "stopped", "take"),
     "elements": ("at", "put"),
+    "hashing": ("add_key",),
     "lists": (
         "count_common", "count_leapfrog", "count_meet_marked", "count_merge", "find",
         "find_indexed", "find_root", "has", "intersect", "is_marked", "leapfrog", "lower", "mark",
@@ -29,6 +30,10 @@ HOMES = {
     "bits": (
         "above", "and_rows", "below", "copy_row", "count_and", "count_row", "fill_ones", "has_bit",
         "place", "recode_rows", "trailing_zeros", "unplace",
+    ),
+    "improving": (
+        "begin", "clear", "enter_codes", "follow_again", "goes_round", "improve", "improves",
+        "next_group", "number_all", "numbered",
     ),
 }  # fmt: skip
 
@@ -76,6 +81,7 @@ def print_plan(
             print_given(nest, join.given, given, known, leaf)
         else:
             nest.run(nest.join.steps, 0, known, leaf)
+    leaf.finish(nest)
     outputs = [a for a in nest.arguments.found.values() if a.kind == "output"]
     outputs.sort(key=lambda argument: int(argument.name[3:]))
     arguments = [a for a in nest.arguments.found.values() if a.kind != "output"] + outputs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from gdatalog.parser.syntax import Atom, Decl, Directive, Rule, Statement, TypeD
 from gdatalog.planner.checked import Schema
 from gdatalog.shell.messages import say, say_error, tuples
 from gdatalog.shell.program import answer_all
+from gdatalog.storage.relation import Relation
 
 if TYPE_CHECKING:
     from gdatalog.shell.repl import Repl
@@ -32,14 +33,14 @@ def take_file(repl: Repl, program: Program, name: str) -> None:
 
 def _keep(repl: Repl, program: Program, key: str | None) -> None:
     db = repl.db
-    before, known = db._workspace.texts, _facts(repl)
+    before, known, held = db._workspace.texts, _facts(repl), db._workspace.evaluated()
     with db._lock:
         session = db._workspace.keep(program, key, repl.params, repl.folders, repl.line.see)
         asked = session.asks()
         try:
             # A file that asks says what to evaluate; whatever is typed is evaluated as it comes.
             if key is None or not asked:
-                _evaluate(repl, session, known)
+                _evaluate(repl, session, known, held)
             else:
                 _tell_kept(session)
         except Error as error:
@@ -89,8 +90,11 @@ def _facts(repl: Repl) -> set[Atom]:
     }
 
 
-def _evaluate(repl: Repl, session: Session, known: set[Atom]) -> None:
-    """Evaluates what statements are about, and tells of each relation once."""
+def _evaluate(repl: Repl, session: Session, known: set[Atom], held: Mapping[str, Relation]) -> None:
+    """Evaluates what statements are about, and tells of each relation once.
+
+    `known` are the facts that were there before, `held` the relations that had been evaluated.
+    """
     statements = session.parts.rules
     facts = [
         head
@@ -115,7 +119,17 @@ def _evaluate(repl: Repl, session: Session, known: set[Atom]) -> None:
         say(f"{name}: {added if new else 'nothing new'}, {tuples(count)}")
     for name in dict.fromkeys(head.name for rule in rules for head in rule.heads):
         count, seconds = _count(repl, session, name)
-        say(f"{name}: {tuples(count)} ({seconds:.3f} s, {repl.db.device})")
+        came = _came(session.relation(name), held.get(name))
+        say(f"{name}: {tuples(count)}{came} ({seconds:.3f} s, {repl.db.device})")
+
+
+def _came(relation: Relation, before: Relation | None) -> str:
+    """How many tuples are new, where a relation went on from those that it had."""
+    since = None if before is None else relation.since(before.version)
+    if since is None:
+        return ""
+    count = sum(part.length for part in since)
+    return f", {count:,} new" if count else ", nothing new"
 
 
 def _tell_kept(session: Session) -> None:

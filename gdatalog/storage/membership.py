@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,7 +21,11 @@ from gdatalog.storage.table import Array
 from gdatalog.storage.threads import by_stretches
 from gdatalog.values import INT_MAX, INT_MIN
 
+if TYPE_CHECKING:
+    from gdatalog.storage.relation import Relation
+
 MANY = 1 << 15  # rows from which on bits are worth their making
+MOST = 1 << 22  # bits that are looked at for the rows that hold some values
 FEW = 4096  # rows, up to which a pass over a column is better than sorting all
 
 
@@ -29,30 +34,32 @@ class Bits:
 
     __slots__ = ("_bits", "_high", "_low")
 
-    def __init__(self, rows: Columns, low: Sequence[int], high: Sequence[int]) -> None:
+    def __init__(self, blocks: Sequence[Columns], low: Sequence[int], high: Sequence[int]) -> None:
         self._low, self._high = tuple(low), tuple(high)
         marks = np.zeros(_room(low, high), dtype=np.bool_)
+        for rows in blocks:
 
-        def mark(part: slice) -> None:
-            marks[self._places([column[part] for column in rows])] = True
+            def mark(part: slice, rows: Columns = rows) -> None:
+                marks[self._places([column[part] for column in rows])] = True
 
-        by_stretches(mark, len(rows[0]))
+            by_stretches(mark, len(rows[0]))
         self._bits = np.packbits(marks, bitorder="little")
 
     @staticmethod
-    def of(store: RowStore) -> Bits | None:
-        """Those of a set of rows, with room for some others, where they take little beside it."""
-        if store.at_most <= MANY:
+    def of(relation: Relation, more: Columns = ()) -> Bits | None:
+        """Those of a relation's rows, with room for `more` and some others, where they take
+        little beside the rows."""
+        if relation.at_most <= MANY:
             return None
-        rows = store.as_they_are()
-        low, high = [int(column.min()) for column in rows], [int(column.max()) for column in rows]
+        spans = [*(part.spans for part in relation.parts), spans_of([more] if more else [])]
+        low = [min(ends)[0] for ends in zip(*filter(None, spans), strict=True)]
+        high = [max(b for _, b in ends) for ends in zip(*filter(None, spans), strict=True)]
         spare = [((b - a) >> 5) + 16 for a, b in zip(low, high, strict=True)]
-        most = sum(column.nbytes for column in rows)
-        for more in (spare, [0] * len(rows)):
-            bounds = [max(INT_MIN, a - s) for a, s in zip(low, more, strict=True)]
-            ends = [min(INT_MAX, b + s) for b, s in zip(high, more, strict=True)]
-            if _room(bounds, ends) <= most:
-                return Bits(rows, bounds, ends)
+        for room in (spare, [0] * len(spare)):
+            bounds = [max(INT_MIN, a - s) for a, s in zip(low, room, strict=True)]
+            ends = [min(INT_MAX, b + s) for b, s in zip(high, room, strict=True)]
+            if _room(bounds, ends) <= relation.nbytes:
+                return Bits(relation.blocks(distinct=False), bounds, ends)
         return None
 
     @property
@@ -74,6 +81,24 @@ class Bits:
         np.bitwise_or.at(self._bits, at[new], bit[new])
         return new
 
+    def rows_with(self, column: int, values: Array) -> Columns | None:
+        """The rows that hold one of some distinct values in a column; None if that takes long."""
+        sizes = [high - low + 1 for low, high in zip(self._low, self._high, strict=True)]
+        low, size = self._low[column], sizes[column]
+        strides = [prod(sizes[at + 1 :]) for at in range(len(sizes))]
+        values = values[(values >= low) & (values <= self._high[column])]
+        if prod(sizes) // size * len(values) > MOST:
+            return None
+        places = (values.astype(np.int64) - low) * strides[column]
+        for at, (other, stride) in enumerate(zip(sizes, strides, strict=True)):
+            if at != column:
+                places = (places[:, None] + np.arange(other, dtype=np.int64) * stride).ravel()
+        places = places[(self._bits[places >> 3] >> (places & 7).astype(np.uint8)) & 1 > 0]
+        return tuple(
+            places // stride % other + least
+            for stride, other, least in zip(strides, sizes, self._low, strict=True)
+        )
+
     def _places(self, rows: Sequence[Array]) -> Array:
         places: Array = np.zeros(len(rows[0]), dtype=np.int64)
         for column, low, high in zip(rows, self._low, self._high, strict=True):
@@ -81,6 +106,15 @@ class Bits:
             places += column
             places -= low
         return places
+
+
+def spans_of(blocks: Sequence[Columns]) -> list[tuple[int, int]]:
+    """The least and the greatest value of each column; nothing where there are no rows."""
+    filled = [block for block in blocks if len(block[0])]
+    return [
+        (min(int(key.min()) for key in keys), max(int(key.max()) for key in keys))
+        for keys in zip(*filled, strict=True)
+    ]
 
 
 def _room(low: Sequence[int], high: Sequence[int]) -> int:

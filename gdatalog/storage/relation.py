@@ -21,7 +21,7 @@ from gdatalog.storage.device_columns import device_keys
 from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
 from gdatalog.storage.lineage import Lineage, Version, stacked
-from gdatalog.storage.membership import Bits, held_by
+from gdatalog.storage.membership import Bits, held_by, spans_of
 from gdatalog.storage.row_store import FEW, RowStore
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.statistics import Statistics
@@ -37,8 +37,8 @@ class Relation:
     """A set of rows as columns of keys."""
 
     __slots__ = (
-        "__weakref__", "_store", "_tries", "bits", "columns", "lineage", "narrowed", "statistics",
-        "types", "version",
+        "__weakref__", "_spans", "_store", "_tries", "bits", "columns", "lineage", "loose",
+        "narrowed", "news", "statistics", "types", "version",
     )  # fmt: skip
 
     def __init__(
@@ -60,12 +60,16 @@ class Relation:
         self.types = types
         self._store = store
         self._tries: dict[TrieName, Trie] = {}
+        # Rows grouped by a column, in no order within (`cpu_ops/loose.py`); None if they cannot be.
+        self.loose: dict[tuple[int, ...], Trie | None] = {}
         # The orders of columns that parts of this relation were indexed by in its place.
         self.narrowed: set[tuple[int, ...]] = set()
         known = parts.PartsStatistics if isinstance(store, parts.Parts) else Statistics
         self.statistics = known(store, types, self._tries)
         self.version = Version()
         self.lineage = Lineage()
+        self._spans: list[tuple[int, int]] | None = None
+        self.news: tuple[Relation, ...] = ()  # what came to the rows that it was made of
         self.bits: Bits | None = None  # of who adds to these rows, who takes them along
 
     def __len__(self) -> int:
@@ -89,10 +93,12 @@ class Relation:
         length: int,
         distinct: bool = False,
         ops: Any = None,
+        as_it_is: bool = False,
     ) -> Relation:
         """The relation of the rows of all blocks, which are `length` together, in any order.
 
-        If they are `distinct` nothing need be done with them before they are asked for.
+        If they are `distinct` nothing need be done with them before they are asked for; but few
+        are sorted, for people to see them in order. One block is kept `as_it_is` if asked for.
         `ops`: the operations of the device whose arrays all columns are, if they are not NumPy's.
         """
         if not types:
@@ -103,7 +109,9 @@ class Relation:
         known = Known.DISTINCT if distinct else Known.NOTHING
         relation = Relation.__new__(Relation)
         relation._over(columns, types, RowStore(blocks, length, known, ops))
-        if length < FEW and ops is None:
+        if as_it_is and len(blocks) == 1:
+            relation._store.keep_as_it_is()
+        elif length < FEW and ops is None:
             relation._store.sorted()
         return relation
 
@@ -148,7 +156,8 @@ class Relation:
         other = Relation.__new__(Relation)
         other._over(columns, self.types, self._store)
         other._tries, other.statistics = self._tries, self.statistics
-        other.version, other.lineage = self.version, self.lineage
+        other.loose = self.loose
+        other.version, other.lineage, other.news = self.version, self.lineage, self.news
         return other
 
     # --------------------------------------------------------------------------- more rows
@@ -160,6 +169,7 @@ class Relation:
     def coming_from(self, before: Relation, new: Sequence[Relation]) -> Relation:
         """Notes that these are the rows of `before` and `new` ones."""
         self.lineage = before.lineage.grown(before.version, new).within(self.at_most)
+        self.news = tuple(new)
         return self
 
     def beside(self, new: Relation) -> Relation:
@@ -193,6 +203,13 @@ class Relation:
         """Relations that have these rows, each row once: itself, or those that it lies in."""
         lying = self._store.parts if isinstance(self._store, parts.Parts) else ()
         return lying or (self,)
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """The least and the greatest value of each column; nothing where there are no rows."""
+        if self._spans is None:
+            self._spans = spans_of(self.blocks(distinct=False))
+        return self._spans
 
     def since(self, version: Version) -> tuple[Relation, ...] | None:
         """The rows that this has and that version had not, in sets that share none; None if this
@@ -243,6 +260,11 @@ class Relation:
         """The rows in whatever order they are in, in blocks; a row may be there twice if asked."""
         return list(self._store.distinct() if distinct else self._store.blocks)
 
+    @property
+    def rows(self) -> Columns:
+        """The rows in whatever order they are in; one may be there twice."""
+        return self._store.as_they_are()
+
     def column(self, at: int) -> Array:
         """A column's keys, in the order that all columns are in; a row may be there twice."""
         return self._store.as_they_are()[at]
@@ -253,6 +275,12 @@ class Relation:
         distinct = self._store.known >= Known.DISTINCT
         return Relation.of_blocks(self.columns, self.types, [keys], len(rows), distinct)
 
+    def behind(self, count: int) -> Relation:
+        """The relation of the rows behind the first few that `rows` gives."""
+        keys = tuple(key[count:] for key in self.rows)
+        left = self.length - count
+        return Relation.of_blocks(self.columns, self.types, [keys], left, True, as_it_is=True)
+
     @property
     def nbytes(self) -> int:
         return self._store.nbytes
@@ -261,7 +289,8 @@ class Relation:
     def trie_nbytes(self) -> int:
         graph = self.statistics.graph_here
         ranks = 0 if graph is None else graph.nbytes
-        levels = [level for trie in self._tries.values() for level in trie.levels]
+        loose = [trie for trie in self.loose.values() if trie is not None]
+        levels = [level for trie in (*self._tries.values(), *loose) for level in trie.levels]
         weights = [t.weights.nbytes for t in self._tries.values() if t.weights is not None]
         bits = 0 if self.bits is None else self.bits.nbytes
         if len(self.parts) > 1:

@@ -155,6 +155,10 @@ class RowStore:
         with self._lock:
             return [away.sorted() if away.count < FEW else away.distinct()], away
 
+    def keep_as_it_is(self) -> None:
+        """One block's columns are as wide as they are to be."""
+        self._plain = self._here and len(self._blocks) == 1
+
     def as_they_are(self) -> Columns:
         """The rows in any order; there may be duplicates."""
         self._bring()

@@ -48,6 +48,19 @@ def trailing_zeros(_: Any, word: Any) -> Any:
     return types.int64(word), write
 
 
+@intrinsic
+def bit_length(_: Any, number: Any) -> Any:
+    """The place behind the highest bit of an int64 that is set; of a negative one that is 64."""
+    if number != types.int64:
+        return None
+
+    def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        zeros = builder.ctlz(args[0], context.get_constant(types.boolean, False))
+        return builder.sub(context.get_constant(types.int64, 64), zeros)
+
+    return types.int64(number), write
+
+
 # ---------------------------------------------------------------------------------- recoding
 
 

@@ -1,0 +1,337 @@
+"""Groups of which only the best value is kept, and which of them are to be followed next.
+
+A group is a number. Its value is a `cost`, of which less is better. What belongs to the groups are
+arrays: `best` costs, `where` each group waits (ABSENT: it has no value yet; IDLE: its value has
+been followed), `origin` the group that its value was derived from. `touched` lists the groups that
+have a value.
+
+Groups wait in one of two ways. In a ring, first come first served: any rules. Or by their costs,
+for rules that never derive a better cost than the one that they start from: then each group is
+followed once. That is a radix heap: bucket b holds the costs that differ from the last one
+followed in bit b - 1, and in no higher one; bucket 0 what is as good as that. When bucket 0 is
+empty the first bucket that is not is spread over those before it. A bucket is a list of entries
+(`link`, `item`); an entry is worth nothing if its group is not in that bucket any more.
+
+`queue` says how all this stands. Seeds (`seeds`, `costs`, ascending where costs have an order) are
+groups with the costs that they have without any recursive rule.
+
+Above 300 lines because who waits, and how, is one thing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gdatalog.cpu_ops.best_values import (
+    ABSENT,
+    BUCKETS,
+    CHECK,
+    FOUND,
+    FREE,
+    IDLE,
+    KNOWN,
+    LAST,
+    NEWS,
+    ORDERED,
+    REHASH,
+    RING,
+    SEED,
+    SEEDS,
+    TOUCHED,
+    USED,
+    WAITING,
+    WATCHED,
+    WORST,
+)
+from gdatalog.cpu_ops.compiled.bits import bit_length
+from gdatalog.cpu_ops.compiled.elements import at, put
+from gdatalog.cpu_ops.compiled.jit import inlined, part
+from gdatalog.cpu_ops.compiled.values import times
+from gdatalog.storage.table import Array
+
+NONE, UNNUMBERED = -1, -1
+OFTEN = 1024  # improvements, at the least, between two looks for a cycle
+
+
+@inlined
+def improves(best: Array, where: Array, group: Any, cost: Any) -> Any:
+    """Whether a cost is better than what a group has."""
+    had = at(best, group)
+    return cost < had or (cost == WORST and had == WORST and at(where, group) == ABSENT)
+
+
+@inlined
+def improve(
+    best: Array, where: Array, touched: Array, origin: Array, heads: Array, link: Array,
+    item: Array, queue: Array, group: Any, cost: Any, source: Any,
+) -> None:  # fmt: skip
+    """Gives a group a better cost, and has it wait."""
+    if at(where, group) == ABSENT:
+        put(touched, at(queue, TOUCHED), group)
+        put(queue, TOUCHED, at(queue, TOUCHED) + 1)
+        put(where, group, IDLE)
+    put(best, group, cost)
+    if at(queue, WATCHED) != 0:
+        put(origin, group, source)
+        put(queue, NEWS, at(queue, NEWS) + 1)
+    if at(queue, ORDERED) == 0:
+        if at(where, group) == IDLE:
+            put(where, group, 0)
+            waiting = at(queue, WAITING)
+            place = at(queue, RING) + waiting
+            if place >= len(item):
+                place -= len(item)
+            put(item, place, group)
+            put(queue, WAITING, waiting + 1)
+        return
+    last = at(queue, LAST)
+    bucket = 0
+    if cost > last:
+        bucket = bit_length(cost ^ last)
+    if at(where, group) == bucket:
+        return  # its entry is in the right bucket
+    if at(queue, FREE) == NONE and at(queue, USED) == len(item):
+        _compact(where, touched, heads, link, item, queue)
+    put(where, group, bucket)
+    _enter(heads, link, item, queue, group, bucket)
+
+
+@inlined
+def _enter(heads: Array, link: Array, item: Array, queue: Array, group: Any, bucket: Any) -> None:
+    """An entry in a bucket."""
+    entry = at(queue, FREE)
+    if entry != NONE:
+        put(queue, FREE, at(link, entry))
+    else:
+        entry = at(queue, USED)
+        put(queue, USED, entry + 1)
+    put(item, entry, group)
+    put(link, entry, at(heads, bucket))
+    put(heads, bucket, entry)
+
+
+@part
+def _compact(
+    where: Array, touched: Array, heads: Array, link: Array, item: Array, queue: Array
+) -> None:
+    """One entry for each group that waits: there are more entries than groups."""
+    for bucket in range(BUCKETS):
+        put(heads, bucket, NONE)
+    put(queue, FREE, NONE)
+    put(queue, USED, 0)
+    for i in range(at(queue, TOUCHED)):
+        group = at(touched, i)
+        bucket = at(where, group)
+        if bucket >= 0:
+            _enter(heads, link, item, queue, group, bucket)
+
+
+@part
+def begin(
+    best: Array, where: Array, touched: Array, origin: Array, heads: Array, link: Array,
+    item: Array, queue: Array, seeds: Array, costs: Array,
+) -> None:  # fmt: skip
+    """The seeds wait; where costs have an order, each is taken when its turn comes."""
+    for bucket in range(BUCKETS):
+        put(heads, bucket, NONE)
+    put(queue, FREE, NONE)
+    put(queue, USED, 0)
+    if at(queue, ORDERED) != 0:
+        if at(queue, SEED) < at(queue, SEEDS):
+            put(queue, LAST, at(costs, at(queue, SEED)))
+        return
+    for i in range(at(queue, SEED), at(queue, SEEDS)):
+        group, cost = np.int64(at(seeds, i)), np.int64(at(costs, i))
+        if improves(best, where, group, cost):
+            improve(best, where, touched, origin, heads, link, item, queue, group, cost, NONE)
+    put(queue, SEED, at(queue, SEEDS))
+
+
+@inlined
+def next_group(
+    best: Array, where: Array, touched: Array, origin: Array, heads: Array, link: Array,
+    item: Array, queue: Array, seeds: Array, costs: Array,
+) -> Any:  # fmt: skip
+    """A group whose value has improved since it was followed; -1 if there is none."""
+    if at(queue, ORDERED) == 0:
+        waiting, place = at(queue, WAITING), at(queue, RING)
+        if waiting == 0:
+            return -1
+        group = np.int64(at(item, place))
+        put(where, group, IDLE)
+        put(queue, WAITING, waiting - 1)
+        place += 1
+        if place == len(item):
+            place = 0
+        put(queue, RING, place)
+        return group
+    while True:
+        entry = at(heads, 0)
+        while entry != NONE:
+            group, after = np.int64(at(item, entry)), at(link, entry)
+            put(link, entry, at(queue, FREE))
+            put(queue, FREE, entry)
+            if at(where, group) == 0:
+                put(where, group, IDLE)
+                put(heads, 0, after)
+                return group
+            entry = after
+        put(heads, 0, NONE)
+        bucket = 1
+        while bucket < BUCKETS and at(heads, bucket) == NONE:
+            bucket += 1
+        seed, last = at(queue, SEED), at(queue, LAST)
+        if seed < at(queue, SEEDS):
+            group, cost = np.int64(at(seeds, seed)), np.int64(at(costs, seed))
+            floor = 0  # the least cost that the bucket may hold
+            if bucket < BUCKETS - 1:
+                floor = ((last >> (bucket - 1)) | 1) << (bucket - 1)
+            if bucket == BUCKETS or cost < floor:
+                put(queue, SEED, seed + 1)
+                if cost > last:
+                    put(queue, LAST, cost)
+                if improves(best, where, group, cost):
+                    improve(
+                        best, where, touched, origin, heads, link, item, queue, group, cost, NONE
+                    )
+                continue
+        if bucket == BUCKETS:
+            return -1
+        _spread(best, where, heads, link, item, queue, costs, bucket)
+
+
+@inlined
+def _spread(
+    best: Array, where: Array, heads: Array, link: Array, item: Array, queue: Array,
+    costs: Array, bucket: Any,
+) -> None:  # fmt: skip
+    """Spreads a bucket over those before it: its least cost is the next to be followed."""
+    least, live = np.int64(WORST), False
+    entry = at(heads, bucket)
+    while entry != NONE:
+        group = at(item, entry)
+        if at(where, group) == bucket:
+            live = True
+            if at(best, group) < least:
+                least = at(best, group)
+        entry = at(link, entry)
+    if live:
+        if at(queue, SEED) < at(queue, SEEDS) and at(costs, at(queue, SEED)) < least:
+            least = np.int64(at(costs, at(queue, SEED)))
+        put(queue, LAST, least)
+    entry = at(heads, bucket)
+    put(heads, bucket, NONE)
+    while entry != NONE:
+        group, after = at(item, entry), at(link, entry)
+        if at(where, group) == bucket:
+            cost, lower = at(best, group), 0
+            if cost > least:
+                lower = bit_length(cost ^ least)
+            put(where, group, lower)
+            put(link, entry, at(heads, lower))
+            put(heads, lower, entry)
+        else:
+            put(link, entry, at(queue, FREE))
+            put(queue, FREE, entry)
+        entry = after
+
+
+@part
+def follow_again(
+    best: Array, where: Array, touched: Array, origin: Array, heads: Array, link: Array,
+    item: Array, queue: Array, group: Any,
+) -> None:  # fmt: skip
+    """A group that was not followed to the end waits once more."""
+    source = np.int64(NONE)
+    if at(queue, WATCHED) != 0:
+        source = np.int64(at(origin, group))
+    cost = at(best, group)
+    improve(best, where, touched, origin, heads, link, item, queue, group, cost, source)
+
+
+@part
+def clear(best: Array, where: Array, touched: Array, origin: Array, queue: Array) -> None:
+    """No group has a value any more."""
+    for i in range(at(queue, TOUCHED)):
+        group = at(touched, i)
+        put(best, group, WORST)
+        put(where, group, ABSENT)
+        if at(queue, WATCHED) != 0:
+            put(origin, group, NONE)
+    for entry in (TOUCHED, WAITING, RING, NEWS, CHECK):
+        put(queue, entry, 0)
+
+
+@part
+def goes_round(touched: Array, origin: Array, stamps: Array, queue: Array) -> bool:
+    """Whether a group's value is derived from a worse one of its own; looked for now and then.
+
+    Groups and their origins are a forest else. `queue[FOUND]` is such a group.
+    """
+    if at(queue, NEWS) < at(queue, CHECK):
+        return False
+    count = at(queue, TOUCHED)
+    put(queue, CHECK, at(queue, NEWS) + count + OFTEN)
+    for i in range(count):
+        put(stamps, at(touched, i), 0)
+    for i in range(count):
+        group = np.int64(at(touched, i))
+        while group != NONE and at(stamps, group) == 0:
+            put(stamps, group, i + 1)
+            group = np.int64(at(origin, group))
+        if group != NONE and at(stamps, group) == i + 1:
+            put(queue, FOUND, group)
+            return True
+    return False
+
+
+# ------------------------------------------------------------------- groups that are numbered
+
+
+@inlined
+def _place_of(table: Array, code: Any) -> Any:
+    """Where the search for a code begins."""
+    mixed = times(code, 0x1E37_79B9_7F4A_7C15)
+    return (mixed ^ (mixed >> 29)) & (len(table) - 1)
+
+
+@inlined
+def numbered(table: Array, codes: Array, queue: Array, code: Any) -> Any:
+    """The number of the group with a code, a new one if need be; -1 if there is no room."""
+    place = _place_of(table, code)
+    while True:
+        number = np.int64(at(table, place))
+        if number == NONE:
+            break
+        if at(codes, number) == code:
+            return number
+        place = (place + 1) & (len(table) - 1)
+    number = at(queue, KNOWN)
+    if number == len(codes):
+        return UNNUMBERED
+    put(codes, number, code)
+    put(table, place, number)
+    put(queue, KNOWN, number + 1)
+    return number
+
+
+@part
+def enter_codes(table: Array, codes: Array, queue: Array) -> None:
+    """The codes into an empty table, if there is a new one."""
+    if at(queue, REHASH) == 0:
+        return
+    put(queue, REHASH, 0)
+    for number in range(at(queue, KNOWN)):
+        place = _place_of(table, at(codes, number))
+        while at(table, place) != NONE:
+            place = (place + 1) & (len(table) - 1)
+        put(table, place, number)
+
+
+@part
+def number_all(table: Array, codes: Array, queue: Array, wanted: Array, numbers: Array) -> None:
+    """The numbers of many codes, for which there is room."""
+    for i in range(len(wanted)):
+        put(numbers, i, numbered(table, codes, queue, at(wanted, i)))

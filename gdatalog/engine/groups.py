@@ -1,0 +1,184 @@
+"""Groups of best values as numbers: which there may be, their codes, and the rows that they are.
+
+The code of a group is a number made of its columns' keys, of which it is known between which
+least and greatest keys they are: those of data, of seeds, and of what rules pass on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gdatalog.engine.derived import Rows
+from gdatalog.plan.nodes import Constant, Expr, Join, JoinPlan, Slot
+from gdatalog.printer.improving import Follow, Kept
+from gdatalog.storage.keys import encode_value
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.table import Array
+
+MOST_CODES = 1 << 62
+
+Span = tuple[int, int]  # the least and the greatest key of a column
+
+
+class Uncoded(Exception):
+    """Why groups have no codes, in words for a user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """Of each relation where its codes begin, and the least key and the stride of each column."""
+
+    kept: Sequence[Kept]
+    places: Array
+    total: int
+
+    def of(self, number: int) -> tuple[int, int, Array]:
+        """A relation's codes, from the first to behind the last; its columns' strides."""
+        at = sum(1 + 2 * len(each.columns) for each in self.kept[:number])
+        width = 2 * len(self.kept[number].columns)
+        pairs = self.places[at + 1 : at + 1 + width].reshape(-1, 2)
+        return int(self.places[at]), int(self.places[at + 1 + width]), pairs
+
+    def seeds(self, rows: Mapping[str, Rows]) -> tuple[Array, Array, Array]:
+        """The codes, the costs, and the values split by (0 without), of rows of all relations."""
+        parts = []
+        for number, each in enumerate(self.kept):
+            columns, count = rows[each.name]
+            if not count:
+                continue
+            base, _, pairs = self.of(number)
+            code = np.full(count, base, dtype=np.int64)
+            for at, (least, stride) in zip(each.columns, pairs, strict=True):
+                code += (columns[at].astype(np.int64) - least) * stride
+            value = columns[each.optimum].astype(np.int64)
+            split = np.zeros(count, dtype=np.int64)
+            if each.split is not None:
+                split = columns[each.split].astype(np.int64)
+            parts.append((code, value if each.kind == "min" else ~value, split))
+        if not parts:
+            return tuple(np.empty(0, dtype=np.int64) for _ in range(3))  # type: ignore[return-value]
+        codes, costs, splits = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return codes, costs, splits
+
+    def rows(self, number: int, codes: Array, costs: Array, splits: Array | None) -> Columns:
+        """The rows of a relation's groups."""
+        each = self.kept[number]
+        base, _, pairs = self.of(number)
+        rest = codes.astype(np.int64) - base
+        keys: dict[int, Array] = {each.optimum: costs if each.kind == "min" else ~costs}
+        if each.split is not None and splits is not None:
+            keys[each.split] = splits
+        for at, (least, stride) in zip(each.columns, pairs, strict=True):
+            part = rest // stride if stride != 1 else rest
+            if stride != 1:
+                rest = rest - part * stride
+            keys[at] = part + least
+        return tuple(keys[at] for at in range(each.arity))
+
+
+class Spans:
+    """Between which keys each column of a group, and of data, is."""
+
+    def __init__(
+        self, kept: Sequence[Kept], relation: Callable[[str], Relation], symbols: SymbolTable
+    ) -> None:
+        self.kept = {each.name: each for each in kept}
+        self.relation = relation
+        self.symbols = symbols
+        self.known: dict[tuple[str, int], Span | None] = {}  # of groups; None: there are none
+        self._data: dict[tuple[str, int], Span | None] = {}
+
+    def find(self, rows: Mapping[str, Rows], follows: Sequence[Follow]) -> None:
+        """Those of groups: of the rows that they begin with, and of all that rules derive."""
+        for each in self.kept.values():
+            columns, count = rows[each.name]
+            for at in range(each.arity):
+                if at != each.optimum:
+                    self.known[each.name, at] = span(columns[at]) if count else None
+        changed = True
+        while changed:
+            changed = False
+            for follow in follows:
+                for at in self.kept[follow.target].columns:
+                    known = self.known[follow.target, at]
+                    both = _both(known, self._derived(follow.head[at], follow.join))
+                    changed = changed or both != known
+                    self.known[follow.target, at] = both
+
+    def _derived(self, expr: Expr, join: JoinPlan) -> Span | None:
+        if isinstance(expr, Constant):
+            key = encode_value(expr.value, expr.type, self.symbols)
+            return key, key
+        if isinstance(expr, Slot):
+            assert join.given is not None
+            for at, slot in enumerate(join.given.slots):
+                if slot == expr and (join.given.relation, at) in self.known:
+                    return self.known[join.given.relation, at]
+            found = [self.data(*column) for column in columns_of(expr.name, join)]
+            if found:
+                if None in found:
+                    return None
+                low, high = max(s[0] for s in found if s), min(s[1] for s in found if s)
+                return (low, high) if low <= high else None
+        raise Uncoded("the groups that a rule derives are not known beforehand")
+
+    def data(self, name: str, at: int) -> Span | None:
+        """Of a column of data."""
+        if (name, at) not in self._data:
+            self._data[name, at] = span(self.relation(name).column(at))
+        return self._data[name, at]
+
+    def codes(self, kept: Sequence[Kept]) -> Codes:
+        places, total = [], 0
+        for each in kept:
+            places.append(total)
+            count, own = 1, []
+            for at in reversed(each.columns):
+                low, high = self.known[each.name, at] or (0, -1)
+                own.append((low, count))
+                count *= max(0, high - low + 1)
+            for low, stride in reversed(own):
+                places += [low, stride]
+            total += count
+            if total >= MOST_CODES:
+                raise Uncoded("groups have too many possible values")
+        return Codes(kept, np.array([*places, total], dtype=np.int64), total)
+
+
+def passed_on(kept: Sequence[Kept], follows: Sequence[Follow]) -> Sequence[Kept] | None:
+    """The relations, split by a column that all rules pass on; None if there is no such column."""
+    optima = {each.name: each.optimum for each in kept}
+    for column in range(min(each.arity for each in kept)):
+        if all(
+            column not in (optima[follow.target], optima[follow.join.given.relation])
+            and follow.head[column] == follow.join.given.slots[column]
+            for follow in follows
+            if follow.join.given is not None
+        ):
+            return [replace(each, split=column) for each in kept]
+    return None
+
+
+def columns_of(variable: str, join: JoinPlan) -> list[tuple[str, int]]:
+    """The columns, of relations that are there, in which a variable's values stand."""
+    return [
+        (join.tries[part.trie].relation, join.tries[part.trie].columns[part.depth])
+        for step in join.steps
+        if isinstance(step, Join) and step.variable == variable
+        for part in step.participants
+    ]
+
+
+def span(column: Array) -> Span | None:
+    return (int(column.min()), int(column.max())) if len(column) else None
+
+
+def _both(one: Span | None, other: Span | None) -> Span | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one[0], other[0]), max(one[1], other[1])

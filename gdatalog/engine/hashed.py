@@ -1,0 +1,111 @@
+"""A set of rows as a hash set of their numbers, which threads may fill at a time.
+
+For rows that are few among those that there could be. It never fills up: `room` says how many
+may be added before it has to be grown.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gdatalog.cpu_ops import code_cache
+from gdatalog.engine.keyspace import KeySpace
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.table import Array
+from gdatalog.storage.threads import LONG, spread
+
+LEAST_BITS = 10  # of the number of slots
+
+SOURCE = '''"""A hash set of integers, compiled."""
+
+import numba as nb
+
+from gdatalog.cpu_ops.compiled.hashing import add_keys, move_keys
+
+
+@nb.njit(
+    "i8(i8[::1], i8, i8[::1], i8, i8, b1[::1])",
+    nogil=True, error_model="numpy", boundscheck=False, _nrt=False, cache=True,
+)
+def add(slots, shift, keys, lo, hi, fresh):
+    return add_keys(slots, shift, keys, lo, hi, fresh)
+
+
+@nb.njit(
+    "void(i8[::1], i8, i8, i8[::1], i8)",
+    nogil=True, error_model="numpy", boundscheck=False, _nrt=False, cache=True,
+)
+def move(old, lo, hi, slots, shift):
+    move_keys(old, lo, hi, slots, shift)
+'''
+
+
+def at_hand() -> bool:
+    """Whether the compiled functions are there."""
+    return code_cache.compiled(code_cache.versioned("hash set", SOURCE))
+
+
+def _code() -> Any:
+    return code_cache.load(code_cache.versioned("hash set", SOURCE), SOURCE)
+
+
+class Hashed:
+    """Rows of a space. Two of three slots are taken at the most."""
+
+    def __init__(self, space: KeySpace, expected: int = 0) -> None:
+        self.space = space
+        self.count = 0
+        self._bits = _bits_for(expected)
+        self.slots: Array = np.zeros(1 << self._bits, dtype=np.int64)
+
+    @staticmethod
+    def bytes_for(count: int) -> int:
+        return 8 << _bits_for(count)
+
+    @property
+    def nbytes(self) -> int:
+        return self.slots.nbytes
+
+    @property
+    def shift(self) -> int:
+        """By how many bits a product is shifted to give a slot."""
+        return 64 - self._bits
+
+    @property
+    def room(self) -> int:
+        """How many rows may be added now."""
+        return len(self.slots) * 2 // 3 - self.count
+
+    def grow(self, more: int) -> None:
+        """Makes room for so many more."""
+        bits = _bits_for(self.count + more)
+        if bits <= self._bits:
+            return
+        old, self._bits = self.slots, bits
+        self.slots = np.zeros(1 << bits, dtype=np.int64)
+        move, parts = _code().move, 8 if len(old) >= LONG else 1
+        cuts = [len(old) * at // parts for at in range(parts + 1)]
+
+        def part(at: int) -> None:
+            move(old, cuts[at], cuts[at + 1], self.slots, self.shift)
+
+        spread(part, range(parts), parts > 1)
+
+    def rows(self) -> Columns:
+        """All rows, in no order."""
+        return self.space.rows(self.slots[self.slots != 0] - 1)
+
+    def news(self, rows: Columns) -> Array:
+        """Adds rows of the space; which of them were not there."""
+        numbers = self.space.numbers(rows)
+        self.grow(len(numbers))
+        fresh = np.empty(len(numbers), dtype=np.bool_)
+        self.count += int(_code().add(self.slots, self.shift, numbers, 0, len(numbers), fresh))
+        return fresh
+
+
+def _bits_for(count: int) -> int:
+    """For so many rows in two of three slots at the most."""
+    return max(LEAST_BITS, (3 * count // 2).bit_length())

@@ -1,0 +1,457 @@
+"""Recursive min and max by compiled loops that improve the best values in place.
+
+There are no rounds: a group whose value has improved waits until it is followed, and what follows
+from it is compared with the best values at once (`printer/improving.py`). This is for rules with
+one recursive atom each. What cannot be printed, has no numbers for its groups, or may fail or
+overflow is left to the rounds; so is small work, which ends before a compilation would.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from gdatalog.cpu_ops import code_cache
+from gdatalog.cpu_ops.best_values import BYTES, BestValues
+from gdatalog.cpu_ops.loose import loose_of
+from gdatalog.engine.best import Best, improves_for_ever
+from gdatalog.engine.choose import ENOUGH, FIRST, SECOND, Choice, spent_on
+from gdatalog.engine.derived import Rows, in_order, union_rows
+from gdatalog.engine.device import CPU
+from gdatalog.engine.groups import Codes, Span, Spans, Uncoded, columns_of, passed_on, span
+from gdatalog.engine.ledger import Way
+from gdatalog.engine.stratum import StratumRun
+from gdatalog.engine.surroundings import Round, Surroundings
+from gdatalog.executors.lftj import UNITS, GiveUp, given_arrays, run_workers, worker_of
+from gdatalog.plan.effects import all_steps, expressions, participants
+from gdatalog.plan.nodes import (
+    Apply,
+    Assign,
+    Expr,
+    Generate,
+    Join,
+    JoinPlan,
+    RulePlan,
+    Seek,
+    Slot,
+    TrieRef,
+)
+from gdatalog.planner.checked import Stratum
+from gdatalog.planner.worsening import PLAIN, Fixed, Motion, Moving, motion
+from gdatalog.printer.expressions import Unprintable
+from gdatalog.printer.improving import GROW, ROUND, Follow, Kept, print_improving
+from gdatalog.printer.module import Printed
+from gdatalog.storage.keys import decode_value, narrow
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns, firsts
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
+
+# Rows that the rules walk: if there are fewer rounds are tried first, which are done before Numba
+# is there; so many are worth a compilation.
+FEW, MANY, AT_ONCE = 2_000, 50_000, 1_000_000
+MOST_DIRECT = 1 << 27  # codes of groups that are their numbers
+MOST_GROUPS = 1 << 30
+LEAST_ROOM = 1024  # for groups that are numbered
+SAFE_INT, SAFE_FLOAT = 2.0**62, 1e290
+
+
+class _Left(Exception):
+    """Why the work is left to the rounds, in words for a user."""
+
+
+class InPlace(StratumRun):
+    """The fixpoint of a stratum of nothing but recursive min and max."""
+
+    def __init__(self, stratum: Stratum, seeds: Mapping[str, Sequence[Rows]], around: Surroundings):
+        super().__init__(stratum, seeds, around)
+        self.kept: list[Kept] = []
+        self.plans: list[RulePlan] = []
+        self.follows: list[Follow] = []
+        self.spans = Spans((), around.relation, around.scope.symbols)
+
+    @cached_property
+    def refusal(self) -> str | None:
+        """Why the rules are left to the rounds; None if they need not be."""
+        if self.around.knobs.strategy == "levelwise":
+            return "asked for"
+        try:
+            self._look()
+        except _Left as reason:
+            return str(reason)
+        return None
+
+    def _look(self) -> None:
+        around = self.around
+        if around.device is not CPU:
+            raise _Left("the device has rounds only")
+        for name, table in self.tables.items():
+            if not isinstance(table, Best) or len(table.kinds) != 1:
+                raise _Left(f"{name} has no min or max")
+            if name in around.limit_sizes:
+                raise _Left(f"{name} has a .limitsize")
+            [(at, kind)] = table.kinds.items()
+            if table.types[at] == "symbol":
+                raise _Left("texts are compared by their ranks")
+            self.kept.append(Kept(name, len(table.types), at, kind))
+        self.spans = Spans(self.kept, around.relation, around.scope.symbols)
+        for rule in self.stratum.rules:
+            if not self.recursive(rule):
+                continue
+            plan = self.plan(rule, first=False)
+            self.plans.append(plan)
+            self.follows += self._follows(plan)
+
+    def _follows(self, plan: RulePlan) -> list[Follow]:
+        head = list(plan.head)
+        optimum = next(each.optimum for each in self.kept if each.name == plan.relation)
+        if plan.gathers:
+            (gather,) = plan.gathers
+            if head[optimum] != Slot(gather.variable, gather.type):
+                raise _Left("the head computes with the aggregate")
+            head[optimum] = gather.targets[0]
+        found = []
+        for join in plan.joins:
+            if join.given is None or any(ref.relation in self.tables for ref in join.tries):
+                raise _Left("a rule has several recursive atoms")
+            found.append(Follow(join, plan.relation, tuple(head), True))
+        return found
+
+    # -------------------------------------------------------------------------------- choosing
+
+    @property
+    def size(self) -> int:
+        """How many rows the rules walk."""
+        names = {ref.relation for follow in self.follows for ref in follow.join.tries}
+        return sum(self.around.relation(name).at_most for name in names)
+
+    @property
+    def rules_key(self) -> object:
+        return tuple(self.plans)
+
+    def patience(self, counts: bool = False) -> Iterator[float]:
+        """For how many seconds rounds are to be tried first, one time after the other."""
+        size = self.size
+        if self.around.knobs.strategy == "lftj" or spent_on(self.rules_key) >= ENOUGH:
+            return
+        if size < (FEW if "numba" in sys.modules else MANY):
+            yield FIRST
+        if size < AT_ONCE and not self._ready():
+            yield SECOND
+
+    def _ready(self) -> bool:
+        """Whether the loops have been compiled; if groups are numbered, they may not be."""
+        try:
+            return CPU.ready(self._print(False)[0])
+        except Unprintable:
+            return True  # there will be none
+
+    # --------------------------------------------------------------------------------- running
+
+    def run(self) -> dict[str, Relation] | None:
+        """The relations; None if they are left to the rounds after all."""
+        try:
+            return self._run_in_place()
+        except (_Left, Uncoded, Unprintable, GiveUp):
+            return None
+
+    def _run_in_place(self) -> dict[str, Relation]:
+        began = perf_counter()
+        rows = {
+            name: union_rows([in_order(part, self.ops) for part in self.first(name)], self.ops)
+            for name in self.tables
+        }
+        self.spans.find(rows, self.follows)
+        most = self._most_codes(rows)
+        split = passed_on(self.kept, self.follows)
+        if split is not None and self.spans.codes(split).total <= most:
+            self.kept = list(split)
+        codes = self.spans.codes(self.kept)
+        if not codes.total:
+            return self.finished()
+        numbered = codes.total > most
+        moves = [self._motion(follow) for follow in self.follows]
+        self._bounded(rows, moves, 4.0 * (MOST_GROUPS if numbered else codes.total) + 4096)
+        self.follows = [
+            replace(follow, onwards=isinstance(m, Moving) and not m.bends)
+            for follow, m in zip(self.follows, moves, strict=True)
+        ]
+        ordered = worsen(self.kept, moves)
+        threads = 1
+        if self.kept[0].split is not None:
+            threads = self._by_units(codes, rows, ordered)
+        else:
+            self._as_whole(codes, rows, ordered, numbered)
+        self.around.limits.charge("best values", 0)
+        found = self.finished()
+        self._tell(found, threads, perf_counter() - began)
+        return found
+
+    def _as_whole(
+        self, codes: Codes, rows: Mapping[str, Rows], ordered: bool, numbered: bool
+    ) -> None:
+        """All groups with one another."""
+        limits = self.around.limits
+        seeds, costs, _ = codes.seeds(rows)
+        if ordered and not _ascends(costs):
+            order = np.argsort(costs, kind="stable")
+            seeds, costs = seeds[order], costs[order]
+        room = codes.total if not numbered else max(LEAST_ROOM, len(seeds))
+        limits.charge("best values", BYTES * room)
+        values = BestValues(seeds, costs, room, numbered=numbered, ordered=ordered)
+        printed, tries = self._print(numbered)
+        function = self._compiled(printed)
+        distinct = [tries[at] for at in printed.which]
+        given = given_arrays(printed, distinct, self.around.scope)
+        given |= {"places": codes.places, **values.arrays}
+        control = np.zeros(16, dtype=np.int64)
+        worker = worker_of(function, printed, distinct, given, control, 1, None)
+        while True:
+            run_workers([worker], control, limits)
+            if worker.status != GROW:
+                break
+            room = 2 * len(values.arrays["best"])
+            if room > MOST_GROUPS:
+                raise _Left("there are too many groups")
+            limits.charge("best values", values.nbytes + 2 * BYTES * room)
+            values.grow()
+            worker.arguments.update(values.arrays)
+        if worker.status == ROUND:
+            self._raise_for_ever(codes, values.found, None)
+        found, costs = values.values()
+        for number, each in enumerate(self.kept):
+            base, end, _ = codes.of(number)
+            first, last = np.searchsorted(found, [base, end])
+            keys = codes.rows(number, found[first:last], costs[first:last], None)
+            self._keep(each, [keys], int(last - first), in_order=True)
+
+    def _by_units(self, codes: Codes, rows: Mapping[str, Rows], ordered: bool) -> int:
+        """The groups of each value that rules pass on by themselves; gives how many threads."""
+        limits = self.around.limits
+        seeds, costs, splits = codes.seeds(rows)
+        order = np.lexsort((costs, splits))
+        seeds, costs, splits = seeds[order], costs[order], splits[order]
+        first = np.flatnonzero(firsts(splits))
+        units, starts = splits[first], np.append(first, len(splits)).astype(np.int64)
+        printed, tries = self._print(False)
+        function = self._compiled(printed)
+        distinct = [tries[at] for at in printed.which]
+        given = given_arrays(printed, distinct, self.around.scope)
+        given |= {"places": codes.places, "units": units, "starts": starts}
+        threads = max(1, min(self.around.knobs.workers, len(units)))
+        limits.charge("best values", BYTES * codes.total * threads)
+        control = np.zeros(16, dtype=np.int64)
+        control[UNITS] = len(units)
+        all_values = [
+            BestValues(seeds, costs, codes.total, ordered=ordered) for _ in range(threads)
+        ]
+        workers = [
+            worker_of(
+                function, printed, distinct, {**given, **values.arrays}, control, threads, None
+            )
+            for values in all_values
+        ]
+        run_workers(workers, control, limits)
+        for worker, values in zip(workers, all_values, strict=True):
+            if worker.status == ROUND:
+                self._raise_for_ever(codes, values.found, int(units[values.unit]))
+        blocks = [block for worker in workers for block in worker.blocks]
+        for number, each in enumerate(self.kept):
+            base, end, _ = codes.of(number)
+            made = []
+            for unit, code, cost in blocks:
+                if len(self.kept) > 1:
+                    mine = (code >= base) & (code < end)
+                    unit, code, cost = unit[mine], code[mine], cost[mine]
+                made.append(codes.rows(number, code, cost, units[unit]))
+            count = sum(len(block[0]) for block in made)
+            self._keep(each, made, count, in_order=False)
+        limits.charge("blocks", 0)
+        return threads
+
+    def _keep(self, each: Kept, blocks: Sequence[Columns], count: int, in_order: bool) -> None:
+        """The rows of a relation."""
+        table = self.tables[each.name]
+        assert isinstance(table, Best)
+        narrowed = [tuple(map(narrow, block)) for block in blocks if len(block[0])]
+        if in_order and each.optimum == each.arity - 1 and narrowed:
+            relation = Relation(table.columns, table.types, narrowed[0], count)
+        else:
+            relation = Relation.of_blocks(table.columns, table.types, narrowed, count, True)
+        table.settle(relation)
+
+    def _compiled(self, printed: Printed) -> Any:
+        limits = self.around.limits
+        name = code_cache.versioned(printed.shape, printed.source)
+        if not CPU.ready(printed):
+            limits.announce(f"compiling {' and '.join(self.stratum.relations)}")
+        try:
+            return code_cache.load(name, printed.source, limits.poll).run
+        finally:
+            limits.announce("")
+
+    def _print(self, numbered: bool) -> tuple[Printed, list[Trie]]:
+        tries = [[self._index(f.join, at) for at in range(len(f.join.tries))] for f in self.follows]
+        printed = print_improving(self.kept, self.follows, tries, numbered)
+        return printed, [trie for some in tries for trie in some]
+
+    def _index(self, join: JoinPlan, number: int) -> Trie:
+        """A loose trie where the lists below a known value are only walked."""
+        ref = join.tries[number]
+        relation = self.around.relation(ref.relation)
+        if _only_walked(join, number) and not relation.indexed(ref.columns, ()):
+            found = loose_of(relation, ref.columns)
+            if found is not None:
+                CPU.charge(self.around.limits, ref.relation, relation)
+                return found
+        return self.trie_of(ref)
+
+    def _most_codes(self, rows: Mapping[str, Rows]) -> int:
+        """Up to how many codes they are the groups' numbers."""
+        size = self.size + sum(count for _, count in rows.values())
+        spare = self.around.limits.spare() // (2 * BYTES * self.around.knobs.workers)
+        return min(MOST_DIRECT, 16 * size + 4096, spare)
+
+    # ------------------------------------------------------------------------------------ values
+
+    def _motion(self, follow: Follow) -> Motion:
+        """How a rule moves the value that it starts from."""
+        join = follow.join
+        assert join.given is not None
+        source = next(each for each in self.kept if each.name == join.given.relation)
+        target = next(each for each in self.kept if each.name == follow.target)
+        known: dict[str, Motion] = {}
+        for at, slot in enumerate(join.given.slots):
+            if at == source.optimum:
+                known[slot.name] = Moving(source.kind == target.kind)
+            else:
+                known[slot.name] = self._fixed(self.spans.known[source.name, at], slot.type)
+        for step in join.steps:
+            if isinstance(step, Join):
+                column = columns_of(step.variable, join)[0]
+                known[step.variable] = self._fixed(self.spans.data(*column), step.type)
+            elif isinstance(step, Assign):
+                known[step.variable] = found = motion(step.expr, known, target.kind)
+                if step.may_fail and not _sure(step.expr, found):
+                    raise _Left("a computation may fail")
+            elif isinstance(step, Generate) and step.may_fail:
+                raise _Left("a computation may fail")
+        for step in all_steps(join.steps):
+            for expr in expressions(step) if not isinstance(step, Assign) else ():
+                if not _harmless(expr):
+                    raise _Left("a computation may fail")
+        for expr in follow.head:
+            if not _sure(expr, motion(expr, known, target.kind)):
+                raise _Left("a computation may fail")
+        return motion(follow.head[target.optimum], known, target.kind)
+
+    def _fixed(self, keys: Span | None, kind: Any) -> Fixed:
+        if keys is None or kind == "symbol":
+            return Fixed()
+        low, high = (decode_value(key, kind, self.around.scope.symbols) for key in keys)
+        return Fixed(low, high)
+
+    def _bounded(self, rows: Mapping[str, Rows], moves: Sequence[Motion], groups: float) -> None:
+        """Leaves it to the rounds where a value may leave its type: order matters then."""
+        sizes = [0.0]
+        for each in self.kept:
+            columns, count = rows[each.name]
+            kind = self.tables[each.name].types[each.optimum]
+            if count:
+                sizes.append(self._fixed(span(columns[each.optimum]), kind).size)
+        floats = any(self.tables[each.name].types[each.optimum] == "float" for each in self.kept)
+        most = max(m.grows if isinstance(m, Moving) else m.size for m in moves) if moves else 0.0
+        grows = max((m.grows for m in moves if isinstance(m, Moving)), default=0.0)
+        if grows and not max(most, *sizes) + groups * grows < (SAFE_FLOAT if floats else SAFE_INT):
+            raise _Left("values may overflow")
+
+    # ------------------------------------------------------------------------------------ telling
+
+    def _raise_for_ever(self, codes: Codes, code: int, split: int | None) -> None:
+        for number, each in enumerate(self.kept):
+            base, end, _ = codes.of(number)
+            if base <= code < end:
+                one = np.array([code], dtype=np.int64)
+                row = codes.rows(number, one, one, np.array([split or 0], dtype=np.int64))
+                table = self.tables[each.name]
+                group = [
+                    (table.columns[at], int(row[at][0]), table.types[at])
+                    for at in range(each.arity)
+                    if at != each.optimum
+                ]
+                rule = next(r for r in self.rules[each.name] if self.recursive(r))
+                raise improves_for_ever(each.name, group, self.around.scope.symbols, rule)
+
+    def _tell(self, found: Mapping[str, Relation], threads: int, seconds: float) -> None:
+        """Says what was done: to the progress line, and to a profile."""
+        around = self.around
+        rows = {name: relation.length for name, relation in found.items()}
+        around.on_round(self.stratum, Round(1, rows, rows))
+        name = "best values in place"
+        self.record.way = Way(name, sum(rows.values()), "groups", threads, seconds=seconds)
+        for number, plan in enumerate(self.plans):
+            report = around.ledger.run_of(plan)
+            if report is None:
+                return
+            if number == 0:
+                report.rows, report.seconds = sum(rows.values()), seconds
+            report.executors = dict.fromkeys(range(len(plan.joins)), Choice(False, name))
+
+
+def worsen(kept: Sequence[Kept], moves: Sequence[Motion]) -> bool:
+    """Whether no rule derives a value that is better than the one that it starts from."""
+    same = len({each.kind for each in kept}) == 1
+    return same and all(isinstance(m, Moving) and m.worsens for m in moves)
+
+
+def _only_walked(join: JoinPlan, number: int) -> bool:
+    """Whether a trie's root is sought, and all below is walked as it lies."""
+    ref: TrieRef = join.tries[number]
+    if ref.tests or ref.weighted or ref.ranked or len(ref.columns) < 2:
+        return False
+    for step in all_steps(join.steps):
+        mine = [p for p in participants(step) if p.trie == number]
+        if not mine:
+            continue
+        if mine[0].depth == 0:
+            walked = isinstance(step, Seek)
+        else:
+            walked = (
+                isinstance(step, Join)
+                and len(step.participants) == 1
+                and step.reuse is None
+                and {at for _, at in step.implied} == set(range(len(step.cuts)))
+            )
+        if not walked:
+            return False
+    return True
+
+
+def _harmless(expr: Expr) -> bool:
+    """Whether an expression cannot fail, whatever the values are."""
+    if not isinstance(expr, Apply):
+        return True
+    plain = expr.function in PLAIN | {"=", "!=", "<", "<=", ">", ">="}
+    return plain and expr.type != "float" and all(map(_harmless, expr.args))
+
+
+def _sure(expr: Expr, moves: Motion) -> bool:
+    """Whether an expression cannot fail: of ints, or of floats that stay far from infinity."""
+    if not isinstance(expr, Apply):
+        return True
+    if expr.function not in PLAIN or not all(_sure(arg, moves) for arg in expr.args):
+        return False
+    if expr.type != "float":
+        return True
+    size = moves.grows if isinstance(moves, Moving) else moves.size
+    return size < SAFE_FLOAT
+
+
+def _ascends(values: Array) -> bool:
+    return bool((values[1:] >= values[:-1]).all())

@@ -1,0 +1,90 @@
+"""All rows that there could be, numbered: a number for each row within a box of values.
+
+Marks are looked up by a row's number, and hash sets hold the numbers. A value outside of the box
+has no number; then the box is made wider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.table import Array
+
+MOST = 1 << 62  # numbers
+INT64 = np.dtype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpace:
+    """`least`: of each column the least value; `spans`: how many values from there on."""
+
+    least: tuple[int, ...]
+    spans: tuple[int, ...]
+
+    @staticmethod
+    def of(columns: Sequence[Array]) -> KeySpace | None:
+        """The least space for some rows, of which there is one at least."""
+        bounds = [(int(column.min()), int(column.max())) for column in columns]
+        return KeySpace.within(bounds)
+
+    @staticmethod
+    def within(bounds: Sequence[tuple[int, int]]) -> KeySpace | None:
+        """The rows between some values, these included; None if they are too many."""
+        found = KeySpace(
+            tuple(low for low, _ in bounds), tuple(high - low + 1 for low, high in bounds)
+        )
+        far = any(low < -MOST or high > MOST for low, high in bounds)
+        return None if far or found.size > MOST else found
+
+    @property
+    def size(self) -> int:
+        """How many rows there could be."""
+        return prod(self.spans)
+
+    def holds(self, columns: Sequence[Array]) -> bool:
+        return all(
+            len(column) == 0 or (int(column.min()) >= low and int(column.max()) < low + span)
+            for column, low, span in zip(columns, self.least, self.spans, strict=True)
+        )
+
+    def numbers(self, columns: Sequence[Array]) -> Array:
+        numbers: Array = np.zeros(len(columns[0]), dtype=np.int64)
+        for column, low, span in zip(columns, self.least, self.spans, strict=True):
+            numbers *= span
+            numbers += column
+            numbers -= low
+        return numbers
+
+    def rows(self, numbers: Array) -> Columns:
+        columns = []
+        for low, span in zip(reversed(self.least), reversed(self.spans), strict=True):
+            numbers, rest = np.divmod(numbers, span)
+            rest += low
+            columns.append(rest)
+        return tuple(reversed(columns))
+
+    def joined(self, other: KeySpace) -> KeySpace | None:
+        """The least space that holds both."""
+        return KeySpace.within(
+            [
+                (min(a, b), max(a + m, b + n) - 1)
+                for a, m, b, n in zip(self.least, self.spans, other.least, other.spans, strict=True)
+            ]
+        )
+
+    def widened(self, columns: Sequence[Array]) -> KeySpace | None:
+        """A space that holds these rows too; where they leave this one, with room beyond them, so
+        that values that grow do not leave it each time. None if there are too many rows."""
+        least = KeySpace.of(columns)
+        joined = None if least is None else self.joined(least)
+        if joined is None or joined == self:
+            return joined
+        bounds = []
+        for low, span, a, n in zip(self.least, self.spans, joined.least, joined.spans, strict=True):
+            bounds.append((a - n if a < low else a, a + (2 * n if a + n > low + span else n) - 1))
+        return KeySpace.within(bounds) or joined

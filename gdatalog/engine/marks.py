@@ -1,0 +1,46 @@
+"""A set of rows as one bit for each row that there could be, which threads may set at a time.
+
+The loops test and set a bit by an atomic operation. Here whole columns are tested and set, by one
+thread, between the runs of the loops.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gdatalog.engine.keyspace import KeySpace
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.table import Array
+
+
+class Marks:
+    """Rows of a space; bit k & 63 of word k >> 6 is that of the row whose number is k."""
+
+    def __init__(self, space: KeySpace) -> None:
+        self.space = space
+        # Pages that hold no mark are never touched, so they take no memory.
+        self.words: Array = np.zeros((space.size + 63) >> 6, dtype=np.int64)
+
+    @staticmethod
+    def bytes_for(space: KeySpace) -> int:
+        return (space.size + 63) >> 6 << 3
+
+    @property
+    def nbytes(self) -> int:
+        return self.words.nbytes
+
+    def rows(self) -> Columns:
+        """All rows, sorted."""
+        filled = np.flatnonzero(self.words)
+        octets = self.words[filled].astype("<i8").view(np.uint8).reshape(-1, 8)
+        which, bits = np.nonzero(np.unpackbits(octets, axis=1, bitorder="little"))
+        return self.space.rows((filled[which] << 6) + bits)
+
+    def news(self, rows: Columns) -> Array:
+        """Marks different rows of the space; which of them had no mark."""
+        numbers = self.space.numbers(rows)
+        places = numbers >> 6
+        bits = np.left_shift(np.int64(1), numbers & 63)
+        fresh: Array = (self.words[places] & bits) == 0
+        np.bitwise_or.at(self.words, places[fresh], bits[fresh])
+        return fresh

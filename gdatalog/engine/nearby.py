@@ -1,0 +1,68 @@
+"""The rows of long relations that given rows lead to, where no index leads there.
+
+New rows are few, and so are the rows that they meet in a relation of millions whose index by
+that column nobody has needed so far. Where the relation has bits, they are read off these; else
+a pass over the column finds them, once, and the index is made when they are asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from gdatalog.plan.nodes import JoinPlan, Seek, Slot, TrieRef
+from gdatalog.storage.keys import narrow
+from gdatalog.storage.membership import Bits
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns, sorted_set
+from gdatalog.storage.selection import rows_among
+from gdatalog.storage.table import Array
+
+LONG = 100_000  # rows of a relation whose index one may wait for
+SHARE = 16  # at most one row in so many is worth a pass
+
+
+def led_to(join: JoinPlan, rows: Columns) -> dict[int, Array]:
+    """The tries that given rows lead into by their first level, and the values by which."""
+    assert join.given is not None
+    columns: Mapping[str, Array] = dict(
+        zip((slot.name for slot in join.given.slots), rows, strict=True)
+    )
+    found: dict[int, Array] = {}
+    for step in join.steps:
+        if isinstance(step, Seek) and isinstance(step.value, Slot) and step.value.name in columns:
+            for part in step.participants:
+                if part.depth == 0:
+                    found[part.trie] = columns[step.value.name]
+    return found
+
+
+def nearby(relation: Relation, ref: TrieRef, bits: Bits | None, values: Array) -> Relation | None:
+    """The rows that hold one of the values in the first column of a trie; None if all rows are
+    better indexed by it, or have been."""
+    if relation.at_most < LONG or ref.ranked or ref.weighted:
+        return None
+    large = relation.parts[0]
+    tests = tuple((test.left, test.op, test.right) for test in ref.tests)
+    if large.indexed(ref.columns, tests) or (ref.columns[0] == 0 and large.sorted):
+        return None
+    wanted = sorted_set(values)
+    rows = None if bits is None else bits.rows_with(ref.columns[0], wanted)
+    if rows is None:
+        if ref.columns in large.narrowed or len(wanted) * SHARE > relation.at_most:
+            return None
+        large.narrowed.add(ref.columns)
+        rows = _by_a_pass(relation, ref.columns[0], wanted)
+    count = len(rows[0])
+    blocks = [tuple(map(narrow, rows))]
+    return Relation.of_blocks(relation.columns, relation.types, blocks, count, True)
+
+
+def _by_a_pass(relation: Relation, column: int, values: Array) -> Columns:
+    found: list[Columns] = []
+    for part in relation.parts:
+        for block in part.blocks():
+            kept = rows_among(block[column], values)
+            found.append(tuple(key[kept] for key in block))
+    return tuple(np.concatenate(keys) for keys in zip(*found, strict=True))

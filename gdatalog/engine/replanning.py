@@ -1,0 +1,109 @@
+"""Plans of recursive rules, made again when the relations that they read have other sizes.
+
+Before there are any rows a plan is made for what is assumed. Once its rounds have taken a while,
+and a relation or what is new of it is ten times as large as it was then, or as small, the order of
+a rule's atoms is looked for again, with the sizes as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from gdatalog.engine.growing import Growing
+from gdatalog.engine.stratum import DELTA, UNKNOWN, StratumRun
+from gdatalog.engine.variants import Variant, alone
+from gdatalog.plan.nodes import Join, Version
+from gdatalog.planner.checked import CheckedRule
+from gdatalog.planner.rules import plan_rule
+from gdatalog.planner.sizes import Assumed, Size
+from gdatalog.storage.relation import Relation
+
+SHIFT = 10.0  # times
+REPLAN = 0.01  # seconds of a rule's rounds that are worth a look
+SAMPLE = 2000  # rows, by which different values are counted
+
+
+class Replanning:
+    """For one rule: what its plan was made for, and when it is time for another."""
+
+    def __init__(self, run: StratumRun, rule: CheckedRule, variants: Sequence[Variant]) -> None:
+        self.run = run
+        self.rule = rule
+        self.variants = variants
+        read = {ref.relation for each in variants for ref in each.growing}
+        self.planned: dict[tuple[str, Version], int] = dict.fromkeys(
+            ((name, "full") for name in read), UNKNOWN
+        )
+        self.planned |= {(each.follows, "delta"): DELTA for each in variants}
+        self.spent = 0.0
+        # Where a single atom is left, or none, there is no order to choose.
+        self.chooses = any(
+            sum(isinstance(step, Join) for step in each.join.steps) > 1 for each in variants
+        )
+
+    def look(self) -> None:
+        """Plans the rule anew if that is worth it by now."""
+        if not self.chooses:
+            return
+        taken = sum(each.taken for each in self.variants)
+        sizes = {key: self._rows(*key) for key in self.planned}
+        if taken - self.spent < REPLAN or not any(
+            _shifted(rows, self.planned[key]) for key, rows in sizes.items()
+        ):
+            return
+        self.spent, self.planned = taken, sizes
+        run = self.run
+        plan = plan_rule(
+            self.rule, run.around.schemas, run.around.param_types, self._size,
+            run.stratum.relations, first=False,
+        )  # fmt: skip
+        old = self.variants[0].whole
+        if len(plan.joins) != len(old.joins) or plan.joins == old.joins:
+            return
+        # A join that is as it was stays the same object, and all that is known of it stays known.
+        pairs = zip(old.joins, plan.joins, strict=True)
+        joins = tuple(before if before == after else after for before, after in pairs)
+        whole = replace(plan, joins=joins)
+        for each in self.variants:
+            each.change(alone(whole, each.number), whole, sizes[each.follows, "delta"])
+
+    def _rows(self, name: str, version: Version) -> int:
+        if version == "delta":
+            return self.run.deltas[name].length
+        return self.run.tables[name].length
+
+    def _size(self, name: str, version: Version) -> Size:
+        run = self.run
+        arity = run.around.schemas[name].arity
+        rows = max(1, self._rows(name, version) if name in run.tables else 0)
+        if name not in run.tables:
+            return run.around.relation(name).statistics
+        table, delta = run.tables[name], run.deltas[name]
+        sample = delta if version == "delta" or not isinstance(table, Growing) else _largest(table)
+        each = _different(sample, rows) if sample is not None and sample.length else None
+        return Assumed(rows, max(1, rows // 10), arity, each=each)
+
+
+def _shifted(now: int, before: int) -> bool:
+    low, high = sorted((max(1, now), max(1, before)))
+    return high >= SHIFT * low
+
+
+def _largest(table: Growing) -> Relation | None:
+    """Most of a relation's rows, where they are at hand."""
+    return max(table.runs.all(), key=lambda run: run.length, default=None)
+
+
+def _different(sample: Relation, rows: int) -> tuple[int, ...]:
+    """About how many values each column has, by some of its rows."""
+    counts = []
+    for column in sample.rows:
+        some = column[:: max(1, len(column) // SAMPLE)]
+        found = len(np.unique(some))
+        seen = found if 2 * found <= len(some) else found * rows // len(some)
+        span = int(some.max()) - int(some.min()) + 1
+        counts.append(max(1, min(rows, seen, span)))
+    return tuple(counts)

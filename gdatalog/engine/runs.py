@@ -1,0 +1,121 @@
+"""The rows of a relation that grows, in a few relations: what its indexes are made of.
+
+Each round adds what is new. A plan that reads an index of the relation is run for each of the
+relations here, so that nothing is indexed again only because something was added; and they are
+merged geometrically, so that they stay few and no row is indexed more often than they are many.
+An index is made when a plan asks for it, in the order of columns that it asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gdatalog.engine.derived import away
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns
+from gdatalog.values import TypeName
+
+SMALLER = 4  # so many times is a run less than the one before it, at the least
+FEW = 4096  # rows, up to which a run is worth no other beside it
+
+
+class Runs:
+    """`last`: what was added last, apart from all before it."""
+
+    def __init__(self, columns: tuple[str, ...], types: tuple[TypeName, ...], ops: Any) -> None:
+        self.columns = columns
+        self.types = types
+        self.ops = ops
+        self.length = 0
+        self.last: Relation | None = None
+        self._before: list[Relation] = []
+        self._dtypes: list[Any] = [ops.xp.dtype("int32")] * len(types)
+
+    @property
+    def nbytes(self) -> int:
+        return self.length * sum(int(dtype.itemsize) for dtype in self._dtypes)
+
+    @property
+    def trie_nbytes(self) -> int:
+        return sum(run.trie_nbytes for run in self.all())
+
+    def fresh(self) -> Runs:
+        """The same without any row."""
+        runs = Runs(self.columns, self.types, self.ops)
+        runs._dtypes = self._dtypes
+        return runs
+
+    def relation(self, rows: Columns, in_order: bool = False) -> Relation:
+        """A relation of different rows, which are sorted if `in_order`."""
+        fitting = self.ops.narrowed(rows)
+        # A column that was wide stays so: compiled loops are for columns of certain widths.
+        pairs = zip(self._dtypes, fitting, strict=True)
+        self._dtypes = [self.ops.xp.promote_types(known, column.dtype) for known, column in pairs]
+        columns = tuple(
+            column.astype(dtype, copy=False)
+            for column, dtype in zip(fitting, self._dtypes, strict=True)
+        )
+        if in_order:
+            return Relation(self.columns, self.types, columns, len(rows[0]), away(self.ops))
+        return self._relation([columns], len(rows[0]), True)
+
+    def add(self, rows: Relation) -> None:
+        """Adds rows, of which none is there: they are the last now."""
+        self.settle()
+        self.last = rows
+        self.length += rows.length
+
+    def add_proposition(self) -> Relation:
+        """Of no columns: it is true now."""
+        self.last = Relation(self.columns, (), (), 1)
+        return self.last
+
+    def settle(self) -> None:
+        """What was the last is one of those before."""
+        if self.last is not None:
+            self._before.append(self.last)
+            self.last = None
+
+    def all(self) -> list[Relation]:
+        """All that there is, as it came."""
+        return self._before if self.last is None else [*self._before, self.last]
+
+    def before(self) -> list[Relation]:
+        """All but the last, in a few relations."""
+        groups: list[list[Relation]] = []
+        for run in self._before:
+            groups.append([run])
+            while len(groups) > 1 and _merges(_rows(groups[-2]), _rows(groups[-1])):
+                small = groups.pop()
+                groups[-1] += small
+        self._before = [self.merged(group) for group in groups]
+        return self._before
+
+    def whole(self) -> Relation:
+        """All rows, in one relation."""
+        self.settle()
+        whole = self.merged(self._before)
+        self._before = [whole]
+        if whole.length < FEW and away(self.ops) is None:
+            _ = whole.keys  # few rows are sorted, for people to see them in order
+        return whole
+
+    def merged(self, runs: Sequence[Relation]) -> Relation:
+        """Some of the runs as one relation."""
+        if len(runs) == 1:
+            return runs[0]
+        blocks = [block for run in runs for block in run.blocks()]
+        return self._relation(blocks, _rows(runs), False)
+
+    def _relation(self, blocks: list[Columns], count: int, as_it_is: bool) -> Relation:
+        there = away(self.ops)
+        return Relation.of_blocks(self.columns, self.types, blocks, count, True, there, as_it_is)
+
+
+def _rows(runs: Sequence[Relation]) -> int:
+    return sum(run.length for run in runs)
+
+
+def _merges(large: int, small: int) -> bool:
+    return large < FEW or SMALLER * small > large

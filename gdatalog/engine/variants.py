@@ -1,0 +1,348 @@
+"""One join of a recursive rule, which follows the new rows of a relation round after round.
+
+It runs breadth-first until that has taken about as long as it takes to have compiled loops; from
+then on by loops, whose rows are new when they come out: they test and set what tells new rows. A
+plan that reads indexes of relations that grow is run for each combination of these relations'
+runs (`runs.py`).
+
+Above 300 lines, for both ways to run a variant, and when it goes over, belong together.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import product
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from gdatalog.cpu_ops import code_cache
+from gdatalog.engine.choose import Choice
+from gdatalog.engine.depth import Form, Nest
+from gdatalog.engine.derived import Derived
+from gdatalog.engine.device import CPU, compiled_function
+from gdatalog.engine.growing import Growing
+from gdatalog.engine.hashed import Hashed, at_hand
+from gdatalog.engine.ledger import RuleRound, RuleRun
+from gdatalog.engine.marks import Marks
+from gdatalog.engine.sources import Sources
+from gdatalog.engine.stratum import NO_PARTS, Parts, StratumRun
+from gdatalog.executors.fresh import CROWDED, ENDLESS, Loops
+from gdatalog.executors.lftj import DONE, OUTSIDE
+from gdatalog.executors.limits import Limits
+from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
+from gdatalog.planner.checked import CheckedRule
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns
+
+# Seconds of breadth-first rounds that are worth loops: where these have to be compiled, where
+# Numba has to be started for them, where it runs, and where they are in memory.
+TO_COMPILE, TO_START, TO_READ, AT_HAND = 0.5, 0.2, 0.03, 0.002
+NEVER = float("inf")
+LEAST = 0.02  # seconds that a round has at the least
+PER_ROW = 5e-8  # seconds for a row that is looked at, breadth-first, before anything is known
+# Seconds of loops that are not worth the start of a thread, and rows that may be so few.
+SHORT, FEW = 0.005, 1 << 12
+
+
+class Slow(Exception):
+    """Breadth-first has had its time."""
+
+
+@dataclass(slots=True)
+class Ready:
+    """Loops that can be run at once, for rows of certain widths."""
+
+    loops: Loops
+    hashed: bool
+    widths: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Variant:
+    """`plan`: that of the `rule` with this join alone, which has a `number` in the `whole` one."""
+
+    run: StratumRun
+    rule: CheckedRule
+    plan: RulePlan
+    expected: float  # given rows that the plan was made for
+    whole: RulePlan
+    number: int
+    taken: float = 0.0  # seconds, all in all
+    spent: float = 0.0  # seconds, breadth-first
+    followed: int = 0  # rows, breadth-first
+    needed: float | None = None  # seconds that are worth loops, once these have been printed
+    rate: float = 1.0  # seconds for a row by loops, lately
+    ready: Ready | None = None
+    report: RuleRun | None = None  # what a profile is told of the whole plan
+    found: int = 0  # new rows that loops have found in this round
+    lasting: dict[int, Any] = field(default_factory=dict)  # what it remembers of all rounds
+
+    @property
+    def join(self) -> JoinPlan:
+        return self.plan.joins[0]
+
+    @property
+    def follows(self) -> str:
+        assert self.join.given is not None
+        return self.join.given.relation
+
+    @property
+    def new_rows(self) -> int:
+        """How many rows there are to follow."""
+        return self.run.deltas[self.follows].length
+
+    @property
+    def growing(self) -> tuple[TrieRef, ...]:
+        """The indexes of relations that the fixpoint changes."""
+        return tuple(ref for ref in self.join.tries if ref.relation in self.run.tables)
+
+    def follow(self) -> tuple[list[Derived], RuleRound]:
+        """Follows what is new; rows of which it is not known yet whether they are new, and what it
+        did. Rows of loops are the relation's already, and `new`, if there are no others."""
+        did = self.run.record.running(self.plan.relation, self.rule)
+        self.found, self.report = 0, self.run.around.ledger.run_of(self.whole)
+        began = perf_counter()
+        derived: list[Derived] = []
+        for parts in self._combinations():
+            if self._worth(parts) and self._by_loops(parts, did):
+                continue
+            found = self._in_time(parts, did)
+            if found is None and not self._by_loops(parts, did):
+                found = self._in_levels(parts, did)
+            if found is not None:
+                derived.append(found)
+        if not derived:
+            did.new = self.found
+        self.taken += perf_counter() - began
+        self.run.record.ran(did)
+        return derived, did
+
+    def change(self, plan: RulePlan, whole: RulePlan, expected: float) -> None:
+        """Follows by another plan of the same rule and atom, from now on."""
+        self.expected, self.whole = expected, whole
+        if plan.joins[0] is not self.join:
+            self.ready = self.needed = None
+            self.spent, self.followed, self.rate = 0.0, 0, 1.0
+            self.lasting.clear()
+        self.plan = plan
+
+    # ------------------------------------------------------------------------ what it is run on
+
+    def _combinations(self) -> Iterator[Parts]:
+        """The relations that stand for those that grow, each combination of their runs once."""
+        refs = list(dict.fromkeys(self.growing))
+        if not refs:
+            yield NO_PARTS
+            return
+        often = Counter(self.growing)
+        lists = [self._runs(ref, often[ref] > 1) for ref in refs]
+        for chosen in product(*lists):
+            yield dict(zip(refs, chosen, strict=True))
+
+    def _runs(self, ref: TrieRef, together: bool) -> list[Relation]:
+        """`together`: in one relation, for several atoms are read from it."""
+        table = self.run.tables[ref.relation]
+        if not isinstance(table, Growing) or not table.indexed:
+            found = table.full() if ref.version == "full" else self.run.olds.get(ref.relation)
+            return [] if found is None or not found.length else [found]
+        runs = table.runs.before()
+        if ref.version == "full" and table.runs.last is not None:
+            runs = [*runs, table.runs.last]
+        return [table.runs.merged(runs)] if together and runs else list(runs)
+
+    def _given(self) -> Columns:
+        rows, _ = self.run.rows_of(self.follows, CPU)
+        return tuple(map(np.ascontiguousarray, rows))
+
+    # ---------------------------------------------------------------------------- breadth-first
+
+    def _in_time(self, parts: Parts, did: RuleRound) -> Derived | None:
+        """Breadth-first, as long as that is worth its time; None if it has not come to the end."""
+        if not self._may_loop() or self.needed == NEVER:
+            return self._in_levels(parts, did)
+        left = (TO_START if self.needed is None else self.needed) - self.spent
+        limits = self.run.around.limits
+        try:
+            with patience(limits, max(LEAST, left)):
+                return self._in_levels(parts, did)
+        except Slow:
+            self.lasting.clear()  # rows that were noted as followed have led nowhere yet
+            for what in ("answers", "rows followed"):
+                limits.charge(what, 0)
+            return None
+
+    def _in_levels(self, parts: Parts, did: RuleRound) -> Derived:
+        strategy = self.run.around.knobs.strategy
+        report = None if self.report is None else RuleRun(self.plan, self.report.seen)
+        began = perf_counter()
+        try:
+            found = self.run.run_plan(
+                self.plan, None, self.lasting, parts, report, did,
+                "levelwise" if strategy == "auto" else strategy,
+            )  # fmt: skip
+        finally:
+            seconds = perf_counter() - began
+            self.spent += seconds
+        self.followed += self.new_rows
+        if report is not None and self.report is not None:
+            for choice in report.executors.values():
+                self.report.executors[self.number] = choice
+            self.report.left = report.left
+            self.report.rows += report.rows
+            self.report.seconds += seconds
+        return found
+
+    # -------------------------------------------------------------------------------- by loops
+
+    def _may_loop(self) -> bool:
+        run = self.run
+        table = run.tables[self.plan.relation]
+        return (
+            run.around.device is CPU
+            and run.around.knobs.strategy != "levelwise"
+            and isinstance(table, Growing)
+            and bool(table.types)
+            and table.telling != "sort"
+        )
+
+    def _worth(self, parts: Parts) -> bool:
+        """Whether what is to be done is worth loops."""
+        if not self._may_loop() or self.needed == NEVER:
+            return False
+        if self.ready is not None or self.run.around.knobs.strategy == "lftj":
+            return True
+        rows = self.new_rows
+        looked_at = PER_ROW * max(1.0, self.join.cost / self.expected)
+        expected = self.spent + rows * (self.spent / self.followed if self.followed else looked_at)
+        if expected < AT_HAND:
+            return False
+        if self.needed is None:
+            table = self.run.tables[self.plan.relation]
+            assert isinstance(table, Growing)
+            hashed = table.loops_hash()
+            if hashed is None:
+                return False
+            self.needed = self._needed(self._nest(parts, hashed), hashed)
+        return expected >= self.needed
+
+    def _needed(self, nest: Nest, hashed: bool) -> float:
+        """Seconds of breadth-first rounds that are worth having these loops."""
+        if nest.reason is not None:
+            return NEVER
+        printed = nest.printed
+        name = code_cache.versioned(printed.shape, printed.source)
+        if code_cache.loaded(name):
+            return AT_HAND
+        if not code_cache.compiled(name) or (hashed and not at_hand()):
+            return TO_COMPILE
+        return TO_READ if "numba" in sys.modules else TO_START
+
+    def _nest(self, parts: Parts, hashed: bool) -> Nest:
+        sources = Sources(partial(self.run.trie_of, parts=parts), lambda name: (self._given(), 0))
+        form = Form(self.join.outputs, fresh=True, hashed=hashed)
+        return Nest(self.join, form, sources, self.run.around.knobs, CPU)
+
+    def _loops(self, parts: Parts, hashed: bool, given: Columns) -> Loops | None:
+        """Loops for these relations; None if they cannot be printed."""
+        widths = tuple(column.dtype.name for column in given)
+        ready = self.ready
+        if ready is not None and not parts and (ready.hashed, ready.widths) == (hashed, widths):
+            return ready.loops
+        nest = self._nest(parts, hashed)
+        if nest.reason is not None:
+            self.needed = NEVER
+            return None
+        around = self.run.around
+        function = compiled_function(nest.printed, around.limits, self.plan.relation)
+        loops = Loops(function, nest.printed, nest.tries, around.scope, around.knobs.workers)
+        self.ready = Ready(loops, hashed, widths)
+        return loops
+
+    def _by_loops(self, parts: Parts, did: RuleRound) -> bool:
+        """By loops, whose rows go to the relation at once; False if they have not done all."""
+        table = self.run.tables[self.plan.relation]
+        if not self._may_loop() or not isinstance(table, Growing):
+            return False
+        given, limits = self._given(), self.run.around.limits
+        known, loops = table.loops(), None
+        began = perf_counter()
+        while known is not None:
+            if loops is None:
+                loops = self._loops(parts, isinstance(known, Hashed), given)
+                if loops is None:
+                    return False
+                loops.begin({f"new{at}": column for at, column in enumerate(given)})
+            alone = self.new_rows <= FEW and self.new_rows * self.rate < SHORT
+            room = known.room if isinstance(known, Hashed) else ENDLESS
+            status = loops.go_on(_arguments(known), room, limits, alone)
+            table.take(loops.taken())
+            limits.charge("blocks", 0)
+            limits.charge(self.plan.relation, table.nbytes)
+            if status == DONE:
+                seconds = perf_counter() - began
+                self.rate = seconds / max(1, self.new_rows)
+                self._tell(loops, did, seconds)
+                return True
+            if status not in (OUTSIDE, CROWDED):
+                return False  # breadth-first tells failures from what does not matter
+            changed = table.widen(loops.met()) if status == OUTSIDE else table.make_room()
+            limits.charge(self.plan.relation, table.nbytes)
+            if type(changed) is not type(known):
+                loops = None  # other loops, from the beginning: what has come is known
+            known = changed
+        return False
+
+    def _tell(self, loops: Loops, did: RuleRound, seconds: float) -> None:
+        tried, rows = loops.counts()
+        self.found += rows
+        choice = Choice(False, "the rounds are worth it")
+        did.tried += tried
+        did.seconds += seconds
+        did.executors[self.number] = choice.kind
+        if self.report is not None:
+            self.report.rows += rows
+            self.report.seconds += seconds
+            self.report.executors[self.number] = choice
+
+
+def alone(plan: RulePlan, number: int) -> RulePlan:
+    """A rule's plan with one of its joins."""
+    if len(plan.joins) == 1:
+        return plan
+    pairs = zip(plan.groups, plan.bindings, strict=True)
+    bindings = tuple(names for group, names in pairs if number in group)
+    groups = ((0,),) if plan.groups else ()
+    return replace(plan, joins=(plan.joins[number],), groups=groups, bindings=bindings)
+
+
+def _arguments(known: Marks | Hashed) -> Mapping[str, Any]:
+    """What tells new rows, as loops are given it."""
+    space = known.space
+    bounds = [number for pair in zip(space.least, space.spans, strict=True) for number in pair]
+    if isinstance(known, Marks):
+        return {"marks": known.words, "space": np.array(bounds, dtype=np.int64)}
+    return {"slots": known.slots, "space": np.array([*bounds, known.shift], dtype=np.int64)}
+
+
+@contextmanager
+def patience(limits: Limits, seconds: float) -> Iterator[None]:
+    """Within, the limits' poll raises `Slow` when the time is over."""
+    poll, end = limits.poll, perf_counter() + seconds
+
+    def watched() -> None:
+        poll()
+        if perf_counter() > end:
+            raise Slow
+
+    limits.poll = watched
+    try:
+        yield
+    finally:
+        limits.poll = poll

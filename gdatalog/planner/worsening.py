@@ -1,0 +1,133 @@
+"""What a rule makes of the best value that it starts from: by how much it may move, and whether
+what it derives is ever better.
+
+In a fixpoint of recursive min or max whose rules only make values worse (`d + w` with no negative
+w, `max(d, w)`), groups can be followed in the order of their values, each once, as Dijkstra's
+algorithm does. That decides how much work there is, never what comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf, isfinite
+
+from gdatalog.plan.nodes import Apply, Constant, Expr, Slot
+
+PLAIN = {"+", "-", "*", "min", "max", "abs"}
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A value that does not depend on the best value: between `low` and `high`."""
+
+    low: float = -inf
+    high: float = inf
+
+    @property
+    def size(self) -> float:
+        return max(abs(self.low), abs(self.high))
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """A value that depends on it: of no greater size than it has, and `grows`.
+
+    `worsens`: it is never better. `bends`: there is a product, or a min or max of two values, so
+    that a cycle that improves it once need not do so for ever.
+    """
+
+    worsens: bool
+    grows: float = 0.0
+    bends: bool = False
+
+
+Motion = Fixed | Moving
+
+
+def motion(expr: Expr, known: Mapping[str, Motion], kind: str) -> Motion:
+    """How an expression moves; `kind` is the aggregate: of a min, what is greater is worse.
+
+    Variables that are not `known` may have any value.
+    """
+    match expr:
+        case Slot(name):
+            return known.get(name, Fixed())
+        case Constant(value):
+            number = isinstance(value, (bool, int, float))
+            return Fixed(value, value) if number else Fixed()  # type: ignore[arg-type]
+        case Apply(function, args) if expr.type != "symbol":
+            of = _FUNCTIONS.get((function, len(args) if function in ("+", "-", "*") else 0))
+            parts = [motion(arg, known, kind) for arg in args]
+            found = of(parts, kind) if of is not None else None
+            if found is not None:
+                return found
+            moves = any(isinstance(part, Moving) for part in parts)
+            return Moving(False, inf) if moves else Fixed()
+    return Fixed()
+
+
+def _sum(parts: list[Motion], kind: str) -> Motion | None:
+    match parts:
+        case [Fixed() as a, Fixed() as b]:
+            return Fixed(a.low + b.low, a.high + b.high)
+        case [Moving() as a, Fixed() as b] | [Fixed() as b, Moving() as a]:
+            worsens = a.worsens and (b.low >= 0 if kind == "min" else b.high <= 0)
+            return Moving(worsens, a.grows + b.size, a.bends)
+    return None
+
+
+def _difference(parts: list[Motion], kind: str) -> Motion | None:
+    return _sum([parts[0], _opposite(parts[1:], kind)], kind)
+
+
+def _opposite(parts: list[Motion], kind: str) -> Motion:
+    (part,) = parts
+    if isinstance(part, Fixed):
+        return Fixed(-part.high, -part.low)
+    return Moving(False, part.grows, part.bends)
+
+
+def _product(parts: list[Motion], kind: str) -> Motion | None:
+    match parts:
+        case [Fixed() as a, Fixed() as b] if isfinite(a.size) and isfinite(b.size):
+            ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
+            return Fixed(min(ends), max(ends))
+        case [Moving() as a, Fixed() as b] | [Fixed() as b, Moving() as a] if b.size <= 1:
+            return Moving(False, a.grows, True)
+    return None
+
+
+def _extreme(function: str) -> Callable[[list[Motion], str], Motion | None]:
+    best = min if function == "min" else max
+
+    def of(parts: list[Motion], kind: str) -> Motion | None:
+        fixed = [part for part in parts if isinstance(part, Fixed)]
+        moving = [part for part in parts if isinstance(part, Moving)]
+        if not moving:
+            return Fixed(best(part.low for part in fixed), best(part.high for part in fixed))
+        # Of a min the greatest of some is worse than each of them, the least only if all are.
+        if function != kind:
+            worsens = any(part.worsens for part in moving)
+        else:
+            worsens = not fixed and all(part.worsens for part in moving)
+        grows = max(*(part.grows for part in moving), *(part.size for part in fixed), 0.0)
+        return Moving(worsens, grows, True)
+
+    return of
+
+
+def _size(parts: list[Motion], kind: str) -> Motion | None:
+    (part,) = parts
+    return Fixed(0.0, part.size) if isinstance(part, Fixed) else None
+
+
+_FUNCTIONS: dict[tuple[str, int], Callable[[list[Motion], str], Motion | None]] = {
+    ("+", 2): _sum,
+    ("-", 2): _difference,
+    ("-", 1): _opposite,
+    ("*", 2): _product,
+    ("min", 0): _extreme("min"),
+    ("max", 0): _extreme("max"),
+    ("abs", 0): _size,
+}

@@ -1,0 +1,101 @@
+"""Fixpoints that split on a device that is not there: a tile's list of rows for each value.
+
+The number chooses the tile, whether lanes or threads of blocks take turns at everything, and how
+little room there is for rows that come out: then values are begun again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gdatalog
+from gdatalog.engine import splits
+from gdatalog.gpu_ops import walk
+from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.tiles import TILES
+from tests import test_engine_oracle as oracle
+from tests.cuda_host import HostDriver, needs_compiler
+from tests.draw import Drawn, recursive_programs
+from tests.test_split import SHAPES, draw
+
+pytestmark = [
+    needs_compiler,
+    pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+]
+QUICK = {"left linear", "mutual, of other widths"}
+followed: list[str] = []
+
+
+class Noted(Gpu):
+    """What was followed is noted."""
+
+    def follow(self, printed: object, *rest: object) -> list[list[walk.Block]]:  # type: ignore[override]
+        followed.append(printed.shape)  # type: ignore[attr-defined]
+        return super().follow(printed, *rest)  # type: ignore[arg-type]
+
+
+def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
+    tile = TILES[5 - number % 6]
+    device = Noted(HostDriver(seed=number % 7, blocks=1 + number % 2, races=number % 5 == 1))
+    device.walks.tuning = replace(
+        device.walks.tuning, limit=(0, -1)[number % 2], pool_rows=(1, 1 << 14)[number // 3 % 2]
+    )
+    with gdatalog.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(walk, "BLOCK_ROWS", 32)
+        db._workspace.device = device
+        db._workspace.split = "always"
+        db._workspace.tile = tile
+        return oracle.answers(db, text, data, defined)
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    followed.clear()
+    yield
+    followed.clear()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SHAPES],
+)
+def test_shapes(name: str) -> None:
+    for seed in (6, 18) if name in QUICK else range(8):
+        oracle.agrees_in(run, draw(SHAPES[name], seed))
+    if name != "no rows to begin with":
+        assert followed
+
+
+def test_a_few_values_that_lead_far_go_by_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [(x, x + 1) for x in range(40)]
+    text = "p(x, y) <- E(x, y), x < $most. p(x, z) <- p(x, y), E(y, z). n(count()) <- p(_, _)."
+    monkeypatch.setattr(splits, "MANY", 10)
+    monkeypatch.setattr(splits, "FEW", 0)
+    monkeypatch.setattr(splits, "BUSY", 8)
+    with gdatalog.connect(device="cpu") as db:
+        db._workspace.device = Noted(HostDriver())
+        db["E"] = rows
+        for most, expected in ((3, []), (20, ["counts of a fixpoint of 1 rules"])):
+            count = sum(40 - x for x in range(most))
+            assert db.query(text, {"most": most}).fetchall() == [(count,)]
+            assert followed == expected
+
+
+@pytest.mark.slow
+@oracle.share(2)
+@given(st.sampled_from(sorted(SHAPES)), st.integers(0, 2**32))
+def test_drawn_shapes(name: str, seed: int) -> None:
+    oracle.agrees_in(run, draw(SHAPES[name], seed))
+
+
+@pytest.mark.slow
+@oracle.share(2)
+@given(recursive_programs())
+def test_drawn_programs(drawn: Drawn) -> None:
+    oracle.agrees_in(run, drawn)
