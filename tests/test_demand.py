@@ -146,26 +146,33 @@ def difference(drawn: Drawn) -> str | None:
     last = drawn.program.statements[-1] if drawn.program.statements else None
     if not isinstance(last, Rule) or last.heads[0].name != ASK or last.body is None:
         return None
+    given = drawn.seed % 2 == 1
+    modes = ("on", "auto") if drawn.seed % 4 == 0 else ("on",)
+    found: dict[str, Any] = {}
+    for mode in modes:
+        try:
+            found[mode] = found_by(mode, drawn, given)
+        except REFUSALS:
+            return None
+        except EvaluationError as error:
+            found[mode] = error
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+    expected: Any = None
     try:
-        expected: Any = evaluate(parse(drawn.text), drawn.rows, drawn.types)[ASK]
-    except Failure:
-        expected = None  # of something, but perhaps of nothing that is needed
+        expected = evaluate(parse(drawn.text), drawn.rows, drawn.types)[ASK]
     except TooLong:
         return None
-    given = drawn.seed % 2 == 1
-    try:
-        if expected is None:
+    except Failure:  # of something, but perhaps of nothing that is needed
+        try:
             expected = found_by("off", drawn, given)
-        for mode in ("on", "auto") if drawn.seed % 4 == 0 else ("on",):
-            rows = found_by(mode, drawn, given)
-            if canonical(rows) != canonical(expected):
-                return f"{mode}: {sorted(rows)[:10]} and not {sorted(expected)[:10]}"
-    except REFUSALS:
-        return None
-    except EvaluationError as error:
-        return None if expected is None else f"should not fail:\n{error}"
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
+        except EvaluationError:
+            return None
+    for mode, rows in found.items():
+        if isinstance(rows, EvaluationError):
+            return f"{mode}: should not fail:\n{rows}"
+        if canonical(rows) != canonical(expected):
+            return f"{mode}: {sorted(rows)[:10]} and not {sorted(expected)[:10]}"
     return None
 
 
