@@ -63,7 +63,7 @@ class Demand:
 def under_demand(checked: Checked, wanted: str, world: World, forced: bool = False) -> Demand:
     """The program rewritten for one of its relations; `forced` asks not whether that pays."""
     stratum = next((s for s in checked.strata if wanted in s.relations), None)
-    if stratum is None or stratum.recursive or not _may_ask(checked, stratum, world):
+    if stratum is None or stratum.recursive:
         return Demand(None)
     worth = Worth(checked, world.size)
     notes: tuple[str, ...] = ()
@@ -81,16 +81,6 @@ def under_demand(checked: Checked, wanted: str, world: World, forced: bool = Fal
         if found is not None:
             return Demand(found, attempt.given, notes)
     return Demand(None, {}, notes)
-
-
-def _may_ask(checked: Checked, stratum: Stratum, world: World) -> bool:
-    """Whether the wanted relation reads any that is not there yet: most queries do not."""
-    derived = {name for s in checked.strata for name in s.relations}
-    for rule in stratum.rules:
-        for name in _read(rule):
-            if name in derived and not world.there(name):
-                return True
-    return False
 
 
 def _read(rule: CheckedRule) -> set[str]:
