@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from gdatalog.engine.derived import Rows
+from gdatalog.engine.device import CPU
+from gdatalog.engine.marked_rounds import MarkedRounds
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.planner.checked import Stratum
@@ -29,12 +31,27 @@ def run_rounds(
     """A recursive stratum by rounds, its rules split where that is expected to gain."""
     parts = parted_stratum(stratum, around)
     if parts is None:
-        return Rounds(stratum, seeds, around).run()
-    rounds = Rounds(parts.stratum, seeds, around_parts(stratum, parts, around))
-    found = rounds.run(passing=parts.schemas)
+        return _rounds(stratum, seeds, around)
+    found = _rounds(parts.stratum, seeds, around_parts(stratum, parts, around), parts.schemas)
     for name in parts.schemas:
         around.limits.charge(name, 0)
     return found
+
+
+def _rounds(
+    stratum: Stratum,
+    seeds: Mapping[str, Sequence[Rows]],
+    around: Surroundings,
+    passing: Collection[str] = (),
+) -> dict[str, Relation]:
+    """By rounds, on a GPU with marks where these serve; nobody asks for relations that pass."""
+    if around.device is not CPU:
+        marked = MarkedRounds(stratum, seeds, around)
+        found = marked.run()
+        if found is not None:
+            return {name: rows for name, rows in found.items() if name not in passing}
+        around.ledger.forget(marked.record)
+    return Rounds(stratum, seeds, around).run(passing)
 
 
 def around_parts(stratum: Stratum, parts: Parted, around: Surroundings) -> Surroundings:

@@ -245,6 +245,8 @@ class Growing:
         if self._full is None:
             if not self.types:
                 self._full = Relation(self.columns, (), (), self.length)
+            elif not self.length:
+                self._full = self._nothing()
             elif self._keeps:
                 self._full = self.runs.whole()
             else:

@@ -43,6 +43,8 @@ from gdatalog.storage.trie import Trie
 
 # Up to how many stamps bytes are best, which have to be cleared after 255 values.
 BYTES = 1 << 20
+# On a GPU: bytes of a tile's list and marks for each row there may be; tiles that keep it busy.
+LIST_BYTES, BUSY = 5, 128
 # Rows of what a stratum reads: fewer are tried by rounds first; so many are not.
 FEW, MANY = 2_000, 50_000
 
@@ -212,8 +214,20 @@ class Splits(StratumRun):
                 beside[f"spans_{at}"] = xp.asarray(limits_of(own))
             if counts:
                 beside[f"counts_{at}"] = xp.zeros(len(values), dtype=xp.int64)
+        if not self._enough(len(values), rooms):
+            return None
         printed = self._printed(lists, tries, values, counts)
         return None if printed is None else Task(printed, tries, values, beside, rooms)
+
+    def _enough(self, values: int, rooms: Sequence[ListRoom]) -> bool:
+        """Whether a GPU's tiles are busy with values; a few that lead far are slow, one by one."""
+        around = self.around
+        if around.device is CPU:
+            return True
+        free, _ = around.device.room(around.memory)
+        most = free // (2 * max(1, sum(LIST_BYTES * room.stamps for room in rooms)))
+        small = self.forced or self.read_rows <= MANY
+        return most > 0 and (small or min(values, most) >= BUSY)
 
     def _listed(
         self,

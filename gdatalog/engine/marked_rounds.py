@@ -1,0 +1,247 @@
+"""A recursive stratum on a GPU, round after round, where a bit for each possible row has room.
+
+The kernels of all rules test and set the marks while they run (`printer/fresh.py`): what comes out
+of them is new, so that nothing is sorted, no index is made, and a round of few rows takes little
+more than its launches. For rules that read nothing that grows but the new rows; all else, and what
+turns out not to fit, is for `rounds.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gdatalog.engine.choose import Choice
+from gdatalog.engine.depth import Form, Nest
+from gdatalog.engine.derived import Blocks, in_order, laid, relation_of, union_rows
+from gdatalog.engine.growing import Growing
+from gdatalog.engine.keyspace import KeySpace
+from gdatalog.engine.sources import Sources
+from gdatalog.engine.spaces import expected_spaces
+from gdatalog.engine.stratum import StratumRun
+from gdatalog.engine.surroundings import Round
+from gdatalog.executors.lftj import GiveUp, Outside
+from gdatalog.plan.nodes import JoinPlan, RulePlan
+from gdatalog.planner.checked import CheckedRule
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
+from gdatalog.storage.table import Array
+
+SHARE = 4  # marks may take one part of so many of what the device has free
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """One join of a rule, for the new rows of one atom."""
+
+    rule: CheckedRule
+    plan: RulePlan
+    number: int
+
+    @property
+    def join(self) -> JoinPlan:
+        return self.plan.joins[self.number]
+
+    @property
+    def follows(self) -> str:
+        assert self.join.given is not None
+        return self.join.given.relation
+
+
+@dataclass(slots=True)
+class Marked:
+    """A relation: its marks, what is new of it, and all that it has."""
+
+    space: KeySpace
+    beside: Mapping[str, Array]  # what kernels are given of it
+    dtypes: Sequence[Any]
+    new: Columns
+    count: int  # of what is new
+    blocks: list[Columns]
+    length: int
+
+    @property
+    def nbytes(self) -> int:
+        held = sum(column.nbytes for block in self.blocks for column in block)
+        return held + sum(array.nbytes for array in self.beside.values())
+
+
+class MarkedRounds(StratumRun):
+    """Rounds whose rows are new when they come."""
+
+    def run(self) -> dict[str, Relation] | None:
+        """The relations; None if this is not for them."""
+        followers = self._followers()
+        if not followers:
+            return None
+        try:
+            marked = self._begin(followers)
+            if marked is None or not self._rounds(followers, marked):
+                return None
+        except (GiveUp, Outside):  # only the other rounds can tell what is right
+            return None
+        finally:
+            for name in self.tables:
+                self.around.limits.charge(name, 0)
+        found = {name: self._relation(name, table) for name, table in marked.items()}
+        self.record.end({name: relation.length for name, relation in found.items()})
+        return found
+
+    def _followers(self) -> list[Follower]:
+        """The joins of all rules; none if some rule is of another kind."""
+        knobs = self.around.knobs
+        if knobs.strategy == "levelwise" or knobs.telling not in ("auto", "marks"):
+            return []
+        tables = self.tables.items()
+        if any(not isinstance(t, Growing) or not t.types for _, t in tables):
+            return []
+        if self.around.limit_sizes.keys() & self.tables.keys():
+            return []
+        found = []
+        for rule in self.stratum.rules:
+            if self.recursive(rule):
+                plan = self.plan(rule, first=False)
+                if plan.gathers or self.around.device.refuses(plan) is not None:
+                    return []
+                found += [Follower(rule, plan, number) for number in range(len(plan.joins))]
+        reads = [ref.relation for each in found for ref in each.join.tries]
+        return [] if self.tables.keys() & set(reads) else found
+
+    # ---------------------------------------------------------------------------------- before
+
+    def _begin(self, followers: Sequence[Follower]) -> dict[str, Marked] | None:
+        """What each relation has without recursion, marked; None if marks have no room."""
+        device, xp = self.around.device, self.ops.xp
+        first: dict[str, tuple[Columns, int]] = {}
+        for name in self.tables:
+            parts = self.first(name)
+            rows, count = union_rows([in_order(part, self.ops) for part in parts], self.ops)
+            first[name] = laid(rows, self.ops), count
+            relation = relation_of(
+                self.tables[name].columns, self.tables[name].types, [first[name]], self.ops
+            )
+            self.record.derived(name, parts, relation, self.ops)
+        self.record.end_round()
+        spaces = expected_spaces(
+            list({id(each.plan): each.plan for each in followers}.values()),
+            {name: KeySpace.of(rows) if count else None for name, (rows, count) in first.items()},
+            {
+                ref.relation: self.around.relation(ref.relation)
+                for each in followers
+                for ref in each.join.tries
+            },
+        )
+        for name, (rows, count) in first.items():
+            if name not in spaces and count:
+                spaces[name] = KeySpace.of(rows) or KeySpace((), ())
+            if name not in spaces or not spaces[name].spans:
+                return None
+        room, _ = device.room(self.around.memory)
+        if sum(space.size for space in spaces.values()) // 8 > room // SHARE:
+            return None
+        found = {}
+        for name, (rows, count) in first.items():
+            space = spaces[name]
+            dtypes = [
+                xp.int32 if low >= INT32_MIN and low + span - 1 <= INT32_MAX else xp.int64
+                for low, span in zip(space.least, space.spans, strict=True)
+            ]
+            if not count:
+                rows = tuple(xp.empty(0, dtype=dtype) for dtype in dtypes)
+            rows = tuple(map(_as, rows, dtypes))
+            marks = xp.zeros((space.size >> 6) + 1, dtype=xp.int64)
+            if count:
+                self._mark(marks, space, rows)
+            limits = [
+                number for pair in zip(space.least, space.spans, strict=True) for number in pair
+            ]
+            beside = {"marks": marks, "space": xp.asarray(limits, dtype=xp.int64)}
+            blocks = [rows] if count else []
+            found[name] = Marked(space, beside, dtypes, rows, count, blocks, count)
+        return found
+
+    def _mark(self, marks: Array, space: KeySpace, rows: Columns) -> None:
+        """Marks different rows: their bits, added up, are these bits together."""
+        xp = self.ops.xp
+        numbers = xp.zeros(len(rows[0]), dtype=xp.int64)
+        for column, low, span in zip(rows, space.least, space.spans, strict=True):
+            numbers *= span
+            numbers += column
+            numbers -= low
+        bits = xp.left_shift(xp.ones(len(numbers), dtype=xp.int64), numbers & 63)
+        self.ops.add_at(marks, numbers >> 6, bits)
+
+    # ---------------------------------------------------------------------------------- rounds
+
+    def _rounds(self, followers: Sequence[Follower], marked: Mapping[str, Marked]) -> bool:
+        """Goes on until nothing is new; False if the kernels cannot be printed."""
+        xp, around = self.ops.xp, self.around
+        number = 0
+        while any(table.count for table in marked.values()):
+            number += 1
+            around.limits.poll()
+            found: dict[str, list[Columns]] = {name: [] for name in marked}
+            for each in followers:
+                if marked[each.follows].count:
+                    blocks = self._follow(each, marked)
+                    if blocks is None:
+                        return False
+                    dtypes = marked[each.plan.relation].dtypes
+                    found[each.plan.relation] += [
+                        tuple(map(_as, block, dtypes)) for block in blocks if len(block[0])
+                    ]
+            for name, table in marked.items():
+                blocks = found[name]
+                empty = tuple(xp.empty(0, dtype=dtype) for dtype in table.dtypes)
+                table.new = self.ops.concatenate(blocks) if blocks else empty
+                table.count = len(table.new[0])
+                table.length += table.count
+                if table.count:
+                    table.blocks.append(table.new)
+                around.limits.charge(name, table.nbytes)
+            around.on_round(
+                self.stratum,
+                Round(
+                    number,
+                    {name: table.count for name, table in marked.items()},
+                    {name: table.length for name, table in marked.items()},
+                    self.record.end_round(),
+                ),
+            )
+        return True
+
+    def _follow(self, each: Follower, marked: Mapping[str, Marked]) -> list[Columns] | None:
+        """The new rows that a join leads to; None if it cannot be printed."""
+        around = self.around
+        relation = each.plan.relation
+        did = self.record.running(relation, each.rule)
+        source = marked[each.follows]
+        sources = Sources(self.trie_of, lambda _: (source.new, source.count))
+        form = Form(each.join.outputs, fresh=True)
+        beside = marked[relation].beside
+        nest = Nest(each.join, form, sources, around.knobs, around.device, beside)
+        if nest.reason is not None:
+            return None
+        blocks = nest.run(around.scope, around.limits, relation)
+        did.new = sum(len(block[0]) for block in blocks)
+        choice = Choice(False, "new rows, told by marks on the device")
+        did.executors[each.number] = str(choice)
+        report = around.ledger.run_of(each.plan)
+        if report is not None:
+            report.rows += did.new
+            report.executors[each.number] = choice
+        self.record.ran(did)
+        return blocks
+
+    def _relation(self, name: str, table: Marked) -> Relation:
+        schema = self.around.schemas[name]
+        blocks = Blocks(table.blocks, table.length)
+        relation = relation_of(schema.columns, schema.types, [blocks], self.ops)
+        self.around.device.hold(relation)
+        self.around.limits.charge(name, relation.nbytes)
+        return relation
+
+
+def _as(column: Array, dtype: Any) -> Array:
+    return column.astype(dtype, copy=False)

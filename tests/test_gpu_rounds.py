@@ -1,0 +1,95 @@
+"""Rounds on a device that is not there: new rows told by marks while the kernels run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gdatalog
+from gdatalog.engine import marked_rounds
+from gdatalog.engine.marked_rounds import MarkedRounds
+from gdatalog.gpu_ops import walk
+from gdatalog.gpu_ops.device import Gpu
+from gdatalog.gpu_ops.tiles import TILES
+from gdatalog.storage.relation import Relation
+from tests import test_engine_oracle as oracle
+from tests.cuda_host import HostDriver, needs_compiler
+from tests.draw import Drawn, recursive_programs
+from tests.test_split import SHAPES, draw
+
+pytestmark = [
+    needs_compiler,
+    pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+]
+MORE = {
+    **SHAPES,
+    "same generation": """
+        g(x, y) <- E(a, x), E(a, y), x != y. g(x, y) <- E(a, x), g(a, b), E(b, y).""",
+    "not linear": "p(x, y) <- E(x, y). p(x, z) <- p(x, y), p(y, z).",
+    "what is computed": "r(x) <- N(x). r(y) <- r(x), y = x + 1, y < 9, E(_, x).",
+}
+QUICK = {"same generation", "what is computed"}
+
+
+def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
+    device = Gpu(HostDriver(seed=number % 7, races=number % 5 == 1))
+    device.walks.tuning = replace(
+        device.walks.tuning, limit=(0, -1)[number % 2], pool_rows=(1, 1 << 14)[number // 3 % 2]
+    )
+    with gdatalog.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(walk, "BLOCK_ROWS", 32)
+        db._workspace.device = device
+        db._workspace.split = "never"
+        db._workspace.dying = ("auto", "always")[number % 2]
+        db._workspace.tile = TILES[5 - number % 6]
+        return oracle.answers(db, text, data, defined)
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+    """Whether each fixpoint was run so to its end."""
+    found: list[bool] = []
+    real = MarkedRounds.run
+
+    def noted(self: MarkedRounds) -> dict[str, Relation] | None:
+        relations = real(self)
+        found.append(relations is not None)
+        return relations
+
+    monkeypatch.setattr(MarkedRounds, "run", noted)
+    return found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in MORE],
+)
+def test_shapes(name: str, ran: list[bool]) -> None:
+    for seed in (6, 13) if name in QUICK else range(8):
+        oracle.agrees_in(run, draw(MORE[name], seed))
+    assert any(ran) == (name != "not linear")
+
+
+def test_marks_that_have_no_room(ran: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(marked_rounds, "SHARE", 1 << 60)
+    oracle.agrees_in(run, draw(MORE["same generation"], 18))
+    assert ran and not any(ran)
+
+
+@pytest.mark.slow
+@oracle.share(2)
+@given(st.sampled_from(sorted(MORE)), st.integers(0, 2**32))
+def test_drawn_shapes(name: str, seed: int) -> None:
+    oracle.agrees_in(run, draw(MORE[name], seed))
+
+
+@pytest.mark.slow
+@oracle.share(2)
+@given(recursive_programs())
+def test_drawn_programs(drawn: Drawn) -> None:
+    oracle.agrees_in(run, drawn)
