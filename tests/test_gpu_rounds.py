@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import pytest
@@ -56,8 +56,8 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     found: list[bool] = []
     real = MarkedRounds.run
 
-    def noted(self: MarkedRounds) -> dict[str, Relation] | None:
-        relations = real(self)
+    def noted(self: MarkedRounds, passing: Collection[str] = ()) -> dict[str, Relation] | None:
+        relations = real(self, passing)
         found.append(relations is not None)
         return relations
 
