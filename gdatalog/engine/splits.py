@@ -284,7 +284,7 @@ class Splits(StratumRun):
             return None
         relations = {name: self._relation(name, blocks) for name, blocks in found.items()}
         rows = {name: relation.length for name, relation in relations.items()}
-        self._tell(rows, len(task.values), started)
+        self._tell(record, rows, len(task.values), started)
         return relations
 
     def more(
@@ -321,7 +321,7 @@ class Splits(StratumRun):
             some = counts > 0
             found[name] = task.values[some], counts[some]
         rows = {name: int(counts.sum()) for name, (_, counts) in found.items()}
-        self._tell(rows, len(task.values), started)
+        self._tell(record, rows, len(task.values), started)
         return found
 
     def _follow(self, task: Task) -> dict[str, Blocks] | None:
