@@ -193,7 +193,7 @@ def _stratum(told: StratumTold) -> Iterator[str]:
             cells.append(_line("...", "", skipped))
         cells += [_line(str(at), str(numbers[rule_text(d.rule)]), [d]) for d in by_round[at]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for line in cells:
+    for line in cells if len(cells) > 1 else ():
         parts = [cell.rjust(width) for cell, width in zip(line[:-1], widths, strict=False)]
         yield f"    {'  '.join(parts)}  {line[-1]}"
 

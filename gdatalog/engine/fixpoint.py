@@ -14,6 +14,7 @@ from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.splits import Splits
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Surroundings
+from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.storage.relation import Relation
@@ -58,12 +59,15 @@ def by_rounds(way: Splits | InPlace, counts: bool = False) -> dict[str, Relation
     for seconds in way.patience(counts):
         began = perf_counter()
         before = len(ledger.runs)
+        held = dict(around.limits.held)
         rounds = Rounds(way.stratum, way.seeds, around)
         try:
             with impatience(around.limits, seconds, TooSlow):
                 found = rounds.run()
-        except TooSlow:
+        except (TooSlow, MemoryLimitError):  # the other way needs less memory
             ledger.forget(rounds.record, before)
+            around.limits.held.clear()
+            around.limits.held.update(held)
             continue
         spend(way.rules_key, perf_counter() - began)
         ledger.forget(way.record)

@@ -23,7 +23,7 @@ from gdatalog.engine.choose import ENOUGH, FIRST, SECOND, Choice, spent_on
 from gdatalog.engine.depth import layout_of, printed_once
 from gdatalog.engine.derived import Blocks, Derived, away, laid, relation_of
 from gdatalog.engine.device import CPU
-from gdatalog.engine.ledger import Way
+from gdatalog.engine.ledger import StratumTold, Way
 from gdatalog.engine.seeds import Grouped, copied, grouped, order_by
 from gdatalog.engine.spans import limits_of, narrow, spans_of, stamps_for
 from gdatalog.engine.stratum import StratumRun, atoms
@@ -277,14 +277,14 @@ class Splits(StratumRun):
         """The relations; None where only rounds can tell what is right."""
         if all(group is None for group in self.groups.values()):
             return {name: self._relation(name, Blocks([], 0)) for name in self.stratum.relations}
-        started = perf_counter()
+        record, started = self.record, perf_counter()
         task = self.task(self.groups)
         found = None if task is None else self._follow(task)
         if task is None or found is None:
             return None
         relations = {name: self._relation(name, blocks) for name, blocks in found.items()}
         rows = {name: relation.length for name, relation in relations.items()}
-        self._tell(rows, len(task.values), started)
+        self._tell(record, rows, len(task.values), started)
         return relations
 
     def more(
@@ -311,7 +311,7 @@ class Splits(StratumRun):
         if all(group is None for group in self.groups.values()):
             none = self.ops.xp.empty(0, dtype=self.ops.xp.int64)
             return dict.fromkeys(self.stratum.relations, (none, none))
-        started = perf_counter()
+        record, started = self.record, perf_counter()
         task = self.task(self.groups, counts=True)
         if task is None or self._follow(task) is None:
             return None
@@ -321,7 +321,7 @@ class Splits(StratumRun):
             some = counts > 0
             found[name] = task.values[some], counts[some]
         rows = {name: int(counts.sum()) for name, (_, counts) in found.items()}
-        self._tell(rows, len(task.values), started)
+        self._tell(record, rows, len(task.values), started)
         return found
 
     def _follow(self, task: Task) -> dict[str, Blocks] | None:
@@ -356,14 +356,16 @@ class Splits(StratumRun):
         self.around.limits.charge(name, relation.nbytes)
         return relation
 
-    def _tell(self, rows: Mapping[str, int], values: int, started: float) -> None:
+    def _tell(
+        self, record: StratumTold, rows: Mapping[str, int], values: int, started: float
+    ) -> None:
         """Says what was done: to the progress line, and to a profile."""
         around = self.around
         around.on_round(self.stratum, Round(1, rows, rows))
         seconds = perf_counter() - started
         name = f"a fixpoint for each {self.split_by()}"
-        self.record.way = Way(name, values, "values", around.knobs.workers, seconds=seconds)
-        self.record.end(dict(rows))
+        record.way = Way(name, values, "values", around.knobs.workers, seconds=seconds)
+        record.end(dict(rows))
         for number, plan in enumerate(self.later):
             report = around.ledger.run_of(plan)
             if report is None:
@@ -385,7 +387,8 @@ class Splits(StratumRun):
             f"{error.message}, in the fixpoint of {' and '.join(self.stratum.relations)}",
             rules[0].span,
             notes=[Note("this rule is recursive", rule.span) for rule in rules],
-            hint=error.hint,
+            hint="does the recursion end? A rule that makes new values can go on for ever. "
+            "Otherwise raise the limit: gdatalog.connect(memory_limit=...) or --memory-limit",
         )
 
 

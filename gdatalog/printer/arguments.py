@@ -36,7 +36,8 @@ class Argument:
     children), marks and places (scratch over the values' range), rows and words (bits: one for
     each pair of a list's positions, or one for each). Of a trie: weights, sums (of weights),
     labels. buffer: room for the shortest of the longest lists of `levels`. given: what the run
-    brings along. own: what it makes for each worker. output: a column of a block.
+    brings along. own: what it makes for each worker. result: what it brings along to be written.
+    output: a column of a block.
     """
 
     name: str
