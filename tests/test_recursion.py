@@ -98,6 +98,7 @@ WAYS = {
 ROUNDS = {"split": "never", "dying": "never"}
 AT_ONCE = tuple((variants, name, 0.0) for name in ("TO_COMPILE", "TO_START", "TO_READ", "AT_HAND"))
 SMALL = ((growing, "FEW", 4), (growing, "CHEAP", 16), (runs, "FEW", 2), (variants, "FEW", 3))
+SMALL += ((runs, "LONG", 3), (runs, "MANY", 2))
 WAYS |= {
     "rounds, sorted": Way("lftj", {**ROUNDS, "telling": "sort"}, ((runs, "FEW", 0),)),
     "rounds, marked": Way("lftj", {**ROUNDS, "telling": "marks"}, SMALL),

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine import growing, rounds
+from gdatalog.engine import growing, replanning, rounds, variants
+from gdatalog.plan.nodes import RulePlan
+from gdatalog.planner.rules import plan_rule
 from gdatalog.storage.table import Array
 
 CLOSURE = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."
@@ -128,3 +130,45 @@ def test_a_profile_counts_what_loops_tried() -> None:
     assert later["new"].sum() == len(closed()) - len(edges())
     assert (later["tried"] >= later["new"]).all()
     assert set(later["executor"]) == {"depth-first"}
+
+
+# Two orders for what follows a new row of r: by its other atom, or by E first.
+WIDE = "r(x, y) <- E(x, y). r(x, w) <- r(x, y), E(y, z), r(z, w)."
+
+
+@pytest.mark.parametrize(("shift", "often"), [(10.0, True), (1e9, False)])
+def test_plans_are_made_again_when_sizes_have_shifted(
+    monkeypatch: pytest.MonkeyPatch, shift: float, often: bool
+) -> None:
+    made: list[RulePlan] = []
+
+    def noted(*args: Any, **options: Any) -> Any:
+        made.append(plan_rule(*args, **options))
+        return made[-1]
+
+    monkeypatch.setattr(replanning, "plan_rule", noted)
+    monkeypatch.setattr(replanning, "REPLAN", 0.0)
+    monkeypatch.setattr(replanning, "SHIFT", shift)
+    with database() as db:
+        db._workspace.strategy = "levelwise"
+        db["E"] = [(x, x + 1) for x in range(60)]
+        found = set(db.query(f"{WIDE} ?- r(x, y).").fetchall())
+    assert found == {(x, y) for x in range(60) for y in range(x + 1, 61) if (y - x) % 2}
+    assert bool(made) == often
+
+
+def test_rules_run_only_for_new_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two relations that take turns, each is followed every other round."""
+    followed: list[tuple[str, int]] = []
+    follow = variants.Variant.follow
+
+    def noted(self: variants.Variant) -> Any:
+        followed.append((self.follows, self.new_rows))
+        return follow(self)
+
+    monkeypatch.setattr(variants.Variant, "follow", noted)
+    with database() as db:
+        db["E"] = [(x, x + 1) for x in range(9)]
+        db.run("a(0). b(y) <- a(x), E(x, y). a(y) <- b(x), E(x, y).")
+        assert len(db["a"]) == len(db["b"]) == 5
+    assert followed == [("a" if at % 2 == 0 else "b", 1) for at in range(10)]

@@ -102,7 +102,7 @@ class Growing:
             return self._nothing()
         self._full = None
         self.length += sum(len(block[0]) for block in blocks)
-        delta = self.runs.relation(self.ops.concatenate(blocks))
+        delta = self.runs.relation(blocks)
         if self._keeps:
             self.runs.add(delta)
         return delta
@@ -213,7 +213,7 @@ class Growing:
             self.runs = self.runs.fresh()
         elif self._keeps and not kept:
             for block in blocks:
-                self.runs.add(self.runs.relation(block))
+                self.runs.add(self.runs.relation([block]))
 
     def _widen(self, rows: Columns, found: Sequence[Columns]) -> None:
         assert not isinstance(self.known, SortedRows)
@@ -251,5 +251,5 @@ class Growing:
                 self._full = self.runs.whole()
             else:
                 in_order = not isinstance(self.known, Hashed)
-                self._full = self.runs.relation(self.known.rows(), in_order)
+                self._full = self.runs.relation([self.known.rows()], in_order)
         return self._full

@@ -9,6 +9,7 @@ An index is made when a plan asks for it, in the order of columns that it asks f
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from gdatalog.engine.derived import away
@@ -17,6 +18,7 @@ from gdatalog.storage.rows import Columns
 from gdatalog.values import TypeName
 
 SMALLER = 4  # so many times is a run less than the one before it, at the least
+LONG = 1 << 20  # rows, from which on blocks are not made one for those who follow them
 MANY = 256  # runs, from which on they are merged though no plan has asked for indexes
 FEW = 4096  # rows, up to which a run is worth no other beside it
 
@@ -48,19 +50,24 @@ class Runs:
         runs._dtypes = self._dtypes
         return runs
 
-    def relation(self, rows: Columns, in_order: bool = False) -> Relation:
+    def relation(self, blocks: Sequence[Columns], in_order: bool = False) -> Relation:
         """A relation of different rows, which are sorted if `in_order`."""
-        fitting = self.ops.narrowed(rows)
+        count = sum(len(block[0]) for block in blocks)
+        if len(blocks) > 1 and (count < LONG or away(self.ops) is not None):
+            blocks = [self.ops.concatenate(blocks)]
+        fitting = [self.ops.narrowed(block) for block in blocks]
         # A column that was wide stays so: compiled loops are for columns of certain widths.
-        pairs = zip(self._dtypes, fitting, strict=True)
-        self._dtypes = [self.ops.xp.promote_types(known, column.dtype) for known, column in pairs]
-        columns = tuple(
-            column.astype(dtype, copy=False)
-            for column, dtype in zip(fitting, self._dtypes, strict=True)
-        )
+        self._dtypes = [
+            reduce(self.ops.xp.promote_types, (column.dtype for column in columns), known)
+            for known, columns in zip(self._dtypes, zip(*fitting, strict=True), strict=True)
+        ]
+        laid = [
+            tuple(c.astype(d, copy=False) for c, d in zip(block, self._dtypes, strict=True))
+            for block in fitting
+        ]
         if in_order:
-            return Relation(self.columns, self.types, columns, len(rows[0]), away(self.ops))
-        return self._relation([columns], len(rows[0]), True)
+            return Relation(self.columns, self.types, laid[0], count, away(self.ops))
+        return self._relation(laid, count, True)
 
     def add(self, rows: Relation) -> None:
         """Adds rows, of which none is there: they are the last now."""

@@ -117,7 +117,8 @@ class StratumRun:
         """Adds what rules have given; gives what of it is new, behind the rows that loops found."""
         rows = union_rows([in_order(part, self.ops) for part in parts], self.ops)
         new = self.tables[name].add(*rows)
-        self.record.derived(name, parts, new.behind(found) if found else new, self.ops)
+        if parts or not found:
+            self.record.derived(name, parts, new.behind(found) if found else new, self.ops)
         return new
 
     def rule_of(self, plan: RulePlan) -> CheckedRule:

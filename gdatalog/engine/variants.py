@@ -157,9 +157,10 @@ class Variant:
             runs = [*runs, table.runs.last]
         return [table.runs.merged(runs)] if together and runs else list(runs)
 
-    def _given(self) -> Columns:
-        rows, _ = self.run.rows_of(self.follows, CPU)
-        return tuple(map(np.ascontiguousarray, rows))
+    def _blocks(self) -> list[Columns]:
+        """The new rows as they lie."""
+        delta = self.run.deltas[self.follows]
+        return delta.blocks(distinct=False) if delta.types else [()]
 
     # ---------------------------------------------------------------------------- breadth-first
 
@@ -245,7 +246,9 @@ class Variant:
         return TO_READ if "numba" in sys.modules else TO_START
 
     def _nest(self, parts: Parts, hashed: bool) -> Nest:
-        sources = Sources(partial(self.run.trie_of, parts=parts), lambda name: (self._given(), 0))
+        sources = Sources(
+            partial(self.run.trie_of, parts=parts), lambda name: (self._blocks()[0], 0)
+        )
         form = Form(self.join.outputs, fresh=True, hashed=hashed)
         return Nest(self.join, form, sources, self.run.around.knobs, CPU)
 
@@ -270,21 +273,26 @@ class Variant:
         table = self.run.tables[self.plan.relation]
         if not self._may_loop() or not isinstance(table, Growing):
             return False
-        given, limits = self._given(), self.run.around.limits
+        given = [tuple(map(np.ascontiguousarray, block)) for block in self._blocks()]
+        return all(self._follow_block(block, table, parts, did) for block in given)
+
+    def _follow_block(self, given: Columns, table: Growing, parts: Parts, did: RuleRound) -> bool:
+        limits = self.run.around.limits
         known, loops = table.loops(), None
         began = perf_counter()
+        count = len(given[0]) if given else 1
         while known is not None:
             if loops is None:
                 loops = self._loops(parts, isinstance(known, Hashed), given)
                 if loops is None:
                     return False
-                alone = self.new_rows <= FEW and self.new_rows * self.rate < SHORT
+                alone = count <= FEW and count * self.rate < SHORT
                 loops.begin({f"new{at}": column for at, column in enumerate(given)}, alone)
             room = known.room if isinstance(known, Hashed) else ENDLESS
             worked = process_time()
             status = loops.go_on(_arguments(known), room, limits)
             # Not by the clock: where the machine has much else to do, threads would seem worth it.
-            self.rate = (process_time() - worked) / max(1, self.new_rows)
+            self.rate = (process_time() - worked) / count
             table.take(loops.taken())
             limits.charge("blocks", 0)
             limits.charge(self.plan.relation, table.nbytes)
