@@ -174,6 +174,8 @@ class InPlace(StratumRun):
             return self._run_in_place()
         except (_Left, Uncoded, Unprintable, GiveUp):
             return None
+        finally:
+            self.around.limits.charge("best values", 0)
 
     def _run_in_place(self) -> dict[str, Relation]:
         began = perf_counter()
@@ -198,7 +200,6 @@ class InPlace(StratumRun):
             threads = self._by_units(codes, rows, ordered)
         else:
             self._as_whole(codes, rows, ordered, numbered)
-        self.around.limits.charge("best values", 0)
         found = self.finished()
         self._tell(found, threads, perf_counter() - began)
         return found
