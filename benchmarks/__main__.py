@@ -22,6 +22,7 @@ from benchmarks.setting import Setting
 SUITES = (
     "cliques",
     "recursion",
+    "paths",
     "listing",
     "distinct",
     "branches",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import memory, patterns, recursion
+from benchmarks import memory, paths, patterns, recursion
 from benchmarks.columns import read_columns, write_columns
 from benchmarks.graphs import Graph, directed_rmat, rmat, short, uniform, weights, wu
 from benchmarks.machine import same_machine
@@ -139,6 +139,16 @@ def directed() -> dict[str, dict[str, Any]]:
 
 def asked(side: Any, data: Any) -> Any:
     return side.value(side.answer(side.build(side.load(data))))
+
+
+def test_sides_of_paths_agree(directed: dict[str, dict[str, Any]]) -> None:
+    graph = Graph("drawn", directed["edge"]["a"], directed["edge"]["b"])
+    sources = paths.busiest_of(graph, 3)
+    several = Recursive(paths.SEVERAL.format(sources=", ".join(map(str, sources))))
+    assert asked(several, directed) == asked(paths.SciPy(sources=sources), directed)
+    floats = paths.weighted(graph, True)
+    ours = Recursive(paths.FLOATS.format(source=sources[0]))
+    assert asked(ours, floats) == asked(paths.SciPy(sources=sources[:1]), floats)
 
 
 def test_sides_of_recursion_agree(directed: dict[str, dict[str, Any]]) -> None:

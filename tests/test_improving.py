@@ -20,6 +20,8 @@ import gdatalog
 from gdatalog.cpu_ops import best_values
 from gdatalog.engine import improving
 from gdatalog.parser import parse
+from gdatalog.plan.nodes import Apply, Constant, Expr, Slot
+from gdatalog.planner.worsening import Fixed, Motion, Moving, motion
 from gdatalog.values import TypeName
 from tests import test_engine_oracle as oracle
 from tests.draw import Drawn, recursive_programs
@@ -318,3 +320,46 @@ def test_more_entries_than_there_is_room_for(not_compiled: None) -> None:
 def test_a_profile_tells_of_it(not_compiled: None) -> None:
     with database(W=random_graph(3, 20, 40)) as db:
         assert "best values in place" in str(db.profile(PATHS))
+
+
+def test_rounds_that_take_too_long_are_given_up(
+    not_compiled: None, in_place: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(improving, "FIRST", 0.0)
+    edges = random_graph(4, 20, 40)
+    with database("auto", W=edges) as db, database("levelwise", W=edges) as other:
+        found = sorted(db.query(PATHS).fetchall())
+        assert in_place == ["d"]
+        assert found == sorted(other.query(PATHS).fetchall())
+
+
+def test_small_work_is_done_by_rounds(in_place: list[str]) -> None:
+    with database("auto", W=random_graph(4, 20, 40)) as db:
+        assert len(db.query(PATHS)) > 1
+    assert not in_place
+
+
+D, W = Slot("d", "int"), Slot("w", "int")
+FIVE = Constant(5, "int")
+
+
+@pytest.mark.parametrize(
+    ("expr", "kind", "moves"),
+    [
+        (D, "min", Moving(True)),
+        (Apply("+", (D, W), "int"), "min", Moving(True, 9)),
+        (Apply("+", (D, W), "int"), "max", Moving(False, 9)),
+        (Apply("-", (D, W), "int"), "min", Moving(False, 9)),
+        (Apply("-", (D, W), "int"), "max", Moving(True, 9)),
+        (Apply("max", (D, W), "int"), "min", Moving(True, 9, True)),
+        (Apply("min", (D, W), "int"), "min", Moving(False, 9, True)),
+        (Apply("min", (D, FIVE), "int"), "max", Moving(True, 5, True)),
+        (Apply("*", (W, FIVE), "int"), "min", Fixed(0, 45)),
+        (Apply("-", (W,), "int"), "min", Fixed(-9, 0)),
+        (Apply("*", (D, FIVE), "int"), "min", Moving(False, float("inf"), True)),
+        (Apply("+", (D, Slot("z", "int")), "int"), "min", Moving(False, float("inf"))),
+    ],
+    ids=str,
+)
+def test_how_a_value_moves(expr: Expr, kind: str, moves: Motion) -> None:
+    assert motion(expr, {"d": Moving(True), "w": Fixed(0, 9)}, kind) == moves

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from time import perf_counter
 from typing import Any
@@ -122,8 +121,20 @@ class InPlace(StratumRun):
         for join in plan.joins:
             if join.given is None or any(ref.relation in self.tables for ref in join.tries):
                 raise _Left("a rule has several recursive atoms")
-            found.append(Follow(join, plan.relation, tuple(head), True))
+            onwards = self._leads_on(join, head[optimum])
+            found.append(Follow(join, plan.relation, tuple(head), onwards))
         return found
+
+    def _leads_on(self, join: JoinPlan, value: Expr) -> bool:
+        """Whether a value is a sum of the one that a rule starts from."""
+        assert join.given is not None
+        source = next(each for each in self.kept if each.name == join.given.relation)
+        known: dict[str, Motion] = {join.given.slots[source.optimum].name: Moving(True)}
+        for step in join.steps:
+            if isinstance(step, Assign):
+                known[step.variable] = motion(step.expr, known, source.kind)
+        moves = motion(value, known, source.kind)
+        return isinstance(moves, Moving) and not moves.bends
 
     # -------------------------------------------------------------------------------- choosing
 
@@ -149,8 +160,9 @@ class InPlace(StratumRun):
 
     def _ready(self) -> bool:
         """Whether the loops have been compiled; if groups are numbered, they may not be."""
+        kept = passed_on(self.kept, self.follows) or self.kept
         try:
-            return CPU.ready(self._print(False)[0])
+            return CPU.ready(self._print(kept, False)[0])
         except Unprintable:
             return True  # there will be none
 
@@ -162,6 +174,8 @@ class InPlace(StratumRun):
             return self._run_in_place()
         except (_Left, Uncoded, Unprintable, GiveUp):
             return None
+        finally:
+            self.around.limits.charge("best values", 0)
 
     def _run_in_place(self) -> dict[str, Relation]:
         began = perf_counter()
@@ -180,17 +194,12 @@ class InPlace(StratumRun):
         numbered = codes.total > most
         moves = [self._motion(follow) for follow in self.follows]
         self._bounded(rows, moves, 4.0 * (MOST_GROUPS if numbered else codes.total) + 4096)
-        self.follows = [
-            replace(follow, onwards=isinstance(m, Moving) and not m.bends)
-            for follow, m in zip(self.follows, moves, strict=True)
-        ]
         ordered = worsen(self.kept, moves)
         threads = 1
         if self.kept[0].split is not None:
             threads = self._by_units(codes, rows, ordered)
         else:
             self._as_whole(codes, rows, ordered, numbered)
-        self.around.limits.charge("best values", 0)
         found = self.finished()
         self._tell(found, threads, perf_counter() - began)
         return found
@@ -207,7 +216,7 @@ class InPlace(StratumRun):
         room = codes.total if not numbered else max(LEAST_ROOM, len(seeds))
         limits.charge("best values", BYTES * room)
         values = BestValues(seeds, costs, room, numbered=numbered, ordered=ordered)
-        printed, tries = self._print(numbered)
+        printed, tries = self._print(self.kept, numbered)
         function = self._compiled(printed)
         distinct = [tries[at] for at in printed.which]
         given = given_arrays(printed, distinct, self.around.scope)
@@ -241,7 +250,7 @@ class InPlace(StratumRun):
         seeds, costs, splits = seeds[order], costs[order], splits[order]
         first = np.flatnonzero(firsts(splits))
         units, starts = splits[first], np.append(first, len(splits)).astype(np.int64)
-        printed, tries = self._print(False)
+        printed, tries = self._print(self.kept, False)
         function = self._compiled(printed)
         distinct = [tries[at] for at in printed.which]
         given = given_arrays(printed, distinct, self.around.scope)
@@ -298,9 +307,9 @@ class InPlace(StratumRun):
         finally:
             limits.announce("")
 
-    def _print(self, numbered: bool) -> tuple[Printed, list[Trie]]:
+    def _print(self, kept: Sequence[Kept], numbered: bool) -> tuple[Printed, list[Trie]]:
         tries = [[self._index(f.join, at) for at in range(len(f.join.tries))] for f in self.follows]
-        printed = print_improving(self.kept, self.follows, tries, numbered)
+        printed = print_improving(kept, self.follows, tries, numbered)
         return printed, [trie for some in tries for trie in some]
 
     def _index(self, join: JoinPlan, number: int) -> Trie:

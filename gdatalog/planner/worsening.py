@@ -33,8 +33,8 @@ class Fixed:
 class Moving:
     """A value that depends on it: of no greater size than it has, and `grows`.
 
-    `worsens`: it is never better. `bends`: there is a product, or a min or max of two values, so
-    that a cycle that improves it once need not do so for ever.
+    `worsens`: it is never better. `bends`: there is more to it than sums, as a product, or a min or
+    max of two values, so that a cycle that improves it once need not do so for ever.
     """
 
     worsens: bool
@@ -63,7 +63,7 @@ def motion(expr: Expr, known: Mapping[str, Motion], kind: str) -> Motion:
             if found is not None:
                 return found
             moves = any(isinstance(part, Moving) for part in parts)
-            return Moving(False, inf) if moves else Fixed()
+            return Moving(False, inf, True) if moves else Fixed()
     return Fixed()
 
 
