@@ -28,6 +28,7 @@ from gdatalog.parser.syntax import (
     Var,
     Wildcard,
 )
+from gdatalog.planner.adornments import plain as plainly
 from tests.draw import PROFILES, Drawn
 from tests.draw_rules import LITTLE, Drawing, Profile
 from tests.oracle import TooLong, evaluate
@@ -391,6 +392,7 @@ def test_fewer_rows_are_made(rules: str, edges: list[tuple[int, int]], start: in
             None,
         ),
         ("two(x, z) <- E(x, y), E(y, z). ?- two(1, z).", None),  # so few rows
+        (SG + "?- sg(59, y).", "60 of 60 values would be asked for"),
     ],
 )
 def test_where_it_does_not_pay(text: str, why: str | None) -> None:
@@ -398,7 +400,7 @@ def test_where_it_does_not_pay(text: str, why: str | None) -> None:
         db["E"] = chain(60)
         db["small"] = [(x,) for x in range(0, 60, 2)]
         told = str(db.explain(text))
-        assert "[b" not in told and "[c" not in told and "[f" not in told, told
+        assert plainly(told) == told
         assert why is None or f"is evaluated in full: {why}" in told
 
 
