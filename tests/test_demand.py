@@ -446,6 +446,14 @@ def test_errors_speak_of_the_relations_that_there_are() -> None:
         assert "[" not in caught.value.message and caught.value.span is not None
 
 
+def test_progress_speaks_of_them_too() -> None:
+    told: list[tuple[str, ...]] = []
+    with database("on") as db:
+        db._workspace.split = "never"
+        db.query(PATH + "?- path(1, y).", on_progress=lambda now: told.append(now.relations))
+    assert set(told) == {("path",)}
+
+
 def test_a_failure_may_be_avoided_and_is_never_added() -> None:
     text = "part(x, 6 / x) <- N(x). all(x, y) <- part(x, y) ; all(x, z), part(z, y). ?- all($x, y)."
     with database("on") as db:
