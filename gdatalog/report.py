@@ -143,7 +143,10 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
     notes: dict[str, None] = {}
     for name in names:
         part = part_of(session.evaluation, name, whole)
-        notes.update(dict.fromkeys(rewritten_for(session.evaluation, name, whole).demand.notes))
+        rewritten = rewritten_for(session.evaluation, name, whole)
+        notes.update(dict.fromkeys(rewritten.demand.notes))
+        if rewritten.covered:
+            notes[rewritten.covered] = None
         if part is None:
             parts[0][1].append(name)
         else:

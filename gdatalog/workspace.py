@@ -26,6 +26,7 @@ from gdatalog.engine.surroundings import Round
 from gdatalog.errors import Caution, Interrupted, UsageError
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Statement
+from gdatalog.planner.adornments import plain
 from gdatalog.planner.checked import Schema, Stratum
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
@@ -257,7 +258,8 @@ class Workspace:
         def on_round(stratum: Stratum, done: Round) -> None:
             if on_progress is not None:
                 new, total = sum(done.new.values()), sum(done.total.values())
-                on_progress(Progress(stratum.relations, done.number, new, total))
+                names = tuple(dict.fromkeys(map(plain, stratum.relations)))
+                on_progress(Progress(names, done.number, new, total))
 
         settings = Settings(
             self.policy,

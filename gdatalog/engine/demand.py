@@ -18,9 +18,12 @@ from gdatalog.engine.prepared import CheckedText
 from gdatalog.engine.remembered import news_since
 from gdatalog.errors import Error, Note
 from gdatalog.planner.adornments import plain
-from gdatalog.planner.demand import Demand, World, under_demand
+from gdatalog.planner.demand import Demand, under_demand
 from gdatalog.planner.sizes import Size
+from gdatalog.planner.worth import World
 from gdatalog.storage.relation import Relation
+
+MOST = 0.5  # the part of a column's values from which on asking for them gains nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class Rewritten:
     demand: Demand
     text: CheckedText | None
     looked_at: Mapping[str, ref[Relation]] = field(default_factory=dict)
+    covered: str = ""  # why it was not used when it was last to be
 
 
 def answer(
@@ -92,6 +96,16 @@ def part_of(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> E
     )
     part.scope = evaluation.scope
     part._known.update(evaluation._known)
+    rewritten.covered = ""
+    for magic in rewritten.demand.measured:
+        with speaking_plainly():
+            count = part.relation(magic.magic).length
+        if count > MOST * magic.values:
+            rewritten.covered = (
+                f"{magic.relation} is evaluated in full: {count:,} of {magic.values:,.0f} values "
+                "would be asked for"
+            )
+            return None
     return part
 
 

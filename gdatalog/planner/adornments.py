@@ -24,7 +24,7 @@ from gdatalog.values import TypeName
 Columns = tuple[int, ...]
 Constants = tuple[Const | Param, ...]
 
-_MADE = re.compile(r"\[(?:[bcf]+|given)\][?+]?")
+_MADE = re.compile(r"(?<=[\w?'])\[(?:[bcf]+|given)\][?+]?")
 
 
 def adorned(name: str, arity: int, columns: Collection[int], bound: str = "b") -> str:

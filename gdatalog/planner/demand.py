@@ -17,7 +17,7 @@ negation or an aggregate part of a cycle, what is negated or aggregated is evalu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from gdatalog.errors import Error
@@ -28,23 +28,20 @@ from gdatalog.planner.heads import aggregate_columns
 from gdatalog.planner.improving import check_improving
 from gdatalog.planner.passing import literals
 from gdatalog.planner.sideways import Known, Sideways
-from gdatalog.planner.sizes import Size
 from gdatalog.planner.specialised import Specialised
 from gdatalog.planner.strata import stratify
 from gdatalog.planner.walk import contains_head_aggregate, rebuild, walk
-from gdatalog.planner.worth import Worth
+from gdatalog.planner.worth import World, Worth
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """What is there: derived relations that have been evaluated, data of those that have rules
-    too, statistics of what is there, relations of which only so many rows are made."""
+class Measured:
+    """A magic set that can be had before what it is for, and how many values there may be: if it
+    turns out to hold most of them, nothing is gained."""
 
-    there: Callable[[str], bool]
-    has_data: Callable[[str], bool]
-    size: Callable[[str], Size | None]
-    limited: Collection[str] = ()
-    worklists: bool = False  # whether a fixpoint for one value of a column is run for itself
+    magic: str
+    relation: str
+    values: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +55,7 @@ class Demand:
     checked: Checked | None
     given: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    measured: tuple[Measured, ...] = ()
 
 
 def under_demand(checked: Checked, wanted: str, world: World, forced: bool = False) -> Demand:
@@ -65,7 +63,7 @@ def under_demand(checked: Checked, wanted: str, world: World, forced: bool = Fal
     stratum = next((s for s in checked.strata if wanted in s.relations), None)
     if stratum is None or stratum.recursive:
         return Demand(None)
-    worth = Worth(checked, world.size)
+    worth = Worth(checked, world)
     notes: tuple[str, ...] = ()
     for through in (True, False):
         full: dict[str, str] = {}
@@ -79,7 +77,8 @@ def under_demand(checked: Checked, wanted: str, world: World, forced: bool = Fal
             break
         found = attempt.program()
         if found is not None:
-            return Demand(found, attempt.given, notes)
+            measured = () if forced else tuple(attempt.measured(found))
+            return Demand(found, attempt.given, notes, measured)
     return Demand(None, {}, notes)
 
 
@@ -131,6 +130,7 @@ class Attempt:
         self.facts: dict[str, tuple[Atom, ...]] = {}
         self.schemas: dict[str, Schema] = {}
         self.given: dict[str, str] = {}
+        self.magic_sets: dict[str, tuple[str, int]] = {}  # of recursion: of which column
         # what stands for a relation with known columns, and the columns that it has no more
         self.final: dict[str, tuple[str, Columns]] = {}
         self.at_hand: Stratum | None = None
@@ -170,6 +170,14 @@ class Attempt:
             facts={**self.checked.facts, **self.facts},
         )
 
+    def measured(self, program: Checked) -> Iterator[Measured]:
+        for magic, (name, column) in self.magic_sets.items():
+            values = self.worth.domain(name, column)
+            home = next((s for s in program.strata if magic in s.relations), None)
+            alone = home is None or all(other.endswith("?") for other in home.relations)
+            if alone and values is not None:
+                yield Measured(magic, name, values)
+
     # ---------------------------------------------------------------------- what is evaluated
 
     def derived(self, name: str) -> bool:
@@ -203,8 +211,6 @@ class Attempt:
         if twice:
             names, kinds = [*(f"for_{name}" for name in names), *names], kinds * 2
         self.schemas[name] = Schema(name, tuple(names), kinds, old.span)
-
-    # ------------------------------------------------------------------------------- rewriting
 
     def add(self, rule: CheckedRule, head: str, known: Known) -> None:
         """A rule for the relation `head`, with what its body reads under demand."""

@@ -283,4 +283,5 @@ class Specialised(Rewriting):
                 for rule in self.of(name):
                     self._guarded(rule, columns, magic)
         for name, columns in done:
-            self._magic(name, columns, attempt.asks[name][columns])
+            magic = self._magic(name, columns, attempt.asks[name][columns])
+            attempt.magic_sets[magic] = name, columns[0]

@@ -6,7 +6,7 @@ Where that is a good part of them all, or where the relation is cheap, it is eva
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from gdatalog.parser.syntax import Atom, Compare, Const, Expr, Literal, Member, Or, Param, Var
@@ -19,16 +19,28 @@ from gdatalog.planner.walk import walk
 from gdatalog.planner.words import own_name
 
 MOST_OF_ALL = 0.25  # the part of a column's values up to which asking for them pays
+Seen = Collection[tuple[str, int]]  # relations and columns that are being looked at
+
 FEW = 1_000  # where it is not known how many values there are
 LARGE = 50_000  # rows below a view that is not recursive, from which on constants are pushed in
 
 
+@dataclass(frozen=True, slots=True)
+class World:
+    """What is there: derived relations that have been evaluated, data of those that have rules
+    too, statistics of what is there, relations of which only so many rows are made."""
+
+    there: Callable[[str], bool]
+    has_data: Callable[[str], bool]
+    size: Callable[[str], Size | None]
+    limited: Collection[str] = ()
+    worklists: bool = False  # whether a fixpoint for one value of a column is run for itself
+
+
 @dataclass(slots=True)
 class Worth:
-    """`size`: the statistics of relations that are there."""
-
     checked: Checked
-    size: Callable[[str], Size | None]
+    world: World
     rules: dict[str, list[CheckedRule]] = field(default_factory=dict)
     home: dict[str, Stratum] = field(default_factory=dict)
 
@@ -51,8 +63,8 @@ class Worth:
         if source.constants is not None or any(_made(literal) for literal in source.body):
             return None
         for column, arg in zip(columns, source.args, strict=True):
-            asked = 1.0 if not isinstance(arg, Var) else self._values(arg.name, source.body, set())
-            there = self._domain(name, column, set())
+            asked = 1.0 if not isinstance(arg, Var) else self._values(arg.name, source.body, ())
+            there = self.domain(name, column)
             few = FEW if there is None else MOST_OF_ALL * there
             if asked is not None and asked <= few:
                 return None
@@ -78,23 +90,23 @@ class Worth:
         return found
 
     def _recursive(self, name: str) -> bool:
-        return name in self.home and self.home[name].recursive and self.size(name) is None
+        return name in self.home and self.home[name].recursive and self.world.size(name) is None
 
     def _rows(self, names: set[str]) -> int:
-        sizes = [self.size(name) for name in names]
+        sizes = [self.world.size(name) for name in names]
         return sum(size.rows for size in sizes if size is not None)
 
     # ------------------------------------------------------------------------------ values
 
-    def _domain(self, name: str, column: int, seen: set[tuple[str, int]]) -> float | None:
+    def domain(self, name: str, column: int, seen: Seen = ()) -> float | None:
         """How many values a column may have, at the most; None: no idea."""
         name = plain(name)
-        size = self.size(name)
+        size = self.world.size(name)
         if size is not None:
             return float(size.distinct(frozenset((column,))))
         if name not in self.rules or (name, column) in seen:
             return None
-        seen.add((name, column))
+        seen = {*seen, (name, column)}
         most: float | None = None
         for rule in self.rules[name]:
             arg = rule.head.args[column]
@@ -103,14 +115,12 @@ class Worth:
                 most = max(most or 0.0, found)
         return most
 
-    def _of(self, arg: Expr, body: Sequence[Literal], seen: set[tuple[str, int]]) -> float | None:
+    def _of(self, arg: Expr, body: Sequence[Literal], seen: Seen) -> float | None:
         if isinstance(arg, Const | Param):
             return 1.0
         return self._values(arg.name, body, seen) if isinstance(arg, Var) else None
 
-    def _values(
-        self, name: str, body: Sequence[Literal], seen: set[tuple[str, int]]
-    ) -> float | None:
+    def _values(self, name: str, body: Sequence[Literal], seen: Seen) -> float | None:
         """How many values the literals leave for a variable, at the most; None: no idea."""
         known: dict[str, float] = {}
         for _ in range(len(body)):
@@ -121,7 +131,7 @@ class Worth:
                 break
         return known.get(name)
 
-    def _learn(self, literal: Literal, known: dict[str, float], seen: set[tuple[str, int]]) -> None:
+    def _learn(self, literal: Literal, known: dict[str, float], seen: Seen) -> None:
         def limit(name: str, values: float | None) -> None:
             if values is not None:
                 known[name] = min(values, known.get(name, values))
@@ -143,11 +153,11 @@ class Worth:
                 for name in set.intersection(*(set(branch) for branch in branches)):
                     limit(name, sum(branch[name] for branch in branches))
             case Atom(relation, args):
-                size = self.size(relation)
+                size = self.world.size(relation)
                 for column, arg in enumerate(args):
                     if not isinstance(arg, Var):
                         continue
-                    limit(arg.name, self._domain(relation, column, set(seen)))
+                    limit(arg.name, self.domain(relation, column, seen))
                     for beside, value in enumerate(args) if size is not None else ():
                         if beside == column or not isinstance(value, Var | Const | Param):
                             continue
