@@ -179,6 +179,8 @@ def _stratum(told: StratumTold) -> Iterator[str]:
     for did in told.rules:
         numbers.setdefault(rule_text(did.rule), len(numbers) + 1)
     yield from (f"  rule {number}: {text}" for text, number in numbers.items())
+    if not told.rules:
+        return
     by_round: dict[int, list[RuleRound]] = {}
     for did in told.rules:
         by_round.setdefault(did.round, []).append(did)

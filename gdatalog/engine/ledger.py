@@ -143,7 +143,8 @@ class StratumTold:
             self.end_round()
         self.rounds = max(0, self.rounds - 1)  # the first was what comes before recursion
         self.rows = rows
-        self.seconds = perf_counter() - self._began
+        told = 0.0 if self.way is None else self.way.seconds
+        self.seconds = max(perf_counter() - self._began, told)
         self._most()
 
     def at_work(self) -> str:
