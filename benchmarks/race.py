@@ -148,9 +148,9 @@ class Race:
             taken[place].append(seconds)
 
         for place in list(taken):
-            if self.afresh or is_peer(self._workers[place].side):
+            if is_peer(self._workers[place].side):
                 continue
-            # Now that there are indexes the plan may be another one, and be compiled.
+            # What comes again, or has indexes now, may be compiled now.
             self._try(place, one)
             taken[place].clear()
         for turn in range(ROUNDS):

@@ -64,7 +64,7 @@ class Profile:
                    "seconds", "bytes", "executor")  # fmt: skip
         lines = [line for told in self.strata for line in _lines(told)]
         frame = pd.DataFrame(lines, columns=list(columns))
-        return frame.astype({"round": "Int64", "tried": "Int64", "duplicates": "Int64"})
+        return frame.astype(dict.fromkeys(("round", "tried", "new", "duplicates"), "Int64"))
 
     def __str__(self) -> str:
         where = "" if self.device == "cpu" else f" on {self.device}"
@@ -179,6 +179,8 @@ def _stratum(told: StratumTold) -> Iterator[str]:
     for did in told.rules:
         numbers.setdefault(rule_text(did.rule), len(numbers) + 1)
     yield from (f"  rule {number}: {text}" for text, number in numbers.items())
+    if not told.rules:
+        return
     by_round: dict[int, list[RuleRound]] = {}
     for did in told.rules:
         by_round.setdefault(did.round, []).append(did)
@@ -199,15 +201,21 @@ def _stratum(told: StratumTold) -> Iterator[str]:
 
 
 def _line(at: str, rule: str, done: Sequence[RuleRound]) -> tuple[str, ...]:
-    tried, new = sum(did.tried for did in done), sum(did.new or 0 for did in done)
+    tried = sum(did.tried for did in done)
+    new, known = _sum([did.new for did in done]), _sum([did.duplicates for did in done])
     seconds = sum(did.seconds for did in done)
     most = max((did.bytes for did in done), default=0)
     by = ", ".join(dict.fromkeys(did.executor for did in done if did.executor))
-    known = sum(did.duplicates for did in done)
     return (
-        at, rule, f"{tried:,}", f"{new:,}", f"{known:,}", f"{seconds * 1000:.1f}",
+        at, rule, f"{tried:,}", new, known, f"{seconds * 1000:.1f}",
         format_bytes(most), by,
     )  # fmt: skip
+
+
+def _sum(counts: Sequence[int | None]) -> str:
+    """Together; nothing where one of them is not known."""
+    known = [count for count in counts if count is not None]
+    return f"{sum(known):,}" if len(known) == len(counts) else ""
 
 
 def _shown(by_round: dict[int, list[RuleRound]]) -> list[int]:

@@ -9,7 +9,6 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.engine.ledger import Ledger, StratumTold, Way
-from gdatalog.engine.rounds import Rounds
 from gdatalog.executors import lftj
 from gdatalog.executors.limits import Limits
 from gdatalog.profile import Profile, sparkline
@@ -101,7 +100,7 @@ def test_a_fixpoint_without_rounds() -> None:
     profile = Profile(Ledger(strata=[told]), 1.0, 8192, None)
     assert "split on x: 5 values, 1,234 rows tried, 2 threads, 0.500 s" in str(profile)
     assert "fixpoint: 1,000 rows of path, " in str(profile)
-    assert "4.0 KiB at the most" in str(profile)
+    assert "0.500 s, 4.0 KiB at the most" in str(profile) and "tried  new" not in str(profile)
     (line,) = profile.rounds.to_dict("records")
     assert line["tried"] == 1234 and line["new"] == 1000 and line["duplicates"] == 234
     assert profile.rounds["round"].isna().all()
@@ -131,17 +130,15 @@ def test_what_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rule that runs, and how much of its join is done."""
     db = database([(1, 2), (2, 3), (3, 1)])
     seen: list[str] = []
-    run = Rounds._run
+    ran = StratumTold.ran
 
-    def watched(self: Rounds, *args: Any) -> Any:
-        found = run(self, *args)
-        self.around.limits.share = 0.25
-        seen.append(db._workspace.at_work())
-        self.around.limits.share = None
-        seen.append(db._workspace.at_work())
-        return found
+    def watched(self: StratumTold, did: Any) -> None:
+        for share in (0.25, None):
+            self.limits.share = share
+            seen.append(db._workspace.at_work())
+        ran(self, did)
 
-    monkeypatch.setattr(Rounds, "_run", watched)
+    monkeypatch.setattr(StratumTold, "ran", watched)
     assert len(db.query(LINEAR, strategy="levelwise")) == 9
     assert {"rule 1 of 2", "rule 1 of 2 at 25%", "rule 2 of 2", "rule 2 of 2 at 25%"} == set(seen)
     assert db._workspace.at_work() == ""

@@ -41,7 +41,7 @@ class RuleRound:
     """What one rule did in one round of a fixpoint; round 0 is what comes before recursion.
 
     `tried`: rows that its joins gave, equal ones and known ones included, as far as the executor
-    sees them one by one. `new`: those that no round and no rule before had; None: not asked yet.
+    sees them one by one. `new`: those that no round and no rule before had; None: nobody asked.
     `bytes`: the most that the evaluation held meanwhile.
     """
 
@@ -55,8 +55,8 @@ class RuleRound:
     executors: dict[int, str] = field(default_factory=dict)  # by the number of the join
 
     @property
-    def duplicates(self) -> int:
-        return max(0, self.tried - (self.new or 0))
+    def duplicates(self) -> int | None:
+        return None if self.new is None else max(0, self.tried - self.new)
 
     @property
     def executor(self) -> str:
@@ -143,7 +143,8 @@ class StratumTold:
             self.end_round()
         self.rounds = max(0, self.rounds - 1)  # the first was what comes before recursion
         self.rows = rows
-        self.seconds = perf_counter() - self._began
+        told = 0.0 if self.way is None else self.way.seconds
+        self.seconds = max(perf_counter() - self._began, told)
         self._most()
 
     def at_work(self) -> str:
