@@ -22,6 +22,7 @@ from benchmarks.setting import Setting
 SUITES = (
     "cliques",
     "recursion",
+    "points_to",
     "listing",
     "distinct",
     "branches",

@@ -6,7 +6,7 @@ rows that all rounds have made are `recurring`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,10 +15,10 @@ import numpy as np
 from benchmarks.columns import Array, Columns
 from benchmarks.graphs import short
 from benchmarks.peers import DuckDB
-from benchmarks.records import Case
+from benchmarks.records import Case, faster
+from benchmarks.recursion import NOTE
 from benchmarks.setting import Setting
-from benchmarks.sides import Gdatalog
-from benchmarks.worker import Side
+from benchmarks.sides import Recursive
 from tests.data import FOLDER, HMMER, hmmer
 
 MANY = 1_000_000
@@ -87,7 +87,7 @@ def constraints(many: int = MANY, seed: int = 1) -> Columns:
     def source(to: Array) -> Array:
         """A variable that each of some is set to."""
         back = np.minimum(random.zipf(1.5, len(to)), 200)
-        found = to - np.minimum(back, to % 200)
+        found: Array = to - np.minimum(back, to % 200)
         everywhere = random.random(len(to)) < 0.0005
         many_times = random.random(np.count_nonzero(everywhere)) ** 4
         found[everywhere] = (variables * many_times).astype(np.int64)
@@ -139,16 +139,20 @@ def _cells(file: Path) -> list[str]:
 
 def run(setting: Setting) -> Iterator[Case]:
     many = 2_000 if setting.small else MANY
-    what = f"points-to, {short(many)} constraints"
-    if setting.wants(what, 150):
-        data = setting.stored(what, lambda: constraints(many))
-        yield setting.race("recursion", what, data, _sides(MADE, MADE_SQL))
-    what = "points-to, hmmer"
-    there = FOLDER is not None and (FOLDER / HMMER).exists() and not setting.small
-    if there and setting.wants(what, 60):
-        data = setting.stored(what, program)
-        yield setting.race("recursion", what, data, _sides(PROGRAM, PROGRAM_SQL), 1_166_829)
+    yield from _case(
+        setting, f"points-to, {short(many)} constraints", lambda: constraints(many), MADE, MADE_SQL
+    )
+    if FOLDER is not None and (FOLDER / HMMER).exists() and not setting.small:
+        yield from _case(setting, "points-to, hmmer", program, PROGRAM, PROGRAM_SQL)
 
 
-def _sides(rules: str, sql: str) -> list[Side]:
-    return [Gdatalog(rules, strategy="auto"), DuckDB(sql)]
+def _case(
+    setting: Setting, what: str, make: Callable[[], Columns], rules: str, sql: str
+) -> Iterator[Case]:
+    ours, peer = Recursive(rules), DuckDB(sql)
+    if not setting.wants(what, 20 + setting.wait(what, peer)):
+        return
+    data = setting.stored(what, make)
+    case = setting.race("recursion", what, data, [ours, peer], notes=(NOTE,), afresh=True)
+    case.asks.append(faster(case, ours.name, [peer.name], 10.0))
+    yield case
