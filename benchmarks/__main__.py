@@ -22,7 +22,6 @@ from benchmarks.setting import Setting
 SUITES = (
     "cliques",
     "recursion",
-    "points_to",
     "listing",
     "distinct",
     "branches",
