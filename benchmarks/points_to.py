@@ -6,7 +6,7 @@ rows that all rounds have made are `recurring`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,11 +17,11 @@ from benchmarks.graphs import short
 from benchmarks.peers import DuckDB
 from benchmarks.records import Case, faster
 from benchmarks.setting import Setting
-from benchmarks.sides import Gdatalog
-from benchmarks.worker import Side
+from benchmarks.sides import Recursive
 from tests.data import FOLDER, HMMER, hmmer
 
 MANY = 1_000_000
+POINTS = 1_166_829  # of hmmer, as a worklist over Python sets finds them
 KINDS = ("address_of", "copy", "load", "store")  # to = &of, to = of, to = *of, *to = of
 
 MADE = """
@@ -87,7 +87,7 @@ def constraints(many: int = MANY, seed: int = 1) -> Columns:
     def source(to: Array) -> Array:
         """A variable that each of some is set to."""
         back = np.minimum(random.zipf(1.5, len(to)), 200)
-        found = to - np.minimum(back, to % 200)
+        found: Array = to - np.minimum(back, to % 200)
         everywhere = random.random(len(to)) < 0.0005
         many_times = random.random(np.count_nonzero(everywhere)) ** 4
         found[everywhere] = (variables * many_times).astype(np.int64)
@@ -140,20 +140,23 @@ def _cells(file: Path) -> list[str]:
 def run(setting: Setting) -> Iterator[Case]:
     many = 2_000 if setting.small else MANY
     what = f"points-to, {short(many)} constraints"
-    if setting.wants(what, 150):
-        data = setting.stored(what, lambda: constraints(many))
-        yield _race(setting, what, data, MADE, MADE_SQL, None)
-    what = "points-to, hmmer"
-    there = FOLDER is not None and (FOLDER / HMMER).exists() and not setting.small
-    if there and setting.wants(what, 60):
-        data = setting.stored(what, program)
-        yield _race(setting, what, data, PROGRAM, PROGRAM_SQL, 1_166_829)
+    yield from _case(setting, what, lambda: constraints(many), MADE, MADE_SQL)
+    if FOLDER is not None and (FOLDER / HMMER).exists() and not setting.small:
+        yield from _case(setting, "points-to, hmmer", program, PROGRAM, PROGRAM_SQL, POINTS)
 
 
-def _race(
-    setting: Setting, what: str, data: Path, rules: str, sql: str, expected: int | None
-) -> Case:
-    sides: list[Side] = [Gdatalog(rules, strategy="auto"), DuckDB(sql)]
-    case = setting.race("recursion", what, data, sides, expected, afresh=True)
-    case.asks.append(faster(case, sides[0].name, [sides[1].name], 10.0))
-    return case
+def _case(
+    setting: Setting,
+    what: str,
+    make: Callable[[], Columns],
+    rules: str,
+    sql: str,
+    expected: int | None = None,
+) -> Iterator[Case]:
+    ours, peer = Recursive(rules), DuckDB(sql)
+    if not setting.wants(what, 20 + setting.wait(what, peer)):
+        return
+    data = setting.stored(what, make)
+    case = setting.race("recursion", what, data, [ours, peer], expected, afresh=True)
+    case.asks.append(faster(case, ours.name, [peer.name], 10.0))
+    yield case

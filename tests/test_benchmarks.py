@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import memory, paths, patterns, recursion
+from benchmarks import memory, paths, patterns, points_to, recursion
 from benchmarks.columns import read_columns, write_columns
 from benchmarks.graphs import Graph, directed_rmat, rmat, short, uniform, weights, wu
 from benchmarks.machine import same_machine
@@ -168,6 +168,29 @@ def test_sides_of_recursion_agree(directed: dict[str, dict[str, Any]]) -> None:
     without = Recursive(f"{recursion.PATH} n(count()) <- start(x), path(x, y), x != y.")
     sample = tuple(every["start"]["a"].tolist())
     assert asked(without, every) == asked(SciPy("sampled", sample=sample), pairs)
+
+
+@pytest.mark.parametrize("way", ["auto", "always", "never"])
+def test_rules_and_sql_of_points_to_agree(way: str) -> None:
+    data = points_to.constraints(300)
+    again = points_to.constraints(300)
+    assert all((again[name]["of"] == data[name]["of"]).all() for name in points_to.KINDS)
+    statements = {
+        "allocated": data["address_of"],
+        "flow": {"x": data["copy"]["of"], "y": data["copy"]["to"]},
+        "load": data["load"],
+        "store": {"x": data["store"]["of"], "y": data["store"]["to"]},
+    }
+    program = {name: dict(zip("xy", c.values(), strict=True)) for name, c in statements.items()}
+    for rules, sql, given in (
+        (points_to.MADE, points_to.MADE_SQL, data),
+        (points_to.PROGRAM, points_to.PROGRAM_SQL, program),
+    ):
+        ours, peer = Recursive(rules), DuckDB(sql)
+        db = ours.build(ours.load(given))
+        db._workspace.dying = way
+        found = ours.value(ours.answer(db))
+        assert found == peer.answer(peer.build(peer.load(given))) > 100
 
 
 def test_new_edges_are_followed(directed: dict[str, dict[str, Any]]) -> None:

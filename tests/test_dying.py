@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.engine import dying
+from gdatalog.engine import dying, fixpoint
 from gdatalog.parser import parse
 from gdatalog.planner.dying import Parted, parted
 from tests.draw import Drawn, recursive_programs
@@ -336,8 +337,30 @@ def test_a_stratum_is_taken_apart_once(monkeypatch: pytest.MonkeyPatch) -> None:
     db = database({"E": cliques(4, 5)}, "auto")
     db._workspace.demand = "off"  # else there is another program
     for _ in range(3):
-        assert db.query(SG + "?- sg(6, y).").fetchall()
+        assert db.query(SG + "?- sg(x, y).").fetchall()
     assert len(times) == 1
     db["E"] = cliques(3, 3)
-    assert db.query(SG + "?- sg(6, y).").fetchall()
+    assert db.query(SG + "?- sg(x, y).").fetchall()
     assert len(times) == 2
+    db["E"] = [(n // 2, n) for n in range(1, 200)]  # a tree, of which the rule stays whole
+    assert db.query(SG + "?- sg(x, y).").fetchall()
+    assert len(times) == 3 and times[-1] is None
+
+
+def test_plans_go_with_their_parts() -> None:
+    data = {"E": cliques(4, 5), "C": cliques(5, 6), "T": [(n // 2, n) for n in range(1, 200)]}
+    db = database(data, "auto")
+    session = db._workspace.open(SG, None)
+    (stratum,) = session.checked.strata
+    around = session.evaluation.surroundings()
+    plans: Any = around.plans
+
+    def parts(name: str) -> Parted | None:
+        relation = db[name]._relation
+        return dying.parted_stratum(stratum, replace(around, relation=lambda _: relation))
+
+    first = parts("E")
+    fixpoint.plan_stratum(stratum, around)
+    assert first is not None and plans._found
+    assert parts("C") is first and plans._found  # split alike: the very same rules
+    assert parts("T") is None and not plans._found

@@ -88,11 +88,19 @@ class Plans:
         relation: RelationOf,
         make: Callable[[RelationOf], Parted | None],
     ) -> Parted | None:
-        """A stratum's rules split, the same ones each time; `make` asks for relations."""
+        """A stratum's rules split, the same while they are equal; `make` asks for relations."""
         known = self._parted.get((id(stratum), way))
-        if known is None or not _same(known[1], relation):
-            known = self._parted[id(stratum), way] = stratum, *_looking(relation, make)
-        return known[2]
+        if known is not None and _same(known[1], relation):
+            return known[2]
+        made_of, made = _looking(relation, make)
+        before = None if known is None else known[2]
+        if made == before:
+            made = before
+        for rule in () if before is None or made is before else before.stratum.rules:
+            for first in (True, False):
+                self._found.pop((id(rule), first), None)
+        self._parted[id(stratum), way] = stratum, made_of, made
+        return made
 
     def plan(
         self,

@@ -220,7 +220,7 @@ class Variant:
         if self.ready is not None or self.run.around.knobs.strategy == "lftj":
             return True
         rows = self.new_rows
-        looked_at = PER_ROW * max(1.0, self.join.cost / self.expected)
+        looked_at = PER_ROW * max(1.0, self.join.cost / max(1.0, self.expected))
         expected = self.spent + rows * (self.spent / self.followed if self.followed else looked_at)
         if expected < AT_HAND:
             return False
