@@ -18,8 +18,8 @@ from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.lftj import Block, GiveUp
 from gdatalog.executors.limits import Limits
-from gdatalog.plan.effects import longest_first
-from gdatalog.plan.nodes import Gather, JoinPlan, Slot
+from gdatalog.plan.effects import all_steps, longest_first
+from gdatalog.plan.nodes import Gather, Join, JoinPlan, Slot
 from gdatalog.printer.accumulate import accumulable
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.fresh import Fresh
@@ -102,7 +102,10 @@ class Nest:
 
     @cached_property
     def _text(self) -> Printed | str:
-        lanes = self.device.lanes(self.tries, self.knobs)
+        device, knobs = self.device, self.knobs
+        # Lanes that begin a given row each share what these lead into, however short it is.
+        shared = self.join.given is not None and not _intersects(self.join)
+        lanes = device.tile(knobs) if shared else device.lanes(self.tries, knobs)
         given = tuple(column.dtype.name for column in self.given)
         return _print(self.join, self.form, self.tries, self.knobs.intersect, lanes, given)
 
@@ -191,6 +194,12 @@ def printed_once(key: object, make: Callable[[], Printed | str]) -> Printed | st
         while len(_printed) > MOST_PRINTED:
             _printed.popitem(last=False)
     return found
+
+
+def _intersects(join: JoinPlan) -> bool:
+    """Whether some level has several lists to meet."""
+    levels = (step for step in all_steps(join.steps) if isinstance(step, Join))
+    return any(sum(part.depth > 0 for part in step.participants) > 1 for step in levels)
 
 
 def give_bag(nest: Nest, gathering: Gathering, blocks: Sequence[Block]) -> None:

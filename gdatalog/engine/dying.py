@@ -47,9 +47,9 @@ def _rounds(
     """By rounds, on a GPU with marks where these serve; nobody asks for relations that pass."""
     if around.device is not CPU:
         marked = MarkedRounds(stratum, seeds, around)
-        found = marked.run()
+        found = marked.run(passing)
         if found is not None:
-            return {name: rows for name, rows in found.items() if name not in passing}
+            return found
         around.ledger.forget(marked.record)
     return Rounds(stratum, seeds, around).run(passing)
 

@@ -108,7 +108,7 @@ class Improving(Best):
         self._more = Best(known.columns, known.types, kinds, symbols, ops)
         self._news: list[Relation] = []
         self._improved = False
-        self._made: Relation | None = known
+        self._now: Relation | None = known
         self._by = [at for at in range(len(known.types)) if at not in kinds]
         # The values stand behind the groups, as a rule: then rows are in the order of these.
         self._in_order = self._by == list(range(len(self._by)))
@@ -146,7 +146,7 @@ class Improving(Best):
         if not length:
             return Relation.empty(self.columns, self.types)
         self.came += length
-        self._made = None
+        self._now = None
         delta = Relation.of_blocks(self.columns, self.types, blocks, length, True)
         self._news.append(delta)
         return delta
@@ -167,7 +167,7 @@ class Improving(Best):
         return tuple(key[places[changed]] for key in self._keys)
 
     def full(self) -> Relation:
-        if self._made is None:
+        if self._now is None:
             made = self.known
             if self._improved:
                 keys = tuple(narrow(key.copy()) for key in self._keys)
@@ -177,8 +177,8 @@ class Improving(Best):
                     if self._in_order
                     else Relation.of_blocks(names, kinds, [keys], count, True)
                 )
-            self._made = made.beside(self._more.full()) if self._more.length else made
-        return self._made
+            self._now = made.beside(self._more.full()) if self._more.length else made
+        return self._now
 
     def finished(self) -> Relation:
         full = self.full()

@@ -8,7 +8,7 @@ turns out not to fit, is for `rounds.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,21 +70,26 @@ class Marked:
 class MarkedRounds(StratumRun):
     """Rounds whose rows are new when they come."""
 
-    def run(self) -> dict[str, Relation] | None:
-        """The relations; None if this is not for them."""
+    def run(self, passing: Collection[str] = ()) -> dict[str, Relation] | None:
+        """The relations; None if this is not for them. `passing`: those that nobody asks for, whose
+        new rows have but to be followed."""
         followers = self._followers()
         if not followers:
             return None
         try:
             marked = self._begin(followers)
-            if marked is None or not self._rounds(followers, marked):
+            if marked is None or not self._rounds(followers, marked, passing):
                 return None
         except (GiveUp, Outside):  # only the other rounds can tell what is right
             return None
         finally:
             for name in self.tables:
                 self.around.limits.charge(name, 0)
-        found = {name: self._relation(name, table) for name, table in marked.items()}
+        found = {
+            name: self._relation(name, table)
+            for name, table in marked.items()
+            if name not in passing
+        }
         self.record.end({name: relation.length for name, relation in found.items()})
         return found
 
@@ -174,7 +179,12 @@ class MarkedRounds(StratumRun):
 
     # ---------------------------------------------------------------------------------- rounds
 
-    def _rounds(self, followers: Sequence[Follower], marked: Mapping[str, Marked]) -> bool:
+    def _rounds(
+        self,
+        followers: Sequence[Follower],
+        marked: Mapping[str, Marked],
+        passing: Collection[str],
+    ) -> bool:
         """Goes on until nothing is new; False if the kernels cannot be printed."""
         xp, around = self.ops.xp, self.around
         number = 0
@@ -197,7 +207,7 @@ class MarkedRounds(StratumRun):
                 table.new = self.ops.concatenate(blocks) if blocks else empty
                 table.count = len(table.new[0])
                 table.length += table.count
-                if table.count:
+                if table.count and name not in passing:
                     table.blocks.append(table.new)
                 around.limits.charge(name, table.nbytes)
             around.on_round(
