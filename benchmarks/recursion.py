@@ -128,9 +128,11 @@ def _new_edges(setting: Setting) -> Iterator[Case]:
         return
     data = setting.stored(f"{graph.name} directed", lambda: _edges(graph))
     added = new_edges(graph, ADDED)
-    follows = Following(PATH, added=added)
+    follows = Following(PATH, added=added, before=shortcuts(graph, 1))
+    first = Following(PATH, added=added)
     again = Following(PATH, added=added, follows=False)
-    case = setting.race("recursion", what, data, [follows, again], notes=(NOTE,), afresh=True)
+    sides = [follows, first, again]
+    case = setting.race("recursion", what, data, sides, notes=(NOTE,), afresh=True)
     own = case.figures[0]
     if own.warm is not None:
         ask = at_most(what, "its tuples, new ones too, counted", own.warm, 0.03)
@@ -149,6 +151,15 @@ def new_edges(graph: Graph, count: int, seed: int = 10) -> tuple[tuple[int, int]
         if a != b and (a, b) not in there:
             found[a, b] = None
     return tuple(found)
+
+
+def shortcuts(graph: Graph, count: int) -> tuple[tuple[int, int], ...]:
+    """Edges that the graph has not, from a vertex to another two edges on: nothing follows."""
+    edges = list(zip(graph.u.tolist(), graph.v.tolist(), strict=True))
+    there, onwards = set(edges), dict(edges)
+    steps = ((a, onwards[b]) for a, b in edges if b in onwards)
+    found = dict.fromkeys(step for step in steps if step not in there and step[0] != step[1])
+    return tuple(found)[:count]
 
 
 def _rmat(setting: Setting) -> Graph:

@@ -202,6 +202,9 @@ def test_new_edges_are_followed(directed: dict[str, dict[str, Any]]) -> None:
     both = {"a": np.append(graph.u, more[0]), "b": np.append(graph.v, more[1])}
     right = asked(Recursive(recursion.PATH + recursion.COUNTED), {"edge": both})
     assert asked(Following(recursion.PATH, added=added), pairs) == right
+    before = recursion.shortcuts(graph, 2)
+    assert before and not set(before) & set(zip(graph.u, graph.v, strict=True))
+    assert asked(Following(recursion.PATH, added=added, before=before), pairs) == right
     assert asked(Following(recursion.PATH, added=added, follows=False), pairs) == right
 
 

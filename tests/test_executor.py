@@ -46,7 +46,7 @@ def test_what_rules_have_followed_is_not_mistaken_for_anothers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Steps are known by their ids, and a plan that is let go of leaves its ids to others."""
-    run = StratumRun._run
+    run = StratumRun.run_plan
 
     def collected(self: StratumRun, *args: Any) -> Any:
         found = run(self, *args)
@@ -55,7 +55,7 @@ def test_what_rules_have_followed_is_not_mistaken_for_anothers(
         assert getattr(self, "lasting", {}).keys() <= alive
         return found
 
-    monkeypatch.setattr(StratumRun, "_run", collected)
+    monkeypatch.setattr(StratumRun, "run_plan", collected)
     edges = random_pairs(40, 120)
     labels = {f"L{at}": random_pairs(40, 2, at)[:, :1] for at in range(12)}
     rules = [f"p(x) <- E(x, y), E(y, z), E(z, w), L{at}(w), x != {at}." for at in range(12)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from weakref import ref
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -23,7 +24,10 @@ from gdatalog.parser import Program, parse
 from gdatalog.result import Result
 from gdatalog.storage import lineage, membership, parts
 from gdatalog.storage.relation import Relation
+from tests.draw import Drawn, aggregate_programs, programs, recursive_programs
 from tests.oracle import evaluate
+from tests.test_engine_oracle import Data, Relations, agrees_in, plain, share
+from tests.test_engine_oracle import frame as typed
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
@@ -77,8 +81,8 @@ def connected() -> gd.Database:
 
 def database(text: str, **data: list[Row]) -> gd.Database:
     db = connected()
-    for name, given in data.items():
-        db[name] = given
+    for name, there in data.items():
+        db[name] = there
     db.run(text, name="rules")
     return db
 
@@ -467,6 +471,54 @@ def test_bits_take_rows_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bits.rows_with(0, np.array([7])) is None
     monkeypatch.setattr(membership, "MANY", 1 << 40)
     assert membership.Bits.of(relation) is None
+
+
+# --------------------------------------------------------------------- whatever is asked for
+
+
+def in_two_steps(text: str, data: Data, defined: set[str], seed: int) -> Relations:
+    """What a database gives to which most rows came when all had been answered before."""
+    with connected() as db:
+        for name, (types, given) in data.items():
+            db[name] = typed(types, given[: seed % (len(given) + 1)])
+        db.run(text)
+        for name in sorted(defined):
+            with suppress(gd.EvaluationError):  # of some rows
+                len(db[name])
+        for name, (types, given) in data.items():
+            half = (seed + len(given)) // 2
+            db.insert(name, typed(types, given[:half]))
+            if seed % 2:
+                with suppress(gd.EvaluationError):
+                    len(db[sorted(defined)[0]])
+            db.insert(name, typed(types, given[half:]))
+        found = {name: db[name].fetchall() for name in defined}
+    for name, those in found.items():
+        assert len(those) == len(set(those)), f"{name} is not a set: {those}"
+    return {name: {tuple(map(plain, row)) for row in those} for name, those in found.items()}
+
+
+@pytest.mark.drawn
+@share(10)
+@given(programs())
+def test_drawn_programs(drawn: Drawn) -> None:
+    agrees_in(in_two_steps, drawn)
+
+
+@pytest.mark.drawn
+@share(10)
+@given(recursive_programs())
+def test_drawn_recursive_programs(drawn: Drawn) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        as_if_many(patch, 4)
+        agrees_in(in_two_steps, drawn)
+
+
+@pytest.mark.drawn
+@share(5)
+@given(aggregate_programs())
+def test_drawn_aggregates(drawn: Drawn) -> None:
+    agrees_in(in_two_steps, drawn)
 
 
 # -------------------------------------------------------------------------- whatever comes

@@ -132,8 +132,7 @@ class Run:
         made = {ref: self.sources.trie_of(ref) for ref in longest_first(join.tries)}
         tries = [made[ref] for ref in join.tries]
         seen = self.report.seen if self.report is not None else None
-        lasting = {} if self.lasting is None else self.lasting
-        walk = Levelwise(tries, self.device.ops, self.scope, limits, seen, lasting)
+        walk = Levelwise(tries, self.device.ops, self.scope, limits, seen, self.lasting)
         first = Frontier(1)
         if join.orbit != 1:
             first = Frontier(1, columns={WEIGHT: self.device.ops.xp.full(1, join.orbit)})

@@ -49,6 +49,8 @@ from gdatalog.plan.nodes import (
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
+FEW = 4096  # rows that are compared with each other rather than marked: marks take room
+
 
 @dataclass(slots=True)
 class Seen:
@@ -69,7 +71,7 @@ class Levelwise:
     scope: Any
     limits: Limits
     seen: dict[int, Seen] | None = None  # by id of the step, when a profile is asked for
-    lasting: dict[int, Any] = field(default_factory=dict)  # of all rounds of a fixpoint
+    lasting: dict[int, Any] | None = None  # of all rounds of a fixpoint, if this is one of many
     marks: Marks | None = None  # of the branch at hand: where its failures are noted
     roots: dict[int, Roots] = field(default_factory=dict)  # by id of the step
     comparisons: Comparisons = field(default_factory=Comparisons)
@@ -195,14 +197,16 @@ class Levelwise:
         columns = tuple(frontier.column(name) for name in step.keep)
         if not columns:
             return frontier.take(self.ops.xp.arange(1))
-        memory = self.lasting if step.lasting else self._marked
+        memory = self._marked if self.lasting is None or not step.lasting else self.lasting
         marked = memory.get(id(step))
+        if marked is None and self.lasting is None and frontier.size <= FEW:
+            return frontier.take(self.ops.first_rows(columns))
         if marked is None:
             marked = self.ops.marked_rows(min(MOST_MARKS, self.limits.spare() // 8))
             memory[id(step)] = marked
         if marked.fits(columns):
             rows = marked.news(columns)
-            every = (*self.lasting.values(), *self._marked.values())
+            every = (*(self.lasting or {}).values(), *self._marked.values())
             self.limits.charge("rows followed", sum(held.nbytes for held in every))
         elif id(step) in self._idle_compacts:
             return frontier
