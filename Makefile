@@ -36,17 +36,20 @@ demo: $(VENV)/base
 demo-gpu: $(VENV)/gpu
 	$(BIN)/python -m benchmarks.gpu.demo
 
+# Half as many drawn cases as pytest alone draws.
 test: $(VENV)/dev
-	$(PYTEST)
+	GDATALOG_PROGRAMS=150 GDATALOG_FUZZ=150 $(PYTEST)
 
-# Coverage is measured in the quick tests alone: it would slow the long ones. Those that draw
-# their cases run in both, in the second with many more.
+# Coverage is measured in the quick tests alone, and not in those of kernels: it would slow the
+# long ones. Those that draw their cases run in both, in the first with few, in the second with
+# many more than `make test` draws.
 check: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(PYTEST) -m 'not (slow or gpu)' $(COVERED:%=--cov=gdatalog/%) --cov-branch --cov-report=
-	GDATALOG_PROGRAMS=3000 GDATALOG_FUZZ=20000 $(PYTEST) -m '(slow or drawn) and not gpu'
+	GDATALOG_PROGRAMS=60 $(PYTEST) -m 'not (slow or gpu or host)' \
+	  $(COVERED:%=--cov=gdatalog/%) --cov-branch --cov-report=
+	GDATALOG_PROGRAMS=2000 GDATALOG_FUZZ=20000 $(PYTEST) -m '(slow or drawn or host) and not gpu'
 	$(BIN)/coverage report --skip-covered --fail-under=92
 
 # Slow peers are run once on a kind of machine, and remembered; bench-again does not remember.

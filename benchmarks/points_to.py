@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.columns import Array, Columns
 from benchmarks.graphs import short
 from benchmarks.peers import DuckDB
-from benchmarks.records import Case
+from benchmarks.records import Case, faster
 from benchmarks.setting import Setting
 from benchmarks.sides import Gdatalog
 from benchmarks.worker import Side
@@ -142,13 +142,18 @@ def run(setting: Setting) -> Iterator[Case]:
     what = f"points-to, {short(many)} constraints"
     if setting.wants(what, 150):
         data = setting.stored(what, lambda: constraints(many))
-        yield setting.race("recursion", what, data, _sides(MADE, MADE_SQL))
+        yield _race(setting, what, data, MADE, MADE_SQL, None)
     what = "points-to, hmmer"
     there = FOLDER is not None and (FOLDER / HMMER).exists() and not setting.small
     if there and setting.wants(what, 60):
         data = setting.stored(what, program)
-        yield setting.race("recursion", what, data, _sides(PROGRAM, PROGRAM_SQL), 1_166_829)
+        yield _race(setting, what, data, PROGRAM, PROGRAM_SQL, 1_166_829)
 
 
-def _sides(rules: str, sql: str) -> list[Side]:
-    return [Gdatalog(rules, strategy="auto"), DuckDB(sql)]
+def _race(
+    setting: Setting, what: str, data: Path, rules: str, sql: str, expected: int | None
+) -> Case:
+    sides: list[Side] = [Gdatalog(rules, strategy="auto"), DuckDB(sql)]
+    case = setting.race("recursion", what, data, sides, expected, afresh=True)
+    case.asks.append(faster(case, sides[0].name, [sides[1].name], 10.0))
+    return case

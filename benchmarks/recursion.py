@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from benchmarks import points_to
 from benchmarks.columns import Array, Columns
 from benchmarks.graphs import Graph, closure, directed_rmat, weights
 from benchmarks.peers import DuckDB, SciPy
@@ -68,6 +69,7 @@ def run(setting: Setting) -> Iterator[Case]:
     yield from _new_edges(setting)
     yield from _of_weights(setting)
     yield from _reached(setting)
+    yield from points_to.run(setting)
     yield from _as_columns(setting)
     yield from _counted(setting)
 

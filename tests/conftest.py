@@ -1,7 +1,11 @@
-"""What holds for all tests: which of them run on a GPU."""
+"""What holds for all tests: which of them are of a GPU, and that they share what g++ compiles."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,16 @@ from tests import on_gpu
 
 def pytest_configure(config: pytest.Config) -> None:
     on_gpu.configure(config)
+    _share_compiled(config)
+
+
+def _share_compiled(config: pytest.Config) -> None:
+    """All processes of a run find the kernels that one of them has compiled (cuda_host)."""
+    if hasattr(config, "workerinput") or "GDATALOG_CUDA_HOST" in os.environ:
+        return
+    os.environ["GDATALOG_CUDA_HOST"] = folder = tempfile.mkdtemp(prefix="gdatalog-cuda-host-")
+    config.add_cleanup(partial(os.environ.pop, "GDATALOG_CUDA_HOST"))
+    config.add_cleanup(partial(shutil.rmtree, folder, ignore_errors=True))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -87,7 +87,11 @@ def leave_out(config: pytest.Config, path: Path) -> bool:
 
 
 def mark(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Which of the host's tests are the GPU's too."""
+    """Which tests are of kernels on the host, and which of these the GPU's too."""
+    for item in items:
+        name = Path(item.path).name
+        if of_kernels(Path(item.path)) or name.startswith("test_cuda_") or name == "test_nvrtc.py":
+            item.add_marker("host")
     if not asked(config) or reason():
         return
     for item in items:

@@ -190,4 +190,4 @@ def test_the_plans_that_are_shown(program: str, shown: str) -> None:
 
 
 def test_there_are_plans() -> None:
-    assert len(PLANS) == TEXT.count("```text") == 4
+    assert len(PLANS) == TEXT.count("```text") == 5

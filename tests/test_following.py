@@ -6,6 +6,7 @@ import gc
 import os
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from weakref import ref
 
@@ -269,6 +270,18 @@ def test_facts_beside_data(lying: None, ways: list[str]) -> None:
     assert len(db["path"]) == 233 and ways[2:] == ["path run"]
 
 
+def test_files_beside_data(lying: None, ways: list[str], tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in CHAIN[:10]))
+    db = connected()
+    db["E"] = CHAIN[10:]
+    db.run(f'{PATH} .decl E(x: int, y: int) .input E("{tmp_path}/e.csv")')
+    assert len(db["path"]) == 210
+    db.insert("E", [(20, 21), (0, 1)])
+    assert len(db["path"]) == 231 and ways == ["path run", "path followed"]
+    db.insert("E", [(1, 2)])
+    assert len(db["path"]) == 231 and ways[2:] == []
+
+
 def test_propositions(ways: list[str]) -> None:
     db = database("p() <- E(x,x). q(x) <- E(x,_), p(). none() <- E(x,_), !p().", E=CHAIN[:3])
     assert not db["p"] and rows(db, "q") == [] and db["none"]
@@ -347,6 +360,28 @@ def test_parts_are_few_and_geometric(monkeypatch: pytest.MonkeyPatch) -> None:
         assert all(a >= parts.RATIO * b for a, b in pairwise(sizes))
     assert relation.length == 10_500 and relation.keys[0].tolist() == list(range(10_500))
     assert relation.parts == (relation,)
+
+
+@pytest.mark.parametrize("bits", [4, 12, 40])
+def test_rows_in_parts_in_order(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
+    monkeypatch.setattr(parts, "FEW", 0)
+    rng = np.random.default_rng(bits)
+    drawn = {tuple(row) for row in rng.integers(-8, 8, (300, 3)).tolist()}
+    wide = {tuple(row) for row in rng.integers(-(1 << bits), 1 << bits, (30, 3)).tolist()} - drawn
+    names, types = ("a", "b", "c"), ("int",) * 3
+    for ordered in (True, False):
+        relation = Relation.from_rows(names, types, [*np.array([*drawn]).T], len(drawn))  # type: ignore[arg-type]
+        if not ordered:
+            blocks = [tuple(np.array([*drawn]).T)]
+            relation = Relation.of_blocks(names, types, blocks * 60, 60 * len(drawn))  # type: ignore[arg-type]
+        relation = relation.grown(
+            Relation.from_rows(names, types, [*np.array([*wide]).T], len(wide))  # type: ignore[arg-type]
+        )
+        assert len(relation.parts) == 2 and relation.sorted is False
+        if ordered:  # it is kept
+            relation.rows  # noqa: B018
+            assert relation.sorted
+        assert [*zip(*map(list, relation.keys), strict=True)] == sorted(drawn | wide)
 
 
 def test_a_result_is_not_disturbed(lying: None) -> None:

@@ -140,3 +140,12 @@ def test_propositions() -> None:
     assert made.add((), 1).length == 0
     assert made.full().length == 1
     assert sum(run.length for run in made.runs.before()) == 1
+
+
+def test_a_proposition_holds_once_it_was_found() -> None:
+    """A later round that does not find it again takes nothing back."""
+    made = Growing((), (), cpu_ops)
+    assert made.add((), 0).length == 0 and made.length == 0
+    assert made.add((), 3).length == 1
+    assert made.add((), 0).length == 0 and made.add((), 2).length == 0
+    assert made.length == made.full().length == 1

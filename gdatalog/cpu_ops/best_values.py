@@ -18,6 +18,7 @@ BUCKETS = 65
 LAST, FREE, USED, ORDERED, RING, WAITING, TOUCHED, WATCHED = range(8)
 NEWS, CHECK, SEED, SEEDS, FOUND, KNOWN, REHASH, BEGUN, DONE, UNIT = range(8, 18)
 
+SPARE = 1 << 30  # entries of groups that wait, beside one for each group
 BYTES = 8 + 1 + 4 + 2 * (4 + 4)  # of a group, at the least
 
 
@@ -43,7 +44,7 @@ class BestValues:
     def _make(self, room: int) -> None:
         """Arrays for so many groups, with what is in those that are there."""
         old = self.arrays
-        pool = 2 * room + 64
+        pool = room + min(room, SPARE) + 1
         fresh: dict[str, Array] = {
             "best": np.full(room, WORST, dtype=np.int64),
             "where": np.full(room, ABSENT, dtype=np.int8),

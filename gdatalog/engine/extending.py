@@ -9,9 +9,9 @@ import numpy as np
 
 from gdatalog.engine.best import Best
 from gdatalog.storage.keys import narrow
-from gdatalog.storage.membership import Bits
+from gdatalog.storage.membership import Bits, places_in
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import Columns
+from gdatalog.storage.rows import Columns, order_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 
@@ -93,28 +93,95 @@ class Extending:
 
 
 class Improving(Best):
-    """One of which the best values per group are kept, that goes on from known rows."""
+    """One of which the best values per group are kept, that goes on from known rows.
+
+    Groups that are known stay where they are, in order, and their values are improved in place;
+    groups that are new are kept beside them.
+    """
 
     def __init__(
         self, known: Relation, kinds: Mapping[int, str], symbols: SymbolTable, ops: Any
     ) -> None:
         super().__init__(known.columns, known.types, kinds, symbols, ops)
-        super().add(known.keys, known.length)
         self.known = known
         self.came = 0
-        self._new: list[Relation] = []
+        self._more = Best(known.columns, known.types, kinds, symbols, ops)
+        self._news: list[Relation] = []
+        self._improved = False
+        self._now: Relation | None = known
+        self._by = [at for at in range(len(known.types)) if at not in kinds]
+        # The values stand behind the groups, as a rule: then rows are in the order of these.
+        self._in_order = self._by == list(range(len(self._by)))
+        keys = known.keys
+        if not self._in_order and self._by:
+            order = order_rows([keys[at] for at in self._by])
+            keys = tuple(key[order] for key in keys)
+        self._keys = [keys[at] if at in self._by else keys[at].copy() for at in range(len(keys))]
+
+    @property
+    def length(self) -> int:
+        return self.known.length + self._more.length
+
+    @property
+    def nbytes(self) -> int:
+        return self.known.nbytes + self._more.nbytes
 
     def add(self, rows: Columns, count: int) -> Relation:
-        delta = super().add(rows, count)
-        if delta.length:
-            self.came += delta.length
-            self._new.append(delta)
+        """Adds rows; gives those of the groups that are new or better now."""
+        if not count:
+            return Relation.empty(self.columns, self.types)
+        best = Best(self.columns, self.types, self.kinds, self.symbols, self.ops)
+        rows = best.add(rows, count).keys
+        groups = [rows[at] for at in self._by]
+        if groups:
+            places, there = places_in(tuple(self._keys[at] for at in self._by), tuple(groups))
+        else:
+            there = np.full(1, self.known.length > 0)
+            places = np.zeros(1, dtype=np.int64)
+        better = self._improve(places[there], [column[there] for column in rows])
+        new = self._more.add(tuple(column[~there] for column in rows), int((~there).sum()))
+        found = [(better, len(better[0])), (new.keys, new.length)]
+        blocks = [block for block, length in found if length]
+        length = sum(length for _, length in found)
+        if not length:
+            return Relation.empty(self.columns, self.types)
+        self.came += length
+        self._now = None
+        delta = Relation.of_blocks(self.columns, self.types, blocks, length, True)
+        self._news.append(delta)
         return delta
 
+    def _improve(self, places: Array, rows: Sequence[Array]) -> Columns:
+        """Puts better values in their places; the rows of which any is better now."""
+        changed = np.zeros(len(places), dtype=np.bool_)
+        for at, kind in self.kinds.items():
+            old, new = self._keys[at][places], rows[at]
+            pair = self._ranked(new, at), self._ranked(old, at)
+            better = np.flatnonzero(pair[0] < pair[1] if kind == "min" else pair[0] > pair[1])
+            if len(better):
+                wide = np.promote_types(self._keys[at].dtype, new.dtype)
+                self._keys[at] = self._keys[at].astype(wide, copy=False)
+                self._keys[at][places[better]] = new[better]
+                changed[better] = True
+        self._improved = self._improved or bool(changed.any())
+        return tuple(key[places[changed]] for key in self._keys)
+
+    def full(self) -> Relation:
+        if self._now is None:
+            made = self.known
+            if self._improved:
+                keys = tuple(narrow(key.copy()) for key in self._keys)
+                names, kinds, count = self.columns, self.types, self.known.length
+                made = (
+                    Relation(names, kinds, keys, count)
+                    if self._in_order
+                    else Relation.of_blocks(names, kinds, [keys], count, True)
+                )
+            self._now = made.beside(self._more.full()) if self._more.length else made
+        return self._now
+
     def finished(self) -> Relation:
-        if not self.came:
-            return self.known
         full = self.full()
         # Where no group has become better, those that are new have only come.
-        only_new = self.came == full.length - self.known.length
-        return full.coming_from(self.known, self._new) if only_new else full
+        only_new = not self._improved and self.came == self._more.length
+        return full.coming_from(self.known, self._news) if only_new and self.came else full

@@ -84,7 +84,7 @@ class Growing:
     def add(self, rows: Columns, count: int) -> Relation:
         """Adds different rows; gives those that are new, and what loops found since."""
         if not self.types:
-            new = min(count, 1) - self.length
+            new = int(count > 0 and not self.length)
             self.length += new
             self.runs.settle()
             return self.runs.add_proposition() if new else self._nothing()

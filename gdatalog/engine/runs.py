@@ -17,6 +17,7 @@ from gdatalog.storage.rows import Columns
 from gdatalog.values import TypeName
 
 SMALLER = 4  # so many times is a run less than the one before it, at the least
+MANY = 256  # runs, from which on they are merged though no plan has asked for indexes
 FEW = 4096  # rows, up to which a run is worth no other beside it
 
 
@@ -30,6 +31,7 @@ class Runs:
         self.length = 0
         self.last: Relation | None = None
         self._before: list[Relation] = []
+        self._many = MANY
         self._dtypes: list[Any] = [ops.xp.dtype("int32")] * len(types)
 
     @property
@@ -76,6 +78,8 @@ class Runs:
         if self.last is not None:
             self._before.append(self.last)
             self.last = None
+            if len(self._before) > self._many:
+                self._many = MANY + 2 * len(self.before())
 
     def all(self) -> list[Relation]:
         """All that there is, as it came."""
@@ -84,11 +88,14 @@ class Runs:
     def before(self) -> list[Relation]:
         """All but the last, in a few relations."""
         groups: list[list[Relation]] = []
+        sizes: list[int] = []
         for run in self._before:
             groups.append([run])
-            while len(groups) > 1 and _merges(_rows(groups[-2]), _rows(groups[-1])):
-                small = groups.pop()
+            sizes.append(run.length)
+            while len(groups) > 1 and _merges(sizes[-2], sizes[-1]):
+                small, size = groups.pop(), sizes.pop()
                 groups[-1] += small
+                sizes[-1] += size
         self._before = [self.merged(group) for group in groups]
         return self._before
 
@@ -106,15 +113,14 @@ class Runs:
         if len(runs) == 1:
             return runs[0]
         blocks = [block for run in runs for block in run.blocks()]
-        return self._relation(blocks, _rows(runs), False)
+        relation = self._relation(blocks, sum(run.length for run in runs), False)
+        if len(blocks) > MANY and away(self.ops) is None:
+            _ = relation.rows  # many small arrays become one
+        return relation
 
     def _relation(self, blocks: list[Columns], count: int, as_it_is: bool) -> Relation:
         there = away(self.ops)
         return Relation.of_blocks(self.columns, self.types, blocks, count, True, there, as_it_is)
-
-
-def _rows(runs: Sequence[Relation]) -> int:
-    return sum(run.length for run in runs)
 
 
 def _merges(large: int, small: int) -> bool:

@@ -105,6 +105,8 @@ class Splits(StratumRun):
             return
         if self.read_rows < (FEW if "numba" in sys.modules else MANY):
             yield FIRST
+        if all(group is None for group in self.groups.values()):
+            return  # nothing to begin with
         task = self.task(self.groups, counts=counts)
         here = self.around.device is CPU  # a GPU's compiler takes no longer than the first try
         if here and task is not None and not self.around.device.ready(task.printed):

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -278,17 +278,18 @@ class Variant:
                 loops = self._loops(parts, isinstance(known, Hashed), given)
                 if loops is None:
                     return False
-                loops.begin({f"new{at}": column for at, column in enumerate(given)})
-            alone = self.new_rows <= FEW and self.new_rows * self.rate < SHORT
+                alone = self.new_rows <= FEW and self.new_rows * self.rate < SHORT
+                loops.begin({f"new{at}": column for at, column in enumerate(given)}, alone)
             room = known.room if isinstance(known, Hashed) else ENDLESS
-            status = loops.go_on(_arguments(known), room, limits, alone)
+            worked = process_time()
+            status = loops.go_on(_arguments(known), room, limits)
+            # Not by the clock: where the machine has much else to do, threads would seem worth it.
+            self.rate = (process_time() - worked) / max(1, self.new_rows)
             table.take(loops.taken())
             limits.charge("blocks", 0)
             limits.charge(self.plan.relation, table.nbytes)
             if status == DONE:
-                seconds = perf_counter() - began
-                self.rate = seconds / max(1, self.new_rows)
-                self._tell(loops, did, seconds)
+                self._tell(loops, did, perf_counter() - began)
                 return True
             if status not in (OUTSIDE, CROWDED):
                 return False  # breadth-first tells failures from what does not matter

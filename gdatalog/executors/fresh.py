@@ -122,7 +122,9 @@ class Loops:
         given |= dict.fromkeys(beside, np.empty(0, dtype=np.int64))
         count = threads if printed.parallel else 1
         outputs = [argument for argument in printed.arguments if argument.kind == "output"]
-        self.workers = []
+        self.workers: list[FreshWorker] = []
+        self.at_work: list[FreshWorker] = []
+        self.alone = False
         for _ in range(count):
             state = np.zeros(MET + len(outputs), dtype=np.int64)
             state[3], state[5], state[6] = count, printed.grain, ENDLESS
@@ -132,25 +134,28 @@ class Loops:
                 FreshWorker(function, arguments, names, scratch, state, self.control)
             )
 
-    def begin(self, given: Mapping[str, Array]) -> None:
-        """From the first of these rows on."""
+    def begin(self, given: Mapping[str, Array], alone: bool) -> None:
+        """From the first of these rows on. `alone`: there is so little to do that no thread is
+        worth its start."""
         self.control[COUNTER] = 0
-        for worker in self.workers:
+        # Who has begun must come to the end, so they are the same until all is done.
+        self.alone = alone
+        self.at_work = self.workers[:1] if alone else self.workers
+        for worker in self.at_work:
             worker.arguments.update(given)
             worker.begin()
 
-    def go_on(self, known: Mapping[str, Array], room: int, limits: Limits, alone: bool) -> int:
+    def go_on(self, known: Mapping[str, Array], room: int, limits: Limits) -> int:
         """Goes on as far as it can; what has become of it.
 
-        `known`: what has been there by now, to which `room` more rows may be added. `alone`: there
-        is so little to do that no thread is worth its start.
+        `known`: what has been there by now, to which `room` more rows may be added.
         """
-        workers = self.workers[:1] if alone else self.workers
+        workers = self.at_work
         self.control[STOP_FLAG] = 0
         for worker in workers:
             worker.arguments.update(known)
             worker.share = room // len(workers)
-        if alone:
+        if self.alone:
             workers[0].run()
         else:
             self._together(limits)
@@ -164,7 +169,7 @@ class Loops:
         return DONE
 
     def _together(self, limits: Limits) -> None:
-        pool = [Thread(target=worker.run, daemon=True) for worker in self.workers]
+        pool = [Thread(target=worker.run, daemon=True) for worker in self.at_work]
         for thread in pool:
             thread.start()
         try:
@@ -188,12 +193,12 @@ class Loops:
 
     def counts(self) -> tuple[int, int]:
         """How many rows have come since `begin`, and how many for the first time."""
-        tried = sum(int(worker.state[TRIED]) for worker in self.workers)
-        return tried, sum(worker.kept for worker in self.workers)
+        tried = sum(int(worker.state[TRIED]) for worker in self.at_work)
+        return tried, sum(worker.kept for worker in self.at_work)
 
     def met(self) -> tuple[Array, ...]:
         """A row that lies outside, as columns of one."""
-        for worker in self.workers:
+        for worker in self.at_work:
             if worker.status == OUTSIDE:
                 return tuple(
                     worker.state[at : at + 1].copy() for at in range(MET, len(worker.state))

@@ -63,7 +63,7 @@ class Demand:
 def under_demand(checked: Checked, wanted: str, world: World, forced: bool = False) -> Demand:
     """The program rewritten for one of its relations; `forced` asks not whether that pays."""
     stratum = next((s for s in checked.strata if wanted in s.relations), None)
-    if stratum is None or stratum.recursive or not _may_ask(checked, stratum, world):
+    if stratum is None or stratum.recursive:
         return Demand(None)
     worth = Worth(checked, world.size)
     notes: tuple[str, ...] = ()
@@ -81,16 +81,6 @@ def under_demand(checked: Checked, wanted: str, world: World, forced: bool = Fal
         if found is not None:
             return Demand(found, attempt.given, notes)
     return Demand(None, {}, notes)
-
-
-def _may_ask(checked: Checked, stratum: Stratum, world: World) -> bool:
-    """Whether the wanted relation reads any that is not there yet: most queries do not."""
-    derived = {name for s in checked.strata for name in s.relations}
-    for rule in stratum.rules:
-        for name in _read(rule):
-            if name in derived and not world.there(name):
-                return True
-    return False
 
 
 def _read(rule: CheckedRule) -> set[str]:
@@ -223,7 +213,11 @@ class Attempt:
 
     def sideways(self, rule: CheckedRule) -> Sideways:
         return Sideways(
-            self.derived, lambda atom, known: self._ask(atom, known, rule), self._tells, self._rows
+            self.derived,
+            lambda atom, known: self._ask(atom, known, rule),
+            self._tells,
+            self._rows,
+            self.groups,
         )
 
     def _tells(self, name: str) -> bool:
@@ -250,11 +244,13 @@ class Attempt:
         elif not self.through and (known.tested or self._gathers(name)):
             self.needs(name, "asking for what is negated or aggregated would close a cycle")
         elif () in self.asks.get(name, {}):
-            pass  # all of it is needed by another atom
+            columns = ()  # all of it is needed by another atom
         elif not columns:
             if inside or self.home[name].recursive:
                 alone = len(literals(rule.body)) == 1
-                why = "none of its columns is known where it is read"
+                why = "none of its columns is known where " + (
+                    "its own rules read it" if inside else "it is read"
+                )
                 self.needs(name, "" if alone else why)
             self.asks.setdefault(name, {}).setdefault((), [])
         else:

@@ -79,6 +79,7 @@ class Sideways:
     ask: Callable[[Atom, Known], Atom]
     tells: Callable[[str], bool]
     rows: Callable[[str], int]
+    groups: Callable[[str], set[int]]  # the columns by which a relation may be asked for
 
     def literal(self, literal: Literal, known: Known) -> Literal:
         """The literal with its derived atoms replaced; `known` learns what it tells."""
@@ -94,7 +95,7 @@ class Sideways:
             case Or():
                 items = tuple(self.literal(item, known.copy()) for item in literal.items)
                 either = replace(literal, items=items)
-                if is_plain(either) and all(self.tells(name) for name in _relations(literal)):
+                if _ready(either, known) and all(map(self.tells, _relations(literal))):
                     known.learn(either)
                 return either
             case Not():
@@ -127,11 +128,12 @@ class Sideways:
         """What is taken before what."""
         match literal:
             case Atom(name, args):
-                some = any(known.value(arg) is not None for arg in args)
+                told = [at for at, arg in enumerate(args) if known.value(arg) is not None]
                 if self.derived(name):
+                    some = not self.groups(name).isdisjoint(told)
                     return (2 if some else 6), 0
-                return (1, 0) if some or not args else (4, self.rows(name))
-            case Or() if is_plain(literal):
+                return (1, 0) if told or not args else (4, self.rows(name))
+            case Or() if _ready(literal, known):
                 return (3 if any(n in known.bound for n in variables(literal)) else 5), 0
             case _ if _ready(literal, known):
                 return 0, 0
@@ -157,10 +159,16 @@ def is_plain(literal: Literal) -> bool:
 
 
 def _ready(literal: Literal, known: Known) -> bool:
-    """Whether a test, an equation or a list of values has all that it needs."""
-    if not isinstance(literal, Compare | Member | Distinct) or not is_plain(literal):
-        return False
-    return bound_by(literal, frozenset(known.bound)) >= variables(literal).keys()
+    """Whether a test, an equation, a list of values or a choice of such has all that it needs."""
+    if isinstance(literal, Or):
+        return all(_closed(item, known) for item in literal.items)
+    return isinstance(literal, Compare | Member | Distinct) and _closed(literal, known)
+
+
+def _closed(literal: Literal, known: Known) -> bool:
+    return is_plain(literal) and (
+        bound_by(literal, frozenset(known.bound)) >= variables(literal).keys()
+    )
 
 
 def _relations(literal: Literal) -> list[str]:

@@ -13,12 +13,13 @@ from gdatalog.parser.syntax import Atom, Compare, Const, Expr, Literal, Member, 
 from gdatalog.planner.adornments import Columns, Source, asked_for, plain
 from gdatalog.planner.binding import neighbours
 from gdatalog.planner.checked import Checked, CheckedRule, Stratum
-from gdatalog.planner.passing import literals
+from gdatalog.planner.passing import branches, literals
 from gdatalog.planner.sizes import Size
 from gdatalog.planner.walk import walk
 from gdatalog.planner.words import own_name
 
 MOST_OF_ALL = 0.25  # the part of a column's values up to which asking for them pays
+FEW = 1_000  # where it is not known how many values there are
 LARGE = 50_000  # rows below a view that is not recursive, from which on constants are pushed in
 
 
@@ -35,7 +36,7 @@ class Worth:
         for stratum in self.checked.strata:
             self.home.update(dict.fromkeys(stratum.relations, stratum))
             for rule in stratum.rules:
-                self.rules.setdefault(rule.head.name, []).append(rule)
+                self.rules.setdefault(rule.head.name, []).extend(branches(rule))
 
     def refuses(self, name: str, columns: Columns, source: Source, inside: bool) -> str | None:
         """Why a relation is better evaluated in full than for what a place asks of it; nothing
@@ -52,7 +53,8 @@ class Worth:
         for column, arg in zip(columns, source.args, strict=True):
             asked = 1.0 if not isinstance(arg, Var) else self._values(arg.name, source.body, set())
             there = self._domain(name, column, set())
-            if asked is not None and (there is None or asked <= MOST_OF_ALL * there):
+            few = FEW if there is None else MOST_OF_ALL * there
+            if asked is not None and asked <= few:
                 return None
         shown = " and ".join(
             f"`{own_name(arg.name)}`" for arg in source.args if isinstance(arg, Var)

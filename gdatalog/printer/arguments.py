@@ -32,11 +32,11 @@ class Level:
 class Argument:
     """`kind` says what is bound to `name`.
 
-    Of a level: values, offsets, index (the dense index of a root), marks and places (scratch over
-    the values' range), rows and words (bits: one for each pair of a list's positions, or one for
-    each). Of a trie: weights, sums (of weights), labels. buffer: room for the shortest of the
-    longest lists of `levels`. given: what the run brings along. own: what it makes for each
-    worker. result: what it brings along to be written. output: a column of a block.
+    Of a level: values, offsets, index (the dense index of a root), starts (of its values'
+    children), marks and places (scratch over the values' range), rows and words (bits: one for
+    each pair of a list's positions, or one for each). Of a trie: weights, sums (of weights),
+    labels. buffer: room for the shortest of the longest lists of `levels`. given: what the run
+    brings along. own: what it makes for each worker. output: a column of a block.
     """
 
     name: str
@@ -67,6 +67,10 @@ class Arguments:
 
     def index(self, level: Level) -> str:
         return self._add(Argument(f"index{level.trie}", "i4[::1]", "index", (level,)))
+
+    def starts(self, level: Level) -> str:
+        """Of a root whose values are dense: where each value's children begin."""
+        return self._add(Argument(f"starts{level.trie}", "i4[::1]", "starts", (level,)))
 
     def of_trie(self, trie: int, kind: str) -> str:
         """weights, sums or labels"""

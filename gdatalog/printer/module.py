@@ -23,7 +23,7 @@ HOMES = {
     "elements": ("at", "put"),
     "hashing": ("add_key",),
     "lists": (
-        "count_common", "count_leapfrog", "count_meet_marked", "count_merge", "find",
+        "children", "count_common", "count_leapfrog", "count_meet_marked", "count_merge", "find",
         "find_indexed", "find_root", "has", "intersect", "is_marked", "leapfrog", "lower", "mark",
         "meet_marked", "merge", "parent_of", "seek", "unmark", "upper",
     ),

@@ -73,6 +73,7 @@ class Nest:
         self.intersect = intersect
         self.tile = tile
         self.imports: set[str] = set()
+        self.direct = False  # whether a root's values lead to their children by an array
         self.split = False  # whether the work has been cut into tasks
         self.tasks = False  # whether several workers can share it
         self.grain = 1  # how many bindings a task has at the least
@@ -286,6 +287,8 @@ class Nest:
             if child not in known.positions:
                 if among and node in among:
                     known.positions[child] = among[node]
+                elif self.direct and self.leads_on(node):
+                    self.lead_on(node, child, key, known)
                 else:
                     at = text.name("p")
                     text.line(f"{at} = {self.find(node, key, known)}")
@@ -297,6 +300,24 @@ class Nest:
                 weight = text.name("w")
                 text.line(f"{weight} = np.int64({weights}[{known.positions[child]}])")
                 known.weights.append(weight)
+
+    def leads_on(self, node: Node) -> bool:
+        """Whether a root's values lead straight to their children."""
+        if node.terms or node.last or node.trie.weighted:
+            return False
+        first, second, *_ = self.tries[node.trie].levels
+        return first.dense_index() is not None and len(second) < 1 << 31
+
+    def lead_on(self, node: Node, child: Node, key: str, known: Known) -> None:
+        """Where the children of a root's value are, looked up by the value."""
+        level, text = self.level(node), self.text
+        low, high = text.name("l"), text.name("h")
+        at = self.arguments.scalar("low", level), self.arguments.starts(level)
+        text.line(f"{low}, {high} = {self.call('children', *at, key)}")
+        with text.block(f"if {low} == {high}"):
+            text.line("continue")
+        known.ranges[child] = low, high
+        known.positions[child] = ""  # its range is all that anybody asks for
 
     def find(self, node: Node, key: str, known: Known) -> str:
         values = self.values(node)

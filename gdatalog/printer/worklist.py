@@ -80,6 +80,7 @@ def print_split(
     plan, parts = merged([rule.join for rule in rules])
     nest = Nest(plan, tries, intersect)
     nest.split = nest.tasks = True  # the work is shared by values
+    nest.direct = True
     printer = _Printer(nest, lists, counts)
     printer.run(rules, parts, splits)
     arguments = list(nest.arguments.found.values())

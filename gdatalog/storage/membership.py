@@ -140,10 +140,14 @@ def _candidates(among: Columns, rows: Columns) -> Columns:
 
 
 def _search(among: Columns, rows: Columns) -> Array:
-    """Which of the rows are among sorted ones: column by column, between bounds that close in."""
+    """Which of the rows are among sorted ones."""
+    return places_in(among, rows)[1]
+
+
+def places_in(among: Columns, rows: Columns) -> tuple[Array, Array]:
+    """Where each row would stand among sorted ones (told of columns of one width), and whether it
+    is there: column by column, between bounds that close in."""
     count = len(rows[0])
-    if len(among[0]) == 0 or count == 0:
-        return np.zeros(count, dtype=np.bool_)
     inside = np.ones(count, dtype=np.bool_)
     start: Array = np.zeros(count, dtype=np.int64)
     end: Array = np.full(count, len(among[0]), dtype=np.int64)
@@ -161,7 +165,7 @@ def _search(among: Columns, rows: Columns) -> Array:
             end = _bound(column, wanted, left, end, True)
             start = left
     inside &= start < end
-    return inside
+    return start, inside
 
 
 def _bound(column: Array, wanted: Array, start: Array, end: Array, behind: bool) -> Array:

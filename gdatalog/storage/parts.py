@@ -8,11 +8,15 @@ somebody asks for all rows in order, or for an index of all, they are put togeth
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gdatalog.storage.elsewhere import Elsewhere, Known
+from gdatalog.storage.membership import places_in
 from gdatalog.storage.row_store import RowStore
-from gdatalog.storage.rows import Columns, Packing, concatenate, order_rows
+from gdatalog.storage.rows import Columns
 from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.table import Array
 
@@ -88,6 +92,8 @@ class Parts(RowStore):
 
     def as_they_are(self) -> Columns:
         with self._lock:
+            if self.parts and self.parts[0].sorted:
+                return self.sorted()
             if self.parts:
                 self._together(self.blocks, self.at_most, self.known)
             return super().as_they_are()
@@ -95,8 +101,7 @@ class Parts(RowStore):
     def sorted(self) -> Columns:
         with self._lock:
             if self.parts:
-                rows = [part.keys for part in self.parts]
-                merged = _merged(rows)
+                merged = reduce(_merged, [part.keys for part in self.parts])
                 self._together([merged], len(merged[0]), Known.SORTED)
                 self._plain = True
             return super().sorted()
@@ -113,16 +118,14 @@ class Parts(RowStore):
         self.parts = ()
 
 
-def _merged(runs: Sequence[Columns]) -> Columns:
-    """Sorted rows, of which no two runs share one, as one sorted run."""
-    rows = concatenate(runs)
-    packing = Packing.of(rows)
-    if packing is None:
-        order = order_rows(rows)
-        return tuple(column[order] for column in rows)
-    packed = packing.pack(rows)
-    packed.sort(kind="stable")  # which finds the runs sorted and merges them
-    return packing.unpack(packed, [column.dtype for column in rows])
+def _merged(large: Columns, small: Columns) -> Columns:
+    """Sorted rows that share none as one sorted set: the second ones are put in their places."""
+    pairs = list(zip(large, small, strict=True))
+    kinds = [np.promote_types(a.dtype, b.dtype) for a, b in pairs]
+    large = tuple(key.astype(kind, copy=False) for key, kind in zip(large, kinds, strict=True))
+    small = tuple(key.astype(kind, copy=False) for key, kind in zip(small, kinds, strict=True))
+    places, _ = places_in(large, small)
+    return tuple(np.insert(key, places, more) for key, more in zip(large, small, strict=True))
 
 
 class PartsStatistics(Statistics):

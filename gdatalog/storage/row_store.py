@@ -20,6 +20,7 @@ import numpy as np
 
 from gdatalog.storage.elsewhere import Elsewhere, Known
 from gdatalog.storage.rows import (
+    DENSE,
     INT32_MAX,
     INT32_MIN,
     Columns,
@@ -200,7 +201,10 @@ class RowStore:
         left, right = self.as_they_are()
         if len(left) == 0:
             return True
-        if (left.min(), left.max()) != (right.min(), right.max()):
+        low, high = int(left.min()), int(left.max())
+        if (low, high) != (int(right.min()), int(right.max())):
+            return False
+        if high - low < DENSE * len(left) and not _same_values(left, right, low, high):
             return False
         self.distinct()
         left, right = self.as_they_are()
@@ -300,6 +304,14 @@ def _numbers(rows: Columns) -> Array:
 def _mix(numbers: Array) -> None:
     numbers *= np.uint64(0x9E37_79B9_7F4A_7C15)
     numbers ^= numbers >> np.uint64(32)
+
+
+def _same_values(left: Array, right: Array, low: int, high: int) -> bool:
+    """Whether two columns have the same values, all from `low` to `high`; by marks."""
+    marks = np.zeros((2, high - low + 1), dtype=np.bool_)
+    for mine, column in zip(marks, (left, right), strict=True):
+        mine[column - low if low else column] = True
+    return bool((marks[0] == marks[1]).all())
 
 
 def _mixed_sum(column: Array) -> int:

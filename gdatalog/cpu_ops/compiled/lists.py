@@ -93,6 +93,16 @@ def find_indexed(low: int, index: Array, key: Any) -> int:
 
 
 @inlined
+def children(low: int, starts: Array, key: Any) -> tuple[int, int]:
+    """Where a root's key's children begin and end, from where those of all keys from `low` on
+    begin; an empty range where the key is not there."""
+    place = np.uint64(key) - np.uint64(low)
+    if place < np.uint64(len(starts) - 1):
+        return int(at(starts, place)), int(at(starts, place + np.uint64(1)))
+    return 0, 0
+
+
+@inlined
 def find_root(values: Array, low: int, index: Array, key: Any) -> int:
     """The key's position in a root's list: by index (from `low` on) if there is one.
 

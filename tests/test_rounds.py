@@ -1,0 +1,130 @@
+"""Rounds by compiled loops: what tells new rows under limits, and what ends rounds early."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gdatalog as gd
+from gdatalog.engine import growing, rounds
+from gdatalog.storage.table import Array
+
+CLOSURE = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."
+COUNTING = "p(x, x) <- x = range(0, 40). p(x, y + 1) <- p(x, y), y < 500."
+SIZE = 300
+
+
+def edges(step: int = 1) -> Array:
+    """A graph of which most vertices reach most; `step`: how far apart the vertices' ids are."""
+    made = np.random.default_rng(11).integers(0, SIZE, (2 * SIZE, 2)) * step
+    return np.unique(made, axis=0)
+
+
+@contextmanager
+def database(**options: Any) -> Iterator[gd.Database]:
+    """One whose recursion runs in rounds, by loops."""
+    with gd.connect(device="cpu", **options) as db:
+        db._workspace.strategy = "lftj"
+        db._workspace.split = db._workspace.dying = "never"
+        yield db
+
+
+@pytest.fixture
+def kinds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What told new rows of the first relation, round by round."""
+    seen: list[str] = []
+    run_round = rounds.Rounds._round
+
+    def noted(self: Any, *args: Any) -> Any:
+        done = run_round(self, *args)
+        seen.append(type(next(iter(self.tables.values())).known).__name__)
+        return done
+
+    monkeypatch.setattr(rounds.Rounds, "_round", noted)
+    return seen
+
+
+def closed(step: int = 1) -> set[tuple[int, int]]:
+    linked = np.zeros((SIZE, SIZE), dtype=bool)
+    linked[tuple(edges().T)] = True
+    while True:
+        more = linked | (linked.astype(int) @ linked.astype(int) > 0)
+        if (more == linked).all():
+            return {(int(x) * step, int(y) * step) for x, y in np.argwhere(linked)}
+        linked = more
+
+
+@pytest.mark.parametrize(("step", "kind"), [(1, "Marks"), (1_000_003, "Hashed")])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_tells_new_rows(kinds: list[str], step: int, kind: str, threads: int) -> None:
+    """The hash set grows in the middle of rounds, from its least size."""
+    with database(threads=threads) as db:
+        db["E"] = edges(step)
+        db.run(CLOSURE)
+        assert set(db["p"].fetchall()) == closed(step)
+    assert set(kinds) == {kind}
+
+
+@pytest.mark.parametrize(
+    ("cheap", "limit", "last"),
+    [(1 << 25, "20MB", "Marks"), (0, "20MB", "Hashed"), (0, "1900KB", "SortedRows")],
+)
+def test_memory_decides(
+    kinds: list[str], monkeypatch: pytest.MonkeyPatch, cheap: int, limit: str, last: str
+) -> None:
+    """Where a hash set has no room any more, rows are sorted from then on."""
+    monkeypatch.setattr(growing, "CHEAP", cheap)
+    monkeypatch.setattr(growing, "BYTES_PER_ROW", 0)
+    with database(memory_limit=limit) as db:
+        db["E"] = edges(1_000 if cheap == 0 else 1)
+        db.run(CLOSURE)
+        assert len(db["p"]) == len(closed())
+    assert kinds[-1] == last
+
+
+def test_rows_outside_of_what_was_expected(kinds: list[str]) -> None:
+    with database() as db:
+        found = db.query(f"{COUNTING} n(count(), max(y)) <- p(_, y). ?- n(c, m).").fetchall()
+    assert found == [(40 * 500 - sum(range(40)) + 40, 500)]
+    assert set(kinds) <= {"Marks", "Hashed"}
+
+
+def test_limitsize_stops_loops(tmp_path: Path) -> None:
+    program = tmp_path / "p.dl"
+    program.write_text(f"{CLOSURE}\n.limitsize p(n=3000)\n.output p(IO=stdout)\n")
+    with database() as db:
+        db["E"] = edges()
+        with pytest.warns(gd.ProgramWarning, match="limitsize"):
+            found = db.run_file(program)
+    assert 3000 <= len(found["p"]) < len(closed())
+
+
+def test_rounds_without_end_are_told_of() -> None:
+    text = COUNTING.replace(", y < 500", "").replace("40", "20000")
+    with database(memory_limit="6MB") as db, pytest.raises(gd.MemoryLimitError) as caught:
+        db.query(f"{text} ?- p(a, b).")
+    assert "new rows in the last rounds: 20000, 20000" in str(caught.value)
+
+
+def test_loops_are_interrupted() -> None:
+    with database() as db:
+        threading.Timer(0.5, db.interrupt).start()
+        with pytest.raises(gd.Interrupted):
+            db.query(COUNTING.replace(", y < 500", "") + " ?- p(a, b).")
+        assert len(db.query("q(x) <- x = range(0, 3).")) == 3
+
+
+def test_a_profile_counts_what_loops_tried() -> None:
+    with database() as db:
+        db["E"] = edges()
+        told = db.profile(f"{CLOSURE} ?- p(x, y).").rounds
+    later = told[told["round"] > 0]
+    assert later["new"].sum() == len(closed()) - len(edges())
+    assert (later["tried"] >= later["new"]).all()
+    assert set(later["executor"]) == {"depth-first"}
