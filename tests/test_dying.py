@@ -334,6 +334,7 @@ def test_a_stratum_is_taken_apart_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(dying, "parted", noted)
     db = database({"E": cliques(4, 5)}, "auto")
+    db._workspace.demand = "off"  # else there is another program
     for _ in range(3):
         assert db.query(SG + "?- sg(6, y).").fetchall()
     assert len(times) == 1
