@@ -131,7 +131,7 @@ def test_what_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rule that runs, and how much of its join is done."""
     db = database([(1, 2), (2, 3), (3, 1)])
     seen: list[str] = []
-    run = Rounds._run
+    run = Rounds.run_plan
 
     def watched(self: Rounds, *args: Any) -> Any:
         found = run(self, *args)
@@ -141,7 +141,7 @@ def test_what_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
         seen.append(db._workspace.at_work())
         return found
 
-    monkeypatch.setattr(Rounds, "_run", watched)
+    monkeypatch.setattr(Rounds, "run_plan", watched)
     assert len(db.query(LINEAR, strategy="levelwise")) == 9
     assert {"rule 1 of 2", "rule 1 of 2 at 25%", "rule 2 of 2", "rule 2 of 2 at 25%"} == set(seen)
     assert db._workspace.at_work() == ""
