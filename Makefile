@@ -67,7 +67,7 @@ test-gpu: $(VENV)/gpu $(VENV)/dev
 	$(PYTEST) -m 'gpu and not slow'
 
 bench-gpu: $(VENV)/gpu
-	$(BIN)/python -m benchmarks.gpu --minutes 4
+	$(BIN)/python -m benchmarks.gpu --minutes 8
 
 clean:
 	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
-from gdatalog.engine import marked_rounds
+from gdatalog.engine import dying, marked_rounds
 from gdatalog.engine.marked_rounds import MarkedRounds
 from gdatalog.gpu_ops import walk
 from gdatalog.gpu_ops.device import Gpu
@@ -45,6 +45,7 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
         patch.setattr(walk, "BLOCK_ROWS", 32)
         db._workspace.device = device
         db._workspace.split = "never"
+        db._workspace.telling = "marks"
         db._workspace.dying = ("auto", "always")[number % 2]
         db._workspace.tile = TILES[5 - number % 6]
         return oracle.answers(db, text, data, defined)
@@ -79,6 +80,19 @@ def test_marks_that_have_no_room(ran: list[bool], monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(marked_rounds, "SHARE", 1 << 60)
     oracle.agrees_in(run, draw(MORE["same generation"], 18))
     assert ran and not any(ran)
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_little_is_tried_by_other_rounds_first(
+    patient: bool, ran: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dying, "FIRST", 60.0 if patient else 0.0)
+    with gdatalog.connect(device="cpu") as db:
+        db._workspace.device = Gpu(HostDriver())
+        db._workspace.split = "never"
+        db["E"] = [(x, x + 1) for x in range(9)]
+        db.query("p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z).")
+    assert ran == ([] if patient else [True])
 
 
 @pytest.mark.slow

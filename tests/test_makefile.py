@@ -123,7 +123,7 @@ def test_where_there_is_a_gpu_its_extra_is_installed(installed: Path) -> None:
     _does(installed, "echo cuda13")
     install = "python -m pip --disable-pip-version-check --quiet install --editable .[cuda13]"
     for target, asked in (
-        ("bench-gpu", "python -m benchmarks.gpu --minutes 4"),
+        ("bench-gpu", "python -m benchmarks.gpu --minutes 8"),
         ("test-gpu", "python -m pytest -n 2 --dist worksteal -m gpu and not slow"),
     ):
         done = _make(installed, target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from gdatalog.engine.choose import FIRST, TooSlow, impatience
 from gdatalog.engine.derived import Rows
 from gdatalog.engine.device import CPU
 from gdatalog.engine.marked_rounds import MarkedRounds
@@ -47,6 +48,13 @@ def _rounds(
     """By rounds, on a GPU with marks where these serve; nobody asks for relations that pass."""
     if around.device is not CPU:
         marked = MarkedRounds(stratum, seeds, around)
+        if marked.small:  # what is soon done needs no compilation
+            rounds, before = Rounds(stratum, seeds, around), len(around.ledger.runs)
+            try:
+                with impatience(around.limits, FIRST, TooSlow):
+                    return rounds.run(passing)
+            except TooSlow:
+                around.ledger.forget(rounds.record, before)
         found = marked.run(passing)
         if found is not None:
             return found

@@ -68,7 +68,8 @@ class Way:
     """What is told of a fixpoint that has no rounds.
 
     `name` says how it was run ("split on x"), `parts` of how many independent or improved things
-    (`of`: "values", "groups"); `tried` how many rows were looked at, where that was counted.
+    (`of`: "values", "groups"); `tried` how many rows were looked at, where that was counted; of a
+    GPU's threads nobody is told (0).
     """
 
     name: str
@@ -80,9 +81,9 @@ class Way:
 
     def __str__(self) -> str:
         tried = "" if self.tried is None else f", {self.tried:,} rows tried"
-        threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
+        threads = "" if not self.threads else f", {self.threads} thread{'s' * (self.threads > 1)}"
         took = f"{self.seconds:.3f} s"
-        return f"{self.name}: {self.parts:,} {self.of}{tried}, {threads}, {took}"
+        return f"{self.name}: {self.parts:,} {self.of}{tried}{threads}, {took}"
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from gdatalog.engine.growing import Growing
 from gdatalog.engine.keyspace import KeySpace
 from gdatalog.engine.sources import Sources
 from gdatalog.engine.spaces import expected_spaces
-from gdatalog.engine.stratum import StratumRun
+from gdatalog.engine.stratum import StratumRun, atoms
 from gdatalog.engine.surroundings import Round
 from gdatalog.executors.lftj import GiveUp, Outside
 from gdatalog.plan.nodes import JoinPlan, RulePlan
@@ -28,6 +28,7 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.table import Array
 
+FEW = 20_000  # rows of what a stratum reads: fewer are tried by the other rounds first
 SHARE = 4  # marks may take one part of so many of what the device has free
 
 
@@ -92,6 +93,17 @@ class MarkedRounds(StratumRun):
         }
         self.record.end({name: relation.length for name, relation in found.items()})
         return found
+
+    @property
+    def small(self) -> bool:
+        """Whether there is little to begin with, and nobody forces these rounds."""
+        knobs = self.around.knobs
+        if knobs.strategy == "lftj" or knobs.telling == "marks":
+            return False
+        names = {atom.name for rule in self.stratum.rules for atom in atoms(rule)}
+        rows = sum(count for parts in self.seeds.values() for _, count in parts)
+        rows += sum(self.around.relation(name).length for name in names - self.tables.keys())
+        return rows < FEW
 
     def _followers(self) -> list[Follower]:
         """The joins of all rules; none if some rule is of another kind."""

@@ -364,7 +364,10 @@ class Splits(StratumRun):
         around.on_round(self.stratum, Round(1, rows, rows))
         seconds = perf_counter() - started
         name = f"a fixpoint for each {self.split_by()}"
-        record.way = Way(name, values, "values", around.knobs.workers, seconds=seconds)
+        here = around.device is CPU
+        threads = around.knobs.workers if here else 0
+        told = name if here else f"{name}, by tiles of {around.device.name}"
+        record.way = Way(told, values, "values", threads, seconds=seconds)
         record.end(dict(rows))
         for number, plan in enumerate(self.later):
             report = around.ledger.run_of(plan)

@@ -45,6 +45,7 @@ class Tuning:
     limit: int = 10_000_000
     grain: int = 0  # units that a tile takes at once; 0: by how many there are
     pool_rows: int = 1 << 22  # of the pool at first
+    most_rows: int = 1 << 28  # of it later: draining it takes memory too
     blocks: int = 0  # of the grid; 0: as many as are resident
 
 
@@ -212,6 +213,7 @@ class _Launch:
         self.limits.charge("lists of tiles", held)
         ends = xp.empty(1, dtype=xp.int64) if self.walks.ends is None else self.walks.ends
         block_rows, count = self._pool()
+        most = tuning.most_rows // block_rows
         found: list[Block] = []
         while True:
             outputs = [xp.empty(count * block_rows, dtype=DTYPES[a.type]) for a in loops.outputs]
@@ -251,7 +253,9 @@ class _Launch:
             for word in (Word.STATUS, Word.STOP, Word.POOL):
                 control[word] = 0
             # A unit may have more rows than all of the pool; else there need not be more room.
-            count = 2 * count if rows is None else max(count, min(2 * count, self._affordable()))
+            count = (
+                2 * count if rows is None else max(count, min(2 * count, most, self._affordable()))
+            )
 
     def _ticks(self) -> int:
         """The time limit of a task by the kernels' clock."""
