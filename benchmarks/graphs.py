@@ -130,8 +130,8 @@ def _simple(u: Array, v: Array, vertices: int, edges: int, random: np.random.Gen
 
 
 def short(number: int) -> str:
-    """As people say it: 10K, 1.5M."""
-    for unit, letter in ((1_000_000, "M"), (1_000, "K")):
+    """As people say it: 10K, 1.5M, 2G."""
+    for unit, letter in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "K")):
         if number >= unit:
             return f"{number / unit:.3g}{letter}"
     return str(number)

@@ -12,6 +12,7 @@ import gdatalog as gd
 from benchmarks.gpu import demo
 from gdatalog.engine.devices import NO_GPU
 from gdatalog.engine.ledger import Ledger, RuleRun
+from gdatalog.gpu_ops import tiles
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.profile import Profile
 from gdatalog.shell.output import Output
@@ -126,3 +127,16 @@ class _Asked(dict[str, object]):
 
     def __init__(self, device: str) -> None:
         self.device = device
+
+
+def test_how_many_lanes_walk_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By how long lists are; each alone where all are short, and there are many."""
+    ring = [(x, (x + 1) % 100) for x in range(100)]
+    hub = [(0, x) for x in range(1, 100)]
+    with gd.connect(device="cpu") as db:
+        db["Ring"], db["Hub"], db["All"] = ring, hub, [(x, y) for x in range(9) for y in range(9)]
+        tries = {name: db._workspace.stored[name].trie((0, 1)) for name in ("Ring", "Hub", "All")}
+    monkeypatch.setattr(tiles, "MANY", 101)
+    assert [tiles.lanes_for([tries[name]]) for name in ("Ring", "Hub", "All")] == [8, 32, 32]
+    monkeypatch.setattr(tiles, "MANY", 50)
+    assert [tiles.lanes_for([tries[name]]) for name in ("Ring", "Hub", "All")] == [1, 32, 16]
