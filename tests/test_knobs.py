@@ -65,6 +65,8 @@ def test_a_strategy_is_of_the_call(used: list[Knobs], strategy: Any, tmp_path: P
     assert len(db.profile(RULE, strategy=strategy).result) == 2
     gd.query(RULE, {"e": [(1, 2)]}, strategy=strategy)
     assert len(used) >= 4 and {knobs.strategy for knobs in used} == {strategy}
+    db = connect()
+    db.query(RULE, strategy=strategy)
     db.query(RULE)
     assert used[-1].strategy == "auto"
 
