@@ -59,6 +59,7 @@ CLOSURES = (
     ("cal.cedge", 3.0, 5.0),
 )
 NOTE = "indexes are part of all seconds of recursion; loading is not"
+FIRST = "what is followed for the first time finds what is known put into an index first"
 
 
 def run(setting: Setting) -> Iterator[Case]:
@@ -127,10 +128,13 @@ def _new_edges(setting: Setting) -> Iterator[Case]:
     if not setting.wants(what, 40):
         return
     data = setting.stored(f"{graph.name} directed", lambda: _edges(graph))
-    added = new_edges(graph, ADDED)
-    follows = Following(PATH, added=added)
-    again = Following(PATH, added=added, follows=False)
-    case = setting.race("recursion", what, data, [follows, again], notes=(NOTE,), afresh=True)
+    new = new_edges(graph, 2 * ADDED)
+    earlier, added = new[:ADDED], new[ADDED:]
+    sides: list[Side] = [
+        Following(PATH, added=added, earlier=earlier, way=way)
+        for way in ("again", "first", "start")
+    ]
+    case = setting.race("recursion", what, data, sides, notes=(NOTE, FIRST), afresh=True)
     own = case.figures[0]
     if own.warm is not None:
         ask = at_most(what, "its tuples, new ones too, counted", own.warm, 0.03)
