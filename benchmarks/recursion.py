@@ -59,6 +59,7 @@ CLOSURES = (
     ("cal.cedge", 3.0, 5.0),
 )
 NOTE = "indexes are part of all seconds of recursion; loading is not"
+FIRST = "what is followed for the first time finds what is known put into an index first"
 
 
 def run(setting: Setting) -> Iterator[Case]:
@@ -127,12 +128,13 @@ def _new_edges(setting: Setting) -> Iterator[Case]:
     if not setting.wants(what, 40):
         return
     data = setting.stored(f"{graph.name} directed", lambda: _edges(graph))
-    added = new_edges(graph, ADDED)
-    follows = Following(PATH, added=added, before=shortcuts(graph, 1))
-    first = Following(PATH, added=added)
-    again = Following(PATH, added=added, follows=False)
-    sides = [follows, first, again]
-    case = setting.race("recursion", what, data, sides, notes=(NOTE,), afresh=True)
+    new = new_edges(graph, 2 * ADDED)
+    earlier, added = new[:ADDED], new[ADDED:]
+    sides: list[Side] = [
+        Following(PATH, added=added, earlier=earlier, way=way)
+        for way in ("again", "first", "start")
+    ]
+    case = setting.race("recursion", what, data, sides, notes=(NOTE, FIRST), afresh=True)
     own = case.figures[0]
     if own.warm is not None:
         ask = at_most(what, "its tuples, new ones too, counted", own.warm, 0.03)
@@ -151,15 +153,6 @@ def new_edges(graph: Graph, count: int, seed: int = 10) -> tuple[tuple[int, int]
         if a != b and (a, b) not in there:
             found[a, b] = None
     return tuple(found)
-
-
-def shortcuts(graph: Graph, count: int) -> tuple[tuple[int, int], ...]:
-    """Edges that the graph has not, from a vertex to another two edges on: nothing follows."""
-    edges = list(zip(graph.u.tolist(), graph.v.tolist(), strict=True))
-    there, onwards = set(edges), dict(edges)
-    steps = ((a, onwards[b]) for a, b in edges if b in onwards)
-    found = dict.fromkeys(step for step in steps if step not in there and step[0] != step[1])
-    return tuple(found)[:count]
 
 
 def _rmat(setting: Setting) -> Graph:

@@ -85,36 +85,35 @@ class Recursive(Gdatalog):
 
 @dataclass(frozen=True, slots=True)
 class Following(Gdatalog):
-    """New edges, and how many tuples there are then: by following them, where all was evaluated
-    before, or from the start.
+    """New edges, and how many tuples there are then.
 
-    `before`: edges that came before those, and were followed; they lead nowhere new.
+    `way`: before that all was evaluated and `earlier` edges were followed ("again"), all was
+    evaluated with them ("first"), or nothing was ("start").
     """
 
     added: tuple[tuple[int, int], ...] = ()
-    follows: bool = True
-    before: tuple[tuple[int, int], ...] = ()
+    earlier: tuple[tuple[int, int], ...] = ()
+    way: str = "again"
     strategy: str = "auto"
 
     @property
     def name(self) -> str:
-        if not self.follows:
-            return "ours, from the start"
-        return "ours, following" if self.before else "ours, following for the first time"
+        told = {"again": "following", "first": "following for the first time"}
+        return f"ours, {told.get(self.way, 'from the start')}"
 
     def build(self, given: Any) -> Any:
         db = Gdatalog.build(self, given)
         db.run(self.text)
-        if self.follows:
-            len(db.query("?- path(x, y)."))
-        if self.before:
-            db.insert("edge", list(self.before))
-            len(db.query("?- path(x, y)."))
+        if self.way == "again":
+            len(db["path"])
+        db.insert("edge", list(self.earlier))
+        if self.way != "start":
+            len(db["path"])
         return db
 
     def answer(self, state: Any) -> int:
         state.insert("edge", list(self.added))
-        return len(state.query("?- path(x, y)."))
+        return len(state["path"])
 
 
 @dataclass(frozen=True, slots=True)

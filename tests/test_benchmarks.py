@@ -198,14 +198,12 @@ def test_new_edges_are_followed(directed: dict[str, dict[str, Any]]) -> None:
     graph = Graph("drawn", pairs["edge"]["a"], pairs["edge"]["b"])
     added = recursion.new_edges(graph, 10)
     assert len(set(added)) == 10 and not set(added) & set(zip(graph.u, graph.v, strict=True))
+    ways = {"added": added[:5], "earlier": added[5:]}
     more = np.array(added).T
     both = {"a": np.append(graph.u, more[0]), "b": np.append(graph.v, more[1])}
     right = asked(Recursive(recursion.PATH + recursion.COUNTED), {"edge": both})
-    assert asked(Following(recursion.PATH, added=added), pairs) == right
-    before = recursion.shortcuts(graph, 2)
-    assert before and not set(before) & set(zip(graph.u, graph.v, strict=True))
-    assert asked(Following(recursion.PATH, added=added, before=before), pairs) == right
-    assert asked(Following(recursion.PATH, added=added, follows=False), pairs) == right
+    for way in ("again", "first", "start"):
+        assert asked(Following(recursion.PATH, way=way, **ways), pairs) == right
 
 
 # ---------------------------------------------------------------------------------------- races
