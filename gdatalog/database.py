@@ -59,7 +59,7 @@ class Database:
             _log_device(opened)
         self.memory_limit = default_limit() if limit is None else limit
         self._workspace = Workspace(self.memory_limit, FilePolicy(files), _warn)
-        self._workspace.threads = threads_of(threads)
+        self._workspace.force(threads=threads_of(threads))
         self._workspace.device, self._workspace.why = opened.device, opened.why
         self._lock = Turn(opened.use)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from threading import Event
 from typing import Any
@@ -17,7 +17,7 @@ from gdatalog.engine.derived import away
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.files import FilePolicy, Folders
 from gdatalog.engine.inputs import Read
-from gdatalog.engine.knobs import Knobs, Strategy, Telling, strategy_of
+from gdatalog.engine.knobs import Knobs, strategy_of
 from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import Prepared
 from gdatalog.engine.remembered import Memory
@@ -74,14 +74,7 @@ class Workspace:
         self.stop = Event()
         self.closed = False
         self.chunk_rows: int | None = None  # how many rows a level may have; None: by memory
-        self.strategy: Strategy = "auto"  # of calls that name none
-        self.threads = 0
-        self.intersect = "auto"
-        self.tile = 0
-        self.dying = "auto"  # whether recursive rules are split where a variable dies
-        self.split = "auto"
-        self.telling: Telling = "auto"
-        self.demand = "auto"
+        self.knobs = Knobs()  # its strategy is that of calls that name none
         self.device: Device = CPU
         self.why = "asked for"  # this device
         self.announce: Callable[[str], None] = _log
@@ -157,6 +150,10 @@ class Workspace:
         return f"did you mean {close[0]!r}?" if close else None
 
     # ----------------------------------------------------------------------------- sessions
+
+    def force(self, **knobs: Any) -> None:
+        """How queries run from now on, where the choice is not left to the engine."""
+        self.knobs = replace(self.knobs, **knobs)
 
     def check_open(self) -> None:
         if self.closed:
@@ -241,11 +238,7 @@ class Workspace:
         """A program over the rules and data at hand, checked."""
         self.check_open()
         chosen = strategy_of(strategy)
-        strategy = self.strategy if chosen == "auto" else chosen
-        knobs = Knobs(
-            strategy, self.threads, self.intersect, self.tile,
-            split=self.split, dying=self.dying, telling=self.telling, demand=self.demand,
-        )  # fmt: skip
+        knobs = self.knobs if chosen == "auto" else replace(self.knobs, strategy=chosen)
         self.stop.clear()
 
         def poll() -> None:

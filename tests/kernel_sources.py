@@ -155,7 +155,7 @@ def recursion(tiles: tuple[int, ...] = (1, 32)) -> Iterator[Source]:
                         what = type(leaf).__name__.lower()
                         yield f"{lanes} lanes: {told}, {what}", loops_of(printed).source
                 db._workspace.device = device = _Tiled(lanes)
-                db._workspace.split = "always"
+                db._workspace.force(split="always")
                 db.query(text)
                 for number, source in enumerate(device.sources):
                     yield f"{lanes} lanes: {told}, fixpoint {number}", source

@@ -188,7 +188,7 @@ def test_rules_and_sql_of_points_to_agree(way: str) -> None:
     ):
         ours, peer = Recursive(rules), DuckDB(sql)
         db = ours.build(ours.load(given))
-        db._workspace.dying = way
+        db._workspace.force(dying=way)
         found = ours.value(ours.answer(db))
         assert found == peer.answer(peer.build(peer.load(given))) > 100
 

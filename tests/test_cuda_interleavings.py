@@ -94,8 +94,7 @@ class Walked:
         with gdatalog.connect(device="cpu") as db, warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
             db._workspace.device = device
-            db._workspace.tile = self.tile
-            db._workspace.intersect = self.way
+            db._workspace.force(tile=self.tile, intersect=self.way)
             db["E"] = edges(self.seed)
             return list(db.query(program, strategy="lftj").fetchall())
 

@@ -112,8 +112,7 @@ def found_by(mode: str, drawn: Drawn, given: bool) -> set[tuple[Value, ...]]:
     if given:
         program, params = with_parameters(program)
     with gdatalog.connect(device="cpu") as db:
-        db._workspace.demand = mode
-        db._workspace.split = "never" if drawn.seed % 3 else "auto"
+        db._workspace.force(demand=mode, split="never" if drawn.seed % 3 else "auto")
         for name, (types, rows) in drawn.data.items():
             db.load(name, frame(types, rows))
         rows = db.query(format_program(program), params).fetchall()
@@ -148,7 +147,7 @@ def difference(drawn: Drawn) -> str | None:
     if not isinstance(last, Rule) or last.heads[0].name != ASK or last.body is None:
         return None
     given = drawn.seed % 2 == 1
-    modes = ("on", "auto") if drawn.seed % 4 == 0 else ("on",)
+    modes = ("always", "auto") if drawn.seed % 4 == 0 else ("always",)
     found: dict[str, Any] = {}
     for mode in modes:
         try:
@@ -166,7 +165,7 @@ def difference(drawn: Drawn) -> str | None:
         return None
     except Failure:  # of something, but perhaps of nothing that is needed
         try:
-            expected = found_by("off", drawn, given)
+            expected = found_by("never", drawn, given)
         except EvaluationError:
             return None
     for mode, rows in found.items():
@@ -275,8 +274,7 @@ EDGES = [(1, 2), (2, 3), (3, 4), (4, 1), (5, 6), (6, 7), (7, 5), (3, 8), (8, 9)]
 
 def database(mode: str = "auto") -> gdatalog.Database:
     db = gdatalog.connect(device="cpu")
-    db._workspace.demand = mode
-    db._workspace.split = "never" if mode == "off" else "auto"
+    db._workspace.force(demand=mode, split="never" if mode == "never" else "auto")
     db["E"] = EDGES
     db["F"] = [(y, x) for x, y in EDGES[::2]] + [(1, 5)]
     db["W"] = [(x, y, (x * y) % 3) for x, y in EDGES]
@@ -290,15 +288,15 @@ def database(mode: str = "auto") -> gdatalog.Database:
 def test_shapes(shape: str) -> None:
     params = {"start": 1} if "$" in SHAPES[shape] else {}
     found = {}
-    for mode in ("off", "on", "auto"):
+    for mode in ("never", "always", "auto"):
         with database(mode) as db:
             found[mode] = db.query(SHAPES[shape], params).sorted().fetchall()
-            if mode == "on":
+            if mode == "always":
                 told = str(db.explain(SHAPES[shape], params))
                 first = told.partition("stratum 1: ")[2].partition("\n")[0]
                 assert ("[" in first) == (shape not in IN_FULL), told
-    assert found["on"] == found["off"] == found["auto"]
-    assert found["on"] or shape in EMPTY
+    assert found["always"] == found["never"] == found["auto"]
+    assert found["always"] or shape in EMPTY
 
 
 EMPTY = {"counted, none"}
@@ -342,7 +340,7 @@ IN_FULL = {"what it computes is asked for", "all of it too"}
     ],
 )
 def test_the_rules_are_explained(text: str, lines: list[str]) -> None:
-    with database("on") as db:
+    with database("always") as db:
         told = [line.strip() for line in str(db.explain(text)).splitlines()]
         assert [line for line in lines if line not in told] == [], told
 
@@ -368,15 +366,15 @@ def test_fewer_rows_are_made(rules: str, edges: list[tuple[int, int]], start: in
     """A profile counts them."""
     text = f"{rules}?- {rules.partition('(')[0]}({start}, y)."
     made, found = {}, {}
-    for mode in ("off", "auto"):
+    for mode in ("never", "auto"):
         with gdatalog.connect(device="cpu") as db:
-            db._workspace.demand = mode
-            db._workspace.split = "never"  # rounds count rows
+            db._workspace.force(demand=mode)
+            db._workspace.force(split="never")  # rounds count rows
             db["E"] = edges
             made[mode] = sum(rule["rows"] for rule in db.profile(text).to_dict()["rules"])
             found[mode] = db.query(text).sorted().fetchall()
-    assert found["auto"] == found["off"] != []
-    assert made["auto"] * 5 < made["off"]
+    assert found["auto"] == found["never"] != []
+    assert made["auto"] * 5 < made["never"]
 
 
 @pytest.mark.parametrize(
@@ -448,15 +446,15 @@ def test_errors_speak_of_the_relations_that_there_are() -> None:
 
 def test_progress_speaks_of_them_too() -> None:
     told: list[tuple[str, ...]] = []
-    with database("on") as db:
-        db._workspace.split = "never"
+    with database("always") as db:
+        db._workspace.force(split="never")
         db.query(PATH + "?- path(1, y).", on_progress=lambda now: told.append(now.relations))
     assert set(told) == {("path",)}
 
 
 def test_a_failure_may_be_avoided_and_is_never_added() -> None:
     text = "part(x, 6 / x) <- N(x). all(x, y) <- part(x, y) ; all(x, z), part(z, y). ?- all($x, y)."
-    with database("on") as db:
+    with database("always") as db:
         db["N"] = [(0,), (2,), (3,)]
         assert db.query(text, {"x": 2}).sorted().fetchall() == [(2,), (3,)]
         with pytest.raises(EvaluationError):

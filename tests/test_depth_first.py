@@ -43,8 +43,7 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
     """The answers; the number chooses threads, the way to intersect, and rows of a block."""
     strategy: Strategy = "lftj"
     with gdatalog.connect(device="cpu", threads=1 + number % 2) as db:
-        db._workspace.strategy = strategy
-        db._workspace.intersect = WAYS[number % len(WAYS)]
+        db._workspace.force(strategy=strategy, intersect=WAYS[number % len(WAYS)])
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(lftj, "FIRST_ROOM", (1, 2, 7, 4096)[number % 4])
             return oracle.answers(db, text, data, defined)

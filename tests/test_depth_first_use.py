@@ -81,7 +81,7 @@ RULES = [
 def test_all_ways_to_run_give_the_same(db: gd.Database, text: str) -> None:
     answers = [db.query(text, strategy=strategy).sorted().fetchall() for strategy in STRATEGIES]
     for threads in (1, 2, 5):
-        db._workspace.threads = threads
+        db._workspace.force(threads=threads)
         answers.append(db.query(text, strategy="lftj").sorted().fetchall())
     assert answers[0] and all(answer == answers[0] for answer in answers)
 

@@ -75,7 +75,7 @@ def rows(db: gd.Database, name: str) -> list[Row]:
 def connected() -> gd.Database:
     """A database that compiles nothing."""
     db = gd.connect(device="cpu")
-    db._workspace.strategy = "levelwise"
+    db._workspace.force(strategy="levelwise")
     return db
 
 

@@ -46,7 +46,7 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
     """The answers; the number chooses the rows of a chunk."""
     with gdatalog.connect(device="cpu") as db:
         db._workspace.device = DEVICE
-        db._workspace.strategy = "levelwise"
+        db._workspace.force(strategy="levelwise")
         db._workspace.chunk_rows = CHUNKS[number % len(CHUNKS)]
         return oracle.answers(db, text, data, defined)
 
@@ -119,7 +119,7 @@ def round_trips(body: str, edges: list[tuple[int, int]], chunk: int | None = Non
     """How often the host waits for the device while it counts what a body matches."""
     with gdatalog.connect(device="cpu") as db:
         db._workspace.device = DEVICE
-        db._workspace.strategy = "levelwise"
+        db._workspace.force(strategy="levelwise")
         db._workspace.chunk_rows = chunk
         db["E"] = edges
         program = f"n(count()) <- {body}. ?- n(c)."

@@ -86,7 +86,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def chain(db: gd.Database, size: int) -> None:
     db._workspace.device = Gpu(HostDriver())
-    db._workspace.strategy = "levelwise"
+    db._workspace.force(strategy="levelwise")
     db["E"] = [(n, n + 1) for n in range(size)]
 
 

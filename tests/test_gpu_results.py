@@ -35,7 +35,7 @@ counted = pytest.mark.skipif(xp is not stand_in, reason="a GPU does not count co
 def db() -> Iterator[gd.Database]:
     with gd.connect(device="cpu") as made:
         made._workspace.device = Gpu(HostDriver())
-        made._workspace.strategy = "levelwise"  # however long it takes
+        made._workspace.force(strategy="levelwise")  # however long it takes
         yield made
 
 
@@ -154,7 +154,7 @@ def test_a_device_that_is_full(db: gd.Database, monkeypatch: pytest.MonkeyPatch)
 def test_closing_lets_go_of_everything_but_answers() -> None:
     with gd.connect(device="cpu") as db:
         db._workspace.device = device = Gpu(HostDriver())
-        db._workspace.strategy = "levelwise"
+        db._workspace.force(strategy="levelwise")
         db["E"] = EDGES
         answers = db.query(TRIANGLES)
         shown, ordered, first = answers.format(4), answers.sorted(), answers.head(1)

@@ -44,10 +44,12 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
     with gdatalog.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patch:
         patch.setattr(walk, "BLOCK_ROWS", 32)
         db._workspace.device = device
-        db._workspace.split = "never"
-        db._workspace.telling = "marks"
-        db._workspace.dying = ("auto", "always")[number % 2]
-        db._workspace.tile = TILES[5 - number % 6]
+        db._workspace.force(
+            split="never",
+            telling="marks",
+            dying=("auto", "always")[number % 2],
+            tile=TILES[5 - number % 6],
+        )
         return oracle.answers(db, text, data, defined)
 
 
@@ -89,7 +91,7 @@ def test_little_is_tried_by_other_rounds_first(
     monkeypatch.setattr(dying, "FIRST", 60.0 if patient else 0.0)
     with gdatalog.connect(device="cpu") as db:
         db._workspace.device = Gpu(HostDriver())
-        db._workspace.split = "never"
+        db._workspace.force(split="never")
         db["E"] = [(x, x + 1) for x in range(9)]
         db.query("p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z).")
     assert ran == ([] if patient else [True])

@@ -50,8 +50,7 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
     with gdatalog.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patch:
         patch.setattr(walk, "BLOCK_ROWS", 32)
         db._workspace.device = device
-        db._workspace.split = "always"
-        db._workspace.tile = tile
+        db._workspace.force(split="always", tile=tile)
         return oracle.answers(db, text, data, defined)
 
 
@@ -128,7 +127,7 @@ def test_a_fixpoint_that_is_under_way_can_be_stopped() -> None:
     text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z). n(count()) <- p(_, _)."
     with gdatalog.connect(device="cpu") as db:
         db._workspace.device = device
-        db._workspace.split = "always"
+        db._workspace.force(split="always")
         db["E"] = [(x, x + 1) for x in range(40)]
         with pytest.raises((KeyboardInterrupt, gdatalog.Interrupted)):
             db.query(text)

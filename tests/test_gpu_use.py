@@ -26,7 +26,7 @@ TEXT = 'p(x) <- E(x, y), x < y. q(cat(s, "!")) <- N(_, s).'
 def db() -> Iterator[gd.Database]:
     with gd.connect(device="cpu") as db:
         db._workspace.device, db._workspace.why = Gpu(HostDriver()), "a GPU is there"
-        db._workspace.strategy = "levelwise"
+        db._workspace.force(strategy="levelwise")
         db["E"] = [(1, 2), (2, 3), (1, 3)]
         db["N"] = [(1, "a"), (2, "b")]
         yield db

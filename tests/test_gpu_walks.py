@@ -49,9 +49,11 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
     with gdatalog.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patch:
         patch.setattr(walk, "BLOCK_ROWS", (32, 256)[number % 2])
         db._workspace.device = device
-        db._workspace.strategy = "lftj"
-        db._workspace.tile = TILES[number % len(TILES)]
-        db._workspace.intersect = INTERSECT[number % len(INTERSECT)]
+        db._workspace.force(
+            strategy="lftj",
+            tile=TILES[number % len(TILES)],
+            intersect=INTERSECT[number % len(INTERSECT)],
+        )
         return oracle.answers(db, text, data, defined)
 
 

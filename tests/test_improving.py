@@ -55,7 +55,7 @@ def in_place(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def database(strategy: str = "lftj", **data: pd.DataFrame) -> gdatalog.Database:
     db = gdatalog.connect(device="cpu", threads=1)
-    db._workspace.strategy = strategy  # type: ignore[assignment]
+    db._workspace.force(strategy=strategy)  # type: ignore[assignment]
     for name, frame in data.items():
         db.load(name, frame)
     return db
@@ -71,7 +71,7 @@ def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.
         if number % 4 == 3:
             patch.setattr(improving, "worsen", lambda *_: False)
         with gdatalog.connect(device="cpu", threads=1) as db:
-            db._workspace.strategy = "lftj"
+            db._workspace.force(strategy="lftj")
             return oracle.answers(db, text, data, defined)
 
 
@@ -287,7 +287,7 @@ def test_compiled_loops_say_what_rounds_say(text: str, in_place: list[str]) -> N
     """By Numba, in the order of values; of one source, and of each by one of two threads."""
     edges = random_graph(1, 60, 150)
     with database(W=edges) as db, database("levelwise", W=edges) as other:
-        db._workspace.threads = 2
+        db._workspace.force(threads=2)
         found = db.query(text).sorted().df()
         pd.testing.assert_frame_equal(found, other.query(text).sorted().df())
     assert len(in_place) == 1

@@ -73,7 +73,7 @@ def test_a_strategy_is_of_the_call(used: list[Knobs], strategy: Any, tmp_path: P
 
 def test_ways_to_intersect_are_forced_by_tests(used: list[Knobs]) -> None:
     db = connect()
-    db._workspace.intersect = "merge"
+    db._workspace.force(intersect="merge")
     db.query(RULE)
     assert used == [Knobs(intersect="merge")]
 
@@ -144,7 +144,7 @@ def test_settings_that_are_wrong(capsys: Any) -> None:
         ".set speed 9", ".set threads 0", ".set threads many", ".set strategy fast", ".set a b c"
     )
     assert [type(error) for error in failed] == [gd.UsageError] * 5
-    assert (shell.db._workspace.threads, shell.db._workspace.strategy) == (0, "auto")
+    assert (shell.db._workspace.knobs.threads, shell.db._workspace.knobs.strategy) == (0, "auto")
     err = capsys.readouterr().err
     assert "hint: strategy or threads" in err and 'one of "auto", "lftj", "levelwise"' in err
     assert "it is used as .set [strategy|threads [VALUE]]" in err

@@ -49,7 +49,7 @@ def small(limit: int | str = LIMIT, **data: Any) -> gd.Database:
 
 
 def peak_of(db: gd.Database, text: str) -> tuple[gd.Result, int]:
-    db._workspace.strategy = "levelwise"  # the other one brings a compiler with it
+    db._workspace.force(strategy="levelwise")  # the other one brings a compiler with it
     db.query("p(x) <- x in {1}.")  # what is made once in the life of a process is made now
     tracemalloc.start()
     try:

@@ -65,10 +65,12 @@ class Way:
                 patch.setattr(where, name, value)
             threads = 1 + number % 2
             with gdatalog.connect(device="cpu", threads=threads) as db:
-                db._workspace.strategy = self.strategy
+                db._workspace.force(strategy=self.strategy)
                 for name, value in self.knobs.items():
-                    assert hasattr(db._workspace, name)
-                    setattr(db._workspace, name, value)
+                    if name == "chunk_rows":
+                        db._workspace.chunk_rows = value
+                    else:
+                        db._workspace.force(**{name: value})
                 yield db
 
 
@@ -81,9 +83,11 @@ WAYS = {
     ),
     "as chosen": Way("auto"),
     "asked": Way("auto", asked=True),
-    "asked, by demand": Way("auto", {"demand": "on"}, asked=True),
-    "asked, by demand in rounds": Way("levelwise", {"demand": "on", "split": "never"}, asked=True),
-    "asked, without demand": Way("auto", {"demand": "off"}, asked=True),
+    "asked, by demand": Way("auto", {"demand": "always"}, asked=True),
+    "asked, by demand in rounds": Way(
+        "levelwise", {"demand": "always", "split": "never"}, asked=True
+    ),
+    "asked, without demand": Way("auto", {"demand": "never"}, asked=True),
     "split": Way("auto", {"split": "always"}),
     "split, hashed, by threes": Way(
         "auto", {"split": "always", "chunk_rows": 3}, ((spans, "MOST_STAMPS", 0),)

@@ -32,8 +32,7 @@ def edges(step: int = 1) -> Array:
 def database(**options: Any) -> Iterator[gd.Database]:
     """One whose recursion runs in rounds, by loops."""
     with gd.connect(device="cpu", **options) as db:
-        db._workspace.strategy = "lftj"
-        db._workspace.split = db._workspace.dying = "never"
+        db._workspace.force(strategy="lftj", split="never", dying="never")
         yield db
 
 
@@ -150,7 +149,7 @@ def test_plans_are_made_again_when_sizes_have_shifted(
     monkeypatch.setattr(replanning, "REPLAN", 0.0)
     monkeypatch.setattr(replanning, "SHIFT", shift)
     with database() as db:
-        db._workspace.strategy = "levelwise"
+        db._workspace.force(strategy="levelwise")
         db["E"] = [(x, x + 1) for x in range(60)]
         found = set(db.query(f"{WIDE} ?- r(x, y).").fetchall())
     assert found == {(x, y) for x in range(60) for y in range(x + 1, 61) if (y - x) % 2}

@@ -103,7 +103,7 @@ def draw(shape: str, seed: int) -> Drawn:
 def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
     """Forced; the number chooses threads, rows of a block, and whether stamps or a hash table."""
     with gdatalog.connect(device="cpu", threads=1 + number % 2) as db:
-        db._workspace.split = "always"
+        db._workspace.force(split="always")
         db._workspace.chunk_rows = (None, 1, 2, 7)[number % 4]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(spans, "MOST_STAMPS", (1 << 26, 0, 40)[number % 3])
@@ -187,7 +187,7 @@ def closure(text: str, last: str) -> str:
 def run_last(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
     """Only what reads the closure is asked for."""
     with gdatalog.connect(device="cpu", threads=1 + number % 2) as db:
-        db._workspace.split = "always"
+        db._workspace.force(split="always")
         db._workspace.chunk_rows = (None, 1, 2, 7)[number % 4]
         for name, (types, rows) in data.items():
             db.load(name, oracle.frame(types, rows))
@@ -219,7 +219,7 @@ def test_counting(name: str, ran: list[str]) -> None:
 def test_what_is_stored_is_not_counted_again(ran: list[str]) -> None:
     text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z). n(count()) <- p(_, _)."
     with gdatalog.connect(device="cpu") as db:
-        db._workspace.split = "always"
+        db._workspace.force(split="always")
         db["E"] = [(1, 2), (2, 3)]
         db.run(text)
         assert db.relations["n"].fetchall() == [(3,)]
@@ -284,7 +284,7 @@ def test_known_rows_are_not_followed(
     more = [(random.randrange(9), random.randrange(9)) for _ in range(3)]
     text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."
     with gdatalog.connect(device="cpu", threads=2) as db:
-        db._workspace.split = "always"
+        db._workspace.force(split="always")
         db._workspace.chunk_rows = (None, 1)[seed % 2]
         db["E"] = some
         db.run(text)
@@ -316,7 +316,7 @@ def test_interrupted() -> None:
     """A long fixpoint ends when it is to, and leaves the database as it was."""
     count = 6000
     with gdatalog.connect(device="cpu") as db:
-        db._workspace.split = "always"
+        db._workspace.force(split="always")
         db["E"] = [(i, (i + step) % count) for i in range(count) for step in (1, 7)]
         db.run("p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z).")
         db.query("n(count()) <- q(_, _). q(x, y) <- E(x, y), x < 2. q(x, z) <- q(x, y), E(y, z).")
@@ -331,11 +331,11 @@ def test_interrupted() -> None:
 def test_memory_limit() -> None:
     count = 3000
     with gdatalog.connect(device="cpu", memory_limit="20MB") as db:
-        db._workspace.split = "always"
+        db._workspace.force(split="always")
         db["E"] = [(i, (i + 1) % count) for i in range(count)]
         text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z). "
         for way in ("always", "auto"):  # by rounds first, which hold more
-            db._workspace.split = way
+            db._workspace.force(split=way)
             with pytest.raises(gdatalog.MemoryLimitError, match="in the fixpoint of p") as caught:
                 db.query(text)
             assert caught.value.span is not None
@@ -346,7 +346,7 @@ def test_memory_limit() -> None:
 def test_what_can_fail_is_left_to_rounds() -> None:
     text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), z = 6 / y, y > 0, z > 0."
     with gdatalog.connect(device="cpu") as db:
-        db._workspace.split = "always"
+        db._workspace.force(split="always")
         db["E"] = [(1, 2), (1, 0)]
         assert db.query(text).sorted().fetchall() == [(1, 0), (1, 2), (1, 3)]
         with pytest.raises(gdatalog.EvaluationError):

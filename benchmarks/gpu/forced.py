@@ -60,12 +60,8 @@ class Ours:
 
     def count(self, text: str, forced: Forced) -> int:
         workspace = self.db._workspace
-        workspace.chunk_rows, workspace.threads = forced.chunk, forced.threads
-        workspace.split = forced.split
-        if hasattr(workspace, "tile"):
-            workspace.tile = forced.tile or 0
-        elif forced.tile is not None:
-            raise NoKnob("there is no knob for the tile")
+        workspace.chunk_rows = forced.chunk
+        workspace.force(threads=forced.threads, split=forced.split, tile=forced.tile or 0)
         if self.tuning is not None:
             limit = self.tuning.limit if forced.time_limit is None else forced.time_limit
             self.walks.tuning = replace(self.tuning, limit=limit)

@@ -113,7 +113,7 @@ def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()
     """The program as it is evaluated for a relation, under demand or not, and why."""
     knob = evaluation.knobs.demand
     # what is kept is evaluated in full, once
-    if knob == "off" or name in evaluation._known or evaluation.keep([name]):
+    if knob == "never" or name in evaluation._known or evaluation.keep([name]):
         return Rewritten(Demand(None), None)
     below = derived_below(evaluation, name)
     if not below:
@@ -140,7 +140,7 @@ def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()
     worklists = evaluation.device is CPU and knobs.split != "never"
     worklists = worklists and knobs.strategy != "levelwise"
     world = World(there.__contains__, data.__contains__, size, evaluation.limit_sizes, worklists)
-    demand = under_demand(evaluation.checked, name, world, knob == "on")
+    demand = under_demand(evaluation.checked, name, world, knob == "always")
     text = None if demand.checked is None else CheckedText(demand.checked)
     held = {own: ref(relation) for own, relation in looked_at.items()}
     made = Rewritten(demand, text, held)

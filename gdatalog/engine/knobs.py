@@ -32,7 +32,7 @@ class Knobs:
     "recode", or "plain" for none of the last two. `split`: whether recursion that splits is run so,
     "auto", "always" or "never". `telling` forces what tells a fixpoint's new rows from those that
     are known: sorted runs, marks, or a hash set. `demand`: whether a query's constants choose what
-    is evaluated: "auto" where that pays, "on" wherever it can be done, "off".
+    is evaluated: "auto" where that pays, "always" where it can be done, "never".
     """
 
     strategy: Strategy = "auto"

@@ -111,7 +111,7 @@ def start(options: Options) -> int:
         raise UsageError("stdin (-) can be read once only")
     params = read_parameters(options.params)
     db = connect(device=options.device, memory_limit=options.memory_limit, threads=options.threads)
-    db._workspace.strategy = options.strategy
+    db._workspace.force(strategy=options.strategy)
     db._workspace.on_caution = lambda caution: say(caution.format())
     folders = Folders(options.facts, options.out, options.include)
     if not asked:

@@ -269,12 +269,12 @@ def _set(repl: Repl, rest: str) -> None:
     if words and words[0] not in ("strategy", "threads"):
         raise UsageError(f"there is no setting {words[0]!r}", hint="strategy or threads")
     if words[1:] and words[0] == "strategy":
-        workspace.strategy = strategy_of(words[1])
+        workspace.force(strategy=strategy_of(words[1]))
     elif words[1:]:
         automatic = words[1] == "auto"
         count = int(words[1]) if words[1].isdecimal() else words[1]
-        workspace.threads = threads_of(None if automatic else count)
-    told = {"strategy": workspace.strategy, "threads": workspace.threads or "auto"}
+        workspace.force(threads=threads_of(None if automatic else count))
+    told = {"strategy": workspace.knobs.strategy, "threads": workspace.knobs.threads or "auto"}
     for name, value in told.items():
         if not words or words[0] == name:
             say(f"{name}: {value}")
