@@ -187,21 +187,21 @@ def numbers(name: str) -> st.SearchStrategy[Drawn]:
 
 
 @pytest.mark.drawn
-@share(20)
+@share(13)
 @given(numbers("recursive"))
 def test_recursive_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@share(12)
+@share(8)
 @given(numbers("programs"))
 def test_programs(drawn: Drawn) -> None:
     agrees(drawn)
 
 
 @pytest.mark.drawn
-@share(6)
+@share(4)
 @given(numbers("aggregate"))
 def test_aggregate_programs(drawn: Drawn) -> None:
     agrees(drawn)
