@@ -192,7 +192,8 @@ WAYS: dict[str, Callable[[Any], None]] = {
 
 
 def _set(workspace: Any, strategy: str, chunk: int | None = None, tile: int = 0) -> None:
-    workspace.strategy, workspace.chunk_rows, workspace.tile = strategy, chunk, tile
+    workspace.chunk_rows = chunk
+    workspace.force(strategy=strategy, tile=tile)
 
 
 # Each example in one way, the slow ones in all: every rule is compiled anew for every tile.
