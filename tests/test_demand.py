@@ -249,6 +249,7 @@ SHAPES = {
     "a count asked for": PATH + "n(x, count()) <- path(x, _). ?- n(x, 3), small(x).",
     "an aggregate in a body": PATH + "n(x, c) <- N(x), c = count : { path(x, _) }. ?- n(1, c).",
     "exports": PATH + "m(x, y) <- d = min w : { W(x, y, w) }, path(x, _). ?- m(1, y).",
+    "exports, by what is given out": "m(y, d) <- d = min w : { W(_, y, w) }. ?- m(4, d).",
     "shortest": DIST + "?- dist(1, y, d).",
     "shortest, several": DIST + "?- small(x), dist(x, y, d).",
     "shortest, its value": DIST + "?- dist(1, y, 2).",
@@ -300,7 +301,7 @@ def test_shapes(shape: str) -> None:
 
 
 EMPTY = {"counted, none"}
-IN_FULL = {"what it computes is asked for", "all of it too"}
+IN_FULL = {"exports, by what is given out", "what it computes is asked for", "all of it too"}
 
 
 @pytest.mark.parametrize(

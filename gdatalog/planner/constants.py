@@ -31,7 +31,6 @@ def exported(rule: CheckedRule) -> set[str]:
 
 def with_constants(rule: CheckedRule, columns: Columns, constants: Constants) -> CheckedRule | None:
     """The rule for these values of its head's columns; None where it gives no such rows."""
-    given_out = exported(rule)
     values: dict[str, Any] = {}
     tests: list[Literal] = []
 
@@ -42,7 +41,7 @@ def with_constants(rule: CheckedRule, columns: Columns, constants: Constants) ->
 
     for at, constant in zip(columns, constants, strict=True):
         arg = rule.head.args[at]
-        if isinstance(arg, Var) and arg.name not in given_out and arg.name not in values:
+        if isinstance(arg, Var) and arg.name not in values:
             values[arg.name] = constant
     for at, constant in zip(columns, constants, strict=True):
         arg = put(rule.head.args[at])

@@ -24,20 +24,20 @@ from gdatalog.errors import Error
 from gdatalog.parser.syntax import Atom, Var
 from gdatalog.planner.adornments import Columns, Source, adorned, plain, relevant
 from gdatalog.planner.checked import Checked, CheckedRule, Schema, Stratum
+from gdatalog.planner.constants import exported
 from gdatalog.planner.heads import aggregate_columns
 from gdatalog.planner.improving import check_improving
 from gdatalog.planner.passing import literals
 from gdatalog.planner.sideways import Known, Sideways
 from gdatalog.planner.specialised import Specialised
 from gdatalog.planner.strata import stratify
-from gdatalog.planner.walk import contains_head_aggregate, rebuild, walk
+from gdatalog.planner.walk import contains_head_aggregate, rebuild, variables, walk
 from gdatalog.planner.worth import World, Worth
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A magic set that can be had before what it is for, and how many values there may be: if it
-    turns out to hold most of them, nothing is gained."""
+    """A magic set that can be had beforehand, and how many values there may be."""
 
     magic: str
     relation: str
@@ -125,7 +125,7 @@ class Attempt:
         self.full = full
         self.home = {name: stratum for stratum in checked.strata for name in stratum.relations}
         self.asks: dict[str, dict[Columns, list[Source]]] = {}
-        self.in_full: dict[str, str] = {}  # relations that turned out to be needed so, and why
+        self.in_full: dict[str, str] = {}  # what turned out to be needed so, and why
         self.rules: list[CheckedRule] = []
         self.facts: dict[str, tuple[Atom, ...]] = {}
         self.schemas: dict[str, Schema] = {}
@@ -178,8 +178,6 @@ class Attempt:
             if alone and values is not None:
                 yield Measured(magic, name, values)
 
-    # ---------------------------------------------------------------------- what is evaluated
-
     def derived(self, name: str) -> bool:
         return name in self.home and name not in self.full and not self.world.there(name)
 
@@ -187,10 +185,13 @@ class Attempt:
         return self.checked.schemas[name].arity
 
     def groups(self, name: str) -> set[int]:
-        """The columns of a relation that may be bound: those that nothing is gathered into."""
+        """The columns that may be bound: no aggregate gathers into them or chooses them."""
         columns = set(range(self.arity(name)))
         for rule in self.worth.rules.get(name, ()):
-            columns -= {at for at, arg in enumerate(rule.head.args) if contains_head_aggregate(arg)}
+            given_out = exported(rule)
+            for at, arg in enumerate(rule.head.args):
+                if contains_head_aggregate(arg) or given_out & variables(arg).keys():
+                    columns.discard(at)
         return columns
 
     def optima(self, name: str) -> dict[int, str]:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gdatalog.parser.syntax import Atom, Compare, Expr, HeadAggregate, Literal, Var
+from gdatalog.parser.syntax import Atom, HeadAggregate, Literal, Var
 from gdatalog.planner.adornments import Columns, Constants, Source, adorned
 from gdatalog.planner.checked import CheckedRule, Stratum
-from gdatalog.planner.constants import exported, loses_groups, with_constants
+from gdatalog.planner.constants import loses_groups, with_constants
 from gdatalog.planner.names import conjunction
 from gdatalog.planner.passing import branches, closures
 from gdatalog.planner.sideways import Known, is_plain
@@ -116,20 +116,8 @@ class Rewriting:
         may be known to be some constants."""
         attempt = self.attempt
         name = rule.head.name
-        given_out = exported(rule)
-        args: list[Expr] = []
-        tests: list[Literal] = []
-        types = dict(rule.types)
-        for at in columns:
-            arg = rule.head.args[at]
-            if isinstance(arg, Var) and arg.name in given_out:
-                # an aggregate gives it out: it is no variable that others may bind
-                new = Var(f"{arg.name}~0", arg.span)
-                types[new.name] = rule.types[arg.name]
-                tests.append(Compare(new, (("=", arg),), arg.span))
-                arg = new
-            args.append(arg)
-        guard = Atom(magic, tuple(args), rule.head.span)
+        args = tuple(rule.head.args[at] for at in columns)
+        guard = Atom(magic, args, rule.head.span)
         known = Known()
         if is_plain(guard):
             known.learn(guard)
@@ -137,12 +125,12 @@ class Rewriting:
                 if isinstance(arg, Var):
                     known.constants[arg.name] = constant
         self._schema_of(name, columns)
-        items = [guard, *tests]
+        items: list[Literal] = [guard]
         if rule.body is not None:
             items.append(attempt.sideways(rule).literal(rule.body, known))
         head = replace(rule.head, name=adorned(name, attempt.arity(name), columns))
         body = conjunction(items, rule.span)
-        attempt.rules.append(replace(rule, head=head, body=body, types=types))
+        attempt.rules.append(replace(rule, head=head, body=body))
 
     def _fixed(self, places: Mapping[str, Columns], constants: Constants) -> None:
         """path[cf](z) <- E(1, z): the constants in the place of the variables."""
