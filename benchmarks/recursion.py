@@ -207,7 +207,9 @@ def _as_columns(setting: Setting) -> Iterator[Case]:
     if not setting.wants(what, 60):
         return
     data = setting.stored(f"{graph.name} directed", lambda: _edges(graph))
-    ours = Recursive(PATH + " ?- path(x, y).", arrow=True, label="ours, as Arrow columns")
+    ours = Recursive(
+        PATH + " ?- path(x, y).", arrow=True, label="ours, as a stream of Arrow columns"
+    )
     case = setting.race("recursion", what, data, [ours], notes=(NOTE,), afresh=True)
     case.asks += _under(case, case.figures[0], 1500)
     yield case

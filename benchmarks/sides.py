@@ -72,12 +72,12 @@ class Recursive(Gdatalog):
     def answer(self, state: Any) -> Any:
         result = state.query(self.text, strategy=self.strategy)
         if self.arrow:
-            return result.to_arrow()
+            import pyarrow as pa
+
+            return sum(batch.num_rows for batch in pa.RecordBatchReader.from_stream(result))
         return result.fetchall()[0] if len(result) == 1 else len(result)
 
     def value(self, answer: Any) -> Any:
-        if self.arrow:
-            return answer.num_rows
         if not isinstance(answer, tuple):
             return answer
         return answer[0] if len(answer) == 1 else f"{answer[0]:,}, their sum {answer[1]:,}"

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+# Rows that are decoded at once where an answer is read as a stream.
+BATCH = 1 << 20
+
 
 class Result:
     """The rows of an answer. Their order is unspecified; `sorted()` sorts them.
@@ -256,9 +259,12 @@ class Result:
         return iter(self.fetchall())
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        from gdatalog.storage.export import arrow_stream
+        """Arrow's stream interface: batches of rows, each decoded when it is asked for."""
+        from gdatalog.storage.export import arrow_room, arrow_stream
 
-        return arrow_stream(self.table(), requested_schema)
+        pieces = range(0, len(self), BATCH) if self._relation.types else range(1)
+        tables = (self._part(at, at + BATCH).table(arrow_room) for at in pieces)
+        return arrow_stream(self.head(0).table(), tables, requested_schema)
 
     # ------------------------------------------------------------------------------- people
 

@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from loading import Decl
 
+import gdatalog as gd
+from gdatalog import result
 from gdatalog.storage.export import (
     arrow_stream,
     python_values,
@@ -119,7 +121,7 @@ def test_a_data_frame_owns_its_values() -> None:
 def test_arrow_stream_interface() -> None:
     class Result:
         def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-            return arrow_stream(sample(), requested_schema)
+            return arrow_stream(sample(), [sample()], requested_schema)
 
     assert pa.table(Result()).equals(to_arrow(sample()))
     assert pl.DataFrame(Result()).height == 2
@@ -176,3 +178,26 @@ def test_round_trips(table: Table) -> None:
         if table.length or convert is not to_numpy:
             assert again.types == table.types
         assert to_rows(again) == rows
+
+
+def test_a_stream_decodes_rows_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(result, "BATCH", 4)
+    rows = [(x, x / 2, f"t{x % 3}", x % 2 == 0) for x in range(11)]
+    with gd.connect(device="cpu") as db:
+        db["E"] = rows
+        answer = db.query("p(a, b, c, d) <- E(a, b, c, d).")
+        none = db.query("p(a, c) <- E(a, _, c, _), a > 99.")
+    decoded: list[int] = []
+    table = result.Result.table
+    monkeypatch.setattr(
+        result.Result, "table", lambda self, *room: decoded.append(len(self)) or table(self, *room)
+    )
+    reader = pa.RecordBatchReader.from_stream(answer)
+    assert decoded == [0] and reader.schema == answer.to_arrow().schema
+    first = reader.read_next_batch()
+    assert first.num_rows == 4 and decoded[2:] == [4]
+    rest = reader.read_all()
+    found = pa.Table.from_batches([first, *rest.to_batches()])
+    assert sorted(zip(*found.to_pydict().values(), strict=True)) == rows
+    empty = pa.table(none)
+    assert empty.num_rows == 0 and empty.schema.names == ["a", "c"]

@@ -7,7 +7,7 @@ and pandas Timestamps: Python's own datetime has no nanoseconds, and would cut t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -165,9 +165,13 @@ def python_values(kind: TypeName, column: Column) -> list[Any]:
     return values
 
 
-def arrow_stream(table: Table, requested_schema: Any = None) -> Any:
-    """The capsule of Arrow's stream interface, for `__arrow_c_stream__`."""
-    return to_arrow(table).__arrow_c_stream__(requested_schema)
+def arrow_stream(empty: Table, tables: Iterable[Table], requested_schema: Any = None) -> Any:
+    """The capsule of Arrow's stream interface, of tables with the columns of the empty one."""
+    import pyarrow as pa
+
+    batches = (batch for table in tables for batch in to_arrow(table).to_batches())
+    reader = pa.RecordBatchReader.from_batches(to_arrow(empty).schema, batches)
+    return reader.__arrow_c_stream__(requested_schema)
 
 
 def to_cupy(columns: Sequence[Array]) -> list[Any]:
