@@ -40,10 +40,10 @@ class SciPy(peers.SciPy):
     way: str = "shortest"
     sources: tuple[int, ...] = ()
 
-    def answer(self, state: Any) -> Any:
+    def answer(self, given: Any) -> Any:
         from scipy.sparse import csgraph
 
-        return csgraph.dijkstra(state, indices=list(self.sources)).ravel()
+        return csgraph.dijkstra(self.matrix(given), indices=list(self.sources)).ravel()
 
 
 def run(setting: Setting) -> Iterator[Case]:
