@@ -46,6 +46,8 @@ SHAPES = {
         p(x, y) <- E(x, y), x != $1.
         p(x, $2) <- p(x, $1). p(x, z) <- p(x, y), E(y, z), F(_, $2).""",
     "a variable twice": "p(x, y) <- E(x, y). p(x, z) <- p(x, x), E(x, z). p(x, x) <- p(x, _).",
+    "an aggregate in the body": """
+        p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z), c = max w : { F(y, w) }, c > 0.""",
     "a fact and data": "p(x, y) <- E(x, y). p($1, $2). p(x, z) <- p(x, y), E(y, z).",
     "mutual": """
         odd(x, y) <- E(x, y). odd(x, z) <- even(x, y), E(y, z).

@@ -35,7 +35,7 @@ class Accumulators:
         self.specs = specs
         self.shared = shared
         self.weighted = False  # whether rows have been added that stand for several
-        self.count = nest.text.name("n_")
+        self.count = nest.text.name("came")
         self.names = [nest.text.name("acc") for _ in specs]
 
     @property
