@@ -124,7 +124,7 @@ def test_where_there_is_a_gpu_its_extra_is_installed(installed: Path) -> None:
     install = "python -m pip --disable-pip-version-check --quiet install --editable .[cuda13]"
     for target, asked in (
         ("bench-gpu", "python -m benchmarks.gpu --minutes 8"),
-        ("test-gpu", "python -m pytest -n 2 --dist worksteal -m gpu and not slow"),
+        ("test-gpu", "python -m pytest -n 2 --dist worksteal -rs -m gpu and not slow"),
     ):
         done = _make(installed, target)
         assert done.returncode == 0, done.stderr
