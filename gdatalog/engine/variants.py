@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -49,6 +49,7 @@ LEAST = 0.02  # seconds that a round has at the least
 PER_ROW = 5e-8  # seconds for a row that is looked at, breadth-first, before anything is known
 # Seconds of loops that are not worth the start of a thread, and rows that may be so few.
 SHORT, FEW = 0.005, 1 << 12
+AT_ONCE = 1 << 18  # rows that loops are run for, if there are so many
 
 
 class Slow(Exception):
@@ -273,7 +274,7 @@ class Variant:
         table = self.run.tables[self.plan.relation]
         if not self._may_loop() or not isinstance(table, Growing):
             return False
-        given = [tuple(map(np.ascontiguousarray, block)) for block in self._blocks()]
+        given = pieces(self._blocks())
         return all(self._follow_block(block, table, parts, did) for block in given)
 
     def _follow_block(self, given: Columns, table: Growing, parts: Parts, did: RuleRound) -> bool:
@@ -319,6 +320,24 @@ class Variant:
             self.report.rows += rows
             self.report.seconds += seconds
             self.report.executors[self.number] = choice
+
+
+def pieces(blocks: Sequence[Columns]) -> Iterator[Columns]:
+    """Blocks of rows, short ones together: each run of loops takes a moment to begin and to end."""
+    waiting: list[Columns] = []
+    for block in blocks:
+        waiting.append(block)
+        if not block or sum(len(each[0]) for each in waiting) >= AT_ONCE:
+            yield _joined(waiting)
+            waiting = []
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(blocks: Sequence[Columns]) -> Columns:
+    if len(blocks) == 1:
+        return tuple(map(np.ascontiguousarray, blocks[0]))
+    return tuple(map(np.concatenate, zip(*blocks, strict=True)))
 
 
 def alone(plan: RulePlan, number: int) -> RulePlan:
