@@ -155,10 +155,12 @@ class Session:
         own = {head.name for s in self.parts.rules if isinstance(s, Rule) for head in s.heads}
         limits = Limits(memory=settings.memory, poll=settings.poll, announce=settings.announce)
 
+        lasting = self.lasting
+
         def keep(names: Collection[str]) -> bool:
             if any(name.startswith("?") for name in names):
                 return False
-            return self.lasting or own.isdisjoint(names)
+            return lasting or own.isdisjoint(names)
 
         return Evaluation(
             self.text,
