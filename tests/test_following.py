@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
-from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -13,19 +11,13 @@ from weakref import ref
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis import given
 
 import gdatalog as gd
 from gdatalog.engine import evaluation, extending, following, nearby, remembered
-from gdatalog.engine.session import Session
-from gdatalog.parser import Program, parse
-from gdatalog.result import Result
 from gdatalog.storage import lineage, membership, parts
 from gdatalog.storage.relation import Relation
 from tests.draw import Drawn, aggregate_programs, programs, recursive_programs
-from tests.oracle import evaluate
 from tests.test_engine_oracle import Data, Relations, agrees_in, plain, share
 from tests.test_engine_oracle import frame as typed
 
@@ -430,49 +422,6 @@ def test_what_is_new_is_told(lying: None) -> None:
     assert len(db["path"].new) == 210
 
 
-# ------------------------------------------------------------------------------- the pieces
-
-
-@pytest.mark.parametrize("width", [1, 2, 3])
-@pytest.mark.parametrize("bits", [3, 40])
-def test_rows_are_found_in_a_set(width: int, bits: int) -> None:
-    rng = np.random.default_rng(width * bits)
-    top = 1 << bits
-    for count in (0, 1, 50, 6000):
-        drawn = [rng.integers(-top, top, count) for _ in range(width)]
-        names, types = tuple("abc"[:width]), ("int",) * width
-        asked = [rng.integers(-top, top, 300) for _ in range(width)]
-        if count:
-            asked = [np.append(a, d[:100]) for a, d in zip(asked, drawn, strict=True)]
-        there = set(zip(*(column.tolist() for column in drawn), strict=True))
-        expected = [row in there for row in zip(*(c.tolist() for c in asked), strict=True)]
-        relation = Relation.from_rows(names, types, drawn, count)  # type: ignore[arg-type]
-        assert relation.holds(tuple(asked)).tolist() == expected
-        relation.keys  # noqa: B018  sorts them
-        assert relation.holds(tuple(asked)).tolist() == expected
-
-
-def test_bits_take_rows_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(membership, "MANY", 0)
-    x, y = (side.ravel() for side in np.meshgrid(np.arange(-50, 50), np.arange(100)))
-    some = (x + y) % 2 == 0
-    relation = Relation.from_rows(("x", "y"), ("int", "int"), [x[some], y[some]], int(some.sum()))
-    bits = membership.Bits.of(relation)
-    assert bits is not None and bits.fits((x, y)) and not bits.fits((x, y + 1000))
-    assert bits.add((x, y)).tolist() == np.flatnonzero(~some).tolist()
-    assert bits.add((x, y)).tolist() == []
-    for column, other in ((0, 1), (1, 0)):
-        found = bits.rows_with(column, np.array([-60, 7, 9]))
-        assert found is not None
-        assert set(found[column].tolist()) == {7, 9}
-        wanted = [range(100), range(-50, 50)][column]
-        assert sorted(found[other].tolist()) == sorted(2 * [*wanted])
-    monkeypatch.setattr(membership, "MOST", 10)
-    assert bits.rows_with(0, np.array([7])) is None
-    monkeypatch.setattr(membership, "MANY", 1 << 40)
-    assert membership.Bits.of(relation) is None
-
-
 # --------------------------------------------------------------------- whatever is asked for
 
 
@@ -519,202 +468,3 @@ def test_drawn_recursive_programs(drawn: Drawn) -> None:
 @given(aggregate_programs())
 def test_drawn_aggregates(drawn: Drawn) -> None:
     agrees_in(in_two_steps, drawn)
-
-
-# -------------------------------------------------------------------------- whatever comes
-
-TYPES = {"E": ("int",) * 2, "F": ("int",) * 2, "V": ("int",), "W": ("int",) * 3}
-TYPES["path"] = TYPES["E"]
-BASE = """
-path(x,y) <- F(x,y).
-path(x,z) <- path(x,y), E(y,z).
-deg(x, count()) <- E(x,_).
-dist(x, 0) <- V(x), x < 2.
-some(x,y) <- V(x), V(y), !path(x,y).
-"""
-POOL = [
-    "path(x,z) <- E(x,z).",
-    "path(x,z) <- path(x,y), path(y,z).",
-    "path(x,y) <- E(y,x), V(y).",
-    "path(3, 4). path(1, 1).",
-    "sg(x,y) <- E(p,x), E(p,y), x != y. sg(x,y) <- E(a,x), sg(a,b), E(b,y).",
-    "odd(x,y) <- E(x,y). odd(x,z) <- even(x,y), F(y,z). even(x,z) <- odd(x,y), E(y,z).",
-    "tri(x,y,z) <- E(x,y), E(y,z), E(x,z), x < y.",
-    "c(x) <- E(x, 3), F(y, x), E(y, y).",
-    "some(x,y) <- E(x,y), V(y).",
-    "apart(x,z) <- some(x,y), some(y,z), !E(x,z).",
-    "alone(x) <- V(x), !E(x,_), !path(_,x).",
-    "big(x) <- deg(x, n), n > 1, path(x,_).",
-    "dist(y, min(d + w)) <- dist(x,d), W(x,y,w).",
-    "near(x,y) <- dist(x,d), d < 4, E(x,y).",
-    "dist(4, 1).",
-    "top(x, max(y), min(y)) <- path(x,y).",
-    "best(min(d)) <- dist(_,d).",
-    "p() <- E(x,x). q(x) <- V(x), p().",
-    "n(x, k) <- V(x), k = count : { path(x,_) }.",
-    "F(2, 3).",
-    "F(0, 0). E(5, 1).",
-    "V(6).",
-]  # fmt: skip
-QUERIES = ["?- path(1, y).", "?- path(x, y), E(y, z), x < z.", "?- dist(x, d), V(x)."]
-
-number = st.integers(0, 6)
-EDIT = {
-    name: st.lists(st.tuples(*(number for _ in kinds)), max_size=4) for name, kinds in TYPES.items()
-}
-names = st.sampled_from("EEFFVW")
-
-
-def array(name: str, given: set[Row]) -> np.ndarray[Any, Any]:
-    return np.array(sorted(given), dtype=np.int64).reshape(len(given), len(TYPES[name]))
-
-
-class Edits(RuleBasedStateMachine):
-    """A database that is edited, beside one that starts again each time, and the oracle."""
-
-    often = 1
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.db = connected()
-        self.fresh = connected()
-        self.data: dict[str, set[Row]] = {name: set() for name in "EFVW"}
-        self.texts = {"base": BASE}
-        self.ran: dict[str, str] = {}  # by the one that starts again
-        self.changed = set(self.data)  # since it started again
-        self.edits = 0
-        for name in self.data:
-            self.db[name] = array(name, set())
-        self.db.run(BASE, name="base")
-
-    @rule(name=names, data=st.data())
-    def insert(self, name: str, data: st.DataObject) -> None:
-        given = data.draw(EDIT[name])
-        self.db.insert(name, array(name, set(given)))
-        self.data[name] |= set(given)
-        self.changed.add(name)
-
-    @rule(name=names, data=st.data())
-    def insert_more(self, name: str, data: st.DataObject) -> None:
-        self.insert(name, data)
-
-    @rule(name=names, data=st.data())
-    def insert_again(self, name: str, data: st.DataObject) -> None:
-        self.insert(name, data)
-
-    @rule(name=names, data=st.data())
-    def load(self, name: str, data: st.DataObject) -> None:
-        given = set(data.draw(EDIT[name]))
-        self.db[name] = array(name, given)
-        self.data[name] = given
-        self.changed.add(name)
-
-    @rule(name=names, at=st.integers(0, 100))
-    def delete(self, name: str, at: int) -> None:
-        if self.data[name]:
-            self.data[name].remove(sorted(self.data[name])[at % len(self.data[name])])
-            del self.db[name]
-            self.db[name] = array(name, self.data[name])
-            self.changed.add(name)
-
-    @rule(given=st.lists(st.tuples(number, number), max_size=2))
-    def beside(self, given: list[Row]) -> None:
-        self.data["path"] = self.data.get("path", set()) | set(given)
-        self.changed.add("path")
-        self.db.insert("path", array("path", set(given)))
-
-    @rule()
-    def without(self) -> None:
-        if self.data.pop("path", None) is not None:
-            del self.db["path"]
-            self.changed.add("path")
-
-    @rule(name=st.sampled_from("abcd"), at=st.integers(0, len(POOL) - 1))
-    def keep(self, name: str, at: int) -> None:
-        """Adds rules, or puts them in place of others."""
-        self.texts[name] = POOL[at]
-        self.db.run(POOL[at], name=name)
-
-    @rule(name=st.sampled_from("abcd"))
-    def drop(self, name: str) -> None:
-        self.texts[name] = ""
-        self.db.run("", name=name)
-
-    @rule(query=st.sampled_from(QUERIES))
-    def ask(self, query: str) -> None:
-        self.start_again()
-        assert sorted(self.db.query(query).fetchall()) == sorted(self.fresh.query(query).fetchall())
-
-    def start_again(self) -> None:
-        workspace = self.fresh._workspace
-        workspace._remembered = {}
-        for name in self.changed:
-            if name in self.data:
-                self.fresh[name] = array(name, self.data[name])
-            elif name in workspace.stored:
-                del self.fresh[name]
-        self.changed.clear()
-        for name, text in self.texts.items():
-            if self.ran.get(name) != text:
-                self.fresh.run(text, name=name)
-        self.ran = dict(self.texts)
-
-    @invariant()
-    def agrees(self) -> None:
-        self.edits += 1
-        if self.edits % self.often:
-            return
-        self.start_again()
-        here, there = (
-            db._workspace.session(Program(()), lasting=True) for db in (self.db, self.fresh)
-        )
-        every = sorted(name for name in here.checked.schemas if not name.startswith("?"))
-        for name in every:
-            found = rows_of(here, name)
-            assert len(found) == len(set(found)) and set(found) == set(rows_of(there, name)), name
-        if self.edits % 20 == 0:
-            expected = evaluate(parse(" ".join(self.texts.values())), self.data, TYPES)
-            for name in every:
-                assert set(rows_of(here, name)) == expected[name], name
-
-
-def rows_of(session: Session, name: str) -> list[Row]:
-    return Result(session.relation(name), session.symbols).fetchall()
-
-
-def edited(examples: int, steps: int) -> settings:
-    return settings(
-        max_examples=examples,
-        stateful_step_count=steps,
-        deadline=None,
-        phases=[Phase.generate],
-        derandomize=os.environ.get("GDATALOG_SEED") != "random",
-        suppress_health_check=list(HealthCheck),
-    )
-
-
-@pytest.fixture
-def in_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    as_if_many(monkeypatch, 8)
-    yield
-
-
-def run_edits(examples: int, steps: int, often: int = 1) -> None:
-    """`often`: after how many edits the answers are looked at."""
-    from hypothesis.stateful import run_state_machine_as_test
-
-    machine = type("Edits", (Edits,), {"often": often})
-    run_state_machine_as_test(machine, settings=edited(examples, steps))
-
-
-def test_edits() -> None:
-    run_edits(4, 30)
-
-
-def test_edits_of_rows_in_parts(in_parts: None) -> None:
-    run_edits(4, 30)
-
-
-@pytest.mark.slow
-def test_many_edits(in_parts: None) -> None:
-    run_edits(100, 50, often=4)

@@ -61,7 +61,8 @@ class Codes:
                 split = columns[each.split].astype(np.int64)
             parts.append((code, value if each.kind == "min" else ~value, split))
         if not parts:
-            return tuple(np.empty(0, dtype=np.int64) for _ in range(3))  # type: ignore[return-value]
+            none = np.empty(0, dtype=np.int64)
+            return none, none, none
         codes, costs, splits = (np.concatenate(column) for column in zip(*parts, strict=True))
         return codes, costs, splits
 

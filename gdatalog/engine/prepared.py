@@ -70,7 +70,7 @@ class Plans:
         self._parted: dict[tuple[int, str], tuple[Stratum, Held, Parted | None]] = {}
         self._following: dict[tuple[int, frozenset[str]], tuple[dict[str, int], RulePlan]] = {}
         # Rules and strata in other words, by what they are made of.
-        self._rewritten: dict[Hashable, tuple[object, object]] = {}
+        self._rewritten: dict[Hashable, tuple[object, Any]] = {}
 
     def rewritten(
         self, what: Hashable, rules: Sequence[CheckedRule], make: Callable[[], Value]
@@ -79,7 +79,8 @@ class Plans:
         key = (what, *map(id, rules))
         if key not in self._rewritten:
             self._rewritten[key] = tuple(rules), make()
-        return self._rewritten[key][1]  # type: ignore[return-value]
+        found: Value = self._rewritten[key][1]
+        return found
 
     def parted(
         self,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from gdatalog.parser.syntax import And, Atom, Expr, HeadAggregate, Literal, Not, Var
 from gdatalog.planner.checked import CheckedRule, Schema
@@ -47,7 +48,8 @@ def counted_rule(rule: CheckedRule, columns: Mapping[str, int]) -> CheckedRule |
     kinds = {p.kind for arg in rule.head.args for p in walk(arg) if isinstance(p, HeadAggregate)}
     if not kinds <= _OF_SETS | {"count"} or (kinds and isinstance(told[0], Not)):
         return None
-    body: Literal = And(changed, rule.body.span) if len(changed) > 1 else changed[0]  # type: ignore[arg-type,assignment]
+    literals = tuple(item for item in changed if item is not None)
+    body = And(literals, rule.body.span) if len(literals) > 1 else literals[0]
     head = replace(rule.head, args=tuple(map(_summed, rule.head.args)))
     return replace(rule, head=head, body=body, types={**rule.types, _NUMBER.name: "int"})
 
@@ -95,8 +97,8 @@ def _counted(item: Literal, columns: Mapping[str, int], uses: Mapping[str, int])
     return replace(item, name=item.name + COUNTS, args=(item.args[split], _NUMBER))
 
 
-def _summed(arg: Expr | HeadAggregate) -> Expr:
+def _summed(arg: Any) -> Any:
     """An argument of the head with numbers added up where rows were counted."""
     if isinstance(arg, HeadAggregate) and arg.kind == "count":
-        return HeadAggregate("sum", (_NUMBER,), arg.span)  # type: ignore[return-value]
-    return rebuild(arg, _summed)  # type: ignore[return-value]
+        return HeadAggregate("sum", (_NUMBER,), arg.span)
+    return rebuild(arg, _summed)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from gdatalog.errors import Error
 from gdatalog.parser.syntax import Atom, Var
@@ -288,13 +289,12 @@ class Attempt:
     def _named(self, rule: CheckedRule) -> CheckedRule:
         """The rule with what finally stands for each relation."""
 
-        def change(node: object) -> object:
+        def change(node: Any) -> Any:
             if isinstance(node, Atom):
                 node = rebuild(node, change)
                 name, dropped = self.final.get(node.name, (node.name, ()))
                 args = tuple(arg for at, arg in enumerate(node.args) if at not in dropped)
                 return replace(node, name=name, args=args)
-            return node if isinstance(node, Var) else rebuild(node, change)  # type: ignore[type-var]
+            return node if isinstance(node, Var) else rebuild(node, change)
 
-        body = None if rule.body is None else change(rule.body)
-        return replace(rule, body=body)  # type: ignore[arg-type]
+        return replace(rule, body=None if rule.body is None else change(rule.body))

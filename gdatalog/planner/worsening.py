@@ -53,9 +53,10 @@ def motion(expr: Expr, known: Mapping[str, Motion], kind: str) -> Motion:
     match expr:
         case Slot(name):
             return known.get(name, Fixed())
-        case Constant(value):
-            number = isinstance(value, (bool, int, float))
-            return Fixed(value, value) if number else Fixed()  # type: ignore[arg-type]
+        case Constant(bool() | int() | float() as value):
+            return Fixed(value, value)
+        case Constant():
+            return Fixed()
         case Apply(function, args) if expr.type != "symbol":
             of = _FUNCTIONS.get((function, len(args) if function in ("+", "-", "*") else 0))
             parts = [motion(arg, known, kind) for arg in args]

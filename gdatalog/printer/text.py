@@ -36,7 +36,9 @@ class Text:
         self.loops -= loop
 
     def name(self, stem: str) -> str:
-        """A local name that nothing else has."""
+        """A local name that nothing else has: names that are not made here have a `_` before
+        their number."""
+        assert not stem.endswith("_"), stem
         number = self._taken.get(stem, 0)
         self._taken[stem] = number + 1
         return f"{stem}{number}"

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from gdatalog.plan.format import format_join
 from gdatalog.plan.merge import merged
@@ -99,17 +100,23 @@ def print_split(
     )
 
 
-class _Push(Leaf):
-    """A row that has no stamp yet is stamped and pushed."""
+class Into(Leaf):
+    """Rows go to a list, by the keys of their columns but the one that the fixpoint is split by."""
 
-    def __init__(self, printer: _Printer, into: int, outputs: Sequence[Expr]) -> None:
-        self.printer = printer
-        self.into = into
+    def __init__(self, outputs: Sequence[Expr], add: Callable[[Sequence[str]], None]) -> None:
+        """`outputs` of those columns; `add` prints what becomes of a row's keys."""
         self.outputs = outputs
+        self.add = add
 
     def emit(self, nest: Nest, known: Known) -> None:
-        others = self.printer.lists[self.into].others
-        self.printer.push(self.into, [nest.key(self.outputs[at], known) for at in others])
+        self.add([nest.key(output, known) for output in self.outputs])
+
+
+def into(
+    lists: Sequence[Listed], at: int, rule: Recursive, add: Callable[[int, Sequence[str]], None]
+) -> Into:
+    """What becomes of a rule's rows, of which `add` prints how they come to a list."""
+    return Into([rule.join.outputs[column] for column in lists[at].others], partial(add, at))
 
 
 class _Printer:
@@ -271,7 +278,7 @@ class _Printer:
                             continue
                         bound = {slot.name: names[c] for c, slot in enumerate(given.slots)}
                         nest.widths.clear()
-                        leaf = _Push(self, self.number[rule.head], rule.join.outputs)
+                        leaf = into(self.lists, self.number[rule.head], rule, self.push)
                         with text.block(f"for {text.name('once')} in range(1)"):
                             nest.run(steps, 0, Known(bound), leaf)
                 word = "elif"

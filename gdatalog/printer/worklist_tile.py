@@ -17,14 +17,12 @@ from collections.abc import Sequence
 
 from gdatalog.plan.format import format_join
 from gdatalog.plan.merge import Steps, merged
-from gdatalog.plan.nodes import Expr
 from gdatalog.printer.arguments import Argument, numba_type
 from gdatalog.printer.expressions import Unprintable
-from gdatalog.printer.leaves import Leaf
 from gdatalog.printer.module import Printed
 from gdatalog.printer.nest import STOPPED, Nest
 from gdatalog.printer.scope import Known
-from gdatalog.printer.worklist import Listed, Recursive
+from gdatalog.printer.worklist import Listed, Recursive, into
 from gdatalog.storage.trie import Trie
 
 
@@ -63,19 +61,6 @@ def print_tiles(
         1,
         lanes=tile,
     )
-
-
-class _Offer(Leaf):
-    """A row goes behind the list, unless it is there."""
-
-    def __init__(self, printer: _Printer, into: int, outputs: Sequence[Expr]) -> None:
-        self.printer = printer
-        self.into = into
-        self.outputs = outputs
-
-    def emit(self, nest: Nest, known: Known) -> None:
-        others = self.printer.lists[self.into].others
-        self.printer.offer(self.into, [nest.key(self.outputs[at], known) for at in others])
 
 
 class _Printer:
@@ -178,7 +163,7 @@ class _Printer:
                     names = self._columns(at, row)
                     bound = {slot.name: names[c] for c, slot in enumerate(given.slots)}
                     known = Known(bound, alone=True, spread=True)
-                    leaf = _Offer(self, self.number[rule.head], rule.join.outputs)
+                    leaf = into(self.lists, self.number[rule.head], rule, self.offer)
                     nest.run(steps, 0, known, leaf)
             for at in every:
                 text.line(f"done_{at} = n_{at}")
