@@ -103,12 +103,12 @@ class Splits(StratumRun):
         """For how many seconds rounds are to be tried first, one time after the other."""
         if self.forced or spent_on(self.rules_key) >= ENOUGH:
             return
-        if self.read_rows < (FEW if "numba" in sys.modules else MANY):
+        here = self.around.device is CPU  # a GPU needs no Numba, and compiles sooner
+        if self.read_rows < (MANY if here and "numba" not in sys.modules else FEW):
             yield FIRST
         if all(group is None for group in self.groups.values()):
             return  # nothing to begin with
         task = self.task(self.groups, counts=counts)
-        here = self.around.device is CPU  # a GPU's compiler takes no longer than the first try
         if here and task is not None and not self.around.device.ready(task.printed):
             yield SECOND
 
