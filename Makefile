@@ -4,6 +4,7 @@
 #     make demo        runs queries/triangles.dl and shows the answer; on a GPU too, where one is
 #     make test        the tests, some minutes
 #     make check       style, types, all tests (the slow ones too) and their coverage
+#     make docs        builds the documentation, in site/
 #     make bench       the benchmarks, in at most 20 minutes; make bench-full runs the rest too
 #     make test-gpu    the tests of an NVIDIA GPU, some minutes
 #     make bench-gpu   the benchmarks of one, some minutes
@@ -22,7 +23,7 @@ WANTED := $(BIN)/python -m gdatalog.gpu_ops.wanted
 COVERED := parser planner plan engine storage
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-full bench-again test-gpu bench-gpu clean
+.PHONY: help demo test check docs bench bench-full bench-again test-gpu bench-gpu clean
 
 help:
 	@sed -n 's/^#     make/make/p' Makefile
@@ -52,6 +53,11 @@ check: $(VENV)/dev
 	GDATALOG_PROGRAMS=2000 GDATALOG_FUZZ=20000 $(PYTEST) -m '(slow or drawn or host) and not gpu'
 	$(BIN)/coverage report --skip-covered --fail-under=92
 
+# Without the network: the pages hold all that they show.
+docs: $(VENV)/dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "the documentation is in site/index.html"
+
 # Slow peers are run once on a kind of machine, and remembered; bench-again does not remember.
 bench: $(VENV)/bench
 	$(BIN)/python -m benchmarks --minutes 19
@@ -70,7 +76,7 @@ bench-gpu: $(VENV)/gpu
 	$(BIN)/python -m benchmarks.gpu --minutes 8
 
 clean:
-	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis
+	rm -rf $(VENV) build dist site htmlcov .coverage .coverage.* .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
