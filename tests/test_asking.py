@@ -63,6 +63,6 @@ def test_what_is_exact_is_what_is_made(text: str) -> None:
 
 def test_nothing_is_told_of_what_is_not_evaluated() -> None:
     db = database()
-    first = asked(db, "t(x, y) <- E(x, y). t(x, z) <- t(x, y), t(y, z).")
+    first = asked(db, "t(x, y) <- E(x, y). t(x, w) <- t(x, y), t(y, z), t(z, w).")
     unknown = [index for each in first for index in each.indexes if index.relation == "t"]
     assert unknown and all(index.bytes is None and index.rows is None for index in unknown)
