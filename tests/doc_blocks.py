@@ -2,6 +2,7 @@
 
 How to write a page:
 
+- Name the page in mkdocs.yml's nav: it must be there, and links must lead somewhere.
 - A ```text block shows what the block before it prints. A line `...` in it stands for any lines;
   with ```text roughly numbers are not compared (those of times never are).
 - ```python blocks of a page run in order, in one namespace, in a folder of the page's own. What
@@ -270,25 +271,31 @@ def rewrite(page: Page) -> str:
     return text
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments: list[str]) -> int:
     import tempfile
 
-    write = "--write" in arguments
+    failed = 0
     for name in arguments:
         if name == "--write":
             continue
         path = Path(name)
-        with tempfile.TemporaryDirectory() as folder:
-            page = Page(path, Path(folder))
-            if write:
-                path.write_text(rewrite(page), encoding="utf-8")
-                continue
-            for shown in page.run():
-                if not shown.agrees:
-                    print(f"{name}:{shown.block.line} shows\n{shown.shown}\nbut there came")
-                    print(shown.came)
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                page = Page(path, Path(folder))
+                if "--write" in arguments:
+                    path.write_text(rewrite(page), encoding="utf-8")
+                    continue
+                for shown in page.run():
+                    if not shown.agrees:
+                        failed = 1
+                        print(f"{name}:{shown.block.line} shows\n{shown.shown}\nbut there came")
+                        print(shown.came)
+        except AssertionError as error:
+            failed = 1
+            print(f"{name}: {error}")
+    return failed
 
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))
