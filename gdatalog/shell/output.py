@@ -91,7 +91,6 @@ class Output:
         else:
             yield from table_text(_sorted(result).table(), self.format)
 
-
     def _box(self, result: Result, seconds: float | None) -> str:
         columns, rows = sys.maxsize, len(result)
         if self.stream.isatty():
