@@ -136,7 +136,7 @@ def trie() -> Drawing:
     for begin, end in ((0, 3), (3, 5), (5, 6), (6, 7)):
         left, right = 380 + begin * CELL, 380 + end * CELL - 3
         d.arrow(left, 262, right, 262, head=False)
-        d.text((left + right) / 2, 280, f"of {dict(((0, 1), (3, 2), (5, 3), (6, 4)))[begin]}",
+        d.text((left + right) / 2, 280, f"of {values[offsets.index(begin)]}",
                PALE, 11, "middle")  # fmt: skip
     d.text(640, 84, "E(2, y): the offsets 3 and 5", INK, 12)
     d.text(640, 104, "say where the list of 2 lies.", INK, 12)
