@@ -7,10 +7,10 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.engine.ledger import Ledger, RuleRound, RuleRun, StratumTold
-from gdatalog.executors.limits import format_bytes
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_rule
 from gdatalog.plan.nodes import Join, Step
+from gdatalog.progress import format_bytes
 from gdatalog.report import rule_text
 
 if TYPE_CHECKING:
