@@ -261,19 +261,20 @@ class Workspace:
             self.announce,
             self.device,
         )
-        return Session(
-            self.stored if stored is None else stored,
-            tuple(self.texts.values()),
-            program,
-            self.symbols,
-            settings,
-            self._remembered if reports is None else {},
-            self._read,
-            self._prepared,
-            {**self.params, **(params or {})},
-            lasting,
-            whole,
-        )
+        with self.ledger.spending():
+            return Session(
+                self.stored if stored is None else stored,
+                tuple(self.texts.values()),
+                program,
+                self.symbols,
+                settings,
+                self._remembered if reports is None else {},
+                self._read,
+                self._prepared,
+                {**self.params, **(params or {})},
+                lasting,
+                whole,
+            )
 
     def at_work(self) -> str:
         """What is known of the join that runs, in a few words; asked by another thread."""

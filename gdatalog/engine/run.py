@@ -25,6 +25,7 @@ from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.sinks import Bag, RowSet, Sink
 from gdatalog.plan.effects import longest_first, may_fail, one_row_each
 from gdatalog.plan.nodes import JoinPlan, RulePlan
+from gdatalog.spent import so_far
 from gdatalog.storage.rows import Columns
 
 AUTO = Knobs()
@@ -250,7 +251,7 @@ def run_rule(
     `lasting` is what the rounds of a fixpoint remember of rows that have been followed. `on_host`
     is read on the CPU, where a rule runs that its device leaves to it.
     """
-    started = perf_counter()
+    started, before = perf_counter(), so_far()
     found: Derived | None = None
     reason = device.refuses(plan)
     if reason is None:
@@ -275,6 +276,7 @@ def run_rule(
     if report is not None:
         report.rows += found.count if isinstance(found, Blocks) else found[1]
         report.seconds += seconds
+        report.spent(so_far() - before)
     if did is not None:
         did.seconds += seconds
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from time import perf_counter
 from types import MappingProxyType
 from typing import Any
 
@@ -29,6 +30,7 @@ from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.rules import plan_rule
 from gdatalog.planner.sizes import Assumed, Size
 from gdatalog.planner.walk import walk
+from gdatalog.spent import so_far, spending
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
@@ -179,9 +181,14 @@ class StratumRun:
         if did is None:
             did = self.record.running(plan.relation, self.rule_of(plan))
         texts = len(around.scope.symbols)
+        began, before = perf_counter(), so_far()
         trie_of: TrieOf = partial(self.trie_of, parts=parts)
         if around.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
-            trie_of = narrowed(plan.joins[0], trie_of, self._finished, around.scope)
+            with spending("indexing"):
+                trie_of = narrowed(plan.joins[0], trie_of, self._finished, around.scope, self._made)
+        if report is not None:
+            report.seconds += perf_counter() - began
+            report.spent(so_far() - before)
         found = run_rule(
             plan,
             Sources(trie_of, self.rows_of),
@@ -198,6 +205,8 @@ class StratumRun:
             did,
         )
         self.record.ran(did)
+        if report is not None:
+            report.bytes = max(report.bytes, did.bytes)
         self.made += len(around.scope.symbols) - texts
         limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
         return found
@@ -219,7 +228,7 @@ class StratumRun:
         what = ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
         part = parts.get(ref)
         if part is not None:
-            trie = device.trie(part, ref)
+            trie = self._trie(device, part, ref)
             table = self.tables[ref.relation]
             if device is CPU and isinstance(table, Growing):
                 self.around.limits.charge(f"index of {ref.relation}", table.runs.trie_nbytes)
@@ -230,9 +239,26 @@ class StratumRun:
             relation = self.tables[ref.relation].full()
         else:
             relation = self.around.relation(ref.relation)
-        trie = device.trie(relation, ref)
+        trie = self._trie(device, relation, ref)
         device.charge(self.around.limits, what, relation)
         return trie
+
+    def _trie(self, device: Device, relation: Relation, ref: TrieRef) -> Trie:
+        """A device's trie; what it takes to make it is told."""
+        ledger = self.around.ledger
+        if not ledger.lasting:
+            return device.trie(relation, ref)
+        before = device.made(relation, ref)
+        began = perf_counter()
+        with spending("indexing"):
+            trie = device.trie(relation, ref)
+        ledger.index(ref, trie, before is None, perf_counter() - began)
+        return trie
+
+    def _made(self, ref: TrieRef, trie: Trie, seconds: float) -> None:
+        """A trie of some of a relation's rows has been made in place of that of all."""
+        if self.around.ledger.lasting:
+            self.around.ledger.index(ref, trie, True, seconds)
 
 
 def atoms(rule: CheckedRule) -> list[Atom]:
