@@ -96,7 +96,8 @@ class Profile:
             if seen is None:
                 return "" if id(step) in unseen else "not reached"
             tried = f", {seen.tried:,} tried" if isinstance(step, Join) and seen.tried else ""
-            return f"{seen.rows_out:,} rows{tried}, {seen.seconds * 1000:.1f} ms"
+            took = "" if id(step) in unseen else f", {seen.seconds * 1000:.1f} ms"
+            return f"{seen.rows_out:,} rows{tried}{took}"
 
         yield from ("  " + line for line in format_rule(run.plan, remark).splitlines())
 

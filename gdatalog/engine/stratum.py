@@ -248,11 +248,10 @@ class StratumRun:
         ledger = self.around.ledger
         if not ledger.lasting:
             return device.trie(relation, ref)
-        before = device.made(relation, ref)
-        began = perf_counter()
+        there, before = device.made(relation, ref), so_far()
         with spending("indexing"):
             trie = device.trie(relation, ref)
-        ledger.index(ref, trie, before is None, perf_counter() - began)
+        ledger.index(ref, trie, there is None, (so_far() - before).indexing)
         return trie
 
     def _made(self, ref: TrieRef, trie: Trie, seconds: float) -> None:
