@@ -9,7 +9,7 @@ Above 300 lines, for what a profile knows is told in one place.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -140,7 +140,7 @@ class StratumTold:
     seconds: float = 0.0
     peak: int = 0  # bytes held at the most
     costs: Costs = Costs()  # beside work on rows
-    _before: Costs = field(default_factory=so_far)  # what had been spent when it began
+    _before: Costs = Costs()  # what had been spent when it began
     _open: list[RuleRound] = field(default_factory=list)  # of the round that runs
     _began: float = field(default_factory=perf_counter)
 
@@ -184,7 +184,8 @@ class StratumTold:
         self.rows = rows
         told = 0.0 if self.way is None else self.way.seconds
         self.seconds = max(perf_counter() - self._began, told)
-        self.costs = so_far() - self._before
+        if self.lasting:
+            self.costs = so_far() - self._before
         self._most()
 
     def at_work(self) -> str:
@@ -248,9 +249,12 @@ class Ledger:
         """Seconds of compiling loops, or of loading them."""
         return self.costs.compiling
 
+    def spending(self) -> AbstractContextManager[None]:
+        """Within, what this thread spends is told here, if all is told."""
+        return self._told() if self.lasting else nullcontext()
+
     @contextmanager
-    def spending(self) -> Iterator[None]:
-        """Within, what this thread spends is told here."""
+    def _told(self) -> Iterator[None]:
         before = so_far()
         try:
             yield
@@ -284,6 +288,7 @@ class Ledger:
         """A stratum whose evaluation begins."""
         self.now = StratumTold(stratum, limits, self.lasting)
         if self.lasting:
+            self.now._before = so_far()
             self.strata.append(self.now)
         return self.now
 

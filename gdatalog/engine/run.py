@@ -25,7 +25,7 @@ from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.sinks import Bag, RowSet, Sink
 from gdatalog.plan.effects import longest_first, may_fail, one_row_each
 from gdatalog.plan.nodes import JoinPlan, RulePlan
-from gdatalog.spent import so_far
+from gdatalog.spent import Costs, so_far
 from gdatalog.storage.rows import Columns
 
 AUTO = Knobs()
@@ -251,7 +251,8 @@ def run_rule(
     `lasting` is what the rounds of a fixpoint remember of rows that have been followed. `on_host`
     is read on the CPU, where a rule runs that its device leaves to it.
     """
-    started, before = perf_counter(), so_far()
+    started = perf_counter()
+    before = Costs() if report is None else so_far()
     found: Derived | None = None
     reason = device.refuses(plan)
     if reason is None:

@@ -30,7 +30,7 @@ from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.rules import plan_rule
 from gdatalog.planner.sizes import Assumed, Size
 from gdatalog.planner.walk import walk
-from gdatalog.spent import so_far, spending
+from gdatalog.spent import Costs, so_far, spending
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
@@ -181,7 +181,8 @@ class StratumRun:
         if did is None:
             did = self.record.running(plan.relation, self.rule_of(plan))
         texts = len(around.scope.symbols)
-        began, before = perf_counter(), so_far()
+        began = perf_counter()
+        before = Costs() if report is None else so_far()
         trie_of: TrieOf = partial(self.trie_of, parts=parts)
         if around.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
             with spending("indexing"):

@@ -38,7 +38,7 @@ from gdatalog.executors.lftj import DONE, OUTSIDE
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
 from gdatalog.planner.checked import CheckedRule
-from gdatalog.spent import so_far
+from gdatalog.spent import Costs, so_far
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 
@@ -110,7 +110,8 @@ class Variant:
         did. Rows of loops are the relation's already, and `new`, if there are no others."""
         did = self.run.record.running(self.plan.relation, self.rule)
         self.found, self.report = 0, self.run.around.ledger.run_of(self.whole)
-        began, before = perf_counter(), so_far()
+        began = perf_counter()
+        before = Costs() if self.report is None else so_far()
         derived: list[Derived] = []
         for parts in self._combinations():
             if self._worth(parts) and self._by_loops(parts, did):
