@@ -27,10 +27,10 @@ from gdatalog.errors import (
 if TYPE_CHECKING:
     from gdatalog.database import Database, ProgramWarning, connect, query
     from gdatalog.profile import Profile
+    from gdatalog.progress import Progress
     from gdatalog.report import Explanation
     from gdatalog.result import Result
     from gdatalog.shell.doctor import doctor
-    from gdatalog.workspace import Progress
 
 __version__ = "0.1.0"
 
@@ -64,7 +64,7 @@ _HOMES = {
     "Explanation": "report",
     "Profile": "profile",
     "ProgramWarning": "database",
-    "Progress": "workspace",
+    "Progress": "progress",
     "Result": "result",
     "connect": "database",
     "doctor": "shell.doctor",

@@ -23,10 +23,11 @@ from gdatalog.parser import Program
 from gdatalog.parser.syntax import Query
 from gdatalog.planner.checked import Schema
 from gdatalog.profile import Profile
+from gdatalog.progress import OnProgress
 from gdatalog.relations import Relations
 from gdatalog.report import Explanation, explain
 from gdatalog.result import Result
-from gdatalog.workspace import OnProgress, Workspace
+from gdatalog.workspace import Workspace
 
 _INSIDE = frozenset({__name__, "gdatalog.workspace", "gdatalog.engine.session"})
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from threading import Event
+from time import perf_counter
 from typing import Any
 
 from gdatalog.engine.derived import away
@@ -28,24 +29,12 @@ from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Statement
 from gdatalog.planner.adornments import plain
 from gdatalog.planner.checked import Schema, Stratum
+from gdatalog.progress import OnProgress, Progress
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 
 _NAME = re.compile(r"[^\W\d][\w?]*(\.[\w?]+)*'*")
 _RESERVED = frozenset({"true", "false", "not", "inf", "_"})
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What a long query is at: a round of a recursive stratum."""
-
-    relations: tuple[str, ...]
-    round: int
-    new_rows: int
-    total_rows: int
-
-
-OnProgress = Callable[[Progress], None]
 
 
 def _log(what: str) -> None:
@@ -248,11 +237,16 @@ class Workspace:
 
         self.ledger = Ledger(lasting=False) if reports is None else reports
 
+        begun = perf_counter()
+
         def on_round(stratum: Stratum, done: Round) -> None:
             if on_progress is not None:
                 new, total = sum(done.new.values()), sum(done.total.values())
-                names = tuple(dict.fromkeys(map(plain, stratum.relations)))
-                on_progress(Progress(names, done.number, new, total))
+                names = ", ".join(dict.fromkeys(map(plain, stratum.relations)))
+                seconds = perf_counter() - begun
+                on_progress(
+                    Progress("round", names, total, None, "rows", done.number, new, seconds)
+                )
 
         settings = Settings(
             self.policy,

@@ -339,8 +339,9 @@ def test_progress_is_told_round_by_round(db: gd.Database) -> None:
     seen: list[gd.Progress] = []
     db.query("path(x,z) <- E(x,z) ; path(x,y), E(y,z).", on_progress=seen.append)
     assert [round_.round for round_ in seen] == list(range(1, len(seen) + 1))
-    assert seen[-1].relations == ("path",) and seen[-1].new_rows == 0
-    assert seen[-1].total_rows == 3
+    last = seen[-1]
+    assert (last.stage, last.what, last.new_rows, last.unit) == ("round", "path", 0, "rows")
+    assert last.done == 3 and last.total is None and last.share is None and last.seconds > 0
 
 
 def test_warnings_are_of_the_text_at_hand_only(db: gd.Database) -> None:

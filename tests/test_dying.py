@@ -319,7 +319,7 @@ def test_parts_are_seen_in_profiles_only() -> None:
     db = database({"E": cliques(4, 5)}, "always")
     rounds: list[gd.Progress] = []
     db.query(SG, on_progress=rounds.append)
-    assert {seen.relations for seen in rounds} == {("sg",)}
+    assert {seen.what for seen in rounds} == {"sg"}
     db.run(SG)
     assert len(db["sg"]) == 95 and set(db.relations) == {"E", "sg"}
     profile = str(db.profile(SG + "?- sg(x, y)."))

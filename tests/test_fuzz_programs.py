@@ -123,7 +123,7 @@ class _TooLong(gd.Interrupted):
 
 
 def _enough(progress: gd.Progress) -> None:
-    if progress.round > ROUNDS:
+    if (progress.round or 0) > ROUNDS:
         raise _TooLong("enough")
 
 

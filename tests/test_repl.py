@@ -17,10 +17,10 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.parser.directives import DIRECTIVES
+from gdatalog.progress import Progress
 from gdatalog.shell import cli, repl
 from gdatalog.shell.commands import COMMANDS
 from gdatalog.shell.progress import ProgressLine
-from gdatalog.workspace import Progress
 
 HERE = Path(__file__).resolve().parent.parent
 
@@ -365,7 +365,7 @@ def test_the_progress_line_goes_away():
     screen = Screen()
     line = ProgressLine(screen, after=0.0)
     with line("tr"):
-        line.see(Progress(("tr", "sg"), 3, 1000, 25000))
+        line.see(Progress("round", "tr, sg", 25000, None, "rows", 3, 1000))
         until = time.monotonic() + 5
         while "round 3" not in screen.getvalue() and time.monotonic() < until:
             time.sleep(0.01)

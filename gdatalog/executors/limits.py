@@ -6,18 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gdatalog.errors import MemoryLimitError
-
-
-def format_bytes(count: float) -> str:
-    """
-    >>> format_bytes(1536), format_bytes(8 << 30)
-    ('1.5 KiB', '8.0 GiB')
-    """
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            break
-        count /= 1024
-    return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+from gdatalog.progress import format_bytes
 
 
 @dataclass(slots=True)

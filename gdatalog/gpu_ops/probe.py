@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gdatalog.executors.limits import format_bytes
+from gdatalog.progress import format_bytes
 
 LEAST_CUDA = (12, 0)  # of the driver: what CuPy's packages need
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
-from gdatalog.engine.ledger import RuleRun, StratumTold
+from gdatalog.engine.ledger import Index, Ledger, RuleRun, StratumTold
 from gdatalog.executors.limits import format_bytes
-from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan.format import trie_label
+from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.report.planned import (
     chosen,
@@ -27,11 +28,10 @@ MOST_HELD = 8  # parts of what was held that are shown
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What an evaluation did: strata, rules, seconds, the most bytes that were held, and what was
-    held in the end by name."""
+    """What an evaluation did: its ledger, seconds, the most bytes that were held, and what was held
+    in the end by name."""
 
-    strata: Sequence[StratumTold]
-    runs: Sequence[RuleRun]
+    ledger: Ledger
     seconds: float
     peak: int
     device: str = "cpu"
@@ -39,27 +39,32 @@ class Evaluated:
 
     def tree(self) -> Node:
         """All of it as a tree."""
-        left = list(self.runs)
-        strata = [self._stratum(number, told, left) for number, told in enumerate(self.strata, 1)]
+        ledger = self.ledger
+        left = list(ledger.runs)
+        strata = [self._stratum(number, told, left) for number, told in enumerate(ledger.strata, 1)]
         others = [
             self._named("rule", f"for {run.plan.relation}", [run.plan], [run]) for run in left
         ]
-        compiling = sum(run.compiling for run in self.runs)
-        moving, moved = sum(run.moving for run in self.runs), sum(run.moved for run in self.runs)
-        apart = _apart(compiling, moving, moved)
+        apart = Apart(
+            ledger.planning,
+            max(ledger.compiling, sum(run.compiling for run in ledger.runs)),
+            sum(run.indexing for run in ledger.runs),
+            sum(run.moving for run in ledger.runs),
+            sum(run.moved for run in ledger.runs),
+        )
         return Node(
             "plan",
             f"{self.seconds:.3f} s {where(self.device, '')}, "
             f"{format_bytes(self.peak)} held at the most",
-            (", ".join(apart),) if apart else (),
+            (", ".join(apart.texts()),) if apart.texts() else (),
             seconds=self.seconds,
             facts=(
                 ("device", self.device),
                 ("seconds", self.seconds),
                 ("peak_bytes", self.peak),
-                *_facts_apart(compiling, moving, moved),
+                *apart.facts(),
             ),
-            children=(*strata, *others, *self._memory()),
+            children=(*strata, *others, *_indexes(ledger.indexes), *self._memory()),
         )
 
     def _share(self, seconds: float) -> float | None:
@@ -148,19 +153,19 @@ class Evaluated:
         executor, children = plan_nodes(plan, executors, Happened(run.seen, self.seconds, told))
         rate = [per_second(run.rows, run.seconds)] if run.rows and run.seconds else []
         held = [f"{format_bytes(run.bytes)} held"] if run.bytes else []
-        apart = _apart(run.compiling, run.moving, run.moved)
+        apart = Apart.of(run)
         left = () if run.left is None else (f"run on the CPU: {run.left}",)
         return Node(
             kind,
             label,
-            (*left, *executor.details, ", ".join([many(run.rows, "row"), *rate, *held, *apart])),
+            (*left, *executor.details, ", ".join([many(run.rows, "row"), *rate, *held, *apart.texts()])),
             seconds=run.seconds,
             share=self._share(run.seconds),
             facts=(
                 ("relation", plan.relation),
                 ("rows", run.rows),
                 ("bytes", run.bytes),
-                *_facts_apart(run.compiling, run.moving, run.moved),
+                *apart.facts(),
                 ("device", self.device if run.left is None else "cpu"),
                 ("order", ", ".join(order_of(plan))),
                 *executor.facts,
@@ -195,13 +200,60 @@ def _claim(left: list[RuleRun], rule: CheckedRule, plans: Sequence[RulePlan]) ->
     return found
 
 
-def _apart(compiling: float, moving: float, moved: int) -> list[str]:
-    """What was spent on neither rows nor loops."""
-    texts = [f"{took(compiling)} compiling"] if compiling else []
-    if moved or moving:
-        texts.append(f"{format_bytes(moved)} moved in {took(moving)}")
-    return texts
+def _indexes(indexes: Sequence[Index]) -> tuple[Node, ...]:
+    """The indexes that were read, and which of them had to be made."""
+    if not indexes:
+        return ()
+    made = [index.seconds for index in indexes if index.seconds is not None]
+    size = format_bytes(sum(index.bytes for index in indexes))
+    told = f"{len(made)} made in {took(sum(made))}" if made else "all there"
+    return (
+        Node(
+            "indexes",
+            f"indexes: {told}, {size} in all",
+            seconds=sum(made) if made else None,
+            facts=(("bytes", sum(index.bytes for index in indexes)),),
+            children=tuple(map(_index, indexes)),
+        ),
+    )
 
 
-def _facts_apart(compiling: float, moving: float, moved: int) -> tuple[tuple[str, Fact], ...]:
-    return ("compiling", compiling), ("moving", moving), ("moved", moved)
+def _index(index: Index) -> Node:
+    label = trie_label(TrieRef(index.relation, "full", index.columns))
+    told = "there already" if index.seconds is None else f"made in {took(index.seconds)}"
+    return Node(
+        "index",
+        label,
+        (f"{many(index.rows, 'row')}, {told}, {format_bytes(index.bytes)}",),
+        seconds=index.seconds,
+        facts=(("rows", index.rows), ("bytes", index.bytes), ("there", index.seconds is None)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Seconds that went neither into rows nor into loops, and bytes to and from a device."""
+
+    planning: float
+    compiling: float
+    indexing: float
+    moving: float
+    moved: int
+
+    @staticmethod
+    def of(run: RuleRun) -> Apart:
+        return Apart(0.0, run.compiling, run.indexing, run.moving, run.moved)
+
+    def texts(self) -> list[str]:
+        spent = {
+            "planning": self.planning,
+            "compiling": self.compiling,
+            "making indexes": self.indexing,
+        }
+        texts = [f"{took(seconds)} {what}" for what, seconds in spent.items() if seconds]
+        if self.moved or self.moving:
+            texts.append(f"{format_bytes(self.moved)} moved in {took(self.moving)}")
+        return texts
+
+    def facts(self) -> tuple[tuple[str, Fact], ...]:
+        return tuple((field.name, getattr(self, field.name)) for field in fields(self))

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from gdatalog.engine.files import beside, read_text
 from gdatalog.engine.knobs import strategy_of, threads_of
 from gdatalog.errors import Error, NameResolutionError, UsageError
-from gdatalog.executors.limits import format_bytes
 from gdatalog.parser import format_node
 from gdatalog.parser.directives import DIRECTIVES
 from gdatalog.parser.syntax import Atom, Decl, Directive, Include, Program, Rule, Statement
 from gdatalog.planner.walk import walk
+from gdatalog.progress import format_bytes
 from gdatalog.shell.messages import say, tuples
 from gdatalog.shell.output import FORMATS
 from gdatalog.shell.progress import memory_used

@@ -130,7 +130,7 @@ def _processors() -> Finding:
 
 def _memory() -> Finding:
     from gdatalog.engine.budget import default_limit
-    from gdatalog.executors.limits import format_bytes
+    from gdatalog.progress import format_bytes
 
     return Finding("memory limit", f"{format_bytes(default_limit())} unless another is given")
 
@@ -154,7 +154,7 @@ def _code_cache(clear: bool) -> Finding:
 
 
 def _modules(size: Size) -> str:
-    from gdatalog.executors.limits import format_bytes
+    from gdatalog.progress import format_bytes
 
     number = "1 module" if size.modules == 1 else f"{size.modules:,} modules"
     return f"{number}, {format_bytes(size.bytes)}"
@@ -180,8 +180,8 @@ def _gpu(clear: bool) -> Iterator[Finding]:
 
 def _kernel_cache(clear: bool) -> Iterator[Finding]:
     """Where the machine code of kernels is kept, if there is any."""
-    from gdatalog.executors.limits import format_bytes
     from gdatalog.gpu_ops import kernel_cache
+    from gdatalog.progress import format_bytes
 
     if clear:
         went = kernel_cache.let_go(0)

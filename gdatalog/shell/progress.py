@@ -8,8 +8,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import TextIO
 
-from gdatalog.executors.limits import format_bytes
-from gdatalog.workspace import Progress
+from gdatalog.progress import Progress, format_bytes
 
 AFTER = 2.0  # seconds: what is quicker needs no line
 EVERY = 0.25
@@ -98,9 +97,8 @@ class ProgressLine:
             return f"{self.doing[:64]}... {parts[0]}"
         what = self.what
         if self.round is not None:
-            what = ", ".join(self.round.relations)
-            parts.append(f"round {self.round.round}")
-            parts.append(f"{self.round.new_rows:,} new of {self.round.total_rows:,} rows")
+            what = self.round.title
+            parts += self.round.figures()
         at_work = self.at_work()
         if at_work:
             parts.append(f"now {at_work}")

@@ -1,0 +1,122 @@
+"""How far a call is: what it does now, how much of that is done, and when it will end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+Stage = Literal["loading", "sorting", "planning", "compiling", "joining", "round", "writing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a call that takes long is at. `on_progress=` is given such values.
+
+    `what` is worked on: a relation, with the file that it is from or goes to. `done` of `total`
+    are so many of `unit` ("rows", "bytes", "values", "parts"); `total` is None where nobody
+    knows the end. `round` is the round of a recursion, and `new_rows` how many rows came new in
+    it. (While a file is read in bytes, `new_rows` says how many rows came of them.) `seconds`
+    have passed since this work began.
+
+    >>> from gdatalog import Progress
+    >>> half = Progress("loading", "E from e.csv", 43_000_000, 100_000_000, "bytes", seconds=4.3)
+    >>> half.share, round(half.left, 1), str(half)
+    (0.43, 5.7, 'loading E from e.csv: 43 %, 41.0 MiB of 95.4 MiB, 5.7 s left')
+    >>> third = Progress("round", "path", 25_000, unit="rows", round=3, new_rows=1_000, seconds=5)
+    >>> third.share, third.rate, str(third)
+    (None, 5000.0, 'path: round 3, 1,000 new of 25,000 rows, 5,000 rows/s')
+    """
+
+    stage: Stage
+    what: str
+    done: int = 0
+    total: int | None = None
+    unit: str = ""
+    round: int | None = None
+    new_rows: int | None = None
+    seconds: float = 0.0
+
+    @property
+    def share(self) -> float | None:
+        """How much of the work is done, from 0 to 1; None where the end is unknown."""
+        if self.total is None:
+            return None
+        return min(1.0, self.done / self.total) if self.total else 1.0
+
+    @property
+    def rate(self) -> float | None:
+        """How much is done in a second, in units; None while nothing is."""
+        return self.done / self.seconds if self.done and self.seconds > 0 else None
+
+    @property
+    def left(self) -> float | None:
+        """The seconds that the rest will take, if it goes on so; None where nobody can say."""
+        share = self.share
+        return self.seconds * (1 - share) / share if share and self.seconds > 0 else None
+
+    @property
+    def title(self) -> str:
+        """What is done, without how far it is: "sorting E", "path"."""
+        return self.what if self.stage in ("joining", "round") else f"{self.stage} {self.what}"
+
+    def __str__(self) -> str:
+        return f"{self.title}: {', '.join(told)}" if (told := self.figures()) else self.title
+
+    def figures(self) -> list[str]:
+        """How far it is, in a few words each; none where nothing is known."""
+        told = [] if self.round is None else [f"round {self.round}"]
+        share, left, rate = self.share, self.left, self.rate
+        if share is None:
+            new = "" if self.stage != "round" else f"{self.new_rows or 0:,} new of "
+            if self.done or new:
+                told.append(f"{new}{amount(self.done, self.unit)}")
+            if rate is not None:
+                told.append(f"{amount(round(rate), self.unit)}/s")
+            return told
+        told.append(f"{int(100 * share)} %")
+        if self.unit != "parts":
+            told.append(f"{amount(self.done, self.unit)} of {amount(self.total or 0, self.unit)}")
+        if left is not None:
+            told.append(f"{duration(left)} left")
+        return told
+
+
+OnProgress = Callable[[Progress], None]
+
+
+def amount(count: int, unit: str = "") -> str:
+    """
+    >>> amount(25000, "rows"), amount(43_000_000, "bytes"), amount(7)
+    ('25,000 rows', '41.0 MiB', '7')
+    """
+    if unit == "bytes":
+        return format_bytes(count)
+    if count == 1 and unit.endswith("s"):
+        unit = unit[:-1]
+    return f"{count:,} {unit}".rstrip()
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(3.24), duration(42.6), duration(125), duration(7300)
+    ('3.2 s', '43 s', '2 min 5 s', '2 h 1 min')
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def format_bytes(count: float) -> str:
+    """
+    >>> format_bytes(1536), format_bytes(8 << 30)
+    ('1.5 KiB', '8.0 GiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            break
+        count /= 1024
+    return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
