@@ -101,6 +101,11 @@ class Evaluation:
             found = self._known[name]
         return found
 
+    def at_hand(self, name: str) -> Relation | None:
+        """A relation, if it need not be evaluated."""
+        found = self._known.get(name)
+        return self.stored.get(name) if found is None and name not in self._home else found
+
     def first(self, name: str, limit: int) -> Relation:
         """At most `limit` rows of a relation, found without making all of it where possible."""
         stratum = self._home.get(name)

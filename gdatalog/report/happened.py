@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from gdatalog.engine.ledger import Index, Ledger, RuleRun, StratumTold
-from gdatalog.executors.limits import format_bytes
 from gdatalog.plan.format import trie_label
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.planner.checked import CheckedRule
+from gdatalog.progress import format_bytes
 from gdatalog.report.planned import (
     chosen,
     plan_label,
@@ -79,19 +79,25 @@ class Evaluated:
         rounds = ""
         if told.stratum.recursive and told.way is None:
             rounds = f" in {many(told.rounds, 'round')}"
-        details.append(
-            f"{rows or 'no rows'}{rounds}, {took(told.seconds)}, {format_bytes(told.peak)} held"
-        )
+        details.append(f"{rows or 'no rows'}{rounds}, {format_bytes(told.peak)} held")
         if told.way is not None:
             details.append(str(told.way))
-        rules = [rule for rule in told.stratum.rules if rule.body is not None]
-        nodes, numbers = [], {}
-        for rule in rules:
+        found = []
+        for rule in told.stratum.rules:
             plans = [plan for own, plan in told.plans if own is rule]
             runs = _claim(left, rule, plans)
-            if plans or runs:
-                numbers[rule_text(rule)] = len(numbers) + 1
-                nodes.append(self._rule(rule, plans, runs))
+            if rule.body is not None and (plans or runs):
+                found.append((rule_text(rule), plans, runs))
+        numbers = {text: number for number, (text, _, _) in enumerate(found, 1)}
+        nodes = [
+            self._named(
+                "rule",
+                f"rule {numbers[text]}: {text}" if told.rounds and len(found) > 1 else text,
+                plans,
+                runs,
+            )
+            for text, plans, runs in found
+        ]
         if told.stratum.recursive:
             table = rounds_node(told, numbers)
             nodes += [] if table is None else [table]
@@ -110,18 +116,13 @@ class Evaluated:
             children=tuple(nodes),
         )
 
-    def _rule(
-        self, rule: CheckedRule, plans: Sequence[RulePlan], runs: Sequence[RuleRun]
-    ) -> Node:
-        return self._named("rule", rule_text(rule), plans, runs)
-
     def _named(
         self, kind: Kind, label: str, plans: Sequence[RulePlan], runs: Sequence[RuleRun]
     ) -> Node:
         """A rule by its plans and what they did; plans that were made again have runs only."""
         by_plan = {id(run.plan): run for run in runs}
         every = [*plans, *(run.plan for run in runs if not any(run.plan is p for p in plans))]
-        every = [plan for plan in every if plan.joins]
+        every = sorted((plan for plan in every if plan.joins), key=lambda p: bool(p.recursive_on))
         if len(every) == 1:
             return self._plan(kind, label, every[0], by_plan.get(id(every[0])))
         seconds = sum(run.seconds for run in runs)
@@ -158,7 +159,11 @@ class Evaluated:
         return Node(
             kind,
             label,
-            (*left, *executor.details, ", ".join([many(run.rows, "row"), *rate, *held, *apart.texts()])),
+            (
+                *left,
+                *executor.details,
+                ", ".join([many(run.rows, "row"), *rate, *held, *apart.texts()]),
+            ),
             seconds=run.seconds,
             share=self._share(run.seconds),
             facts=(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from gdatalog.executors.limits import format_bytes
-from gdatalog.plan.format import trie_label
 from gdatalog.plan.nodes import RulePlan, TrieRef
+from gdatalog.progress import format_bytes
 from gdatalog.report.tree import Node
 from gdatalog.report.words import many
 from gdatalog.storage.relation import Relation
@@ -32,7 +31,7 @@ class Index:
         if self.rows is None or self.bytes is None:
             return Node("index", self.label, ("of rows that are not there yet",))
         size = format_bytes(self.bytes)
-        told = f"there already, {size}" if self.there else f"to be made, about {size}"
+        told = f"{size}, there already" if self.there else f"about {size}"
         return Node(
             "index",
             self.label,
@@ -44,11 +43,40 @@ class Index:
 def indexes_of(plans: Iterable[RulePlan], relation_of: RelationOf) -> list[Index]:
     """The indexes that joins read, each once, in the order in which they are met."""
     refs = dict.fromkeys(ref for plan in plans for join in plan.joins for ref in join.tries)
-    return [_index(ref, relation_of(ref.relation)) for ref in refs if ref.columns]
+    return [
+        _index(ref, relation_of(ref.relation))
+        for ref in refs
+        if ref.columns and not any(_begins(ref, other) for other in refs)
+    ]
+
+
+def _begins(ref: TrieRef, other: TrieRef) -> bool:
+    """Whether an index is the first levels of another, and need not be made."""
+    longer = other.columns[: len(ref.columns)] == ref.columns and len(other.columns) > len(
+        ref.columns
+    )
+    alike = replace(other, columns=ref.columns, weighted=False)
+    return longer and alike == ref
+
+
+def index_label(ref: TrieRef, columns: Sequence[str]) -> str:
+    """An index by the names of its columns, in their order.
+
+    >>> index_label(TrieRef("E", "full", (1, 0)), ["src", "dst"])
+    'E by dst, src'
+    """
+    text = ref.relation if ref.version == "full" else f"{ref.version} {ref.relation}"
+    text = f"ranked {text}" if ref.ranked else text
+    text += f" by {', '.join(columns[at] for at in ref.columns)}"
+    if ref.tests:
+        tests = (f"{columns[t.left]} {t.op} {columns[t.right]}" for t in ref.tests)
+        text += f" where {', '.join(tests)}"
+    return f"{text} with counts" if ref.weighted else text
 
 
 def _index(ref: TrieRef, relation: Relation | None) -> Index:
-    label = trie_label(ref)
+    numbers = [f"column {at}" for at in range(max(ref.columns) + 1)]
+    label = index_label(ref, numbers if relation is None else relation.columns)
     if relation is None or ref.version != "full":
         return Index(label, None, None, False)
     rows = relation.at_most

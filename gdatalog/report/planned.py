@@ -109,9 +109,7 @@ class Planned:
             )
             for planned, (executor, children) in zip(plans, found, strict=True)
         )
-        return Node(
-            "rule", rule_text(rule), facts=(("relation", rule.head.name),), children=parts
-        )
+        return Node("rule", rule_text(rule), facts=(("relation", rule.head.name),), children=parts)
 
     def _plan(self, planned: PlannedRule, split: bool) -> tuple[Executor, tuple[Node, ...]]:
         plan, knobs = planned.plan, self.knobs

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gdatalog.engine.ledger import RuleRound, StratumTold
-from gdatalog.executors.limits import format_bytes
+from gdatalog.progress import format_bytes
 from gdatalog.report.planned import rule_text
 from gdatalog.report.tree import Cell, Node, Table
 from gdatalog.report.words import many

@@ -85,6 +85,7 @@ class Shown:
         if form is None:
             endings = ", ".join(_ENDINGS)
             raise UsageError(
-                f"what a plan in {os.fspath(path)} is to be is not clear", hint=f"end it in {endings}"
+                f"what a plan in {os.fspath(path)} is to be is not clear",
+                hint=f"end it in {endings}",
             )
         Path(path).write_text(self.render(form) + "\n", encoding="utf-8")

@@ -112,7 +112,7 @@ class _Join:
 
     def _steps(self, steps: Sequence[Step]) -> tuple[Node, ...]:
         """What follows a step that binds a variable to each of several values is below it."""
-        found = []
+        found: list[Node] = []
         for at, step in enumerate(steps):
             if isinstance(step, (Join, Generate)):
                 return (*found, self._step(step, "level", self._steps(steps[at + 1 :])))

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from textwrap import wrap
 
-from gdatalog.report.tree import Node, Table
-from gdatalog.report.words import about
+from gdatalog.report.tree import Kind, Node, Table
+from gdatalog.report.words import STAYS, about, unbroken
 
 WIDTH = 100
 NARROWEST = 40  # what labels have of it at the least
 GAP = 2  # between columns
+SHORT = 0.1  # seconds
 BARS = "▁▂▃▄▅▆▇█"
 WIDEST = 60  # bars of a row
 SHARES = "▏▎▍▌▋▊▉█"
 SHARE_WIDTH = 5
-STAYS = "\N{NO-BREAK SPACE}"  # where a line is not broken
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +45,29 @@ def text(root: Node, width: int = WIDTH) -> str:
     └ y in E(x, [y])     ~1,200
     """
     rows = [*_rows(root)]
-    names = [name for name in _COLUMNS if any(name in row.cells for row in rows)]
+    names = [name for name in _TITLES if any(name in row.cells for row in rows)]
     widths = {
         name: max(len(_TITLES[name]), *(len(row.cells.get(name, "")) for row in rows))
         for name in names
     }
-    right = sum(size + GAP for size in widths.values())
-    most = max(NARROWEST, width - right)
-    laid = [(row, _broken(row, most if row.cells else max(most, width))) for row in rows]
-    numbered = [len(line) for row, lines in laid if row.cells for line in lines]
-    left = max([len(lines[0]) for row, lines in laid[:1]] + numbered, default=0)
+    most = max(NARROWEST, width - sum(size + GAP for size in widths.values()))
+    laid = []
+    left = 0
+    for at, row in enumerate(rows):
+        if at == 0:
+            row = replace(row, cells={name: _TITLES[name] for name in names})
+        # A line may be as long as it likes before its own first number.
+        before = 0
+        for name in names:
+            if row.cells.get(name):
+                break
+            before += widths[name] + GAP
+        lines = _broken(row, most + before if row.cells else width)
+        laid.append((row, lines))
+        left = max(left, len(lines[0]) - before if row.cells else 0)
     out = []
-    titles = {name: _TITLES[name] for name in names}
-    for at, (row, lines) in enumerate(laid):
-        cells = row.cells or (titles if at == 0 else {})
-        first, *others = lines
-        if cells and len(first) > left:  # a first line that is longer than what has numbers
-            first, others = first, [*others]
-        out += [_line(first, cells, widths, left), *(line.rstrip() for line in others)]
+    for row, (first, *others) in laid:
+        out += [_line(first, row.cells, widths, left), *others]
     return "\n".join(out)
 
 
@@ -72,22 +77,23 @@ _TITLES = {
     "tried": "tried",
     "seconds": "ms",
     "share": "share",
-    "bar": "",
     "marks": "",
 }
-_COLUMNS = tuple(_TITLES)
-_LEFT = frozenset({"bar", "marks"})
+_LEFT = frozenset({"share", "marks"})
+# Nodes whose details are short: on the line of the label, behind this.
+_JOINED: dict[Kind, str] = {"index": ": ", "level": ", ", "step": ", ", "branch": ", "}
 
 
 def _line(first: str, cells: dict[str, str], widths: dict[str, int], left: int) -> str:
-    parts = [first.ljust(left)]
+    parts = [" " * left]
     for name, size in widths.items():
         cell = cells.get(name, "")
         parts.append(" " * GAP + (cell.ljust(size) if name in _LEFT else cell.rjust(size)))
-    return "".join(parts).rstrip()
+    return (first + "".join(parts)[len(first) :]).rstrip()
 
 
-def _cells(node: Node) -> dict[str, str]:
+def _cells(node: Node, short: bool) -> dict[str, str]:
+    """`short`: all took so little time that hundredths of a millisecond matter."""
     cells = {}
     if node.estimate is not None:
         cells["estimate"] = about(node.estimate)
@@ -96,56 +102,57 @@ def _cells(node: Node) -> dict[str, str]:
     if node.tried:
         cells["tried"] = f"{node.tried:,}"
     if node.seconds is not None:
-        cells["seconds"] = f"{node.seconds * 1000:,.1f}"
+        cells["seconds"] = f"{node.seconds * 1000:,.{2 if short else 1}f}"
     if node.share is not None:
-        cells["share"] = f"{node.share:.0%}"
-        cells["bar"] = share_bar(node.share)
+        cells["share"] = f"{node.share:4.0%} {share_bar(node.share):{SHARE_WIDTH}}"
     if node.marks:
-        cells["marks"] = "◀ " + ", ".join(node.marks)
+        cells["marks"] = ", ".join(node.marks)
     return cells
 
 
 def _rows(root: Node) -> Iterator[Row]:
     """The root, and what is below it at the same margin."""
-    cells = {k: v for k, v in _cells(root).items() if k not in ("seconds", "share", "bar")}
-    yield Row(root.label, "", "  ", cells)
+    short = root.seconds is not None and root.seconds < SHORT
+    yield Row(root.label, "", "  ", {})
     yield from (Row(detail, "  ", "  ", {}) for detail in root.details)
     for child in root.children:
-        yield from _below(child, "", "")
+        yield from _below(child, "", "", partial(_cells, short=short))
 
 
-def _below(node: Node, first: str, rest: str) -> Iterator[Row]:
+def _below(
+    node: Node, first: str, rest: str, cells: Callable[[Node], dict[str, str]]
+) -> Iterator[Row]:
     """A node with its guides: before its own line, and before all that comes after it."""
     beside = rest + ("│ " if node.children else "  ")
     label = f"{node.label}: {sparkline(node.series)}" if node.series else node.label
-    folded = node.kind == "index"  # short: all on one line
-    if folded and node.details:
-        label = f"{label}: {', '.join(node.details)}"
-    yield Row(label, first, beside + "  ", {} if folded else _cells(node))
-    for detail in () if folded else node.details:
+    joined = _JOINED.get(node.kind)
+    if joined is not None:
+        label = joined.join((label, *(detail.replace(" ", STAYS) for detail in node.details)))
+    yield Row(label, first, beside + "  ", {} if node.kind == "index" else cells(node))
+    for detail in node.details if joined is None else ():
         yield Row(detail, beside, beside + "  ", {})
     if node.table is not None:
         yield from (Row(line, beside, beside, {}, True) for line in table_lines(node.table))
     for at, child in enumerate(node.children):
         last = at == len(node.children) - 1
-        yield from _below(child, rest + ("└ " if last else "├ "), rest + ("  " if last else "│ "))
+        guides = ("└ ", "  ") if last else ("├ ", "│ ")
+        yield from _below(child, rest + guides[0], rest + guides[1], cells)
 
 
 def _broken(row: Row, width: int) -> list[str]:
     """A row in lines: between words, and not inside of brackets if that can be."""
     if row.whole or len(row.first) + len(row.text) <= width:
-        return [row.first + row.text]
+        return [row.first + row.text.replace(STAYS, " ")]
     room = max(20, width - len(row.rest), width - len(row.first))
-    kept = _within.sub(lambda found: found[0].replace(" ", STAYS), row.text)
+    kept = unbroken(row.text)
     lines = wrap(kept, max(20, width - max(len(row.first), len(row.rest))), break_long_words=False,
                  break_on_hyphens=False)  # fmt: skip
     if any(len(line) > room for line in lines):
-        lines = wrap(row.text, room, break_long_words=False, break_on_hyphens=False)
+        lines = wrap(
+            row.text.replace(STAYS, " "), room, break_long_words=False, break_on_hyphens=False
+        )
     lines = [line.replace(STAYS, " ") for line in lines]
     return [row.first + lines[0], *(row.rest + line for line in lines[1:])]
-
-
-_within = re.compile(r"[(\[{][^()\[\]{}]*(?:[(\[{][^()\[\]{}]*[)\]}][^()\[\]{}]*)*[)\]}]")
 
 
 def share_bar(share: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+STAYS = "\N{NO-BREAK SPACE}"
 FAR = 10.0  # times: from here on an estimate was wrong
 
 
@@ -50,7 +51,7 @@ def wrong_by(estimate: float, actual: float) -> str | None:
     """How an estimate was wrong, if it was wrong by ten times or more.
 
     >>> wrong_by(3.0, 400), wrong_by(5000.0, 20), wrong_by(3.0, 8), wrong_by(0.01, 0)
-    ('130x more', '250x fewer', None, None)
+    ('▲ 130x', '▼ 250x', None, None)
     """
     expected, came = max(1.0, estimate), max(1.0, float(actual))
     times = max(came / expected, expected / came)
@@ -58,4 +59,17 @@ def wrong_by(estimate: float, actual: float) -> str | None:
         return None
     shown = float(f"{times:.2g}")
     written = f"{shown:,.0f}" if shown < 1e9 else f"{shown:.2g}"
-    return f"{written}x {'more' if came > expected else 'fewer'}"
+    return f"{'▲' if came > expected else '▼'} {written}x"
+
+
+def unbroken(text: str) -> str:
+    """A text whose spaces within brackets are such as do not end a line.
+
+    >>> unbroken("x in E([x], y) and F(x)").split(" ")
+    ['x', 'in', 'E([x],\xa0y)', 'and', 'F(x)']
+    """
+    depth, out = 0, []
+    for ch in text:
+        depth += (ch in "([{") - (ch in ")]}")
+        out.append(STAYS if ch == " " and depth > 0 else ch)
+    return "".join(out)
