@@ -67,7 +67,9 @@ _HOMES = {
     "Result": "result",
     "connect": "database",
     "doctor": "shell.doctor",
+    "load_ipython_extension": "notebook",
     "query": "database",
+    "unload_ipython_extension": "notebook",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from gdatalog.engine.budget import default_limit
 from gdatalog.engine.demand import part_of, rewritten_for
@@ -14,6 +15,7 @@ from gdatalog.report.indexes import Index, indexes_of
 from gdatalog.report.planned import WORTH_A_WORD, Planned, PlannedRule, PlannedStratum
 from gdatalog.report.shown import Shown
 from gdatalog.report.tree import Node
+from gdatalog.storage.relation import Relation
 
 
 class Explanation(Shown):
@@ -42,6 +44,11 @@ class Explanation(Shown):
         return self.planned.tree()
 
 
+def _at_hand(evaluation: Evaluation, name: str) -> Relation | None:
+    """A relation that need not be evaluated; those that rules are split into are in no schema."""
+    return evaluation.known(name) if name in evaluation.checked.schemas else None
+
+
 def explain(session: Session, names: Sequence[str], why: str = "asked for") -> Explanation:
     """How the relations of these names would be evaluated; `why` on this device."""
     whole = session.whole_asks()
@@ -67,7 +74,7 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
             plans, told = plan_stratum(stratum, around)
             rules = tuple(PlannedRule(rule, plan, device.refuses(plan)) for rule, plan in plans)
             strata.append(PlannedStratum(stratum, rules, told))
-            read = indexes_of((plan for _, plan in plans), evaluation.at_hand)
+            read = indexes_of((plan for _, plan in plans), partial(_at_hand, evaluation))
             indexes.update(dict.fromkeys(read))
     asked = [
         format_node(fact)
