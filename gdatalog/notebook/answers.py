@@ -14,8 +14,8 @@ from gdatalog.engine.session import Ask, Session
 from gdatalog.errors import UsageError
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Query, Rule
-from gdatalog.profile import Profile
 from gdatalog.progress import OnProgress
+from gdatalog.report import Profile
 from gdatalog.result import Result
 
 
