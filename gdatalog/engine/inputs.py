@@ -16,6 +16,7 @@ from gdatalog.storage.lineage import Version
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import FEW
 from gdatalog.storage.symbols import SymbolTable
+from gdatalog.watching import watching
 
 
 @dataclass(slots=True)
@@ -111,8 +112,14 @@ class Inputs(Mapping[str, Relation]):
             key = (os.path.abspath(path), how, what)
             found = self.read.files.get(key)
             if found is None or found[0] != version:
-                table = read_relation(directive, name, path, schema, folders)
-                found = version, Relation.from_table(table, self.symbols)
+
+                def made() -> Relation:
+                    table = read_relation(directive, name, path, schema, folders)
+                    return Relation.from_table(table, self.symbols)
+
+                watch = watching()
+                with watch.work("loading", f"{name} from {path}"):
+                    found = version, watch.aside(made)
                 self.read.files[key] = found
             return found[1]
 

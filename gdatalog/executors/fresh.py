@@ -29,6 +29,7 @@ from gdatalog.executors.lftj import (
     Block,
     given_arrays,
     own_arguments,
+    tell,
 )
 from gdatalog.executors.limits import Limits
 from gdatalog.storage.table import Array
@@ -177,6 +178,7 @@ class Loops:
                 while thread.is_alive():
                     thread.join(0.02)
                     limits.poll()
+                    tell(self.control, limits)
                     limits.charge("blocks", sum(worker.held for worker in self.workers))
         except BaseException:
             self.control[STOP_FLAG] = 1

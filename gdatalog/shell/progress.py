@@ -1,37 +1,34 @@
-"""A line that tells what a long query is at, and goes away when it ends."""
+"""A line that tells what a long call is at, and goes away when it ends."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
 from threading import Event, Thread
 from time import perf_counter
 from types import TracebackType
 from typing import TextIO
 
-from gdatalog.progress import Progress, format_bytes
+from gdatalog.progress import Progress, duration, format_bytes
+from gdatalog.watching import Watch
 
 AFTER = 2.0  # seconds: what is quicker needs no line
-EVERY = 0.25
+EVERY = 0.2
+LONGEST_BAR, LEAST_BAR = 30, 8
 
 
 class ProgressLine:
-    """Used around an evaluation; writes only to a terminal.
+    """Used around what may take long; writes only to a terminal.
 
-    It has a thread of its own, for a join that takes long reports nothing by itself.
+    It has a thread of its own, which looks at the watch of the database: what takes longest tells
+    nothing by itself meanwhile, but time goes on.
     """
 
-    def __init__(
-        self, stream: TextIO, after: float = AFTER, at_work: Callable[[], str] = lambda: ""
-    ) -> None:
-        """`at_work` says what is known of the join that runs; it is asked while the line shows."""
+    def __init__(self, stream: TextIO, watch: Watch, after: float = AFTER) -> None:
         self.stream = stream
+        self.watch = watch
         self.after = after
-        self.at_work = at_work
         self.what = ""
-        self.round: Progress | None = None
-        self.doing = ""
-        self._woken = Event()
-        self._done = False
+        self._ended = Event()
         self._thread: Thread | None = None
         self._started = 0.0
 
@@ -40,23 +37,10 @@ class ProgressLine:
         self.what = what
         return self
 
-    def see(self, progress: Progress) -> None:
-        """What a Database calls once a round."""
-        self.round = progress
-
-    def announce(self, what: str) -> None:
-        """What is begun that is better told of at once, such as a compilation; "" ends it."""
-        self.doing = what
-        if what:
-            self._woken.set()
-
     def __enter__(self) -> None:
-        self.round = None
-        self.doing = ""
-        if self.stream.isatty():
+        if self._thread is None and self.stream.isatty():
             self._started = perf_counter()
-            self._done = False
-            self._woken.clear()
+            self._ended.clear()
             self._thread = Thread(target=self._show, daemon=True)
             self._thread.start()
 
@@ -67,23 +51,15 @@ class ProgressLine:
         trace: TracebackType | None,
     ) -> None:
         if self._thread is not None:
-            self._done = True
-            self._woken.set()
+            self._ended.set()
             self._thread.join()
             self._thread = None
 
     def _show(self) -> None:
         shown = ""
-        while True:
-            left = self._started + self.after - perf_counter()
-            self._woken.wait(EVERY if shown or left < EVERY else left)
-            self._woken.clear()
-            if self._done:
-                break
+        while not self._ended.wait(EVERY):
             before = shown
-            shown = (
-                self.text() if self.doing or perf_counter() - self._started >= self.after else ""
-            )
+            shown = self.text(self._columns()) if self._is_time() else ""
             if shown or before:
                 self.stream.write(f"\r\x1b[2K{shown}")
                 self.stream.flush()
@@ -91,22 +67,69 @@ class ProgressLine:
             self.stream.write("\r\x1b[2K")
             self.stream.flush()
 
-    def text(self) -> str:
-        parts = [f"{perf_counter() - self._started:.0f} s"]
-        if self.doing:
-            return f"{self.doing[:64]}... {parts[0]}"
-        what = self.what
-        if self.round is not None:
-            what = self.round.title
-            parts += self.round.figures()
-        at_work = self.at_work()
-        if at_work:
-            parts.append(f"now {at_work}")
+    def _is_time(self) -> bool:
+        """A compilation is told of at once: to who does not expect it, it looks like a fault."""
+        if perf_counter() - self._started >= self.after:
+            return True
+        now = self.watch.now
+        return now is not None and now.stage == "compiling"
+
+    def _columns(self) -> int:
+        try:
+            return os.get_terminal_size(self.stream.fileno()).columns or 80
+        except (OSError, ValueError):
+            return 80
+
+    def text(self, columns: int = 80) -> str:
+        """The line, for a terminal of so many columns: one that wrapped could not be taken back."""
+        room = columns - 1
+        seen = self.watch.all_now()
+        last = seen[-1] if seen else Progress("joining", self.what)
+        rounds = next((each for each in reversed(seen) if each.stage == "round"), None)
+        told = rounds or last
+        parts = told.figures()
+        if rounds is not None and last is not rounds:
+            parts += _now(last, rounds.what)
+        if told.share is None or told.left is None:
+            parts.append(duration(perf_counter() - self._started))
         held = memory_used()
-        if held is not None:
+        if held is not None and told.stage != "compiling":
             parts.append(format_bytes(held))
-        # Short enough for any terminal: a line that wraps could not be taken back.
-        return f"{what[:24]}: {', '.join(parts)}"[:78]
+        if told.share is None:
+            return _cut(f"{told.title}: {', '.join(parts)}", room)
+        bar = min(LONGEST_BAR, room - _cells(f"{told.title}   {', '.join(parts)}"))
+        if bar < LEAST_BAR:
+            return _cut(f"{told.title}: {', '.join(parts)}", room)
+        return f"{told.title} {self._bar(told.share, bar)} {', '.join(parts)}"
+
+    def _bar(self, share: float, columns: int) -> str:
+        plain = not (self.stream.encoding or "").lower().startswith("utf")
+        full, empty = ("#", "-") if plain else ("█", "░")
+        done = int(share * columns)
+        return full * done + empty * (columns - done)
+
+
+def _now(progress: Progress, of: str) -> list[str]:
+    """What is done in a round, without the name of what the round is of."""
+    title = progress.title
+    if progress.stage == "joining":
+        title = title.removeprefix(of).strip(" ()")  # "rule 2 of 3"
+    if progress.share is not None:
+        title = f"{title} at {int(100 * progress.share)} %".lstrip()
+    return [f"now {title}"] if title else []
+
+
+def _cells(text: str) -> int:
+    """How many cells of a terminal a text takes at the most."""
+    return sum(1 if ch.isascii() else 2 for ch in text)
+
+
+def _cut(text: str, room: int) -> str:
+    if _cells(text) <= room:
+        return text
+    while _cells(text) > room - 3:
+        text = text[:-1]
+    return f"{text}..."
 
 
 def memory_used() -> int | None:

@@ -20,6 +20,7 @@ from gdatalog.shell.messages import say, say_error, say_unexpected
 from gdatalog.shell.output import Output
 from gdatalog.shell.progress import ProgressLine
 from gdatalog.shell.statements import take
+from gdatalog.watching import told_of
 
 PROMPT = "gdatalog> "
 GOES_ON = "     ...> "
@@ -54,12 +55,11 @@ class Repl:
         self.interactive = interactive
         self.bail = bail
         self.timer = False
-        self.line = ProgressLine(sys.stderr, at_work=db._workspace.at_work)
+        self.line = ProgressLine(sys.stderr, db._workspace.watch)
         self.loaded: dict[str, str] = {}  # the files that `.load` read
         self.failed: list[BaseException] = []
         self._typed = ""  # of a statement whose dot is still to come
         self._count = 0
-        db._workspace.announce = self.line.announce
         db._workspace.on_caution = lambda caution: say(caution.format())
 
     def loop(self) -> list[BaseException]:
@@ -153,10 +153,10 @@ class Repl:
             action()
         except Leave:
             return False
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             if not self.interactive:
                 raise
-            say("interrupted; the database is as it was")
+            say(told_of(error))
         except BrokenPipeError:
             raise
         except (Error, MemoryError, RecursionError) as error:
