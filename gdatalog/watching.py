@@ -220,6 +220,23 @@ class Watch:
             )  # fmt: skip
         return found
 
+    def told(self) -> tuple[Progress | None, list[str]]:
+        """What to tell in one line: of what, and how far that is, in a few words each."""
+        seen = self.all_now()
+        if not seen:
+            return None, []
+        last = seen[-1]
+        rounds = next((each for each in reversed(seen) if each.stage == "round"), last)
+        told = rounds.figures()
+        if rounds is not last:
+            title = last.title
+            if last.stage == "joining":
+                title = title.removeprefix(rounds.what).strip(" ()")  # "rule 2 of 3"
+            if last.share is not None:
+                title = f"{title} at {int(100 * last.share)} %".lstrip()
+            told += [f"now {title}"] if title else []
+        return rounds, told
+
     def stopped(self) -> str:
         """What a call was at when it was stopped, and how far it was."""
         if self._stopped is None:

@@ -269,9 +269,9 @@ def test_work_aside_ends_when_nobody_waits() -> None:
         watch.stop.set()
 
     threading.Thread(target=stop).start()
-    with pytest.raises(gd.Interrupted, match="interrupted: loading E, after"):
-        with watch.call(), watch.work("loading", "E"):
-            watch.aside(work)
+    stopped = pytest.raises(gd.Interrupted, match="interrupted: loading E, after")
+    with stopped, watch.call(), watch.work("loading", "E"):
+        watch.aside(work)
     assert ended.wait(10) and seen == [True]
 
 

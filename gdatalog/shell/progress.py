@@ -10,6 +10,7 @@ from typing import TextIO
 
 from gdatalog.progress import Progress, duration, format_bytes
 from gdatalog.watching import Watch
+from gdatalog.widths import cut, visible, width
 
 AFTER = 2.0  # seconds: what is quicker needs no line
 EVERY = 0.2
@@ -82,54 +83,26 @@ class ProgressLine:
 
     def text(self, columns: int = 80) -> str:
         """The line, for a terminal of so many columns: one that wrapped could not be taken back."""
-        room = columns - 1
-        seen = self.watch.all_now()
-        last = seen[-1] if seen else Progress("joining", self.what)
-        rounds = next((each for each in reversed(seen) if each.stage == "round"), None)
-        told = rounds or last
-        parts = told.figures()
-        if rounds is not None and last is not rounds:
-            parts += _now(last, rounds.what)
-        if told.share is None or told.left is None:
+        progress, parts = self.watch.told()
+        told = progress or Progress("joining", self.what or "running")
+        title = visible(told.title)
+        if told.left is None:
             parts.append(duration(perf_counter() - self._started))
         held = memory_used()
         if held is not None and told.stage != "compiling":
             parts.append(format_bytes(held))
-        if told.share is None:
-            return _cut(f"{told.title}: {', '.join(parts)}", room)
-        bar = min(LONGEST_BAR, room - _cells(f"{told.title}   {', '.join(parts)}"))
-        if bar < LEAST_BAR:
-            return _cut(f"{told.title}: {', '.join(parts)}", room)
-        return f"{told.title} {self._bar(told.share, bar)} {', '.join(parts)}"
+        figures = ", ".join(parts)
+        room = columns - 1
+        bar = min(LONGEST_BAR, room - width(f"{title}  {figures}"))
+        if told.share is None or bar < LEAST_BAR:
+            return cut(f"{title}: {figures}", room)
+        return f"{title} {self._bar(told.share, bar)} {figures}"
 
     def _bar(self, share: float, columns: int) -> str:
         plain = not (self.stream.encoding or "").lower().startswith("utf")
         full, empty = ("#", "-") if plain else ("█", "░")
         done = int(share * columns)
         return full * done + empty * (columns - done)
-
-
-def _now(progress: Progress, of: str) -> list[str]:
-    """What is done in a round, without the name of what the round is of."""
-    title = progress.title
-    if progress.stage == "joining":
-        title = title.removeprefix(of).strip(" ()")  # "rule 2 of 3"
-    if progress.share is not None:
-        title = f"{title} at {int(100 * progress.share)} %".lstrip()
-    return [f"now {title}"] if title else []
-
-
-def _cells(text: str) -> int:
-    """How many cells of a terminal a text takes at the most."""
-    return sum(1 if ch.isascii() else 2 for ch in text)
-
-
-def _cut(text: str, room: int) -> str:
-    if _cells(text) <= room:
-        return text
-    while _cells(text) > room - 3:
-        text = text[:-1]
-    return f"{text}..."
 
 
 def memory_used() -> int | None:
