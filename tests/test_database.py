@@ -335,15 +335,6 @@ def test_a_parameter_is_a_value_and_never_text() -> None:
     assert gd.query("p($x).", params={"x": text}).fetchall() == [(text,)]
 
 
-def test_progress_is_told_round_by_round(db: gd.Database) -> None:
-    seen: list[gd.Progress] = []
-    db.query("path(x,z) <- E(x,z) ; path(x,y), E(y,z).", on_progress=seen.append)
-    assert [round_.round for round_ in seen] == list(range(1, len(seen) + 1))
-    last = seen[-1]
-    assert (last.stage, last.what, last.new_rows, last.unit) == ("round", "path", 0, "rows")
-    assert last.done == 3 and last.total is None and last.share is None and last.seconds > 0
-
-
 def test_warnings_are_of_the_text_at_hand_only(db: gd.Database) -> None:
     with pytest.warns(gd.ProgramWarning, match="`y` is used only once") as caught:
         db.run("p(x) <- E(x, y).")

@@ -188,8 +188,8 @@ class Magics:
 
     def _run(self, text: Text, how: How) -> Answers:
         db = self.db
-        with warnings_on_stderr(db), progress_of(self.shell, db) as meter:
-            return run(db, text, how, meter)
+        with warnings_on_stderr(db), progress_of(self.shell, db):
+            return run(db, text, how)
 
     def explain(self, line: str, cell: str | None) -> Explanation:
         given, text = self._text(EXPLAIN, line, cell)

@@ -21,6 +21,7 @@ from gdatalog.shell.output import Output
 from gdatalog.shell.progress import ProgressLine
 from gdatalog.shell.statements import take
 from gdatalog.shell.undoing import SHARE, History, Loaded
+from gdatalog.watching import told_of
 
 PROMPT = "gdatalog> "
 GOES_ON = "     ...> "
@@ -55,13 +56,12 @@ class Repl:
         self.interactive = interactive
         self.bail = bail
         self.timer = False
-        self.line = ProgressLine(sys.stderr, at_work=db._workspace.at_work)
+        self.line = ProgressLine(sys.stderr, db._workspace.watch)
         self.loaded: Mapping[str, Loaded] = {}  # the files that `.load` read
         self.history = History(db.memory_limit // SHARE)  # of `.undo`
         self.failed: list[BaseException] = []
         self._typed = ""  # of a statement whose dot is still to come
         self._count = 0
-        db._workspace.announce = self.line.announce
         db._workspace.on_caution = lambda caution: say(caution.format())
 
     def loop(self) -> list[BaseException]:
@@ -155,10 +155,10 @@ class Repl:
             action()
         except Leave:
             return False
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             if not self.interactive:
                 raise
-            say("interrupted; the database is as it was")
+            say(told_of(error))
         except BrokenPipeError:
             raise
         except (Error, MemoryError, RecursionError) as error:
