@@ -14,7 +14,6 @@ from gdatalog.engine.session import Ask, Session
 from gdatalog.errors import UsageError
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Query, Rule
-from gdatalog.progress import OnProgress
 from gdatalog.report import Profile
 from gdatalog.result import Result
 
