@@ -17,6 +17,9 @@ WIDEST = 48  # a column's cells are cut behind this many characters
 NARROWEST = 6  # but no shorter than this, to fit a terminal
 LONGEST = 2000  # characters of a text that are looked at, for a terminal
 NUMBERS = frozenset({"int", "float"})
+LONGEST = 200  # a cell of a notebook's table is cut behind this many characters
+FAINT = "opacity:0.65"
+SHAPE = "vertical-align:top;font-variant-numeric:tabular-nums"
 
 
 def cells(kind: TypeName, column: Column) -> list[str]:
@@ -124,27 +127,43 @@ def _fit(
 
 
 def html(result: Result, most: int) -> str:
-    """A table for notebooks."""
+    """A table for notebooks: names and types, the first and last rows, and how many there are."""
     if not result.columns:
         return f"<b>{'yes' if result else 'no'}</b>"
     first, last = result._picked(most)
-    parts = ["<table><thead><tr>"]
-    parts += [f"<th>{escape(name)}</th>" for name in result.columns]
+    gap: list[list[str] | None] = [None] if len(last) else []
+    rows = [*_rows(first), *gap, *(_rows(last) if len(last) else [])]
+    table = html_table(result.columns, result.dtypes, rows)
+    return f'{table}<div style="{FAINT}">{count_line(len(result))}</div>'
+
+
+def html_table(
+    names: Sequence[str],
+    kinds: Sequence[str],
+    rows: Sequence[Sequence[str] | None],
+    *,
+    types: bool = True,
+) -> str:
+    """Rows under names, and under the names their `types`; None is a gap. Numbers stand on the
+    right.
+
+    It has no colours of its own, so that it is as light or dark as the page; the class is the one
+    by which notebooks know tables of data.
+    """
+    sides = ["right" if kind in NUMBERS else "left" for kind in kinds]
+    styles = [f' style="text-align:{side};{SHAPE}"' for side in sides]
+    parts = ['<table class="dataframe"><thead><tr>']
+    for name, kind, style in zip(names, kinds, styles, strict=True):
+        below = f'<br><small style="font-weight:normal;{FAINT}">{escape(kind)}</small>'
+        parts.append(f"<th{style}>{escape(name)}{below if types else ''}</th>")
     parts.append("</tr></thead><tbody>")
-    align = ["right" if kind in NUMBERS else "left" for kind in result.dtypes]
-
-    def add(rows: list[list[str]]) -> None:
-        for row in rows:
-            parts.append("<tr>")
-            parts.extend(
-                f'<td style="text-align:{side}">{escape(cell)}</td>'
-                for cell, side in zip(row, align, strict=True)
-            )
-            parts.append("</tr>")
-
-    add(_rows(first))
-    if len(last):
-        parts.append(f'<tr><td colspan="{len(align)}">…</td></tr>')
-        add(_rows(last))
-    parts.append(f"</tbody></table><small>{count_line(len(result))}</small>")
+    for row in rows:
+        shown = ["…"] * len(styles) if row is None else [escape(_shortened(cell)) for cell in row]
+        cells = zip(shown, styles, strict=True)
+        parts.append(f"<tr>{''.join(f'<td{style}>{cell}</td>' for cell, style in cells)}</tr>")
+    parts.append("</tbody></table>")
     return "".join(parts)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

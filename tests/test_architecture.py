@@ -49,13 +49,25 @@ MAY_IMPORT = {
     "relations": ENGINE | {"result", "workspace"},
     "database": FACE,
     "shell": FACE | {"__init__"},
-    "__init__": FACE | {"shell"},
+    "notebook": FACE | {"shell"},
+    "__init__": FACE | {"shell", "notebook"},
     "__main__": {"shell"},
 }
 # The one pair that knows each other: the face has the shell's `doctor`, which tells its version.
 MUTUAL = {frozenset({"__init__", "shell"})}
 
-HEAVY = {"pandas", "pyarrow", "polars", "rich", "numba", "cupy", "lark", "scipy", "networkx"}
+HEAVY = {
+    "pandas",
+    "pyarrow",
+    "polars",
+    "rich",
+    "numba",
+    "cupy",
+    "lark",
+    "scipy",
+    "networkx",
+    "IPython",
+}
 # What may import Numba at once; nothing outside of it may import this at once.
 COMPILED = "cpu_ops/compiled/"
 
