@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.session import Session
 from gdatalog.errors import Error, UsageError, raise_together
 from gdatalog.parser import Program, format_node
@@ -27,9 +28,13 @@ NOT_EVALUATED = "not evaluated"
 
 def take(repl: Repl, text: str, name: str) -> None:
     """Takes a text that was typed: each statement is kept by itself."""
+    started = perf_counter()
     program = repl.db._workspace.parse(text, name, bare=True)
+    parsing = perf_counter() - started
     _refuse_facts(repl, program)
     _keep(repl, program)
+    if repl.timer:
+        _tell_times(repl.db._workspace.ledger, parsing, perf_counter() - started)
 
 
 def take_file(repl: Repl, program: Program, path: str) -> None:
@@ -67,6 +72,14 @@ def _keep(repl: Repl, program: Program, key: str | None = None, title: str | Non
             repl.failed += answer_all(db, session, repl.output, repl.folders, repl.line)
         else:
             db._workspace.tell(session)
+
+
+def _tell_times(ledger: Ledger, parsing: float, whole: float) -> None:
+    """Where the time of a statement went."""
+    parts = {"parse": parsing, "plan": ledger.planning, "compile": ledger.compiling}
+    parts["run"] = max(0.0, whole - sum(parts.values()))
+    told = [f"{what} {seconds:.3f} s" for what, seconds in parts.items() if seconds]
+    say(", ".join(told))
 
 
 def _title(statements: Sequence[Statement]) -> str:
