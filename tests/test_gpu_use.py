@@ -14,7 +14,7 @@ from gdatalog.engine.devices import NO_GPU
 from gdatalog.engine.ledger import Ledger, RuleRun
 from gdatalog.gpu_ops import tiles
 from gdatalog.gpu_ops.device import Gpu
-from gdatalog.profile import Profile
+from gdatalog.report import Profile
 from gdatalog.shell.output import Output
 from gdatalog.shell.repl import Repl
 from tests.cuda_host import HostDriver, needs_compiler

@@ -11,7 +11,8 @@ import gdatalog as gd
 from gdatalog.engine.ledger import Ledger, StratumTold, Way
 from gdatalog.executors import lftj
 from gdatalog.executors.limits import Limits
-from gdatalog.profile import Profile, sparkline
+from gdatalog.report import Profile
+from gdatalog.report.text import sparkline
 from gdatalog.shell.progress import ProgressLine
 from tests.interpreted import interpreted
 

@@ -357,6 +357,17 @@ class Relation:
         """Whether this trie has been made."""
         return trie_name(order, tests, weighted, False, False) in self._tries
 
+    def made(
+        self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool, ranked: bool
+    ) -> Trie | None:
+        """A trie if it has been made by now, here or on a device."""
+        name = trie_name(order, tests, weighted, ranked, False)
+        for tries in (self._tries, self._store.tries_there):
+            found = tries.get(name) or first_levels(tries, name)
+            if found is not None:
+                return found
+        return None
+
     def _build_ranked(
         self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool
     ) -> Trie:
