@@ -5,11 +5,16 @@ How blocks are run, and how to write them, stands in doc_blocks.py. test_site.py
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from doc_blocks import REASONS, Block, Page, blocks_of, matches
 from terminal import ROOT
+
+from gdatalog.parser.directives import DIRECTIVES
+from gdatalog.parser.words import INFIX_WORDS
+from gdatalog.plan.functions import AGGREGATES, ALIASES, FUNCTIONS, GENERATORS, TYPES
 
 DOCS = ROOT / "docs"
 # What `make bench` writes is no page of ours: it shows tables, and runs nothing.
@@ -39,6 +44,21 @@ def test_every_fence_is_read() -> None:
         text = path.read_text(encoding="utf-8")
         fences = [line for line in text.splitlines() if line.lstrip().startswith("```")]
         assert len(fences) == 2 * len(blocks_of(text)), name
+
+
+def words(page: str) -> set[str]:
+    """The words that a page names in running text."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return {
+        word for code in re.findall(r"`([^`\n]+)`", text) for word in re.split(r"[^\w.-]+", code)
+    }
+
+
+def test_the_language_page_names_every_word() -> None:
+    functions = {name for name in (*FUNCTIONS, *ALIASES) if name.isidentifier()}
+    directives = {f".{name}" for name in DIRECTIVES if not name.endswith("_type")}
+    wanted = functions | directives | AGGREGATES | GENERATORS | INFIX_WORDS | set(TYPES)
+    assert wanted - words("language.md") == set()
 
 
 # ----------------------------------------------------------------------------- the harness itself
