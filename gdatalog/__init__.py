@@ -68,7 +68,9 @@ _HOMES = {
     "Result": "result",
     "connect": "database",
     "doctor": "shell.doctor",
+    "load_ipython_extension": "notebook",
     "query": "database",
+    "unload_ipython_extension": "notebook",
 }
 
 

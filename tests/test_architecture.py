@@ -21,7 +21,7 @@ TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 LAYERS = {path.relative_to(PACKAGE).with_suffix("").parts[0] for path in FILES}
 
 # What each layer may import: a folder of the package, or a module at its top.
-BASE = {"errors", "values", "progress"}
+BASE = {"errors", "values", "widths", "progress"}
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {"storage", "cpu_ops", "printer", "gpu_ops", "executors", "engine"}
 FACE = ENGINE | {
@@ -30,6 +30,7 @@ FACE = ENGINE | {
 MAY_IMPORT = {
     "errors": set(),
     "values": set(),
+    "widths": set(),
     "progress": {"errors"},
     "parser": BASE,
     "plan": BASE,
@@ -48,13 +49,25 @@ MAY_IMPORT = {
     "relations": ENGINE | {"result", "workspace"},
     "database": FACE,
     "shell": FACE | {"__init__"},
-    "__init__": FACE | {"shell"},
+    "notebook": FACE | {"shell"},
+    "__init__": FACE | {"shell", "notebook"},
     "__main__": {"shell"},
 }
 # The one pair that knows each other: the face has the shell's `doctor`, which tells its version.
 MUTUAL = {frozenset({"__init__", "shell"})}
 
-HEAVY = {"pandas", "pyarrow", "polars", "rich", "numba", "cupy", "lark", "scipy", "networkx"}
+HEAVY = {
+    "pandas",
+    "pyarrow",
+    "polars",
+    "rich",
+    "numba",
+    "cupy",
+    "lark",
+    "scipy",
+    "networkx",
+    "IPython",
+}
 # What may import Numba at once; nothing outside of it may import this at once.
 COMPILED = "cpu_ops/compiled/"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -169,12 +170,18 @@ def test_what_people_see(many: gd.Result, capsys: pytest.CaptureFixture[str]) ->
     assert "1 row" in many.head(1).format().splitlines()[-1]
     assert many.head(0).format().splitlines()[-1] == "0 rows"
     html = many.sorted()._repr_html_()
-    assert "<th>x</th>" in html and html.count("<tr>") == 22 and "100 rows" in html
+    assert re.sub("<[^>]*>", " ", html).split()[:3] == ["x", "int", "1"]
+    assert html.count("<tr>") == 22 and html.endswith("100 rows</div>")
+    assert html.count("text-align:right") == 22 and html.count("…") == 1
 
 
 def test_html_is_escaped_and_boxes_keep_their_lines() -> None:
     result = gd.query("?- s(x).", {"s": [("<b>&",), ("two\nlines",), ("long" * 50,)]})
-    assert "&lt;b&gt;&amp;" in result._repr_html_() and "<b>" not in result._repr_html_()
+    html = result._repr_html_()
+    assert "&lt;b&gt;&amp;" in html and "<b>" not in html and "text-align:right" not in html
+    assert f"{('long' * 50)[:200]}</td>" in html
+    longer = gd.query("?- s(x).", {"s": [("long" * 51,)]})._repr_html_()
+    assert f"{('long' * 50)[:199]}…</td>" in longer
     assert len({len(line) for line in result.format().splitlines()[:-1]}) == 1
 
 

@@ -6,7 +6,7 @@ keeps all of them, and asks which of several rules was first to give a row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -44,6 +44,15 @@ class RuleRun:
     bytes: int = 0
     executors: dict[int, Choice] = field(default_factory=dict)  # by the number of the join
     left: str | None = None  # why it ran on the CPU, where the device was another
+
+    def saw(self, seen: Mapping[int, Seen]) -> None:
+        """What happened at steps, by the id of each, beside what is known by now."""
+        for step, more in seen.items():
+            entry = self.seen.setdefault(step, Seen())
+            entry.rows_in += more.rows_in
+            entry.tried += more.tried
+            entry.rows_out += more.rows_out
+            entry.seconds += more.seconds
 
 
 @dataclass(slots=True)

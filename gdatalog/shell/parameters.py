@@ -1,4 +1,4 @@
-"""`-M name=value`: values for a program's parameters."""
+"""`-M name=value`, and `--param name=value` in notebooks: values for a program's parameters."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _INT = re.compile(r"[+-]?[0-9]+")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.[0-9]+([eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|inf)")
 
 
-def read_parameters(given: Iterable[str]) -> dict[str, Any]:
-    """
+def read_parameters(given: Iterable[str], option: str = "-M") -> dict[str, Any]:
+    """The values that an option gives.
+
     >>> read_parameters(["start=1", "name=alice", 'code="007"', "$deep=true"])
     {'start': 1, 'name': 'alice', 'code': '007', 'deep': True}
     """
@@ -25,14 +26,14 @@ def read_parameters(given: Iterable[str]) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         found = _NAME.fullmatch(name)
         if not equals or found is None:
-            raise UsageError(f"-M {text}: a parameter is given as -M name=value")
+            raise UsageError(f"{option} {text}: a parameter is given as {option} name=value")
         if found[1] in params:
-            raise UsageError(f"-M {text}: the parameter ${found[1]} is given twice")
-        params[found[1]] = read_value(value)
+            raise UsageError(f"{option} {text}: the parameter ${found[1]} is given twice")
+        params[found[1]] = read_value(value, option)
     return params
 
 
-def read_value(text: str) -> Any:
+def read_value(text: str, option: str = "-M") -> Any:
     """An int, a float, true or false, a timestamp if it reads as one, else text."""
     if _INT.fullmatch(text):
         return int(text)
@@ -41,9 +42,9 @@ def read_value(text: str) -> Any:
     if text in ("true", "false"):
         return text == "true"
     if len(text) >= 2 and text[0] == text[-1] == '"':
-        token = string_token(Source("-M", text), 0, len(text))
+        token = string_token(Source(option, text), 0, len(text))
         if token.type == "ERROR":
-            raise UsageError(f"-M: {token.value.message}", hint=token.value.hint)
+            raise UsageError(f"{option}: {token.value.message}", hint=token.value.hint)
         return token.value
     nanoseconds = timestamp_from_text(text.removeprefix("@"))
     if nanoseconds is not None:

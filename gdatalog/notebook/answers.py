@@ -1,0 +1,146 @@
+"""A text of a cell: its rules are kept, and what it asks for is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from gdatalog.database import Database
+from gdatalog.engine.files import Folders, to_stdout, write_relation
+from gdatalog.engine.ledger import Ledger
+from gdatalog.engine.session import Ask, Session
+from gdatalog.errors import UsageError
+from gdatalog.parser import Program
+from gdatalog.parser.syntax import Query, Rule
+from gdatalog.profile import Profile
+from gdatalog.progress import OnProgress
+from gdatalog.result import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text, what errors call it, and what its rules are kept under."""
+
+    text: str
+    source: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a text is answered.
+
+    `named`: it has to have one answer, for a variable. `quiet`: rules are kept, and no answer
+    is made that nobody gets to see.
+    """
+
+    params: Mapping[str, Any]
+    strategy: str = "auto"
+    limit: int | None = None
+    profile: bool = False
+    named: bool = False
+    quiet: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """`results`: what is to be shown, in the text's order. `told`: a line for each file that was
+    written, and each size."""
+
+    results: Sequence[Result]
+    told: Sequence[str]
+    profile: Profile | None = None
+
+
+def run(db: Database, text: Text, how: How, on_progress: OnProgress) -> Answers:
+    """Keeps a text's rules and answers it. If anything goes wrong, nothing of it is kept."""
+    if how.limit is not None and how.limit < 0:
+        raise UsageError(f"a limit cannot be negative: {how.limit}")
+    workspace = db._workspace
+    with db._lock:
+        program = workspace.parse(text.text, text.source, bare=True)
+        if how.named:
+            _refuse_many(program)
+        before = workspace.texts, workspace.params
+        ledger = Ledger() if how.profile else None
+        try:
+            session = workspace.keep(
+                program,
+                text.key,
+                how.params,
+                Folders(),
+                on_progress,
+                reports=ledger,
+                strategy=how.strategy,
+            )
+            answers = _answer(db, session, how, ledger)
+        except BaseException:
+            workspace.texts, workspace.params = before
+            raise
+        workspace.tell(session)
+        return answers
+
+
+def forget(db: Database, keys: Sequence[str]) -> None:
+    """The texts under these keys are kept no more."""
+    workspace = db._workspace
+    with db._lock:
+        workspace.texts = {k: kept for k, kept in workspace.texts.items() if k not in keys}
+
+
+def _answer(db: Database, session: Session, how: How, ledger: Ledger | None) -> Answers:
+    results: list[Result] = []
+    told: list[str] = []
+    started = perf_counter()
+    for ask in _asks(session, how):
+        directive = ask.directive
+        wanted = how.limit if directive is None else None
+        result = Result(session.relation(ask.name, wanted), db._workspace.symbols)
+        if directive is None or to_stdout(directive):
+            results.append(result if how.limit is None else result.head(how.limit))
+        elif directive.kind == "printsize":
+            told.append(f"{ask.name}: {_tuples(len(result))}")
+        else:
+            policy, folders = db._workspace.policy, session.settings.folders
+            path = write_relation(directive, ask.name, result.table(), policy, folders)
+            told.append(f"{ask.name}: {_tuples(len(result))} -> {path}")
+    if ledger is None:
+        return Answers(results, told)
+    seconds = perf_counter() - started
+    peak = session.evaluation.limits.peak
+    shown = results[-1] if results else None
+    return Answers(results, told, Profile(ledger, seconds, peak, shown, db.device))
+
+
+def _asks(session: Session, how: How) -> list[Ask]:
+    """What is answered: what the text asks for, or else the relation of its last rule."""
+    asks = session.asks()
+    if how.quiet and not how.named:
+        return [ask for ask in asks if ask.directive is not None and not to_stdout(ask.directive)]
+    if asks and not (how.named and all(ask.directive is not None for ask in asks)):
+        return asks
+    rules = [rule for rule in session.parts.rules if isinstance(rule, Rule)]
+    if rules:
+        return [*asks, Ask(rules[-1].heads[0].name, None)]
+    if how.named:
+        raise UsageError(
+            "this text asks for nothing, so there is nothing to give a name",
+            hint="end it with `?- body.`, or with the rule whose relation you want",
+        )
+    return asks
+
+
+def _refuse_many(program: Program) -> None:
+    queries = [s for s in program.statements if isinstance(s, Query)]
+    if len(queries) > 1:
+        raise UsageError(
+            f"a name is for one answer, and this cell asks {len(queries)} times",
+            queries[1].span,
+            hint="keep its rules in this cell, and ask in others",
+        )
+
+
+def _tuples(count: int) -> str:
+    return "1 tuple" if count == 1 else f"{count:,} tuples"

@@ -1,0 +1,294 @@
+"""The magics: `%%datalog` and its kin, and the database that they work on."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+
+from gdatalog.database import Database, connect
+from gdatalog.errors import NameResolutionError, UsageError
+from gdatalog.notebook.answers import Answers, How, Text, forget, run
+from gdatalog.notebook.cells import Cells
+from gdatalog.notebook.completion import Completer
+from gdatalog.notebook.listing import Listing, list_relations
+from gdatalog.notebook.options import Options, parameters, with_answers, with_parameters
+from gdatalog.notebook.progress import progress_of
+from gdatalog.notebook.shown import short_errors, warnings_on_stderr
+from gdatalog.parser import format_node
+from gdatalog.parser.syntax import Decl, Directive, Rule, Statement
+from gdatalog.profile import Profile
+from gdatalog.report import Explanation
+from gdatalog.result import Result
+
+# Under these names IPython finds our magics on a shell, and what to leave a line of theirs alone.
+OURS = "_gdatalog_magics"
+AS_IT_IS = "_ipython_magic_no_var_expand"
+
+HELP = """\
+%%datalog [NAME]             the cell is a program: its rules are kept, its `?-` or last rule is
+                             answered. With NAME the answer goes into that variable.
+%datalog TEXT                the same for a line; fans = %datalog ?- follows(x, "ann").
+%datalog_load [R] DATA       a file, or a DataFrame of the notebook, as the relation R
+%datalog_explain TEXT        the plan of a text; nothing is evaluated
+%datalog_profile TEXT        evaluates a text, and tells rows and time of each step of its plan
+%datalog_relations           the relations, with columns and numbers of rows
+%datalog_rules [R]           the rules that are kept
+%datalog_db [VARIABLE]       the database of the magics; with VARIABLE, that one from now on
+%datalog_help                this list
+
+%%datalog_explain and %%datalog_profile take a cell. `?` after a magic shows its options, as in
+%datalog?"""
+
+DATALOG = with_answers(
+    Options("%datalog", "Keeps the rules of a cell or a line, and answers its `?-` or last rule.")
+)
+DATALOG.add_argument("name", nargs="?", help="of a cell: the variable that gets the answer")
+DATALOG.add_argument("--limit", type=int, metavar="N", help="at most so many rows")
+DATALOG.add_argument("--explain", action="store_true", help="show the plan, evaluate nothing")
+DATALOG.add_argument("--profile", action="store_true", help="show what each step of it did too")
+DATALOG.add_argument("--show", action="store_true", help="show an answer that gets a name too")
+DATALOG.add_argument("--quiet", action="store_true", help="keep the rules, and show nothing")
+
+EXPLAIN = with_parameters(
+    Options("%datalog_explain", "Shows the plan of a text; nothing is evaluated.")
+)
+PROFILE = with_answers(
+    Options("%datalog_profile", "Evaluates a text, and tells rows and time of each step.")
+)
+LOAD = Options("%datalog_load", "Puts data under a relation's name, in place of what was there.")
+LOAD.add_argument(
+    "data",
+    nargs="+",
+    metavar="[RELATION] DATA",
+    help="a variable of the notebook, or a file; it gives the relation's name if there is none",
+)
+LOAD.add_argument("--columns", metavar="A,B,...", help="names for the columns")
+
+RELATIONS = Options("%datalog_relations", "The relations, with columns and numbers of rows.")
+RULES = Options("%datalog_rules", "The rules and declarations that are kept.")
+RULES.add_argument("relation", nargs="?", help="only those that define this one")
+DB = Options("%datalog_db", "The database of the magics.")
+DB.add_argument("variable", nargs="?", help="a Database of the notebook: the one from now on")
+HELP_OPTIONS = Options("%datalog_help", "The list of the magics.")
+
+
+class Magics:
+    """The magics of one IPython shell."""
+
+    def __init__(self, shell: Any) -> None:
+        self.shell = shell
+        self.cells = Cells(shell)
+        self.completer = Completer(self)
+        self.registered = False
+        self._db: Database | None = None
+
+    # ------------------------------------------------------------------------- in the shell
+
+    @staticmethod
+    def of(shell: Any) -> Magics:
+        """The magics of a shell: the same ones, with their database, after `%reload_ext` too."""
+        found: Magics | None = getattr(shell, OURS, None)
+        if found is None:
+            found = Magics(shell)
+            setattr(shell, OURS, found)
+        return found
+
+    def register(self) -> None:
+        """Puts the magics into the shell; once, however often the extension is loaded."""
+        if self.registered:
+            return
+        self.registered = True
+        for name, kinds, options, act in self._table():
+            for kind in kinds:
+                magic = self._magic(name, options, act)
+                self.shell.register_magic_function(magic, kind, name)
+        self.shell.events.register("pre_run_cell", self.cells.begin)
+        self.shell.events.register("post_run_cell", self._cell_ends)
+        self.completer.register()
+
+    def unregister(self) -> None:
+        """Takes them away again."""
+        if not self.registered:
+            return
+        self.registered = False
+        for name, kinds, _, _ in self._table():
+            for kind in kinds:
+                self.shell.magics_manager.magics[kind].pop(name, None)
+        self.shell.events.unregister("pre_run_cell", self.cells.begin)
+        self.shell.events.unregister("post_run_cell", self._cell_ends)
+        self.completer.unregister()
+
+    def _table(self) -> list[tuple[str, tuple[str, ...], Options, Callable[..., Any]]]:
+        """Each magic: its name, as what it is used, its options, what it does."""
+        both, line = ("line", "cell"), ("line",)
+        return [
+            ("datalog", both, DATALOG, self.datalog),
+            ("datalog_explain", both, EXPLAIN, self.explain),
+            ("datalog_profile", both, PROFILE, self.profile),
+            ("datalog_load", line, LOAD, self.load),
+            ("datalog_relations", line, RELATIONS, self.relations),
+            ("datalog_rules", line, RULES, self.rules),
+            ("datalog_db", line, DB, self.use),
+            ("datalog_help", line, HELP_OPTIONS, self.help),
+        ]
+
+    def _magic(self, name: str, options: Options, act: Callable[..., Any]) -> Callable[..., Any]:
+        """A magic as IPython calls it, which shows our errors as we do."""
+
+        def magic(line: str, cell: str | None = None) -> Any:
+            with short_errors():
+                return act(line, cell)
+
+        magic.__name__ = name
+        magic.__doc__ = options.format_help()
+        setattr(magic, AS_IT_IS, True)
+        return magic
+
+    def _cell_ends(self, result: Any) -> None:
+        gone = self.cells.end(result)
+        if gone and self._db is not None and not self._db._workspace.closed:
+            forget(self._db, gone)
+
+    @property
+    def db(self) -> Database:
+        """The database that the magics work on: one of their own, made when it is needed."""
+        if self._db is None:
+            self._db = connect()
+        return self._db
+
+    # ---------------------------------------------------------------------------- what they do
+
+    def datalog(self, line: str, cell: str | None) -> Result | Explanation | None:
+        given, text = self._text(DATALOG, line, cell)
+        name = given.name
+        if name is not None and not name.isidentifier():
+            raise UsageError(
+                f"{name!r} cannot be the name of a variable",
+                hint="the program begins on the line below %%datalog, a name is optional",
+            )
+        params = parameters(given, self.shell.user_ns)
+        if given.explain:
+            return self._explained(text, params)
+        how = How(params, given.strategy, given.limit, given.profile, name is not None, given.quiet)
+        answers = self._run(Text(text, self.cells.source, self.cells.key(text, name)), how)
+        for told in answers.told:
+            print(told)
+        results = list(answers.results)
+        if answers.profile is not None:
+            self._display(answers.profile)
+        if name is not None:
+            self.shell.push({name: results[-1]})
+            results = results if given.show else []
+        elif given.quiet:
+            results = []
+        for result in results[:-1]:
+            self._display(result)
+        return results[-1] if results else None
+
+    def _run(self, text: Text, how: How) -> Answers:
+        db = self.db
+        with warnings_on_stderr(db), progress_of(self.shell, db) as meter:
+            return run(db, text, how, meter)
+
+    def explain(self, line: str, cell: str | None) -> Explanation:
+        given, text = self._text(EXPLAIN, line, cell)
+        return self._explained(text, parameters(given, self.shell.user_ns))
+
+    def _explained(self, text: str, params: dict[str, Any]) -> Explanation:
+        with warnings_on_stderr(self.db), progress_of(self.shell, self.db):
+            return self.db.explain(text, params)
+
+    def profile(self, line: str, cell: str | None) -> Profile:
+        given, text = self._text(PROFILE, line, cell)
+        params = parameters(given, self.shell.user_ns)
+        with warnings_on_stderr(self.db), progress_of(self.shell, self.db):
+            return self.db.profile(text, params, strategy=given.strategy)
+
+    def load(self, line: str, cell: str | None) -> None:
+        given = LOAD.read(line)
+        *names, data = given.data
+        if len(names) > 1:
+            LOAD.error(f"a relation and its data are two words, here are {len(given.data)}")
+        name = names[0] if names else os.path.basename(data).split(".")[0]
+        columns = None if given.columns is None else given.columns.split(",")
+        with progress_of(self.shell, self.db):
+            self.db.load(name, self._data(data), columns=columns)
+        found = self.db[name]
+        pairs = ", ".join(map(": ".join, zip(found.columns, found.dtypes, strict=True)))
+        print(f"{name}({pairs}): {'1 row' if len(found) == 1 else f'{len(found):,} rows'}")
+
+    def _data(self, word: str) -> Any:
+        """A variable of the notebook, if there is one of that name; else the path of a file."""
+        if word in self.shell.user_ns and not word.startswith("_"):
+            return self.shell.user_ns[word]
+        if word.isidentifier() and not os.path.exists(word):
+            raise UsageError(f"there is neither a variable nor a file {word!r}")
+        if not os.path.exists(word) and re.search(r"[(\[]", word):
+            raise UsageError(
+                f"{word!r} is no file, and expressions are not evaluated here",
+                hint=f"give it a name first, as in: df = {word}",
+            )
+        return os.path.expanduser(word)
+
+    def relations(self, line: str, cell: str | None) -> Listing:
+        RELATIONS.read(line)
+        with progress_of(self.shell, self.db):
+            return list_relations(self.db)
+
+    def rules(self, line: str, cell: str | None) -> None:
+        wanted = RULES.read(line).relation
+        if wanted is not None:
+            self._check_known(wanted)
+        kept = [
+            statement
+            for statement in self.db._workspace.statements()
+            if wanted is None or wanted in _defined(statement)
+        ]
+        print("\n".join(map(format_node, kept)) or "no rules are kept")
+
+    def use(self, line: str, cell: str | None) -> Database:
+        name = DB.read(line).variable
+        if name is not None:
+            if name not in self.shell.user_ns:
+                raise UsageError(f"the notebook has no variable {name!r}")
+            db = self.shell.user_ns[name]
+            if not isinstance(db, Database):
+                raise UsageError(f"{name!r} is of type {type(db).__name__}, not a Database")
+            db._workspace.check_open()
+            self._db = db
+        return self.db
+
+    def help(self, line: str, cell: str | None) -> None:
+        HELP_OPTIONS.read(line)
+        print(HELP)
+
+    # -------------------------------------------------------------------------------- helpers
+
+    def _text(self, options: Options, line: str, cell: str | None) -> tuple[Any, str]:
+        """The options of a magic, and its text: the cell below the line, or else its end."""
+        if cell is not None:
+            # An empty line stands for the magic's, so that errors count lines as the cell does.
+            return options.read(line), "\n" + cell
+        given, text = options.read_before(line)
+        if not text:
+            options.error("a text is needed")
+        return given, text
+
+    def _check_known(self, name: str) -> None:
+        if name not in self.db.relations:
+            hint = self.db._workspace.near(name)
+            raise NameResolutionError(f"there is no relation {name!r}", hint=hint)
+
+    def _display(self, thing: Any) -> None:
+        from IPython.display import display
+
+        display(thing)  # type: ignore[no-untyped-call]
+
+
+def _defined(statement: Statement) -> tuple[str, ...]:
+    """The relations that a statement says something of."""
+    if isinstance(statement, Rule):
+        return tuple(head.name for head in statement.heads)
+    return statement.names if isinstance(statement, (Decl, Directive)) else ()

@@ -1,0 +1,121 @@
+"""A progress bar in the output of a cell, which goes away when the work is done."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
+from html import escape
+from threading import Event, Thread
+from time import perf_counter
+from types import TracebackType
+from typing import Any
+
+from gdatalog.database import Database
+from gdatalog.progress import OnProgress, Progress, duration
+from gdatalog.shell.progress import ProgressLine
+
+AFTER = 0.5  # seconds: what is quicker needs no bar
+EVERY = 0.2
+
+# What is shown: kinds of content by their MIME types.
+Bundle = dict[str, str]
+
+
+class ProgressBar:
+    """Used around a call, and given to it as `on_progress`.
+
+    It has a thread of its own, for a step that takes long may report nothing in between. `show`
+    is called with what to show, and whether that replaces what was shown.
+    """
+
+    def __init__(
+        self,
+        show: Callable[[Bundle, bool], None],
+        at_work: Callable[[], str] = lambda: "",
+        after: float = AFTER,
+    ) -> None:
+        self.show = show
+        self.at_work = at_work
+        self.after = after
+        self.last: Progress | None = None
+        self._ended = Event()
+        self._thread: Thread | None = None
+        self._started = 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        self.last = progress
+
+    def __enter__(self) -> OnProgress:
+        self._started = perf_counter()
+        # In the context of the cell, so that what the thread shows lands in the cell's output.
+        context = copy_context()
+        self._thread = Thread(target=lambda: context.run(self._run), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        if self._ended.wait(self.after):
+            return
+        self.show(self.bundle(), False)
+        while not self._ended.wait(EVERY):
+            self.show(self.bundle(), True)
+        self.show({"text/plain": "", "text/html": ""}, True)
+
+    def bundle(self) -> Bundle:
+        """The bar as it is now. Where the end is unknown it says so: it only moves."""
+        seconds = perf_counter() - self._started
+        last, known = self.last, ""
+        told = [duration(seconds)]
+        if last is not None:
+            told = [*last.figures(), *told]
+            if last.share is not None:
+                known = f' value="{last.share:.3f}"'
+        at_work = self.at_work()
+        if at_work:
+            told.append(f"now {at_work}")
+        text = f"{'running' if last is None else last.title}: {', '.join(told)}"
+        html = (
+            '<div style="display:flex;align-items:center;gap:0.8em">'
+            f'<progress max="1"{known} style="width:14em"></progress>'
+            f"<span>{escape(text)}</span></div>"
+        )
+        return {"text/plain": text, "text/html": html}
+
+
+@contextmanager
+def progress_of(shell: Any, db: Database) -> Iterator[OnProgress]:
+    """What shows progress in this shell: a bar in a notebook, a line on a terminal."""
+    at_work = db._workspace.at_work
+    if getattr(shell, "kernel", None) is not None:
+        with ProgressBar(_displayer(), at_work) as bar:
+            yield bar
+    else:
+        line = ProgressLine(sys.stderr, AFTER, at_work)
+        with line("datalog"):
+            yield line.see
+
+
+def _displayer() -> Callable[[Bundle, bool], None]:
+    """Shows in the cell's output, always in the same place."""
+    from uuid import uuid4
+
+    from IPython.display import display
+
+    place = uuid4().hex
+
+    def show(bundle: Bundle, again: bool) -> None:
+        display(bundle, raw=True, display_id=place, update=again)  # type: ignore[no-untyped-call]
+
+    return show

@@ -1,0 +1,52 @@
+"""What magics show besides answers: errors without a traceback, and lines on stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from gdatalog.database import Database
+from gdatalog.errors import Error
+
+INTERRUPTED = "interrupted; the database is as it was"
+
+
+@contextmanager
+def short_errors() -> Iterator[None]:
+    """Errors pass, and are shown as our text alone; `%tb` shows where they came from."""
+    try:
+        yield
+    except Error as error:
+        _show_once(error, str(error))
+        raise
+    except KeyboardInterrupt as stopped:
+        _show_once(stopped, str(stopped) or INTERRUPTED)
+        raise
+
+
+def _show_once(error: BaseException, text: str) -> None:
+    """IPython asks an exception how it is shown. It is asked once when the cell fails, and again
+    by `%tb`, which is answered with the traceback."""
+
+    def render() -> list[str]:
+        del error._render_traceback_  # type: ignore[attr-defined]
+        return text.splitlines()
+
+    error._render_traceback_ = render  # type: ignore[attr-defined]
+
+
+@contextmanager
+def warnings_on_stderr(db: Database) -> Iterator[None]:
+    """What is worth a warning is a text on stderr, not a Python warning about our own code."""
+    workspace = db._workspace
+    before: Callable[..., None] = workspace.on_caution
+    workspace.on_caution = lambda caution: say(caution.format())
+    try:
+        yield
+    finally:
+        workspace.on_caution = before
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
