@@ -14,7 +14,7 @@
     +-- Interrupted           db.interrupt() was called
 
 All errors of a program are reported together: the one that is raised carries the rest in
-`others`, and prints them all.
+`others`, and prints the first ten, in the order of the text.
 """
 
 from __future__ import annotations
@@ -24,13 +24,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+MOST_SHOWN = 10  # errors that are printed; more would only scroll past
+
 
 @dataclass(frozen=True)
 class Source:
-    """A text with a name: a file's path, or `<query>` for text that came from nowhere."""
+    """A text with a name: a file's path, or `<query>` for text that came from nowhere.
+
+    Of a data file the text is only the stretch that an error shows; its first line is `first`.
+    """
 
     name: str
     text: str = field(repr=False)
+    first: int = 1
 
     @cached_property
     def line_starts(self) -> list[int]:
@@ -44,11 +50,11 @@ class Source:
     def place(self, offset: int) -> tuple[int, int]:
         """Line and column of an offset, both counted from 1."""
         line = bisect_right(self.line_starts, offset)
-        return line, offset - self.line_starts[line - 1] + 1
+        return self.first + line - 1, offset - self.line_starts[line - 1] + 1
 
     def line(self, number: int) -> str:
-        """The text of a line, counted from 1, without its line break."""
-        start = self.line_starts[number - 1]
+        """The text of a line, counted from `first`, without its line break."""
+        start = self.line_starts[number - self.first]
         end = self.text.find("\n", start)
         return self.text[start : end if end >= 0 else len(self.text)].rstrip("\r")
 
@@ -150,7 +156,11 @@ class Error(Exception):
         return "\n".join(lines)
 
     def __str__(self) -> str:
-        return "\n\n".join(error.format() for error in self.all)
+        parts = [error.format() for error in self.all[:MOST_SHOWN]]
+        more = len(self.all) - MOST_SHOWN
+        if more > 0:
+            parts.append(f"and {more:,} more error{'s' if more > 1 else ''}")
+        return "\n\n".join(parts)
 
 
 class ParseError(Error):
@@ -215,7 +225,16 @@ def raise_together(errors: Sequence[Error]) -> None:
     """Raise the first of `errors` (in source order) with the rest attached; nothing if none."""
     if not errors:
         return
-    ordered = sorted(errors, key=lambda e: (e.span is None, e.span.start if e.span else 0))
+    sources: dict[int, int] = {}  # one after the other, in the order in which they come up
+    for error in errors:
+        if error.span is not None:
+            sources.setdefault(id(error.span.source), len(sources))
+    ordered = sorted(
+        errors,
+        key=lambda e: (
+            (len(sources), 0) if e.span is None else (sources[id(e.span.source)], e.span.start)
+        ),
+    )
     first = ordered[0]
     first.others = tuple(ordered[1:])
     raise first

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
-from unicodedata import combining, east_asian_width
 
 from gdatalog.storage.table import Column, Texts
 from gdatalog.values import TypeName, timestamp_to_text
+from gdatalog.widths import cut, visible, width
 
 if TYPE_CHECKING:
     from gdatalog.result import Result
 
 WIDEST = 48  # a column's cells are cut behind this many characters
 NARROWEST = 6  # but no shorter than this, to fit a terminal
+LONGEST = 2000  # characters of a text that are looked at, for a terminal
 NUMBERS = frozenset({"int", "float"})
 LONGEST = 200  # a cell of a notebook's table is cut behind this many characters
 FAINT = "opacity:0.65"
@@ -39,79 +40,53 @@ def _rows(result: Result) -> list[list[str]]:
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _cut(text: str, width: int) -> str:
-    """The text on one line, at most `width` cells of a terminal wide."""
-    plain = "".join(ch if ch.isprintable() else "\N{SYMBOL FOR NEWLINE}" for ch in text)
-    if _width(plain) <= width:
-        return plain
-    room = width - 1
-    for at, ch in enumerate(plain):
-        room -= _width(ch)
-        if room < 0:
-            return plain[:at] + "…"
-    return plain
-
-
-def _width(text: str) -> int:
-    """How many cells of a terminal a text takes: Chinese, for one, takes two a character."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if combining(ch) else 2 if east_asian_width(ch) in "WF" else 1 for ch in text)
-
-
 def count_line(count: int) -> str:
     return "1 row" if count == 1 else f"{count:,} rows"
 
 
-def _fit(natural: list[int], width: int | None) -> tuple[list[int | None], int]:
-    """Which columns a box of this width shows, None for those left out; how wide a cell may be.
+def box(
+    result: Result, most: int, columns: int | None = None, seconds: float | None = None
+) -> str:
+    """A table drawn with lines: the first and last rows, how many there are, and how long it took.
 
-    Wide columns are made narrower before any is left out, those in the middle first.
+    `most` rows are shown, on a terminal of so many `columns`. Where there are more of them than
+    any terminal has, for a file, nothing is cut.
     """
-    every: list[int | None] = list(range(len(natural)))
-    widest = max(natural)
-    if width is None:
-        return every, min(widest, WIDEST)
-    narrowest = min(widest, NARROWEST)
-    for kept in range(len(every), 0, -1):
-        places = every
-        if kept < len(every):
-            places = [*every[: (kept + 1) // 2], None, *every[len(every) - kept // 2 :]]
-        sizes = [1 if at is None else natural[at] for at in places]
-        for limit in range(widest, narrowest - 1, -1):
-            if sum(min(size, limit) for size in sizes) + 3 * len(sizes) + 1 <= width:
-                return places, limit
-    return places, narrowest
-
-
-def box(result: Result, most: int, width: int | None = None) -> str:
-    """A table drawn with lines: the first and last rows, and how many there are."""
+    took = "" if seconds is None else f" ({seconds:.3f} s)"
     if not result.columns:
-        return "yes" if result else "no"
+        return ("yes" if result else "no") + took
     first, last = result._picked(most)
-    top, bottom = _rows(first), _rows(last) if len(last) else []
-    rows = [*top, *bottom]
-    natural = [
-        max(1, *(min(_width(text), 10 * WIDEST) for text in (name, *(row[at] for row in rows))))
-        for at, name in enumerate(result.columns)
+    longest_text = max(LONGEST, columns or 0)
+
+    def line(text: str) -> str:
+        return visible(text if len(text) <= longest_text else text[:longest_text] + "…")
+
+    names = [line(name) for name in result.columns]
+    top, bottom = ([[line(cell) for cell in row] for row in _rows(part)] for part in (first, last))
+    longest = [
+        max((width(row[at]) for row in (*top, *bottom)), default=1) for at in range(len(names))
     ]
-    places, limit = _fit(natural, width)
-    widths = [1 if at is None else min(natural[at], limit) for at in places]
+    # Texts may be cut, but what is left of a number would be another number.
+    least = [
+        1 if kind == "symbol" else size for kind, size in zip(result.dtypes, longest, strict=True)
+    ]
+    natural = [max(1, width(name), size) for name, size in zip(names, longest, strict=True)]
+    places, sizes = _fit(natural, least, columns)
     left_out = len(natural) - sum(at is not None for at in places)
 
-    def line(left: str, middle: str, right: str) -> str:
-        return left + middle.join("─" * (size + 2) for size in widths) + right
+    def ruler(left: str, middle: str, right: str) -> str:
+        return left + middle.join("─" * (size + 2) for size in sizes) + right
 
     def row_text(row: Sequence[str]) -> str:
         parts = []
-        for at, size in zip(places, widths, strict=True):
-            text = "…" if at is None else _cut(row[at], size)
-            pad = " " * (size - _width(text))
+        for at, size in zip(places, sizes, strict=True):
+            text = cut("…" if at is None else row[at], size)
+            pad = " " * (size - width(text))
             number = at is not None and result.dtypes[at] in NUMBERS
             parts.append(pad + text if number else text + pad)
         return "│ " + " │ ".join(parts) + " │"
 
-    out = [line("┌", "┬", "┐"), row_text(result.columns), line("├", "┼", "┤")]
+    out = [ruler("┌", "┬", "┐"), row_text(names), ruler("├", "┼", "┤")]
     out += map(row_text, top)
     if bottom:
         out.append(row_text(["…"] * len(natural)))
@@ -119,8 +94,36 @@ def box(result: Result, most: int, width: int | None = None) -> str:
     count = count_line(len(result))
     if left_out:
         count += f"; {left_out} of {len(natural)} columns do not fit"
-    out += [line("└", "┴", "┘"), count]
+    out += [ruler("└", "┴", "┘"), count + took]
     return "\n".join(out)
+
+
+def _fit(
+    natural: list[int], least: list[int], columns: int | None
+) -> tuple[list[int | None], list[int]]:
+    """Which columns a box shows on so many columns of a terminal, None for those left out, and how
+    wide each is: as wide as it likes, at `least` so wide, unless there is no room.
+
+    Wide columns are made narrower before any is left out, those in the middle first.
+    """
+    every: list[int | None] = list(range(len(natural)))
+
+    def sizes_of(places: list[int | None], limit: int) -> list[int]:
+        return [1 if at is None else max(least[at], min(natural[at], limit)) for at in places]
+
+    widest = max(natural)
+    if columns is None:
+        return every, sizes_of(every, min(widest, WIDEST))
+    narrowest = min(widest, NARROWEST)
+    for kept in range(len(every), 0, -1):
+        places = every
+        if kept < len(every):
+            places = [*every[: (kept + 1) // 2], None, *every[len(every) - kept // 2 :]]
+        for limit in range(min(widest, columns), narrowest - 1, -1):
+            sizes = sizes_of(places, limit)
+            if sum(sizes) + 3 * len(sizes) + 1 <= columns:
+                return places, sizes
+    return places, sizes_of(places, narrowest)
 
 
 def html(result: Result, most: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,13 @@ def refused(
 ) -> str:
     with pytest.raises(DataError) as caught:
         read(content, declared, name, **o)
-    return str(caught.value)
+    return told(caught.value)
+
+
+def told(error: DataError) -> str:
+    """Place, message, notes and hint; docs/errors.md has how rows are shown."""
+    lines = [line for line in str(error).splitlines() if not re.match(r" +[0-9]* \| ", line)]
+    return "\n".join(lines)
 
 
 def facts(content: str | bytes, declared: Decl, name: str = "e.facts") -> Any:
@@ -61,7 +68,7 @@ def facts(content: str | bytes, declared: Decl, name: str = "e.facts") -> Any:
 def facts_refused(content: str | bytes, declared: Decl, name: str = "e.facts") -> str:
     with pytest.raises(DataError) as caught:
         facts(content, declared, name)
-    return str(caught.value)
+    return told(caught.value)
 
 
 def load(data: Any, **options: Any) -> Table:

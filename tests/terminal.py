@@ -87,7 +87,13 @@ class Terminal:
     @property
     def cursor_line(self) -> str:
         """The line that the cursor stands in."""
-        return str(self._screen.display[self._screen.cursor.y]).rstrip()
+        line = self._screen.buffer[self._screen.cursor.y]
+        return "".join(line[x].data for x in range(self._screen.columns)).rstrip()
+
+    @property
+    def cursor_row(self) -> int:
+        """Which line that is; the first is 0."""
+        return int(self._screen.cursor.y)
 
     def colours(self, text: str) -> set[str]:
         """The colours in which a text stands on the screen, where it first does."""
@@ -115,6 +121,17 @@ class Terminal:
                 what = repr(wanted) if isinstance(wanted, str) else "what is waited for"
                 raise AssertionError(f"{what} did not come; the screen:\n{self.screen}")
         return self.screen
+
+    def wait_until(self, holds: Callable[[], bool], seconds: float = 30) -> bool:
+        """Reads until a test holds; False if the program has ended before."""
+        until = time.monotonic() + seconds
+        while not holds():
+            left = until - time.monotonic()
+            if left <= 0:
+                raise AssertionError(f"what is waited for did not come; the screen:\n{self.screen}")
+            if not self._read(left) and time.monotonic() < until:
+                return False
+        return True
 
     def wait_for_end(self, seconds: float = 30) -> int:
         """Reads until the program has ended; gives its exit code."""

@@ -63,22 +63,22 @@ def test_csv_facts_have_commas_only_without_tabs() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("1\tx\n", "e.facts:1: column 2 'dst': expected int, found 'x'"),
+        ("1\tx\n", "e.facts:1:3: data error: column 2 'dst': expected int, found 'x'"),
         (
             "1,2\n",
-            "e.facts:1: expected 2 columns, found 1: '1,2'\n"
+            "e.facts:1:1: data error: expected 2 columns, found 1\n"
             "  hint: columns are separated by tabs here; this line has commas: say so, "
             "delimiter=','",
         ),
         (
             '1\t"2\t3"\n',
-            "e.facts:1: expected 2 columns, found 3: '1\\t\"2\\t3\"'\n"
+            "e.facts:1:1: data error: expected 2 columns, found 3\n"
             "  hint: columns are separated by tabs here, and quotes mean nothing in a facts file",
         ),
     ],
 )
 def test_bad_facts(text: str, message: str) -> None:
-    assert facts_refused(text, E) == f"data error: {message}"
+    assert facts_refused(text, E) == message
 
 
 def test_missing_facts() -> None:

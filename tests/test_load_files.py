@@ -141,99 +141,121 @@ def test_empty_files() -> None:
 @pytest.mark.parametrize(
     ("text", "declared", "message"),
     [
-        ("1,2\n3,abc\n", E, "e.csv:2: column 2 'dst': expected int, found 'abc'"),
-        ("src,dst\r\n1,2\r\n,4\r\n", E, "e.csv:3: column 1 'src': expected int, found ''"),
-        ("\n\n1,2\n\n3,4.5\n", E, "e.csv:5: column 2 'dst': expected int, found '4.5'"),
-        ("dst,src\n1,2\n3,x\n", E, "e.csv:3: column 2 'src': expected int, found 'x'"),
-        ('"1\n",2\n3,x\n', E, "e.csv:3: column 2 'dst': expected int, found 'x'"),
+        ("1,2\n3,abc\n", E, "e.csv:2:3: data error: column 2 'dst': expected int, found 'abc'"),
+        (
+            "src,dst\r\n1,2\r\n,4\r\n",
+            E,
+            "e.csv:3:1: data error: column 1 'src': expected int, found ''\n"
+            "  hint: a relation has no missing values: drop such rows, or give them a value",
+        ),
+        (
+            "\n\n1,2\n\n3,4.5\n",
+            E,
+            "e.csv:5:3: data error: column 2 'dst': expected int, found '4.5'\n"
+            "  hint: declare the column float if it holds fractions",
+        ),
+        (
+            "dst,src\n1,2\n3,x\n",
+            E,
+            "e.csv:3:3: data error: column 2 'src': expected int, found 'x'",
+        ),
+        ('"1\n",2\n3,x\n', E, "e.csv:3:3: data error: column 2 'dst': expected int, found 'x'"),
         (
             f"1,{10**30}\n",
             E,
-            f"e.csv:1: column 2 'dst': {10**30} does not fit into 64 bits\n  hint: {TOO_BIG}",
+            f"e.csv:1:3: data error: column 2 'dst': {10**30} does not fit into 64 bits\n"
+            f"  hint: {TOO_BIG}",
         ),
         (
             "x\n1\n0xffffffffffffffff\n",
             decl(x="int"),
-            "e.csv:3: column 1 'x': expected int, found '0xffffffffffffffff'",
+            "e.csv:3:1: data error: column 1 'x': expected int, found '0xffffffffffffffff'",
         ),
         (
             "x\n1.5\nnan\n",
             decl(x="float"),
-            "e.csv:3: column 1 'x': expected float, found 'nan'\n  hint: a NaN is not a value",
+            "e.csv:3:1: data error: column 1 'x': expected float, found 'nan'\n"
+            "  hint: a NaN is not a value",
         ),
-        ("x\n1e400\n", decl(x="float"), "e.csv:2: column 1 'x': expected float, found '1e400'"),
+        (
+            "x\n1e400\n",
+            decl(x="float"),
+            "e.csv:2:1: data error: column 1 'x': expected float, found '1e400'",
+        ),
         (
             "x\ntrue\ntrue\nyes\n",
             decl(x="bool"),
-            "e.csv:4: column 1 'x': expected bool, found 'yes'\n"
-            "  hint: a bool is written true or false",
+            "e.csv:4:1: data error: column 1 'x': expected bool, found 'yes'\n"
+            "  hint: a bool is written true or false; as it is, the column is symbol",
         ),
         (
             "x\n2026-11-20\n2026-11-20T08\n",
             decl(x="timestamp"),
-            "e.csv:3: column 1 'x': expected timestamp, found '2026-11-20T08'\n"
+            "e.csv:3:1: data error: column 1 'x': expected timestamp, found '2026-11-20T08'\n"
             "  hint: a timestamp is written 2026-11-20 or 2026-11-20T08:30:00.5",
         ),
         (
             "1,2\n3\n",
             E,
-            "e.csv:2: expected 2 columns, found 1: '3'\n"
+            "e.csv:2:1: data error: expected 2 columns, found 1\n"
             "  hint: columns are separated by commas here",
         ),
         (
             "1,2\n3,4,5\n",
             E,
-            "e.csv:2: expected 2 columns, found 3: '3,4,5'\n"
-            "  hint: columns are separated by commas here",
+            "e.csv:2:1: data error: expected 2 columns, found 3\n"
+            "  hint: columns are separated by commas here; a value that holds one stands in "
+            "double quotes",
         ),
         (
             "1,2\n3;4\n",
             E,
-            "e.csv:2: expected 2 columns, found 1: '3;4'\n"
+            "e.csv:2:1: data error: expected 2 columns, found 1\n"
             "  hint: columns are separated by commas here; this line has semicolons: say so, "
             "delimiter=';'",
         ),
         (
             "a,b,c\n1,2,3\n",
             E,
-            "e.csv:1: expected 2 columns, found 3: 'a,b,c'\n"
-            "  hint: columns are separated by commas here",
+            "e.csv:1:1: data error: expected 2 columns, found 3\n"
+            "  hint: columns are separated by commas here; a value that holds one stands in "
+            "double quotes",
         ),
         (
             'a,b\nc,"oops\nd,e\n',
             S,
-            "e.csv:2: a quote is opened here and never closed: 'c,\"oops\\nd,e'\n"
+            "e.csv:2:3: data error: a quote is opened here and never closed\n"
             '  hint: a quote inside a quoted value is doubled: "say ""hi"""',
         ),
         (
             b"a,b\nc,\xff\n",
             S,
-            "e.csv:2: the byte 0xff is not UTF-8\n  hint: save the file as UTF-8",
+            "e.csv:2:3: data error: the byte 0xff is not UTF-8\n  hint: save the file as UTF-8",
         ),
         (
             "a,b\n".encode("utf-16"),
             S,
-            "e.csv: the text is UTF-16\n  hint: save it as UTF-8",
+            "data error: e.csv: the text is UTF-16\n  hint: save it as UTF-8",
         ),
         (
             "x\n",
             decl(),
-            "e.csv:1: expected (), found 'x'\n"
+            "e.csv:1:1: data error: expected (), found 'x'\n"
             "  hint: a relation without columns is true if its file holds (), false if empty",
         ),
     ],
 )
 def test_bad_csv(text: str | bytes, declared: Decl, message: str) -> None:
-    assert refused(text, declared) == f"data error: {message}"
+    assert refused(text, declared) == message
 
 
 def test_the_line_of_a_bad_row_in_a_large_file() -> None:
     good = "".join(f"{i},{i}\n" for i in range(200_000))
     assert refused(good + "1,x\n", E) == (
-        "data error: e.csv:200001: column 2 'dst': expected int, found 'x'"
+        "e.csv:200001:3: data error: column 2 'dst': expected int, found 'x'"
     )
     assert refused(good + "1\n" + good, E) == (
-        "data error: e.csv:200001: expected 2 columns, found 1: '1'\n"
+        "e.csv:200001:1: data error: expected 2 columns, found 1\n"
         "  hint: columns are separated by commas here"
     )
     assert rows(good + " 1,2\n", E)[-1] == (1, 2)
@@ -299,11 +321,11 @@ def test_a_late_cell_decides() -> None:
     assert read(many + "abc\n").types == ("symbol",)
     assert read("x\n" + "\n".join(["NA"] * 200) + "\nabc\n").types == ("symbol",)
     assert refused(many + "NA\n") == (
-        "data error: e.csv:1002: column 1 'x': found 'NA' in a column of type int\n"
+        "e.csv:1002:1: data error: column 1 'x': found 'NA' in a column of type int\n"
         "  hint: give it a value, or declare the column symbol"
     )
     assert refused(many + f"{2**64}\n") == (
-        f"data error: e.csv:1002: column 1 'x': {2**64} does not fit into 64 bits\n"
+        f"e.csv:1002:1: data error: column 1 'x': {2**64} does not fit into 64 bits\n"
         f"  hint: {TOO_BIG}"
     )
 

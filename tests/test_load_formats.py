@@ -52,52 +52,52 @@ def test_json_of_columns() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("e.json", "[1,\n2", "e.json:2:2: not JSON: Expecting ',' delimiter"),
-        ("e.jsonl", "[1]\n\n[2\n", "e.jsonl:3:3: not JSON: Expecting ',' delimiter"),
-        ("e.json", "[" * 100_000, "e.json:1: cannot be read: too deeply nested"),
+        ("e.json", "[1,\n2", "e.json:2:2: data error: not JSON: Expecting ',' delimiter"),
+        ("e.jsonl", "[1]\n\n[2\n", "e.jsonl:3:3: data error: not JSON: Expecting ',' delimiter"),
+        ("e.json", "[" * 100_000, "e.json:1:1: data error: cannot be read: too deeply nested"),
         (
             "e.json",
             '{"a": 1}',
-            "e.json: expected a list of records or rows, found {'a': 1}\n"
+            "data error: e.json: expected a list of records or rows, found {'a': 1}\n"
             '  hint: such as [{"src": 1, "dst": 2}] or [[1, 2]]',
         ),
         (
             "e.jsonl",
             '{"a": 1}\n\n{"a": null}',
-            "e.jsonl:3: column 'a': a value is missing (None)\n"
+            "e.jsonl:3:1: data error: column 'a': a value is missing (None)\n"
             "  hint: drop such rows first, .dropna(), or fill them, .fillna(...)",
         ),
         (
             "e.json",
             '[{"a": 1}, {"a": [2]}]',
-            "e.json: row 1, column 'a': cannot store [2], a list\n"
+            "data error: e.json: row 1, column 'a': cannot store [2], a list\n"
             "  hint: a value is an int, a float, a string, a bool or a time",
         ),
         (
             "e.json",
             '["\\ud800"]',
-            "e.json: row 0, column 'column0': '\\ud800' holds half a surrogate pair",
+            "data error: e.json: row 0, column 'column0': '\\ud800' holds half a surrogate pair",
         ),
         (
             "e.json",
             '[{"\\ud800": 1}]',
-            "e.json: the column name '\\ud800' holds half a surrogate pair",
+            "data error: e.json: the column name '\\ud800' holds half a surrogate pair",
         ),
     ],
 )
 def test_bad_json(name: str, text: str, message: str) -> None:
-    assert refused(text, name=name) == f"data error: {message}"
+    assert refused(text, name=name) == message
 
 
 def test_bad_json_text() -> None:
     assert refused(b'["\xff"]', name="e.json") == (
-        "data error: e.json:1: the byte 0xff is not UTF-8\n  hint: save the file as UTF-8"
+        "e.json:1:3: data error: the byte 0xff is not UTF-8\n  hint: save the file as UTF-8"
     )
     assert refused('["yesterday"]', decl(x="timestamp"), name="e.json") == (
         "data error: e.json: row 0, column 'x': expected timestamp, found 'yesterday'"
     )
     assert refused("[1" + "0" * 5000 + "]", name="e.json").startswith(
-        "data error: e.json:1: cannot be read: Exceeds the limit (4300 digits)"
+        "e.json:1:1: data error: cannot be read: Exceeds the limit (4300 digits)"
     )
 
 

@@ -8,46 +8,26 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
-import select
-import shlex
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
+from sessions import PROMPT, Conversation, Shell, split_commands, typed_in, without_times
 
 import gdatalog as gd
 from gdatalog.errors import Caution
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PROMPTS = ("gdatalog> ", "     ...> ")
 
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
-def without_times(text: str) -> str:
-    return re.sub(r"\d+\.\d{3} s", "TIME", text)
-
-
-def shell_commands() -> list[tuple[str, str]]:
-    """Each command of the console blocks, and all that is shown after it."""
-    found = []
-    for block in blocks("console"):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, shown = part.partition("\n")
-            found.append((command, shown))
-    return found
-
-
-SESSIONS = [(command, shown) for command, shown in shell_commands() if PROMPTS[0] in shown]
-COMMANDS = [(command, shown) for command, shown in shell_commands() if PROMPTS[0] not in shown]
+SHOWN = [found for block in blocks("console") for found in split_commands(block)]
+SESSIONS = [(command, shown) for command, shown in SHOWN if PROMPT in shown]
+COMMANDS = [(command, shown) for command, shown in SHOWN if PROMPT not in shown]
 
 
 def test_python() -> None:
@@ -108,99 +88,25 @@ def test_what_it_names_is_there() -> None:
 # ----------------------------------------------------------------------------- at a terminal
 
 
-class Terminal:
-    """A shell command at a pseudo-terminal of 100 columns."""
-
-    def __init__(self, command: str, folder: Path, path: Path) -> None:
-        pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
-        import fcntl
-        import struct
-        import termios
-
-        self.end, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-        environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "INPUTRC")}
-        environment |= {
-            "PATH": f"{path}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
-            "PYTHONUTF8": "1",
-            "TERM": "dumb",
-        }
-        self.process = subprocess.Popen(
-            ["sh", "-c", command],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            cwd=folder,
-            env=environment,
-            start_new_session=True,
-        )
-        os.close(theirs)
-        self.seen = b""
-
-    def text(self) -> str:
-        return self.seen.decode(errors="replace").replace("\r\n", "\n")
-
-    def read_to(self, endings: tuple[str, ...], seconds: float = 30) -> None:
-        """Reads until what came ends so, or until there is no more."""
-        start, until = len(self.seen), time.monotonic() + seconds
-        while not (len(self.seen) > start and self.text().endswith(endings)):
-            ready, _, _ = select.select([self.end], [], [], max(0.0, until - time.monotonic()))
-            assert ready, f"nothing came after {self.text()!r}"
-            try:
-                more = os.read(self.end, 65536)
-            except OSError:  # the other side is closed
-                return
-            if not more:
-                return
-            self.seen += more
-
-    def type(self, line: str) -> None:
-        os.write(self.end, f"{line}\n".encode())
-
-    def close(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        os.close(self.end)
-
-
-@pytest.fixture
-def bin_folder(tmp_path: Path) -> Path:
-    """A folder with the command `gdatalog`, as installing makes it."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    script = folder / "gdatalog"
-    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m gdatalog "$@"\n')
-    script.chmod(0o755)
-    return folder
-
-
 @pytest.mark.parametrize(("command", "shown"), SESSIONS)
-def test_sessions(command: str, shown: str, tmp_path: Path, bin_folder: Path) -> None:
-    typed = [line[len(PROMPTS[0]) :] for line in shown.splitlines(True) if line.startswith(PROMPTS)]
-    assert typed[-1] == ".quit\n"
-    terminal = Terminal(command, tmp_path, bin_folder)
+def test_sessions(command: str, shown: str, tmp_path: Path) -> None:
+    assert shown.endswith(f"{PROMPT}.quit\n")
+    scripts = tmp_path / "bin"
+    scripts.mkdir()
+    talk = Conversation(command, tmp_path, scripts)
     try:
-        for line in typed:
-            terminal.read_to(PROMPTS)
-            terminal.type(line.rstrip("\n"))
-        terminal.read_to(())
-        assert without_times(terminal.text()) == without_times(shown)
-        assert terminal.process.wait(10) == 0
+        came = talk.banner() + "".join(map(talk.take, typed_in(shown)))
+        assert without_times(came) == without_times(shown)
+        assert talk.ended and talk.terminal.process.wait(10) == 0
     finally:
-        terminal.close()
+        talk.close()
 
 
 @pytest.mark.parametrize(("command", "shown"), COMMANDS)
-def test_commands(command: str, shown: str, bin_folder: Path) -> None:
-    terminal = Terminal(command, ROOT, bin_folder)
-    try:
-        terminal.read_to(())
-        assert terminal.text() == shown
-        assert terminal.process.wait(10) == 0
-    finally:
-        terminal.close()
+def test_commands(command: str, shown: str, tmp_path: Path) -> None:
+    shell = Shell(ROOT, tmp_path)
+    assert shell.run(command) == shown
+    assert shell.code == 0
 
 
 def test_there_is_something_to_run() -> None:

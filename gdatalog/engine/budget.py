@@ -56,14 +56,18 @@ def chunk_rows(plan: RulePlan, spare: int, largest: int = LARGEST_CHUNK) -> int:
 
     `spare` are the bytes that may be taken; more than `largest` rows are no faster.
     """
-    levels = 1 + max(
+    return max(SMALLEST_CHUNK, min(largest, spare // 2 // (levels_of(plan) * BYTES_PER_ROW)))
+
+
+def levels_of(plan: RulePlan) -> int:
+    """How many levels hold a chunk of rows at the same time, at the most."""
+    return 1 + max(
         (
             sum(isinstance(step, (Join, Generate, Branch)) for step in all_steps(join.steps))
             for join in plan.joins
         ),
         default=0,
     )
-    return max(SMALLEST_CHUNK, min(largest, spare // 2 // (levels * BYTES_PER_ROW)))
 
 
 @contextmanager

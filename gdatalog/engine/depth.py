@@ -10,13 +10,16 @@ from threading import Lock
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.sources import Sources
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
-from gdatalog.executors.lftj import Block, GiveUp
+from gdatalog.executors.levelwise import Seen
+from gdatalog.executors.lftj import COUNTS, Block, GiveUp
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.effects import all_steps, longest_first
 from gdatalog.plan.nodes import Gather, Join, JoinPlan, Slot
@@ -76,15 +79,19 @@ class Nest:
         knobs: Knobs,
         device: Device = CPU,
         marks: Mapping[str, Any] = MappingProxyType({}),
+        counted: bool = False,
     ) -> None:
         """`marks`: of rows that have come before, with their `space`, if only fresh ones are
-        asked for. After a run that ended early they hold what has not come out."""
+        asked for. After a run that ended early they hold what has not come out. `counted`: the
+        loops count what they bind, where they can."""
         self.join = join
         self.form = form
         self.sources = sources
         self.knobs = knobs
         self.device = device
         self.marks = marks
+        self.counted = counted
+        self.seen: dict[int, Seen] = {}  # by id of the step: what the last run has counted
 
     @cached_property
     def tries(self) -> list[Trie]:
@@ -102,12 +109,16 @@ class Nest:
 
     @cached_property
     def _text(self) -> Printed | str:
+        return self._printed(False)
+
+    def _printed(self, counted: bool) -> Printed | str:
         device, knobs = self.device, self.knobs
         # Lanes that begin a given row each share what these lead into, however short it is.
         shared = self.join.given is not None and not _intersects(self.join)
         lanes = device.tile(knobs) if shared else device.lanes(self.tries, knobs)
         given = tuple(column.dtype.name for column in self.given)
-        return _print(self.join, self.form, self.tries, self.knobs.intersect, lanes, given)
+        counted = counted and not lanes
+        return _print(self.join, self.form, self.tries, self.knobs.intersect, lanes, given, counted)
 
     @property
     def reason(self) -> str | None:
@@ -115,20 +126,50 @@ class Nest:
         return self._text if isinstance(self._text, str) else None
 
     @property
-    def printed(self) -> Printed:
+    def plain(self) -> Printed:
+        """What queries run: a profile chooses as they do."""
         assert isinstance(self._text, Printed), self._text
         return self._text
 
+    @cached_property
+    def printed(self) -> Printed:
+        """What is run here."""
+        text = self._printed(True) if self.counted else self._text
+        assert isinstance(text, Printed), text
+        return text
+
     @property
     def compiled(self) -> bool:
-        return self.device.ready(self.printed)
+        return self.device.ready(self.plain)
+
+    def counts(self) -> dict[str, Any]:
+        """The argument for what is counted, if anything is."""
+        counters = self.printed.counters
+        return {COUNTS: np.zeros(len(counters), dtype=np.int64)} if counters else {}
+
+    def saw(self, counts: Any) -> dict[int, Seen]:
+        """What has been counted, by id of the step."""
+        steps = list(all_steps(self.join.steps))
+        seen: dict[int, Seen] = {}
+        for counter, count in zip(self.printed.counters, counts.tolist(), strict=True):
+            entry = seen.setdefault(id(steps[counter.step]), Seen())
+            if counter.tried:
+                entry.tried = count
+            else:
+                entry.rows_out = count
+        for step in steps:
+            entry = seen.get(id(step), Seen())
+            if isinstance(step, Join) and len(step.participants) == 1:
+                entry.tried = entry.rows_out  # all values of a list
+        return seen
 
     def run(
         self, scope: Scope, limits: Limits, told: str, wanted: int | None = None
     ) -> list[Block]:
         try:
             given = {f"new{at}": column for at, column in enumerate(self.given)}
-            return self.device.walk(
+            counts = self.counts()
+            found = self.device.walk(
                 self.printed,
                 self.tries,
                 scope,
@@ -136,8 +177,10 @@ class Nest:
                 told,
                 self.knobs,
                 wanted,
-                {**given, **self.marks},
+                {**given, **self.marks, **counts},
             )
+            self.seen = self.saw(counts[COUNTS]) if counts else {}
+            return found
         except MemoryLimitError:
             if self.knobs.strategy != "auto":
                 raise
@@ -153,16 +196,17 @@ def _print(
     intersect: str,
     lanes: int,
     given: tuple[str, ...],
+    counted: bool,
 ) -> Printed | str:
     """The text for a join over tries of these sizes, or why there is none."""
 
     def make() -> Printed | str:
-        found = print_plan(join, tries, form.leaf(), intersect, lanes, given)
+        found = print_plan(join, tries, form.leaf(), intersect, lanes, given, counted)
         if lanes and not found.parallel:
             return "there is no list whose values could be shared out"
         return found
 
-    return printed_once((join, form, intersect, layout_of(tries), lanes, given), make)
+    return printed_once((join, form, intersect, layout_of(tries), lanes, given, counted), make)
 
 
 def layout_of(tries: Sequence[Trie]) -> object:

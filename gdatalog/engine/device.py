@@ -36,6 +36,10 @@ class Device(Protocol):
         """The trie of a relation that a plan asks for, where the device's executors can read it."""
         ...
 
+    def made(self, relation: Relation, ref: TrieRef) -> Trie | None:
+        """The same, if it is there by now."""
+        ...
+
     def charge(self, limits: Limits, what: str, relation: Relation) -> None:
         """Says what the tries of a relation take there."""
         ...
@@ -115,6 +119,10 @@ class Cpu:
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
         tests = tuple((test.left, test.op, test.right) for test in ref.tests)
         return relation.trie(ref.columns, tests, ref.weighted, ref.ranked)
+
+    def made(self, relation: Relation, ref: TrieRef) -> Trie | None:
+        tests = tuple((test.left, test.op, test.right) for test in ref.tests)
+        return relation.made(ref.columns, tests, ref.weighted, ref.ranked)
 
     def charge(self, limits: Limits, what: str, relation: Relation) -> None:
         limits.charge(f"index of {what}", relation.trie_nbytes)

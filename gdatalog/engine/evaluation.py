@@ -101,6 +101,19 @@ class Evaluation:
             found = self._known[name]
         return found
 
+    def known(self, name: str) -> Relation | None:
+        """A relation, if it is there without evaluating a rule; of one that was evaluated, if
+        nothing has changed since that it was made of."""
+        stratum = self._home.get(name)
+        if name in self._known or stratum is None:
+            return self.relation(name)
+        below = {read: self.known(read) for read in self._reads(stratum)}
+        if any(relation is None for relation in below.values()):
+            return None
+        self._known.update({name: held for name, held in below.items() if held is not None})
+        found = self._recall(stratum)
+        return None if found is None else found[name]
+
     def first(self, name: str, limit: int) -> Relation:
         """At most `limit` rows of a relation, found without making all of it where possible."""
         stratum = self._home.get(name)
@@ -115,6 +128,15 @@ class Evaluation:
         with letting_go(self.limits, self.device.name):
             self._evaluate(self._reads(stratum))
             return self._run(stratum, limit)[name]
+
+    def at_hand(self, name: str) -> Relation | None:
+        """A relation that is data, or has been evaluated by now."""
+        if name not in self.checked.schemas:
+            return None  # a part of others, which only lives while these are evaluated
+        if name in self._known or name not in self._home:
+            return self.relation(name)
+        found = self.remembered.get(self._home[name].relations)
+        return None if found is None else found.relations.get(name)
 
     def needed(self, wanted: Iterable[str]) -> set[str]:
         """The relations that have to be evaluated for these."""

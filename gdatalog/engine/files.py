@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from gdatalog.errors import Caution, DataError, Error, Span, UsageError
+from gdatalog.errors import Caution, DataError, Error, Note, Span, UsageError
 from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Directive
 from gdatalog.planner.checked import Schema
@@ -141,12 +141,15 @@ def read_relation(
 
 @contextmanager
 def placed(directive: Directive) -> Iterator[None]:
-    """Errors of files that have no place in a program get the directive's."""
+    """Errors of files name the directive: as their place, or beside their place in the file."""
     try:
         yield
     except Error as error:
         if error.span is None:
             error.span = directive.span
+        elif error.span.source is not directive.span.source:
+            what = "read" if directive.kind == "input" else "written"
+            error.notes = (*error.notes, Note(f"the file is {what} here", directive.span))
         raise
 
 

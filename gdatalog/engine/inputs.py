@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.engine.files import FilePolicy, Folders, locate, placed, read_relation
+from gdatalog.errors import Error
 from gdatalog.parser.syntax import Decl, Directive, Statement
 from gdatalog.planner.checked import Schema
 from gdatalog.storage.lineage import Version
@@ -89,32 +90,49 @@ class Inputs(Mapping[str, Relation]):
         self.read.unions[name] = tuple(part.version for part in parts), found
         return found
 
+    def at_hand(self, name: str) -> bool:
+        """Whether a relation is there without reading a file."""
+        try:
+            return all(self._find(each, name)[0] is not None for each in self.sources.get(name, ()))
+        except Error:
+            return False
+
     def file(self, source: Source, name: str) -> Relation:
         """What one `.input` reads: once, as long as the file does not change."""
         directive, folders = source
         with placed(directive):
-            path = locate(directive, name, self.policy, folders)
-            schema = self.schemas.get(name)
-            if (
-                directive.path is not None
-                and name not in self.stored
-                and not (schema and schema.declared)
-            ):
-                schema = None  # its types are the data's
-            try:
-                stat = os.stat(path)
-                version = stat.st_mtime_ns, stat.st_size
-            except OSError:
-                version = 0, 0  # reading it tells what is wrong
-            how = (directive.path is None, directive.options)
-            what = None if schema is None else (schema.columns, schema.types)
-            key = (os.path.abspath(path), how, what)
-            found = self.read.files.get(key)
-            if found is None or found[0] != version:
+            found, path, schema, key, version = self._find(source, name)
+            if found is None:
                 table = read_relation(directive, name, path, schema, folders)
-                found = version, Relation.from_table(table, self.symbols)
-                self.read.files[key] = found
-            return found[1]
+                found = Relation.from_table(table, self.symbols)
+                self.read.files[key] = version, found
+            return found
+
+    def _find(
+        self, source: Source, name: str
+    ) -> tuple[Relation | None, str, Schema | None, tuple[Any, ...], tuple[int, int]]:
+        """What has been read of a file, if it has not changed since; its path, what it is read as,
+        and under which key and version it is known."""
+        directive, folders = source
+        path = locate(directive, name, self.policy, folders)
+        schema = self.schemas.get(name)
+        if (
+            directive.path is not None
+            and name not in self.stored
+            and not (schema and schema.declared)
+        ):
+            schema = None  # its types are the data's
+        try:
+            stat = os.stat(path)
+            version = stat.st_mtime_ns, stat.st_size
+        except OSError:
+            version = 0, 0  # reading it tells what is wrong
+        how = (directive.path is None, directive.options)
+        what = None if schema is None else (schema.columns, schema.types)
+        key = (os.path.abspath(path), how, what)
+        known = self.read.files.get(key)
+        found = known[1] if known is not None and known[0] == version else None
+        return found, path, schema, key, version
 
 
 def union(relations: Sequence[Relation]) -> Relation:

@@ -6,7 +6,7 @@ keeps all of them, and asks which of several rules was first to give a row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -26,14 +26,33 @@ from gdatalog.storage.relation import Relation
 @dataclass(slots=True)
 class RuleRun:
     """What running a rule did, for a profile: what each step saw, rows out, time, and by which
-    executor each join was run, with the reason."""
+    executor each join was run, with the reason.
+
+    `seconds` is the whole; `compiling`, `indexing` and `moving` are parts of it: compiling loops
+    or loading them, building indexes, and copying `moved` bytes to and from a device. `bytes`: the
+    most that the evaluation held meanwhile.
+    """
 
     plan: RulePlan
     seen: dict[int, Seen] = field(default_factory=dict)
     rows: int = 0
     seconds: float = 0.0
+    compiling: float = 0.0
+    indexing: float = 0.0
+    moving: float = 0.0
+    moved: int = 0
+    bytes: int = 0
     executors: dict[int, Choice] = field(default_factory=dict)  # by the number of the join
     left: str | None = None  # why it ran on the CPU, where the device was another
+
+    def saw(self, seen: Mapping[int, Seen]) -> None:
+        """What happened at steps, by the id of each, beside what is known by now."""
+        for step, more in seen.items():
+            entry = self.seen.setdefault(step, Seen())
+            entry.rows_in += more.rows_in
+            entry.tried += more.tried
+            entry.rows_out += more.rows_out
+            entry.seconds += more.seconds
 
 
 @dataclass(slots=True)
@@ -166,14 +185,32 @@ class StratumTold:
         return most
 
 
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A trie that a rule read: of which relation, by which of its columns, in which order.
+
+    `seconds`: what building it took; None: it was there already.
+    """
+
+    relation: str
+    columns: tuple[int, ...]
+    rows: int
+    bytes: int
+    seconds: float | None = None
+
+
 @dataclass(slots=True)
 class Ledger:
     """What is told of an evaluation: of rules over all rounds, and of strata.
 
     `lasting`: for a profile, which tells of all that was; without it only of what is at work.
+    `planning`: seconds of checking and planning; `compiling`: of all that was compiled or loaded.
     """
 
     lasting: bool = True
+    planning: float = 0.0
+    compiling: float = 0.0
+    indexes: list[Index] = field(default_factory=list)
     runs: list[RuleRun] = field(default_factory=list)
     strata: list[StratumTold] = field(default_factory=list)
     now: StratumTold | None = None  # what is being evaluated

@@ -18,7 +18,7 @@ from gdatalog.engine.sources import Sources
 from gdatalog.executors.failure import NotOnDevice, describe_failure
 from gdatalog.executors.frontier import WEIGHT, Frontier
 from gdatalog.executors.gather import Gathering, neutral
-from gdatalog.executors.levelwise import Levelwise
+from gdatalog.executors.levelwise import Levelwise, Seen
 from gdatalog.executors.lftj import GiveUp
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.reduction import add_rows
@@ -88,7 +88,8 @@ class Run:
         knobs = self.knobs
         if self.lasting is not None and knobs.strategy == "auto":
             knobs = replace(knobs, strategy="levelwise")  # the rounds of a fixpoint are small
-        return Nest(self.plan.joins[number], form, self.sources, knobs, self.device)
+        join, counted = self.plan.joins[number], self.report is not None
+        return Nest(join, form, self.sources, knobs, self.device, counted=counted)
 
     def _run(
         self,
@@ -109,11 +110,11 @@ class Run:
                     took(nest, perf_counter() - began)
                 else:
                     depth_first()
+                    if self.report is not None:
+                        self.report.saw(nest.seen)
                 return
             except Impatient:
                 spent += choice.patience or 0.0
-                if self.report is not None:
-                    self.report.seen.clear()
             except GiveUp as reason:
                 # Only the other executor tells failures from what does not matter.
                 told = str(reason) or "a computation failed, or a number left 62 bits"
@@ -131,7 +132,7 @@ class Run:
         limits = self.limits
         made = {ref: self.sources.trie_of(ref) for ref in longest_first(join.tries)}
         tries = [made[ref] for ref in join.tries]
-        seen = self.report.seen if self.report is not None else None
+        seen: dict[int, Seen] | None = None if self.report is None else {}
         walk = Levelwise(tries, self.device.ops, self.scope, limits, seen, self.lasting)
         first = Frontier(1)
         if join.orbit != 1:
@@ -142,6 +143,8 @@ class Run:
             first = Frontier(count, columns=dict(zip(names, rows, strict=True)))
         with impatience(limits, patience):
             walk.run(join.steps, 0, first, sink)
+        if self.report is not None and seen is not None:  # it has come to the end
+            self.report.saw(seen)
 
     # ------------------------------------------------------------------------------ gathering
 

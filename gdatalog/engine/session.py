@@ -105,6 +105,7 @@ class Session:
     parts: Parts = field(init=False)
     text: CheckedText = field(init=False)
     checked: Checked = field(init=False)
+    inputs: Inputs = field(init=False)
     evaluation: Evaluation = field(init=False)
 
     def __post_init__(self) -> None:
@@ -145,10 +146,10 @@ class Session:
         texts = (*self.views, *([program] if program.statements else []))
         self.text = self.prepared.check(texts, everything, known, types, self.whole)
         self.checked = self.text.checked
-        stored = Inputs(
+        self.inputs = Inputs(
             self.stored, sources, self.checked.schemas, self.symbols, settings.policy, self.read
         )
-        self.evaluation = self._evaluation(stored)
+        self.evaluation = self._evaluation(self.inputs)
 
     def _evaluation(self, stored: Inputs) -> Evaluation:
         settings = self.settings

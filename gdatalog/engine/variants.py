@@ -61,6 +61,7 @@ class Ready:
     """Loops that can be run at once, for rows of certain widths."""
 
     loops: Loops
+    nest: Nest  # that they are of
     hashed: bool
     widths: tuple[str, ...]
 
@@ -238,7 +239,7 @@ class Variant:
         """Seconds of breadth-first rounds that are worth having these loops."""
         if nest.reason is not None:
             return NEVER
-        printed = nest.printed
+        printed = nest.plain
         name = code_cache.versioned(printed.shape, printed.source)
         if code_cache.loaded(name):
             return AT_HAND
@@ -251,7 +252,8 @@ class Variant:
             partial(self.run.trie_of, parts=parts), lambda name: (self._blocks()[0], 0)
         )
         form = Form(self.join.outputs, fresh=True, hashed=hashed)
-        return Nest(self.join, form, sources, self.run.around.knobs, CPU)
+        counted = self.report is not None
+        return Nest(self.join, form, sources, self.run.around.knobs, CPU, counted=counted)
 
     def _loops(self, parts: Parts, hashed: bool, given: Columns) -> Loops | None:
         """Loops for these relations; None if they cannot be printed."""
@@ -266,7 +268,7 @@ class Variant:
         around = self.run.around
         function = compiled_function(nest.printed, around.limits, self.plan.relation)
         loops = Loops(function, nest.printed, nest.tries, around.scope, around.knobs.workers)
-        self.ready = Ready(loops, hashed, widths)
+        self.ready = Ready(loops, nest, hashed, widths)
         return loops
 
     def _by_loops(self, parts: Parts, did: RuleRound) -> bool:
@@ -320,6 +322,8 @@ class Variant:
             self.report.rows += rows
             self.report.seconds += seconds
             self.report.executors[self.number] = choice
+            assert self.ready is not None
+            self.report.saw(self.ready.nest.saw(loops.tallied()))
 
 
 def pieces(blocks: Sequence[Columns]) -> Iterator[Columns]:

@@ -33,6 +33,7 @@ class Expansion:
         self.frontier = frontier
         self.sink = sink
         self.tried = 0
+        self.values: Array | None = None  # how many values each row has, where `counts` weighs them
 
     # ------------------------------------------------------------------------------- join
 
@@ -84,6 +85,7 @@ class Expansion:
         trie = self.walk.tries[step.participants[max(lists.who, 0)].trie]
         if trie.weights is None:
             return lists.lengths
+        self.values = lists.lengths
         sums = trie.weight_sums()
         weighed: Array = sums[lists.starts + lists.lengths] - sums[lists.starts]
         return weighed

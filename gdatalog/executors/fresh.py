@@ -19,6 +19,7 @@ import numpy as np
 from gdatalog.executors import lftj
 from gdatalog.executors.lftj import (
     COUNTER,
+    COUNTS,
     DONE,
     FAILED,
     FULL,
@@ -29,6 +30,7 @@ from gdatalog.executors.lftj import (
     Block,
     given_arrays,
     own_arguments,
+    tallied,
 )
 from gdatalog.executors.limits import Limits
 from gdatalog.storage.table import Array
@@ -60,6 +62,8 @@ class FreshWorker:
 
     def begin(self) -> None:
         self.state[0] = self.state[1] = self.state[TRIED] = self.kept = 0
+        if COUNTS in self.arguments:
+            self.arguments[COUNTS][:] = 0
         self.room = lftj.FIRST_ROOM
         self.status = FULL
 
@@ -115,6 +119,7 @@ class Loops:
     def __init__(
         self, function: Any, printed: Any, tries: Sequence[Trie], scope: Any, threads: int
     ) -> None:
+        self.printed = printed
         distinct = [tries[at] for at in printed.which]
         given = given_arrays(printed, distinct, scope)
         self.control = np.zeros(16, dtype=np.int64)
@@ -195,6 +200,10 @@ class Loops:
         """How many rows have come since `begin`, and how many for the first time."""
         tried = sum(int(worker.state[TRIED]) for worker in self.at_work)
         return tried, sum(worker.kept for worker in self.at_work)
+
+    def tallied(self) -> Array:
+        """What has been bound since `begin`, by counter."""
+        return tallied(self.printed, self.at_work)
 
     def met(self) -> tuple[Array, ...]:
         """A row that lies outside, as columns of one."""

@@ -238,7 +238,8 @@ class Levelwise:
                     # The last level of a count is never made, only measured or counted.
                     sink.emit_counts(frontier, counts)
                     if self.seen is not None:
-                        (went,) = self.ops.totals(counts)
+                        values = counts if expansion.values is None else expansion.values
+                        (went,) = self.ops.totals(values)
                         self._note(step, frontier.size, expansion.tried, went, started)
                     return
             children = expansion.join(step, tests)

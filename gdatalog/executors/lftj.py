@@ -23,6 +23,7 @@ from gdatalog.storage.trie import Trie
 Block = tuple[Array, ...]
 
 DONE, FULL, STOPPED, FAILED, OVERFLOW, ENOUGH, OUTSIDE = range(7)  # what a function returns
+COUNTS = "counts"  # the argument that a worker counts in what it binds, for a profile
 COUNTER, STOP_FLAG, UNITS = 0, 1, 2  # the entries of `control`
 
 FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block
@@ -93,10 +94,12 @@ def run_nest(
 ) -> list[Block]:
     """Runs a printed plan's function; gives the blocks of rows that it made.
 
-    `beside`: the arguments that are neither of tries nor of the plan, by name.
+    `beside`: the arguments that are neither of tries nor of the plan, by name. Where the function
+    counts what it binds, the array of counts among them is set to what all workers have counted.
     """
     distinct = [tries[at] for at in printed.which]
     beside = {name: unlocked(array) for name, array in beside.items()}
+    tally = beside.pop(COUNTS, None)
     given = {**given_arrays(printed, distinct, scope), **beside}
     control = np.zeros(16, dtype=np.int64)
     count = threads if printed.parallel else 1
@@ -104,7 +107,19 @@ def run_nest(
         worker_of(function, printed, distinct, given, control, count, wanted) for _ in range(count)
     ]
     run_workers(workers, control, limits)
+    if tally is not None:
+        tally[:] = tallied(printed, workers)
     return [block for worker in workers for block in worker.blocks]
+
+
+def tallied(printed: Any, workers: Sequence[Any]) -> Array:
+    """What workers have counted, together."""
+    if not printed.counters:
+        return np.zeros(0, dtype=np.int64)
+    counts = np.array([worker.arguments[COUNTS] for worker in workers])
+    again = np.array([counter.again for counter in printed.counters], dtype=np.bool_)
+    together: Array = np.where(again, counts.max(axis=0), counts.sum(axis=0))
+    return together
 
 
 def run_workers(workers: Sequence[Worker], control: Array, limits: Limits) -> None:
@@ -234,6 +249,8 @@ def own_arguments(
             ordered[argument.name] = own[argument.name]
         elif argument.kind == "output":
             ordered[argument.name] = np.empty(0, dtype=DTYPES[argument.type])
+        elif argument.kind == "counts":
+            ordered[argument.name] = np.zeros(len(printed.counters), dtype=np.int64)
         else:
             if argument.kind in ("marks", "places"):
                 scratch.append(argument.name)

@@ -41,6 +41,11 @@ class Gpu:
         tests = tuple((test.left, test.op, test.right) for test in ref.tests)
         return self.kept.trie(relation, ref.columns, tests, ref.weighted, ref.ranked)
 
+    def made(self, relation: Relation, ref: TrieRef) -> Trie | None:
+        """The same, if it is there by now."""
+        tests = tuple((test.left, test.op, test.right) for test in ref.tests)
+        return self.kept.made(relation, ref.columns, tests, ref.weighted, ref.ranked)
+
     def charge(self, limits: Limits, what: str, relation: Relation) -> None:
         """Says what all that is kept takes, after room has been made for what else is held."""
         name = f"indexes on {self.name}"

@@ -133,6 +133,23 @@ class Kept:
         held.used[name] = next(self._clock)
         return trie
 
+    def made(
+        self,
+        relation: Relation,
+        order: tuple[int, ...],
+        tests: tuple[RowTest, ...] = (),
+        weighted: bool = False,
+        ranked: bool = False,
+    ) -> Trie | None:
+        """The same, if it is there by now; nothing is looked at for it."""
+        held = self._held.get(relation.store)
+        if held is None:
+            return None
+        name = trie_name(order, tests, weighted, ranked, order[:1] == (1,) and ranked)
+        if order[:1] == (1,) and held.symmetric:
+            name = trie_name(order, tests, weighted, ranked, True)
+        return held.tries.get(name) or first_levels(held.tries, name)
+
     def _symmetric(self, relation: Relation, held: _Indexes) -> bool:
         if held.symmetric is None:
             alike = relation.types[0] == relation.types[1]

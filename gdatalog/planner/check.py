@@ -22,10 +22,8 @@ from gdatalog.planner.names import Names
 from gdatalog.planner.safety import check_safety
 from gdatalog.planner.strata import stratify
 from gdatalog.planner.types import Types
-from gdatalog.planner.words import own_name
+from gdatalog.planner.words import either, own_name
 from gdatalog.values import TypeName
-
-MOST_ERRORS = 100  # more would only scroll past
 
 
 def check(
@@ -54,7 +52,7 @@ def check(
         if stratum.recursive and wrong.isdisjoint(stratum.relations):
             check_improving(stratum, errors)
     schemas = _schemas(catalog, types, typed, errors)
-    raise_together(_at_most(MOST_ERRORS, errors))
+    raise_together(errors)
     return Checked(
         schemas=schemas,
         strata=strata,
@@ -184,28 +182,27 @@ def _open_columns(
             message = f"nothing says which columns `{name}` has"
             hint = f"declare them, as in `.decl {name}(x: int, y: symbol)`"
             errors.append(TypeMismatchError(message, relation.span, hint=hint))
+        open_here = []
         for at in types.open_columns(name):
             same = types.open_class(name, at)
             if same not in reported:
                 reported.add(same)
-                errors.append(_open_error(relation, schema, at))
+                open_here.append(at)
+        if open_here:
+            errors.append(_open_error(relation, schema, open_here))
 
 
-def _open_error(relation: Relation, schema: Schema, at: int) -> TypeMismatchError:
+def _open_error(relation: Relation, schema: Schema, open_here: Sequence[int]) -> TypeMismatchError:
     declare = ", ".join(f"{c}: {k}" for c, k in zip(schema.columns, schema.types, strict=True))
+    names = either([f"`{schema.columns[at]}`" for at in open_here], "and")
+    of = f"the column {names} of `{schema.name}` has"
+    if len(open_here) > 1:
+        of = f"the columns {names} of `{schema.name}` have"
     return TypeMismatchError(
-        f"nothing says which type the column `{schema.columns[at]}` of `{schema.name}` has",
+        f"nothing says which type {of}",
         relation.span,
         hint=f"declare it, as in `.decl {schema.name}({declare})`",
     )
-
-
-def _at_most(number: int, errors: list[Error]) -> list[Error]:
-    """The first errors in the order of the text, and how many there are beyond."""
-    if len(errors) <= number:
-        return errors
-    errors.sort(key=lambda e: (e.span is None, e.span.start if e.span else 0))
-    return [*errors[:number], Error(f"and {len(errors) - number} more")]
 
 
 def _last(program: Program) -> str | None:

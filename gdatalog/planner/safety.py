@@ -1,13 +1,14 @@
 """Safety: every variable that a head, comparison, function or negation needs is bound.
 
 The error is at the first place that needs the variable, and its hint speaks of the literal that
-comes nearest to binding it. One error a variable and rule.
+comes nearest to binding it; where it can, it shows the rule as it would be safe. One error a
+variable and rule.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -19,6 +20,7 @@ from gdatalog.parser.syntax import (
     Call,
     Cast,
     Compare,
+    Const,
     Expr,
     Literal,
     Member,
@@ -37,9 +39,11 @@ from gdatalog.planner.binding import (
 )
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.planner.walk import Node, variables, walk
-from gdatalog.planner.words import nearest, own_name, show
+from gdatalog.planner.words import as_rule, conjuncts, nearest, own_name, show, text_of
 
 Names = frozenset[str]
+
+LONGEST = 100  # characters of a rule in a hint
 
 
 def check_safety(rule: CheckedRule, errors: list[Error]) -> None:
@@ -59,7 +63,8 @@ def _ground(fact: Atom, errors: list[Error]) -> None:
     for name, var in variables(fact).items():
         hint = "a fact has no body that could bind it"
         if var in fact.args:
-            hint = f'did you mean `"{name}"`? {hint}'
+            meant = (f'"{arg.name}"' if isinstance(arg, Var) else text_of(arg) for arg in fact.args)
+            hint = f"{hint}: did you mean `{fact.name}({', '.join(meant)}).`?"
         errors.append(SafetyError(f"the fact has a variable, `{name}`", var.span, hint=hint))
 
 
@@ -122,11 +127,13 @@ class _Check:
         held = bound & set(shared_by(aggregate))
         inner = bound_by(aggregate.body, held, self.rule.types)
         self._inside(aggregate.body, inner)
+        self.scopes.append(aggregate.body)
         for target in aggregate.targets:
             self._expr(target, f"in {show(aggregate)}", inner)
         for name, var in variables(aggregate).items():
             if name in aggregate.exports and name not in inner:
                 self.unbound(var, f"in {show(aggregate)}", inner)
+        self.scopes.pop()
 
     # ----------------------------------------------------------------------------- errors
 
@@ -140,7 +147,7 @@ class _Check:
 
     def _hint(self, var: Var, bound: Names) -> str:
         name = own_name(var.name)
-        for literal in chain.from_iterable(map(_literals, reversed(self.scopes))):
+        for literal in chain.from_iterable(map(conjuncts, reversed(self.scopes))):
             if var.name in variables(literal):
                 hint = self._hint_of(literal, var.name, name, bound)
                 if hint is not None:
@@ -149,7 +156,39 @@ class _Check:
         meant = nearest(name, others)
         if meant is not None:
             return f"did you mean `{meant}`?"
-        return f"add an atom with `{name}` to the body, or `{name} = ...`"
+        return (
+            self._for_wildcard(name) or f"add an atom with `{name}` to the body, or `{name} = ...`"
+        )
+
+    def _for_wildcard(self, shown: str) -> str | None:
+        """An atom of the body with the variable for its `_`."""
+        for literal in conjuncts(self.scopes[-1]):
+            if isinstance(literal, Atom):
+                free = [isinstance(arg, Var) and arg.name.startswith("_~") for arg in literal.args]
+                if any(free):
+                    texts = [text_of(arg) for arg in literal.args]
+                    texts[free.index(True)] = shown
+                    atom = f"{literal.name}({', '.join(texts)})"
+                    which = "the" if sum(free) == 1 else "a"
+                    hint = f"put `{shown}` for {which} `_` of {show(literal)}"
+                    return hint + self._corrected({literal: (atom,)})
+        return None
+
+    def _corrected(self, changed: Mapping[Literal, Sequence[str]]) -> str:
+        """The rule with other texts for some literals of its body."""
+        assert self.rule.body is not None
+        items: list[str] = []
+        found = False
+        for literal in conjuncts(self.rule.body):
+            found = found or literal in changed
+            items += changed.get(literal, (text_of(literal),))
+        text = as_rule(text_of(self.rule.head), items)
+        if self.rule.head.name.startswith("?"):
+            text = f"?- {', '.join(items)}."
+        return f": `{text}`" if found and len(text) <= LONGEST else ""
+
+    def _bound_before(self, literal: Literal, atom: str) -> str:
+        return self._corrected({literal: (atom, text_of(literal))})
 
     def _hint_of(self, literal: Literal, name: str, shown: str, bound: Names) -> str | None:
         """How this literal, which has the variable, comes near to binding it."""
@@ -159,8 +198,11 @@ class _Check:
                     if name not in bound_by(item, bound, self.rule.types):
                         return f"{show(item)} does not bind it: every branch of `;` has to"
                 return None
-            case Not():
-                return f"{show(literal)} only tests: bind `{shown}` by an atom that is not negated"
+            case Not(body):
+                hint = f"{show(literal)} only tests: bind `{shown}` by an atom that is not negated"
+                if isinstance(body, Atom) and any(_is(arg, name) for arg in body.args):
+                    return hint + self._bound_before(literal, _only(body, name, shown))
+                return hint
             case Compare():
                 return self._compare_hint(literal, name, shown, bound)
             case Range(item, start, stop, step):
@@ -188,14 +230,28 @@ class _Check:
                 if name not in variables(side):
                     continue
                 if op != "=":
-                    return f"{show(compare)} only tests: bind `{shown}` by an atom, or by `=`"
+                    hint = f"{show(compare)} only tests: bind `{shown}` by an atom, or by `=`"
+                    atom = self._like(other, shown) if _is(side, name) else None
+                    return hint if atom is None else hint + self._bound_before(compare, atom)
                 if isinstance(side, Var):
                     return _would_bind(compare, shown, (other,), bound)
                 if ready(other, bound) and solvable(side, bound, self.rule.types) is None:
-                    return (
+                    hint = (
                         f"{show(side)} is not solved for `{shown}`: only `+` and `-` with one "
                         f"unbound int are; write it as `{shown} = ...`"
                     )
+                    factor = _factor(side, name)
+                    if factor is None or len(compare.rest) > 1:
+                        return hint
+                    solved = f"{shown} = {text_of(other)} / {factor}"
+                    return hint + self._bound_before(compare, solved)
+        return None
+
+    def _like(self, other: Expr, shown: str) -> str | None:
+        """An atom whose column holds what `other` is compared with, with the variable in it."""
+        for literal in conjuncts(self.scopes[-1]):
+            if isinstance(other, Var) and isinstance(literal, Atom) and other in literal.args:
+                return _only(literal, other.name, shown)
         return None
 
 
@@ -211,13 +267,25 @@ def _would_bind(literal: Literal, shown: str, values: tuple[Expr, ...], bound: N
     return f"{show(literal)} would bind `{shown}` if {' and '.join(waiting)} were bound"
 
 
-def _literals(literal: Literal) -> Iterator[Literal]:
-    """The parts of a conjunction; a `;` and a negation are one part."""
-    if isinstance(literal, And):
-        for item in literal.items:
-            yield from _literals(item)
-    else:
-        yield literal
+def _is(expr: Expr, name: str) -> bool:
+    return isinstance(expr, Var) and expr.name == name
+
+
+def _only(atom: Atom, name: str, shown: str) -> str:
+    """The atom with `shown` where `name` stands first, and `_` elsewhere."""
+    at = next(i for i, arg in enumerate(atom.args) if _is(arg, name))
+    return f"{atom.name}({', '.join(shown if i == at else '_' for i in range(len(atom.args)))})"
+
+
+def _factor(side: Expr, name: str) -> str | None:
+    """The constant of `y * 2`."""
+    match side:
+        case Call("*", (Var(own), Const() as factor)) if own == name:
+            return text_of(factor)
+        case Call("*", (Const() as factor, Var(own))) if own == name:
+            return text_of(factor)
+        case _:
+            return None
 
 
 def _occurrences(node: Node | None) -> Counter[str]:

@@ -8,22 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
-from gdatalog.errors import Error, Note, Span, StratificationError
+from gdatalog.errors import Error
 from gdatalog.parser.syntax import Aggregate, Atom, HeadAggregate, Not
 from gdatalog.planner.checked import CheckedRule, Stratum
+from gdatalog.planner.cycles import Step, cycle_error
 from gdatalog.planner.walk import Node, children, walk
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """`head` needs `body`: by which atom, and through what of the kind that a cycle forbids."""
-
-    head: str
-    body: str
-    span: Span
-    through: str = ""  # "", "negation", or "the aggregate count"
 
 
 def stratify(rules: Sequence[CheckedRule], errors: list[Error]) -> tuple[Stratum, ...]:
@@ -40,7 +30,7 @@ def stratify(rules: Sequence[CheckedRule], errors: list[Error]) -> tuple[Stratum
             continue
         inside = set(component)
         recursive = any(step.body in inside for name in defined for step in steps[name])
-        forbidden = _forbidden(inside, defined, steps) if recursive else None
+        forbidden = _forbidden(inside, defined, steps, by_head) if recursive else None
         if forbidden is not None:
             errors.append(forbidden)
             continue
@@ -56,13 +46,13 @@ def steps_of(rule: CheckedRule) -> Iterator[Step]:
     for part in walk(rule.head):
         if isinstance(part, HeadAggregate) and part.kind not in ("min", "max"):
             through = f"the aggregate {part.kind}"
-    yield from _steps(rule.head.name, rule.body, through)
+    yield from _steps(rule, rule.body, through)
 
 
-def _steps(head: str, node: Node, through: str) -> Iterator[Step]:
+def _steps(rule: CheckedRule, node: Node, through: str, negated: bool = False) -> Iterator[Step]:
     match node:
         case Atom(name):
-            yield Step(head, name, node.span, through)
+            yield Step(rule.head.name, name, node, rule, through, negated)
         case Not():
             through = through or "negation"
         case Aggregate(kind):
@@ -70,7 +60,7 @@ def _steps(head: str, node: Node, through: str) -> Iterator[Step]:
         case _:
             pass
     for child in children(node):
-        yield from _steps(head, child, through)
+        yield from _steps(rule, child, through, isinstance(node, Not))
 
 
 def components(steps: Mapping[str, Sequence[Step]]) -> Iterator[list[str]]:
@@ -110,12 +100,15 @@ def components(steps: Mapping[str, Sequence[Step]]) -> Iterator[list[str]]:
 
 
 def _forbidden(
-    inside: set[str], defined: Sequence[str], steps: Mapping[str, Sequence[Step]]
+    inside: set[str],
+    defined: Sequence[str],
+    steps: Mapping[str, Sequence[Step]],
+    rules: Mapping[str, Sequence[CheckedRule]],
 ) -> Error | None:
     for name in defined:
         for step in steps[name]:
             if step.through and step.body in inside:
-                return _cycle_error([step, *_path(step.body, name, inside, steps)])
+                return cycle_error([step, *_path(step.body, name, inside, steps)], rules)
     return None
 
 
@@ -137,22 +130,3 @@ def _path(
         path.append(at)
         at = came[at.head]
     return path[::-1]
-
-
-def _cycle_error(cycle: Sequence[Step]) -> StratificationError:
-    first = cycle[0]
-    if len(cycle) == 1:
-        message = f"`{first.head}` depends on itself through {first.through}"
-    else:
-        message = f"`{first.head}` and `{first.body}` depend on each other through {first.through}"
-    ring = " -> ".join([*(step.head for step in cycle), first.head])
-    notes: list[Note] = []
-    for step in cycle:
-        through = f", through {step.through}" if step.through else ""
-        notes.append(Note(f"`{step.head}` needs `{step.body}`{through}", step.span))
-    return StratificationError(
-        f"{message}: {ring}",
-        first.span,
-        hint="move the part that is negated or aggregated to a relation outside of the cycle",
-        notes=notes,
-    )

@@ -2,16 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 
 from gdatalog.errors import NOWHERE
-from gdatalog.parser.syntax import Atom, Const, Expr, HeadAggregate, Literal, Not, Param, Var
+from gdatalog.parser.syntax import (
+    And,
+    Atom,
+    Const,
+    Expr,
+    HeadAggregate,
+    Literal,
+    Not,
+    Or,
+    Param,
+    Var,
+)
 
 
 def own_name(name: str) -> str:
     """The name that the user wrote: `y` of the local variable `y~2`."""
     return name.partition("~")[0]
+
+
+def text_of(node: Expr | HeadAggregate | Literal) -> str:
+    """The node as the source has it, on one line."""
+    if node.span.source is NOWHERE.source:
+        return show(node).strip("`")
+    text = " ".join(node.span.text.split())
+    return f"({text})" if isinstance(node, Or) else text
+
+
+def conjuncts(literal: Literal) -> Iterator[Literal]:
+    """The parts of a conjunction; a `;` and a negation are one part."""
+    if isinstance(literal, And):
+        for item in literal.items:
+            yield from conjuncts(item)
+    else:
+        yield literal
+
+
+def as_rule(head: str, items: Iterable[str]) -> str:
+    return f"{head} <- {', '.join(items)}."
 
 
 def show(node: Expr | HeadAggregate | Literal) -> str:

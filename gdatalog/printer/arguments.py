@@ -37,7 +37,7 @@ class Argument:
     each pair of a list's positions, or one for each). Of a trie: weights, sums (of weights),
     labels. buffer: room for the shortest of the longest lists of `levels`. given: what the run
     brings along. own: what it makes for each worker. result: what it brings along to be written.
-    output: a column of a block.
+    output: a column of a block. counts: a worker's counters.
     """
 
     name: str
@@ -105,6 +105,10 @@ class Arguments:
 
     def output(self, name: str, dtype: str) -> str:
         return self._add(Argument(name, numba_type(dtype), "output"))
+
+    def counts(self, name: str) -> str:
+        """Where a worker counts what it binds, for a profile."""
+        return self._add(Argument(name, numba_type("int64"), "counts"))
 
     def scalar(self, kind: str, level: Level) -> str:
         """low (of the dense index), base (the least value of a level), total (rows of a trie)"""

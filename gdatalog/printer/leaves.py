@@ -137,6 +137,7 @@ class Rows(Leaf):
         if nest.tile:
             return  # whoever writes rows sees to what is wanted
         with nest.text.block("if n >= wanted"):
+            nest.commit()
             nest.text.line("state[4] = n")
             nest.text.line("return 5")
 

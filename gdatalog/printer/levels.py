@@ -42,7 +42,7 @@ def print_join(nest: Nest, steps: Sequence[Step], at: int, known: Known, leaf: L
         return
     pair = last_pair(nest, steps, at) if nest.split and known.clip is None else None
     if leaf.counts and pair is not None:
-        leaf.count(nest, known, measure_pair(nest, pair, known))
+        leaf.count(nest, known, measure_pair(nest, pair, steps[at:], known))
         return
     following = next((s for s in steps[at + 1 :] if isinstance(s, (Join, Generate))), None)
     below = [nest.paths.node(p) for p in following.participants] if following else []
@@ -156,6 +156,8 @@ def _loop(
     with turns(nest, walk, known, lanes, sought) as turn:
         inner = known.inner()
         inner.clip = inner.unit = None
+        if known.clip is not None:
+            inner.first_task = None
         inner.spread = known.spread and not walk.others
         inner.alone = known.alone or lanes
         place = turn
@@ -167,16 +169,22 @@ def _loop(
                       f"min(np.int64({offsets}[{turn} + 1]), e)")  # fmt: skip
             place = "c0"
             inner.clip = Clip(child, "c0", "c1", "base")
+            if nest.counting is not None:
+                inner.first_task = text.name("first_task")
+                text.line(f"{inner.first_task} = np.int64(c0 == {offsets}[{turn}])")
         if child is not None and nest.tile:
             with text.block("if c0 >= e"):
                 text.line("break")
         if task is not None and not lanes:  # lanes' turns are too short to be shared
             last = None if child is None else f"c1 - 1 - {task}"
-            begin_unit(nest, f"{place} - {task}", last, leaf, inner)
+            again = None if known.clip is None else f"{turn} == {known.clip.low}"
+            begin_unit(nest, f"{place} - {task}", last, leaf, inner, again)
         loops = sum(isinstance(later, (Join, Generate)) for later in steps[at + 1 :])
         # A tile's task is late, and hears of it, at its units and at the turns that it may share.
         if loops > (1 if nest.tile > 1 else 0) and (nest.tile < 2 or not shares):
             nest.may_stop(inner)
+        if walk.node is not None and not walk.others and len(met.lists) + len(met.roots) > 1:
+            nest.tried(step, inner)
         name = nest.bind(step.variable, nest.call("at", walk.array, turn), inner)
         nodes = [walk.node] if walk.node is not None else list(met.lists)
         nest.widths[step.variable] = nest.arguments.width(tuple(map(nest.level, nodes)))
@@ -192,6 +200,7 @@ def _loop(
             if node in met.lists and node not in among:
                 continue  # it only had to have the value
             nest.seek(Slot(step.variable, step.type), name, (part,), inner, among)
+        nest.bound(step, inner)
         nest.run(steps, at + 1, inner, leaf)
 
 
@@ -241,6 +250,7 @@ def print_generate(
             value = nest.call("plus", start, nest.call("times", stride, turn))
             name = nest.bind(step.variable, value, inner)
             nest.seek(Slot(step.variable, step.type), name, step.participants, inner)
+            nest.bound(step, inner)
             nest.run(steps, at + 1, inner, leaf)
     else:
         values = text.name("given")
@@ -256,6 +266,7 @@ def print_generate(
             with text.block(f"if {again}"):
                 text.line("continue")
             nest.seek(Slot(step.variable, step.type), name, step.participants, inner)
+            nest.bound(step, inner)
             nest.run(steps, at + 1, inner, leaf)
     if known.found:
         with text.block(f"if {known.found}"):

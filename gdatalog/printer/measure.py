@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,7 +46,16 @@ def measure(nest: Nest, steps: Sequence[Step], at: int, met: Met, known: Known) 
     lane has its share of it only."""
     step = steps[at]
     assert isinstance(step, Join)
-    return _measured(nest, step, _others(steps, at), met, known)
+    if nest.counting is None:
+        return _measured(nest, step, _others(steps, at), met, known)
+    within = known.inner()  # of a list that is shared out, each task measures a part of its own
+    if known.clip is not None:
+        within.first_task = None
+
+    def tell(count: str, other: Slot | None) -> None:
+        nest.bound(_first(steps[at:], step, other), within, count)
+
+    return _measured(nest, step, _others(steps, at), met, known, tell)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,24 +104,82 @@ def both(nest: Nest, pair: Pair) -> Met:
     return Met({node: set() for node in lists}, {})
 
 
-def measure_pair(nest: Nest, pair: Pair, known: Known) -> str:
-    """How many pairs of different values there are: all pairs less those of a common value."""
+def measure_pair(nest: Nest, pair: Pair, steps: Sequence[Step], known: Known) -> str:
+    """How many pairs of different values there are: all pairs less those of a common value.
+
+    `steps`: those from the first of the two on.
+    """
     either = tuple(dict.fromkeys((*pair.others[0], *pair.others[1])))
+    told = _Pairs(nest, pair, steps, known)
     one, other, common = (
-        nest.whole(*_measured(nest, step, others, met, known))
-        for step, others, met in (
-            (pair.first, pair.others[0], Met.of(nest, pair.first)),
-            (pair.last, pair.others[1], Met.of(nest, pair.last)),
-            (pair.first, either, both(nest, pair)),
+        nest.whole(*_measured(nest, step, others, met, known, tell))
+        for step, others, met, tell in (
+            (pair.first, pair.others[0], Met.of(nest, pair.first), told.first),
+            (pair.last, pair.others[1], Met.of(nest, pair.last), told.last),
+            (pair.first, either, both(nest, pair), _untold),
         )
     )
     count = nest.text.name("m")
     nest.text.line(f"{count} = {one} * {other} - {common}")
+    nest.bound(steps[-1], known, count)
     return count
 
 
+# Told of how many values there are, at first and after each that is left out.
+Tell = Callable[[str, Slot | None], None]
+
+
+def _untold(count: str, other: Slot | None) -> None:
+    """What is no number of bindings."""
+
+
+@dataclass(slots=True)
+class _Pairs:
+    """Counts the bindings of a pair, as if they were made one by one: where that can be told."""
+
+    nest: Nest
+    pair: Pair
+    steps: Sequence[Step]
+    known: Known
+    one: str = ""  # how many the first level has
+
+    def first(self, count: str, other: Slot | None) -> None:
+        self.one = count
+        step = _first(self.steps, self.pair.first, other)
+        if self._place(step) < self._place(self.pair.last):
+            self.nest.bound(step, self.known, count)
+
+    def last(self, count: str, other: Slot | None) -> None:
+        step = _first(self.steps, self.pair.last, other)
+        firsts = [_first(self.steps, self.pair.first, slot) for slot in self.pair.others[0]]
+        apart = next(
+            place
+            for place, each in enumerate(self.steps)
+            if unequal(each, self.pair.first.variable) is not None
+            and unequal(each, self.pair.last.variable) is not None
+        )
+        before = all(self._place(each) < self._place(self.pair.last) for each in firsts)
+        if before and self._place(step) < apart:
+            self.nest.bound(step, self.known, f"{self.one} * {count}")
+
+    def _place(self, step: Step) -> int:
+        return next(place for place, each in enumerate(self.steps) if each is step)
+
+
+def _first(steps: Sequence[Step], step: Join, other: Slot | None) -> Step:
+    """The step itself, or the first that leaves out the value of another variable."""
+    if other is None:
+        return step
+    return next(later for later in steps if unequal(later, step.variable) == other)
+
+
 def _measured(
-    nest: Nest, step: Join, others: Sequence[Slot], met: Met, known: Known
+    nest: Nest,
+    step: Join,
+    others: Sequence[Slot],
+    met: Met,
+    known: Known,
+    tell: Tell = _untold,
 ) -> tuple[str, bool]:
     text = nest.text
     share = False
@@ -125,6 +192,7 @@ def _measured(
         node = walk.node
         if node is not None and node.trie.weighted:
             sums = nest.arguments.of_trie(nest.number[node.trie], "sums")
+            tell(f"max(np.int64(0), np.int64({walk.high}) - np.int64({walk.low}))", None)
             end = f"{sums}[max({walk.low}, {walk.high})]"
             text.line(f"{count} = np.int64({end} - {sums}[{walk.low}])")
             return count, False
@@ -132,8 +200,10 @@ def _measured(
         places = [(walk.array, (walk.low, walk.high))]
     else:
         places, share = _common(nest, step, met, known, count)
+    tell(count, None)
     for at_, other in enumerate(others):
         _leave_out(nest, step, met, known, count, places, other, others[:at_], share)
+        tell(count, other)
     return count, share
 
 

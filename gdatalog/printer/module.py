@@ -10,6 +10,7 @@ from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_join
 from gdatalog.plan.nodes import Generate, Join, JoinPlan
 from gdatalog.printer.arguments import Argument, Level
+from gdatalog.printer.counting import ARRAY, Counter, Counting
 from gdatalog.printer.expressions import Expressions
 from gdatalog.printer.given import print_given
 from gdatalog.printer.leaves import Groups, Leaf
@@ -59,6 +60,7 @@ class Printed:
     grain: int
     single: bool = False
     lanes: int = 0
+    counters: tuple[Counter, ...] = ()
 
 
 def print_plan(
@@ -68,12 +70,16 @@ def print_plan(
     intersect: str,
     tile: int = 0,
     given: Sequence[Any] = (),
+    counted: bool = False,
 ) -> Printed:
     """The function of a plan: for a CPU's thread, or for a `tile` of so many lanes of a GPU.
 
-    `given`: the dtypes of the columns of the rows that it is run for.
+    `given`: the dtypes of the columns of the rows that it is run for. `counted`: it counts what it
+    binds, for a profile; a tile's does not.
     """
     nest = Nest(join, tries, intersect, tile)
+    counting = Counting(list(all_steps(nest.join.steps))) if counted and not tile else None
+    nest.counting = counting
     text, known = nest.text, Known(alone=tile == 1)
     leaf.start(nest)
     with text.block("for once in range(1)"):
@@ -82,6 +88,12 @@ def print_plan(
         else:
             nest.run(nest.join.steps, 0, known, leaf)
     leaf.finish(nest)
+    nest.commit()
+    prologue = list(ROWS)
+    if counting is not None:
+        nest.arguments.counts(ARRAY)
+        text.lines = list(counting.written(text.lines))
+        prologue += counting.start()
     outputs = [a for a in nest.arguments.found.values() if a.kind == "output"]
     outputs.sort(key=lambda argument: int(argument.name[3:]))
     arguments = [a for a in nest.arguments.found.values() if a.kind != "output"] + outputs
@@ -89,7 +101,7 @@ def print_plan(
         source = _loops(nest)
     else:
         text.line("state[0], state[1], state[4] = 0, 0, n")
-        source = module_of(nest, arguments, _plan(nest), ROWS)
+        source = module_of(nest, arguments, _plan(nest), prologue)
     return Printed(
         _shape(join, leaf),
         source,
@@ -102,6 +114,7 @@ def print_plan(
         nest.grain,
         isinstance(leaf, Groups) and not leaf.keys,
         tile,
+        () if counting is None else counting.counters,
     )
 
 

@@ -34,6 +34,7 @@ from gdatalog.plan.nodes import (
     TrieRef,
 )
 from gdatalog.printer.arguments import Arguments, Level
+from gdatalog.printer.counting import Counting
 from gdatalog.printer.expressions import Expressions, Unprintable
 from gdatalog.printer.scope import Known, Range
 from gdatalog.printer.text import Text
@@ -79,6 +80,7 @@ class Nest:
         self.grain = 1  # how many bindings a task has at the least
         self.marked: dict[tuple[Node, str], int] = {}  # lists with marks of their own
         self.widths: dict[str, str] = {}  # the dtype of a variable's keys, where known
+        self.counting: Counting | None = None  # in the form for profiles
 
     # ------------------------------------------------------------------------------- words
 
@@ -160,6 +162,21 @@ class Nest:
             self.text.line(f"{amount} = {self.call('sum_of_lanes', amount)}")
         return amount
 
+    def bound(self, step: Step, known: Known, amount: str = "1") -> None:
+        """So many values were bound at a step, or rows have passed it."""
+        if self.counting is not None:
+            self.counting.add(self, step, known, amount, False)
+
+    def tried(self, step: Step, known: Known) -> None:
+        """A value is looked at."""
+        if self.counting is not None:
+            self.counting.add(self, step, known, "1", True)
+
+    def commit(self, unless: str | None = None) -> None:
+        """What has been counted holds from here on."""
+        if self.counting is not None:
+            self.counting.commit(self, unless)
+
     def marks_fit(self, node: Node) -> bool:
         """Whether a byte for each value between the least and the greatest has room."""
         low, high = self.tries[node.trie].levels[node.depth].span
@@ -211,6 +228,8 @@ class Nest:
                 print_generate(self, step, steps, at, known, leaf)
                 return
             self.narrow(step, known)
+            if not isinstance(step, Compact):
+                self.bound(step, known)
             at += 1
         if not leaf.begins(self, steps, at, known):
             leaf.emit(self, known)

@@ -50,12 +50,15 @@ def print_recoded(
         rows = _make_rows(nest, steps, group, (low, high))
         inner = known.inner()
         clip, inner.clip, inner.unit = known.clip, None, None
+        if clip is not None:
+            inner.first_task = None
         inner.group = Group(group, values, low, high, words, rows, _rowed(nest, steps, group))
         turn, position = text.name("i"), text.name("j")
         lanes = _by_lanes(nest, steps, group.first, inner, leaf)
         with text.block(f"for {turn} in {'lanes' if lanes else 'range'}({start}, {stop})"):
             if clip is not None and not lanes:
-                begin_unit(nest, f"{turn} - {clip.base}", None, leaf, inner)
+                again = f"{turn} == {clip.low}"
+                begin_unit(nest, f"{turn} - {clip.base}", None, leaf, inner, again)
             inner.alone = known.alone or lanes
             if not nest.tile:
                 nest.may_stop(inner)
@@ -198,6 +201,7 @@ def _bind(
             nest.seek(Slot(step.variable, step.type), name, (part,), known)
     if at == group.recoding.levels[-1]:
         known.group = None
+    nest.bound(step, known)
     nest.run(steps, at + 1, known, leaf)
 
 
@@ -403,6 +407,7 @@ def _measure(
         counted = nest.call(f"count_row{shared}", bits.array, bits.start, group.words)
         text.line(f"{count} = {counted}")
         parts = [bits]
+    nest.bound(step, known, count)
     before: list[str] = []
     for later in steps[at + 1 :]:
         other = unequal(later, step.variable)
@@ -410,6 +415,7 @@ def _measure(
         if other.name not in before:
             _leave_out(nest, other.name, before, count, parts, known, share)
             before.append(other.name)
+        nest.bound(later, known, count)
     return count, share
 
 

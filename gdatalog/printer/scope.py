@@ -111,6 +111,7 @@ class Known:
     alone: bool = False  # of a tile's lanes, each goes its own way here
     unit: str | None = None  # the unit of work at hand, if the next loop may share its turns
     spread: bool = False  # lanes that are on their own here share the turns of the next loop
+    first_task: str | None = None  # is 0 in tasks that are not the first of the value at hand
 
     def inner(self) -> Known:
         """A copy for a scope inside: what it learns is forgotten behind it."""
@@ -129,6 +130,7 @@ class Known:
             self.alone,
             self.unit,
             self.spread,
+            self.first_task,
         )
 
     def has(self, node: Node) -> bool:

@@ -103,15 +103,19 @@ def leaping(
         yield turn
 
 
-def begin_unit(nest: Nest, unit: str, last: str | None, leaf: Leaf, known: Known) -> None:
+def begin_unit(
+    nest: Nest, unit: str, last: str | None, leaf: Leaf, known: Known, first: str | None = None
+) -> None:
     """The turn of a loop is a place that the work can go on from.
 
     `last`: the last of the units that the turn is about, if it is about several. On a tile, what is
-    below a single one can be shared with others.
+    below a single one can be shared with others. `first`: whether it is the first of a value that
+    is bound again if the work goes on from here.
     """
     text = nest.text
     if not nest.tile:
         if leaf.marks_tasks():
+            nest.commit(first)
             text.line(f"state[0] = {unit}")
             text.line("state[1] = stop")
             text.line("state[4] = n")

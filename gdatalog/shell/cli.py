@@ -131,6 +131,7 @@ def _interact(db: Database, folders: Folders, params: Mapping[str, Any], options
     interactive = sys.stdin.isatty()
     spaced = not (interactive and sys.stdout.isatty())
     output = Output(sys.stdout, options.form, spaced=spaced)
+    output.timed = not spaced
     repl = Repl(db, output, folders, params, interactive=interactive, bail=options.bail)
     repl.timer = options.timing
     failed = repl.loop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator
 from typing import TextIO
 
@@ -13,28 +14,30 @@ from gdatalog.storage.table import Table
 from gdatalog.storage.writers import facts_text, table_text
 
 FORMATS = ("box", "csv", "tsv", "json", "jsonl", "markdown")
-MAX_ROWS = 20
+FEWEST_ROWS, MAX_ROWS = 4, 40
+AROUND = 8  # lines of a terminal that are not rows: the box, its last line, and the next prompt
 
 
 class Output:
     """Where answers go, and how they look there.
 
     On a terminal an answer is a box with its first and last rows; elsewhere it is whole, with a
-    header and tabs, unless a format was asked for.
+    header and tabs, unless a format was asked for. A terminal is measured for each answer.
     """
 
     def __init__(self, stream: TextIO, format: str | None = None, *, spaced: bool = True) -> None:
         self.stream = stream
         self.given = format is not None
         self.format = format or ("box" if stream.isatty() else "tsv")
-        self.max_rows = MAX_ROWS
+        self.max_rows: int | None = None  # of a box; None: as many as fit, and all into a file
+        self.timed = False  # whether a box tells how long its answer took
         self.spaced = spaced  # a blank line between answers
         self._last = ""  # what was written last: nothing, an "answer", or a "listing"
 
-    def answer(self, result: Result) -> None:
+    def answer(self, result: Result, seconds: float | None = None) -> None:
         """An answer to a query, in the format that was chosen."""
         self._begin("answer")
-        for piece in self._pieces(result):
+        for piece in self._pieces(result, seconds):
             self.stream.write(piece)
         self.stream.flush()
 
@@ -77,17 +80,24 @@ class Output:
             self.stream.write("\n")
         self._last = kind
 
-    def _pieces(self, result: Result) -> Iterator[str]:
-        if not result.columns:
+    def _pieces(self, result: Result, seconds: float | None = None) -> Iterator[str]:
+        if self.format == "box":
+            yield self._box(result, seconds if self.timed else None) + "\n"
+        elif not result.columns:
             words = ("true", "false") if self.format in ("json", "jsonl") else ("yes", "no")
             yield words[0 if result else 1] + "\n"
-        elif self.format == "box":
-            width = shutil.get_terminal_size().columns if self.stream.isatty() else None
-            yield box(_sorted(result), self.max_rows, width) + "\n"
         elif self.format == "markdown":
             yield from _markdown(_sorted(result).table())
         else:
             yield from table_text(_sorted(result).table(), self.format)
+
+    def _box(self, result: Result, seconds: float | None) -> str:
+        columns, rows = sys.maxsize, len(result)
+        if self.stream.isatty():
+            columns, lines = shutil.get_terminal_size()
+            rows = min(max(lines - AROUND, FEWEST_ROWS), MAX_ROWS)
+        most = rows if self.max_rows is None else self.max_rows
+        return box(_sorted(result), most, columns, seconds)
 
 
 def _sorted(result: Result) -> Result:

@@ -93,7 +93,9 @@ def answer_all(
         try:
             with line(_title(ask)):
                 result = Result(session.relation(ask.name), db._workspace.symbols)
-            give(db, ask, result, output, folders)
+                len(result)  # what it costs to have it is part of its time
+            seconds = perf_counter() - started
+            give(db, ask, result, output, folders, seconds)
         except Error as error:
             if str(error) not in told:
                 say_error(error)
@@ -107,11 +109,18 @@ def answer_all(
     return failed
 
 
-def give(db: Database, ask: Ask, result: Result, output: Output, folders: Folders) -> None:
+def give(
+    db: Database,
+    ask: Ask,
+    result: Result,
+    output: Output,
+    folders: Folders,
+    seconds: float | None = None,
+) -> None:
     """Puts an answer where it was asked for: on stdout, or into a file."""
     directive = ask.directive
     if directive is None:
-        output.answer(result)
+        output.answer(result, seconds)
     elif directive.kind == "printsize":
         output.size(ask.name, len(result))
     elif to_stdout(directive) or (folders.out == "-" and directive.path is None):

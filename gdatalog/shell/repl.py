@@ -20,6 +20,7 @@ from gdatalog.shell.messages import say, say_error, say_unexpected
 from gdatalog.shell.output import Output
 from gdatalog.shell.progress import ProgressLine
 from gdatalog.shell.statements import take
+from gdatalog.shell.undoing import SHARE, History, Loaded
 
 PROMPT = "gdatalog> "
 GOES_ON = "     ...> "
@@ -55,7 +56,8 @@ class Repl:
         self.bail = bail
         self.timer = False
         self.line = ProgressLine(sys.stderr, at_work=db._workspace.at_work)
-        self.loaded: dict[str, str] = {}  # the files that `.load` read
+        self.loaded: Mapping[str, Loaded] = {}  # the files that `.load` read
+        self.history = History(db.memory_limit // SHARE)  # of `.undo`
         self.failed: list[BaseException] = []
         self._typed = ""  # of a statement whose dot is still to come
         self._count = 0

@@ -13,10 +13,14 @@ from gdatalog.parser.syntax import Atom, Decl, Directive, Rule, Statement, TypeD
 from gdatalog.planner.checked import Schema
 from gdatalog.shell.messages import say, say_error, tuples
 from gdatalog.shell.program import answer_all
+from gdatalog.shell.registry import ruled
 from gdatalog.storage.relation import Relation
 
 if TYPE_CHECKING:
     from gdatalog.shell.repl import Repl
+
+
+NOT_EVALUATED = "not evaluated"
 
 
 def take(repl: Repl, text: str, name: str) -> None:
@@ -33,7 +37,8 @@ def take_file(repl: Repl, program: Program, name: str) -> None:
 
 def _keep(repl: Repl, program: Program, key: str | None) -> None:
     db = repl.db
-    before, known, held = db._workspace.texts, _facts(repl), db._workspace.evaluated()
+    before, state = db._workspace.texts, repl.history.state(repl)
+    known, held = _facts(repl), db._workspace.evaluated()
     with db._lock:
         session = db._workspace.keep(program, key, repl.params, repl.folders, repl.line.see)
         asked = session.asks()
@@ -52,20 +57,24 @@ def _keep(repl: Repl, program: Program, key: str | None) -> None:
         except BaseException:
             db._workspace.texts = before
             raise
+        rules = session.parts.rules
+        if rules and (key is not None or any(format_node(s) not in before for s in rules)):
+            repl.history.keep(repl, _title(rules) if key is None else f".read {key}", state)
         if asked:
             repl.failed += answer_all(db, session, repl.output, repl.folders, repl.line)
         else:
             db._workspace.tell(session)
 
 
+def _title(statements: Sequence[Statement]) -> str:
+    """What was typed, in a line."""
+    first, more = format_node(statements[0]), len(statements) - 1
+    return f"{first} (and {more:,} more)" if more else first
+
+
 def _refuse_facts(repl: Repl, program: Program) -> None:
     """A ground atom of a relation with rules is probably a question."""
-    ruled = {
-        head.name
-        for rule in repl.db._workspace.statements()
-        if isinstance(rule, Rule) and rule.body is not None
-        for head in rule.heads
-    }
+    with_rules = ruled(repl.db._workspace.statements())
     errors = [
         UsageError(
             f"`{head.name}` has rules, so its tuples follow from them",
@@ -75,7 +84,7 @@ def _refuse_facts(repl: Repl, program: Program) -> None:
         for statement in program.statements
         if isinstance(statement, Rule) and statement.body is None
         for head in statement.heads
-        if head.name in ruled
+        if head.name in with_rules
     ]
     raise_together(errors)
 
@@ -155,6 +164,15 @@ def _count(repl: Repl, session: Session, name: str) -> tuple[int, float]:
     with repl.line(name):
         count = session.relation(name).length
     return count, perf_counter() - started
+
+
+def counted(session: Session, name: str) -> int | None:
+    """How many tuples a relation has; None where only evaluating or reading it would tell."""
+    evaluation = session.evaluation
+    if not all(map(session.inputs.at_hand, evaluation.needed([name]))):
+        return None
+    found = evaluation.known(name)
+    return None if found is None else found.length
 
 
 def schema_text(schema: Schema) -> str:

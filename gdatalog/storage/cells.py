@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.errors import DataError
+from gdatalog.errors import DataError, Note
 from gdatalog.storage.arrays import arrow_numbers, empty_column, encoded
 from gdatalog.storage.columns import Typed
+from gdatalog.storage.odd_cells import MISSING, why_unreadable
 from gdatalog.storage.place import Place, shown
 from gdatalog.storage.table import DTYPES, Array
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, Value, timestamp_from_text
@@ -30,7 +31,7 @@ _HEX = re.compile(r"0[xX][0-9a-fA-F]+|0[bB][01]+")
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _INFINITE = re.compile(r"[+-]?inf(?:inity)?", re.IGNORECASE)
 _IDENTIFIER = r"^\s*[+-]?0[0-9xXbB]"  # 007, 0x1f: digits, but hardly a number
-_MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "none", "NaT")
+MOST_COUNTED = 1000  # cells of a column that cannot be read
 _BOOLS = {"true": True, "True": True, "TRUE": True}
 _BOOLS |= {"false": False, "False": False, "FALSE": False}
 
@@ -81,28 +82,36 @@ def _converted(cells: Any, kind: TypeName, place: Place) -> Array:
     # Only the chunks that Arrow refuses are read cell by cell.
     parts = []
     start = 0
+    bad: list[int] = []
     for chunk in cells.chunks:
         part = _fast(chunk, kind)
         if part is None:
-            part, bad = _slow(chunk.to_pylist(), kind)
-            if bad is not None:
-                raise _unreadable(start + bad, chunk[bad].as_py(), kind, place)
+            part, wrong = _slow(chunk.to_pylist(), kind)
+            bad += (start + at for at in wrong)
+            if len(bad) > MOST_COUNTED:
+                break
         parts.append(part)
         start += len(chunk)
+    if bad:
+        raise _unreadable(bad, cells[bad[0]].as_py(), kind, place)
     return np.concatenate(parts)
 
 
-def _unreadable(row: int, cell: str, kind: TypeName, place: Place) -> DataError:
+def _unreadable(bad: list[int], cell: str, kind: TypeName, place: Place) -> DataError:
     text = cell.strip()
+    row = bad[0]
     if kind == "int" and _INT.fullmatch(text):
         return place.too_big(row, _Verbatim(text))
-    if kind == "float" and text.lower().lstrip("+-") == "nan":
-        return place.error(row, f"expected float, found {shown(cell)}", "a NaN is not a value")
-    hints = {
-        "timestamp": "a timestamp is written 2026-11-20 or 2026-11-20T08:30:00.5",
-        "bool": "a bool is written true or false",
-    }
-    return place.error(row, f"expected {kind}, found {shown(cell)}", hints.get(kind))
+    hint = why_unreadable(text, kind)
+    if row == 0 and hint is None and text == place.column:
+        hint = "this line looks like a header: say that it is one, headers=true"
+    error = place.error(row, f"expected {kind}, found {shown(cell)}", hint)
+    more = len(bad) - 1
+    if more > 0:
+        other = "another row" if more == 1 else f"{more:,} other rows"
+        over = "more than " if len(bad) > MOST_COUNTED else ""
+        error.notes = (Note(f"{over}{other} of this column cannot be read either"),)
+    return error
 
 
 class _Verbatim(str):
@@ -112,16 +121,22 @@ class _Verbatim(str):
         return str(self)
 
 
-def _slow(texts: Iterable[str], kind: TypeName) -> tuple[Array, int | None]:
-    """The values, and the index of the first text that has none."""
+def _slow(texts: Iterable[str], kind: TypeName) -> tuple[Array, list[int]]:
+    """The values, and the first indexes of texts that have none."""
     values = []
+    wrong = []
     for index, text in enumerate(texts):
         value = cell_value(text, kind)
-        if value is None:
-            return np.empty(0), index
-        values.append(value)
+        if value is not None:
+            values.append(value)
+        else:
+            wrong.append(index)
+            if len(wrong) > MOST_COUNTED:
+                break
+    if wrong:
+        return np.empty(0), wrong
     found: Array = np.array(values, dtype=DTYPES[kind])
-    return (found + 0.0 if kind == "float" else found), None
+    return (found + 0.0 if kind == "float" else found), []
 
 
 def _fast(cells: Any, kind: TypeName) -> Array | None:
@@ -159,9 +174,9 @@ def _inferred(cells: Any, place: Place) -> Typed:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    sample = [cell for cell in cells[:100].to_pylist() if cell.strip() not in _MISSING]
+    sample = [cell for cell in cells[:100].to_pylist() if cell.strip() not in MISSING]
     if not sample:
-        blank = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(_MISSING))
+        blank = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(MISSING))
         sample = cells.filter(pc.invert(blank))[:100].to_pylist()
     kinds: tuple[TypeName, ...] = ("int", "float", "bool", "timestamp")
     for kind in kinds:
@@ -207,7 +222,7 @@ def _patient(cells: Any, kind: TypeName, place: Place) -> Array | None:
             value = cell_value(text, kind)
             if value is not None:
                 values.append(value)
-            elif text.strip() in _MISSING:
+            elif text.strip() in MISSING:
                 missing = row if missing is None else missing
             elif kind == "int" and _big(text):
                 big = row if big is None else big

@@ -10,12 +10,12 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
 
-from gdatalog.errors import DataError
-from gdatalog.storage.place import Place, shown
+from gdatalog.errors import DataError, Source, Span
+from gdatalog.storage.place import Place
 
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 _DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", " ": "spaces"}
@@ -75,13 +75,17 @@ class Delimited:
             try:
                 fields = next(reader)
             except csv.Error as error:
-                raise DataError(f"{self.name}:{line}: cannot be read: {error}") from error
+                text = "".join(taken).rstrip("\r\n")
+                span = self.span(Record(line, [], text, end))
+                raise DataError(f"cannot be read: {error}", span) from error
             if fields == [_END]:
                 return
             text = "".join(taken).rstrip("\r\n")
             if fields and fields[-1].endswith(_END):
+                opened = Record(line, fields, text, end)
                 raise DataError(
-                    f"{self.name}:{line}: a quote is opened here and never closed: {shown(text)}",
+                    "a quote is opened here and never closed",
+                    self.span(opened, len(fields) - 1),
                     hint='a quote inside a quoted value is doubled: "say ""hi"""',
                 )
             if fields:
@@ -89,15 +93,33 @@ class Delimited:
             line += len(taken)
             taken.clear()
 
-    def line_of(self, row: int) -> int:
-        """The line of a row, which is counted from 0."""
+    def record_of(self, row: int) -> Record:
+        """The record of a row, which is counted from 0."""
         rows = self.data[self.start :]
         quotes = self.quoted and b'"' in rows
         blank = rows.startswith((b"\n", b"\r")) or b"\n\n" in rows or b"\n\r" in rows
         plain = not quotes and rows.count(b"\r") == rows.count(b"\r\n")
         if plain and (self.blank_is_row or not blank):
-            return self.first_line + row
-        return next(islice(self.records(), row, None)).line
+            at = self.start
+            for _ in range(row):
+                at = self.data.index(b"\n", at) + 1
+            return next(replace(self, start=at, first_line=self.first_line + row).records())
+        return next(islice(self.records(), row, None))
+
+    def span(self, record: Record, position: int | None = None) -> Span:
+        """A record as it stands in the file, or one of its cells."""
+        source = Source(self.name, record.text, record.line)
+        if position is None:
+            return Span(source, 0, len(record.text))
+        start, cell, inside = 0, 0, False
+        for at, char in enumerate(record.text):
+            if char == '"' and self.quoted:
+                inside = not inside
+            elif char == self.delimiter and not inside:
+                if cell == position:
+                    return Span(source, start, at)
+                start, cell = at + 1, cell + 1
+        return Span(source, start, len(record.text))
 
     def columns(self, width: int) -> list[Any]:
         """The cells: `width` columns of strings."""
@@ -150,20 +172,28 @@ class Delimited:
                 return self.wrong_width(record, width)
         return DataError(f"{self.name}: cannot be read: {error}")
 
-    def wrong_width(self, record: Record, width: int) -> DataError:
+    def wrong_width(self, record: Record, width: int, hint: str | None = None) -> DataError:
         expected = f"{width} column{'s' if width != 1 else ''}"
+        return DataError(
+            f"expected {expected}, found {len(record.fields)}",
+            self.span(record),
+            hint=hint or self._why_so_many(record, width),
+        )
+
+    def _why_so_many(self, record: Record, width: int) -> str:
         by = _DELIMITERS.get(self.delimiter, f"{self.delimiter!r}")
         hint = f"columns are separated by {by} here"
+        found = len(record.fields)
         other = next((d for d in SNIFFED if record.text.count(d) == width - 1 > 0), None)
-        if other is not None and len(record.fields) == 1:
-            hint += f"; this line has {_DELIMITERS[other]}: say so, delimiter={other!r}"
-        elif not self.quoted and '"' in record.text:
-            hint += ", and quotes mean nothing in a facts file"
-        return DataError(
-            f"{self.name}:{record.line}: expected {expected}, found {len(record.fields)}: "
-            f"{shown(record.text)}",
-            hint=hint,
-        )
+        if other is not None and found == 1:
+            return f"{hint}; this line has {_DELIMITERS[other]}: say so, delimiter={other!r}"
+        if found == width + 1 and record.text.endswith(self.delimiter):
+            return f"{hint}, and this line ends with one: take it away"
+        if not self.quoted and '"' in record.text:
+            return f"{hint}, and quotes mean nothing in a facts file"
+        if self.quoted and found > width:
+            return f"{hint}; a value that holds one stands in double quotes"
+        return hint
 
     def after(self, header: Record) -> Delimited:
         """The rows below a header."""
@@ -187,9 +217,9 @@ class CellPlace(Place):
     file: Delimited
     position: int
 
-    def where(self, row: int) -> str:
-        line = self.file.line_of(row)
-        return f"{self.what}:{line}: column {self.position + 1} {self.column!r}"
+    def error(self, row: int, message: str, hint: str | None = None) -> DataError:
+        span = self.file.span(self.file.record_of(row), self.position)
+        return DataError(f"column {self.position + 1} {self.column!r}: {message}", span, hint=hint)
 
 
 def bad_utf8(name: str, data: bytes) -> DataError | None:
@@ -197,11 +227,15 @@ def bad_utf8(name: str, data: bytes) -> DataError | None:
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        line = len(_LINE.findall(data, 0, error.start)) or 1
-        if data[: error.start].endswith(b"\n"):
-            line = data.count(b"\n", 0, error.start) + 1
+        start = max(data.rfind(b"\n", 0, error.start), data.rfind(b"\r", 0, error.start)) + 1
+        line = len(_LINE.findall(data, 0, start)) + 1
+        found = _LINE.match(data, start)
+        text = b"" if found is None else found.group().rstrip(b"\r\n")
+        source = Source(name, text.decode(errors="replace"), line)
+        at = len(data[start : error.start].decode())
         return DataError(
-            f"{name}:{line}: the byte 0x{data[error.start]:02x} is not UTF-8",
+            f"the byte 0x{data[error.start]:02x} is not UTF-8",
+            Span(source, at, at + 1),
             hint="save the file as UTF-8",
         )
     return None

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gdatalog.errors import DataError
+from gdatalog.errors import DataError, Source, Span
 from gdatalog.storage.delimited import bad_utf8
 from gdatalog.storage.place import Place, shown
 from gdatalog.storage.raw import Raw, raw_of_rows
@@ -39,11 +39,11 @@ def raw_of_json(name: str, data: bytes) -> Raw:
 
 def raw_of_json_lines(name: str, data: bytes) -> Raw:
     rows = []
-    lines = []
+    lines: list[tuple[int, str]] = []
     for number, line in enumerate(_text(name, data).split("\n"), 1):
         if line.strip():
             rows.append(_parsed(name, line, number))
-            lines.append(number)
+            lines.append((number, line))
 
     def place(position: int, column: str) -> Place:
         return _LinePlace(name, column, lines)
@@ -55,18 +55,21 @@ def raw_of_json_lines(name: str, data: bytes) -> Raw:
 class _LinePlace(Place):
     """A column of a file whose rows each have a line."""
 
-    lines: list[int]
+    lines: list[tuple[int, str]]
 
-    def where(self, row: int) -> str:
-        return f"{self.what}:{self.lines[row]}: column {self.column!r}"
+    def error(self, row: int, message: str, hint: str | None = None) -> DataError:
+        number, text = self.lines[row]
+        span = Span(Source(self.what, text, number), 0, len(text))
+        return DataError(f"column {self.column!r}: {message}", span, hint=hint)
 
 
 def _parsed(name: str, text: str, first_line: int) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        line = first_line + error.lineno - 1
-        raise DataError(f"{name}:{line}:{error.colno}: not JSON: {error.msg}") from None
+        span = Span(Source(name, text, first_line), error.pos, error.pos + 1)
+        raise DataError(f"not JSON: {error.msg}", span) from None
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits, 10,000 brackets
         reason = "too deeply nested" if isinstance(error, RecursionError) else str(error)
-        raise DataError(f"{name}:{first_line}: cannot be read: {reason}") from None
+        span = Span(Source(name, text, first_line), 0, 1)
+        raise DataError(f"cannot be read: {reason}", span) from None

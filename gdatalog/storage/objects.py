@@ -173,8 +173,8 @@ class _At(Place):
     row: int
     place: Place
 
-    def where(self, row: int) -> str:
-        return self.place.where(self.row + row)
+    def error(self, row: int, message: str, hint: str | None = None) -> DataError:
+        return self.place.error(self.row + row, message, hint)
 
 
 def _instants_of_texts(values: Sequence[Any] | Array, place: Place) -> Array:

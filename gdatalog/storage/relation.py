@@ -333,6 +333,24 @@ class Relation:
             self._tries[name] = trie
         return trie
 
+    def made(
+        self,
+        order: tuple[int, ...],
+        tests: tuple[RowTest, ...] = (),
+        weighted: bool = False,
+        ranked: bool = False,
+    ) -> Trie | None:
+        """The same, if it is there by now; whether the relation is symmetric is not looked at
+        for it, but guessed."""
+        two = len(self.types) == 2
+        turned = order[:1] == (1,) and two and (ranked or self.statistics.balanced)
+        name = trie_name(order, tests, weighted, ranked, turned)
+        return self._tries.get(name) or first_levels(self._tries, name)
+
+    def width(self, column: int) -> int:
+        """How many bytes a key of a column takes."""
+        return int(self._store.as_they_are()[column].dtype.itemsize)
+
     def indexed(
         self, order: tuple[int, ...], tests: tuple[RowTest, ...] = (), weighted: bool = False
     ) -> bool:

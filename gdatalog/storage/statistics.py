@@ -123,6 +123,20 @@ class Statistics:
             self._distinct[columns] = found
         return found
 
+    def counted(self, columns: frozenset[int]) -> bool:
+        """Whether `distinct` tells how many there are, and does not estimate it."""
+        if len(columns) == len(self._types) or self.rows == 0:
+            return True
+        if any(
+            not tests and not ranked and columns == frozenset(order[: len(columns)])
+            for order, tests, _, ranked in (*self._tries, *self._store.tries_there)
+        ):
+            return True
+        if self._there is not None:
+            return False
+        in_order = self._sorted and columns == frozenset(range(len(columns)))
+        return in_order or (len(columns) == 1 and self.rows <= SHORT)
+
     def _count(self, columns: frozenset[int]) -> int:
         if not columns or self.rows == 0:
             return min(1, self.rows)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 from itertools import islice
 
-from gdatalog.errors import DataError, UsageError
+from gdatalog.errors import DataError, Source, Span, UsageError
 from gdatalog.storage.cells import cell_value
 from gdatalog.storage.delimited import SNIFFED, CellPlace, Delimited, Record
 from gdatalog.storage.place import Place, shown
@@ -65,6 +66,7 @@ def raw_of_text(
     names = None
     if header is None:
         header = _has_header(head, declared)
+    head_text = text
     if header:
         names = _header_names(first, declared)
         text = text.after(first)
@@ -72,7 +74,9 @@ def raw_of_text(
     if arity is not None and picked is None and width != arity:
         by_name = names is not None and declared is not None and set(declared.columns) <= set(names)
         if not by_name:
-            raise text.wrong_width(first, arity)
+            header_like = all(_NAME.fullmatch(field.strip()) for field in first.fields)
+            said = first.fields if header_like and len(head) > 1 else names
+            raise head_text.wrong_width(first, arity, _unlike(said, declared))
     columns = text.columns(width)
     positions = list(range(width))
     if picked is not None:
@@ -90,13 +94,28 @@ def raw_of_text(
     return Raw(names, tuple(columns), length, "text", place)
 
 
+def _unlike(names: Sequence[str] | None, declared: Declared | None) -> str | None:
+    """Which declared columns a header does not have: then they cannot be told by name."""
+    if names is None or declared is None:
+        return None
+    missing = [name for name in declared.columns if name not in names]
+    others = [name for name in names if name not in declared.columns]
+    near = [get_close_matches(name, others, 1, 0.6) for name in missing]
+    if not any(near):
+        return None
+    said = ", ".join(f"`{name}`" for name in missing)
+    meant = ", ".join(f"`{found[0]}`" for found in near if found)
+    return f"the header has no {said}; is it {meant} there?"
+
+
 def _proposition(name: str, data: bytes) -> Raw:
     """A relation without columns: `()` on a line says that it is true."""
     lines = data.decode(errors="replace").splitlines()
     for number, line in enumerate(lines, 1):
         if line.strip() not in ("", "()"):
             raise DataError(
-                f"{name}:{number}: expected (), found {shown(line)}",
+                f"expected (), found {shown(line)}",
+                Span(Source(name, line, number), 0, len(line)),
                 hint="a relation without columns is true if its file holds (), false if empty",
             )
     return Raw((), (), sum(1 for line in lines if line.strip()))

@@ -1,0 +1,121 @@
+"""What memory a rule's plan will ask for, told before it runs: indexes, and chunks of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gdatalog.engine.budget import BYTES_PER_ROW, chunk_rows, levels_of
+from gdatalog.engine.device import Device
+from gdatalog.plan.effects import longest_first
+from gdatalog.plan.nodes import RulePlan, TrieRef
+from gdatalog.storage.relation import Relation
+
+OFFSET, WEIGHT = 8, 8  # bytes of where a list begins, and of how many rows stand behind an entry
+
+# A relation that is there, of its name; None if it is derived and not evaluated yet.
+AtHand = Callable[[str], Relation | None]
+
+
+@dataclass(frozen=True, slots=True)
+class AskedIndex:
+    """An index that a plan reads: a trie of a relation, its levels the `columns` in this order.
+
+    `there`: it has been made, or is the first levels of one that has; else `bytes` is what making
+    it takes. `exact`: the bytes are known, not estimated. Of a relation that is not evaluated yet
+    nobody knows `rows` and `bytes` (None).
+    """
+
+    relation: str
+    columns: tuple[int, ...]
+    rows: int | None
+    bytes: int | None
+    there: bool = False
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a plan asks for: indexes, and `chunk` rows at a time at each level, if it runs
+    breadth-first, which take `chunk_bytes` where all levels are full."""
+
+    indexes: tuple[AskedIndex, ...]
+    chunk: int
+    chunk_bytes: int
+
+    @property
+    def to_make(self) -> int:
+        """The bytes of the indexes that are not there, as far as they are known."""
+        return sum(index.bytes or 0 for index in self.indexes if not index.there)
+
+
+def memory_asked(plan: RulePlan, at_hand: AtHand, device: Device, memory: int) -> Asked:
+    """What running a plan would ask for; nothing is made or evaluated for it.
+
+    `memory`: the bytes of the memory limit that are left.
+    """
+    indexes: dict[tuple[str, TrieRef], AskedIndex] = {}
+    made: list[TrieRef] = []  # those that this plan makes before
+    for join in plan.joins:
+        for ref in longest_first(join.tries):
+            if (ref.relation, ref) not in indexes:
+                indexes[ref.relation, ref] = _index(ref, made, at_hand, device)
+                made.append(ref)
+    chunk = chunk_rows(plan, *device.room(memory))
+    return Asked(tuple(indexes.values()), chunk, chunk * levels_of(plan) * BYTES_PER_ROW)
+
+
+def _index(ref: TrieRef, made: Sequence[TrieRef], at_hand: AtHand, device: Device) -> AskedIndex:
+    relation = at_hand(ref.relation) if ref.version == "full" else None
+    if relation is None:
+        return AskedIndex(ref.relation, ref.columns, None, None)
+    trie = device.made(relation, ref)
+    if trie is not None:
+        rows = len(trie.levels[-1]) if trie.levels else trie.total
+        return AskedIndex(ref.relation, ref.columns, rows, trie.nbytes, True, True)
+    if any(_begins(before, ref, relation) for before in made):
+        return AskedIndex(ref.relation, ref.columns, _lengths(ref, relation)[-1], 0, False, True)
+    return _to_make(ref, relation)
+
+
+def _begins(whole: TrieRef, ref: TrieRef, relation: Relation) -> bool:
+    """Whether an index is the first levels of another, or that of a symmetric relation turned."""
+    if (whole.relation, whole.ranked) != (ref.relation, ref.ranked) or ref.weighted:
+        return False
+    if whole.version != ref.version or not ref.columns:
+        return False
+    if whole.tests == ref.tests and whole.columns[: len(ref.columns)] == ref.columns:
+        return True
+    two = len(relation.types) == len(whole.columns) == 2 and not (whole.tests or ref.tests)
+    turned = tuple(1 - column for column in whole.columns) if two else ()
+    return two and relation.statistics.balanced and turned[: len(ref.columns)] == ref.columns
+
+
+def _to_make(ref: TrieRef, relation: Relation) -> AskedIndex:
+    lengths = _lengths(ref, relation)
+    if not ref.columns:
+        return AskedIndex(ref.relation, (), lengths[-1], 0, False, True)
+    widths = [4 if ref.ranked else relation.width(column) for column in ref.columns]
+    values = sum(length * width for length, width in zip(lengths, widths, strict=True))
+    offsets = sum(OFFSET * (parents + 1) for parents in (1, *lengths[:-1]))
+    weights = WEIGHT * lengths[-1] if ref.weighted else 0
+    known = not ref.tests and not ref.ranked
+    exact = known and all(
+        relation.statistics.counted(frozenset(ref.columns[: depth + 1]))
+        for depth in range(len(ref.columns))
+    )
+    return AskedIndex(
+        ref.relation, ref.columns, lengths[-1], values + offsets + weights, False, exact
+    )
+
+
+def _lengths(ref: TrieRef, relation: Relation) -> list[int]:
+    """How many entries each level has."""
+    statistics = relation.statistics
+    rows = statistics.size(tuple((t.left, t.op, t.right) for t in ref.tests), ref.ranked)
+    every = [frozenset(ref.columns[: depth + 1]) for depth in range(len(ref.columns))]
+    if ref.ranked and len(every) > 0:
+        tests = tuple((t.left, t.op, t.right) for t in ref.tests)
+        first = round(statistics.degrees(ref.columns[0], tests, True).powers[0])
+        return [first, rows][: len(every)]
+    return [min(rows, statistics.distinct(columns)) for columns in every] or [rows]

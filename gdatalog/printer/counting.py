@@ -1,0 +1,89 @@
+"""A counted form of the loops, for a profile: how many values were bound at each step.
+
+Counters are local variables. Where the work can go on from, at units, what they have come to is
+added to the worker's array `counts`: what is done behind that is done again if the function ends
+early, and must not count twice. Of a value whose children are shared out to several tasks only the
+first of these counts. What comes before the work is cut into tasks is done by each call of the
+function: of that the most counts, not the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gdatalog.plan.nodes import Step
+from gdatalog.printer.scope import Known
+
+if TYPE_CHECKING:
+    from gdatalog.printer.nest import Nest
+
+ARRAY = "counts"
+_COMMIT = "commit_counts()"  # stands where counters are added to the array
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """`step`: which of all steps of the join, those in branches too. `tried`: it counts values that
+    were looked at, else those that were bound, or rows that went on. `again`: each call of the
+    function counts all of them."""
+
+    step: int
+    tried: bool
+    again: bool
+
+
+class Counting:
+    """The counters of one function."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._places = {id(step): at for at, step in enumerate(steps)}
+        self._found: dict[tuple[int, bool], Counter] = {}
+
+    @property
+    def counters(self) -> tuple[Counter, ...]:
+        return tuple(self._found.values())
+
+    def add(self, nest: Nest, step: Step, known: Known, amount: str, tried: bool) -> None:
+        """Prints that so many more were bound, or tried, at a step."""
+        key = self._places[id(step)], tried
+        self._found.setdefault(key, Counter(*key, not nest.tasks))
+        if known.first_task is not None:
+            amount = known.first_task if amount == "1" else f"({amount}) * {known.first_task}"
+        nest.text.line(f"{_name(self._found[key])} += {amount}")
+
+    def commit(self, nest: Nest, unless: str | None = None) -> None:
+        """Prints that what has been counted holds; `unless`: where it does not yet."""
+        if unless is None:
+            nest.text.line(_COMMIT)
+            return
+        with nest.text.block(f"if not {unless}"):
+            nest.text.line(_COMMIT)
+
+    def start(self) -> list[str]:
+        """What comes before everything else in the function."""
+        return [f"{_name(counter)} = np.int64(0)" for counter in self.counters]
+
+    def written(self, lines: Sequence[str]) -> Iterator[str]:
+        """The lines of the function, once all counters are known."""
+        for line in lines:
+            bare = line.lstrip()
+            if bare != _COMMIT:
+                yield line
+                continue
+            indent = line[: len(line) - len(bare)]
+            for at, counter in enumerate(self.counters):
+                name, place = _name(counter), f"{ARRAY}[{at}]"
+                if counter.again:
+                    yield f"{indent}{place} = max({place}, {name})"
+                else:
+                    yield f"{indent}{place} += {name}"
+                    yield f"{indent}{name} = np.int64(0)"
+            if not self.counters:
+                yield f"{indent}pass"
+
+
+def _name(counter: Counter) -> str:
+    """Names that are not made by `Text.name` have a `_` before their number."""
+    return f"{'tried' if counter.tried else 'bound'}_{counter.step}"

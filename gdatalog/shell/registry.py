@@ -1,0 +1,120 @@
+"""What a command of the prompt is, and the registry that all of them are in."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Literal
+
+from gdatalog.errors import NameResolutionError, UsageError
+from gdatalog.parser.syntax import Decl, Directive, Rule, Statement
+
+if TYPE_CHECKING:
+    from gdatalog.shell.repl import Repl
+
+Group = Literal["data", "rules", "plans", "settings", "help"]
+Run = Callable[["Repl", str], None]
+
+
+class Leave(Exception):
+    """The user wants to go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """`arguments` as they are written in `.help`; each of the `examples` is a line to type. `more`
+    is told by `.help` of this command alone."""
+
+    name: str
+    arguments: str
+    summary: str
+    group: Group
+    examples: tuple[str, ...]
+    run: Run
+    more: str = ""
+
+    @property
+    def usage(self) -> str:
+        return f".{self.name} {self.arguments}".rstrip()
+
+
+COMMANDS: dict[str, Command] = {}
+
+
+def command(
+    group: Group, name: str, arguments: str, summary: str, *examples: str, more: str = ""
+) -> Callable[[Run], Run]:
+    """Puts a function into the registry."""
+
+    def register(run: Run) -> Run:
+        COMMANDS[name] = Command(name, arguments, summary, group, examples, run, more)
+        return run
+
+    return register
+
+
+def words_of(rest: str, name: str, least: int, most: int) -> list[str]:
+    """The words after a command; quotes keep spaces together."""
+    try:
+        words = shlex.split(rest)
+    except ValueError:
+        raise UsageError(f"a quote is not closed: {rest}") from None
+    if not least <= len(words) <= most:
+        raise UsageError(f"it is used as {COMMANDS[name].usage}", hint=example_of(name))
+    return words
+
+
+def example_of(name: str) -> str | None:
+    examples = COMMANDS[name].examples
+    return f"for example {examples[0]}" if examples else None
+
+
+def chosen(given: str, among: Iterable[str], what: str) -> str:
+    """What was given, if it is there to be chosen; else what may be meant."""
+    names = list(among)
+    if given in names:
+        return given
+    close = get_close_matches(given, names, 1)
+    hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(names)}"
+    raise UsageError(f"there is no {what} {given!r}", hint=hint)
+
+
+# ------------------------------------------------------------------------------- relations
+
+
+def known(repl: Repl, name: str) -> str:
+    """The name of a relation that is there."""
+    if name not in repl.db.relations:
+        raise NameResolutionError(
+            f"there is no relation {name!r}",
+            hint=repl.db._workspace.near(name) or ".relations lists them",
+        )
+    return name
+
+
+def names_of(statement: Statement) -> tuple[str, ...]:
+    """The relations that a statement says something of."""
+    if isinstance(statement, Rule):
+        return tuple(head.name for head in statement.heads)
+    return statement.names if isinstance(statement, (Decl, Directive)) else ()
+
+
+def is_fact(statement: Statement) -> bool:
+    return isinstance(statement, Rule) and statement.body is None
+
+
+def ruled(statements: Iterable[Statement]) -> set[str]:
+    """The relations that have rules."""
+    return {
+        name
+        for statement in statements
+        if isinstance(statement, Rule) and statement.body is not None
+        for name in names_of(statement)
+    }
+
+
+def numbered(statements: Iterable[Statement]) -> list[Statement]:
+    """What `.rules` lists, in its order: all but facts."""
+    return [statement for statement in statements if not is_fact(statement)]

@@ -1,0 +1,112 @@
+"""Commands on rules: which are kept, taking the last one back, and programs in files."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import TYPE_CHECKING
+
+from gdatalog.engine.files import read_text
+from gdatalog.parser import Program, format_node
+from gdatalog.parser.syntax import Rule
+from gdatalog.shell.messages import say, tuples
+from gdatalog.shell.registry import (
+    command,
+    is_fact,
+    known,
+    names_of,
+    numbered,
+    ruled,
+    words_of,
+)
+from gdatalog.shell.statements import NOT_EVALUATED, counted, take_file
+
+if TYPE_CHECKING:
+    from gdatalog.shell.repl import Repl
+
+
+@command(
+    "rules", "rules", "[RELATION]", "the rules and declarations, with sizes of relations",
+    ".rules path",
+    more="Facts are counted, not listed. Nothing is evaluated for it.",
+)  # fmt: skip
+def _rules(repl: Repl, rest: str) -> None:
+    words = words_of(rest, "rules", 0, 1)
+    only = known(repl, words[0]) if words else None
+    workspace = repl.db._workspace
+    every = workspace.statements()
+    listed = numbered(every)
+    session = workspace.session(Program(()))
+    untold = ruled(every)  # of each relation the size is told once, at its first rule
+    wide = len(str(len(listed)))
+    lines = []
+    for number, statement in enumerate(listed, 1):
+        names = names_of(statement)
+        if only is None or only in names:
+            sizes = [f"{n}: {_size(counted(session, n))}" for n in names if n in untold]
+            if isinstance(statement, Rule):
+                untold -= set(names)
+            line = f"{number:>{wide}}  {format_node(statement)}"
+            lines.append(f"{line}  // {', '.join(sizes)}" if sizes else line)
+    facts = [s for s in every if is_fact(s) and (only is None or only in names_of(s))]
+    if facts:
+        names = tuple(dict.fromkeys(name for fact in facts for name in names_of(fact)))
+        count = "1 fact" if len(facts) == 1 else f"{len(facts):,} facts"
+        lines.append(f"{'and' if lines else 'no rules;'} {count} of {', '.join(names)}")
+    repl.output.text("\n".join(lines) or "no rules")
+
+
+def _size(count: int | None) -> str:
+    return NOT_EVALUATED if count is None else tuples(count)
+
+
+@command(
+    "rules", "undo", "", "take back what was kept or cleared last",
+    more="A rule, a fact, a declaration, .load, .read or .clear; again, what was before that.",
+)  # fmt: skip
+def _undo(repl: Repl, rest: str) -> None:
+    words_of(rest, "undo", 0, 0)
+    what = repl.history.take_back(repl)
+    if what is not None:
+        say(f"taken back: {what}")
+    elif repl.history.dropped:
+        say("nothing to take back: the data that earlier changes replaced are not held any more")
+    else:
+        say("nothing to take back")
+
+
+@command(
+    "rules", "save", "FILE.dl", "write a program that brings all of this back",
+    ".save session.dl",
+    more="Data that came from no file are written beside it, as Parquet. Answers are not written.",
+)  # fmt: skip
+def _save(repl: Repl, rest: str) -> None:
+    from gdatalog.shell.session_file import saved
+    from gdatalog.storage.writers import write_table, write_text
+
+    (path,) = words_of(rest, "save", 1, 1)
+    workspace = repl.db._workspace
+    session = workspace.session(Program(()))
+    found = saved(session, repl.loaded, path)
+    for file in (path, *found.data):
+        workspace.policy.writing(file, None)
+    with repl.line(path):
+        for file, relation in found.data.items():
+            write_table(relation.to_table(workspace.symbols), file)
+        write_text(found.text, path)
+    count = "1 statement" if found.statements == 1 else f"{found.statements:,} statements"
+    files = "1 Parquet file" if len(found.data) == 1 else f"{len(found.data):,} Parquet files"
+    beside = f", and {files} beside it" if found.data else ""
+    say(f"{path}: {count}{beside}; .read {shlex.quote(path)} brings them back")
+    if found.parameters:
+        say(f"its parameters are given by gdatalog {found.parameters}")
+
+
+@command(
+    "rules", "read", "FILE.dl", "run a program; reading it again replaces its rules",
+    ".read session.dl",
+)  # fmt: skip
+def _read(repl: Repl, rest: str) -> None:
+    (path,) = words_of(rest, "read", 1, 1)
+    program = repl.db._workspace.parse(read_text(path, repl.db._workspace.policy), path)
+    take_file(repl, program, os.path.abspath(path))

@@ -1,0 +1,182 @@
+"""Commands on settings: `.set` lists and changes all of them; some have a command of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gdatalog.engine.knobs import STRATEGIES, threads_of
+from gdatalog.errors import UsageError
+from gdatalog.progress import format_bytes
+from gdatalog.shell.messages import say
+from gdatalog.shell.output import FORMATS
+from gdatalog.shell.parameters import read_parameters
+from gdatalog.shell.registry import chosen, command, words_of
+
+if TYPE_CHECKING:
+    from gdatalog.shell.repl import Repl
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`values` as they are written in help; `change` is not there for what only tells."""
+
+    values: str
+    summary: str
+    show: Callable[[Repl], str]
+    change: Callable[[Repl, str], None] | None = None
+
+
+def _mode_of(repl: Repl) -> str:
+    return repl.output.format
+
+
+def _change_mode(repl: Repl, value: str) -> None:
+    repl.output.format = chosen(value, FORMATS, "mode")
+    repl.output.given = True
+
+
+def _maxrows_of(repl: Repl) -> str:
+    return str(repl.output.max_rows or "auto")
+
+
+def _change_maxrows(repl: Repl, value: str) -> None:
+    if value != "auto" and (not value.isdecimal() or int(value) == 0):
+        raise UsageError(
+            f"not a number of rows: {value!r}", hint=".maxrows 100, or .maxrows auto for as fits"
+        )
+    repl.output.max_rows = None if value == "auto" else int(value)
+
+
+def _change_timer(repl: Repl, value: str) -> None:
+    repl.timer = chosen(value, ("on", "off"), "timer") == "on"
+
+
+def _change_strategy(repl: Repl, value: str) -> None:
+    repl.db._workspace.force(strategy=chosen(value, STRATEGIES, "strategy"))
+
+
+def _change_threads(repl: Repl, value: str) -> None:
+    count = int(value) if value.isdecimal() else value
+    repl.db._workspace.force(threads=threads_of(None if value == "auto" else count))
+
+
+def _timer_of(repl: Repl) -> str:
+    return "on" if repl.timer else "off"
+
+
+def _strategy_of(repl: Repl) -> str:
+    return repl.db._workspace.knobs.strategy
+
+
+def _threads_of(repl: Repl) -> str:
+    return str(repl.db._workspace.knobs.threads or "auto")
+
+
+def _device_of(repl: Repl) -> str:
+    return f"{repl.db.device} ({repl.db._workspace.why})"
+
+
+def _memory_of(repl: Repl) -> str:
+    return format_bytes(repl.db.memory_limit)
+
+
+SETTINGS: dict[str, Setting] = {
+    "mode": Setting("|".join(FORMATS), "how answers are written", _mode_of, _change_mode),
+    "maxrows": Setting("N|auto", "how many rows a box shows", _maxrows_of, _change_maxrows),
+    "timer": Setting("on|off", "whether all times are told", _timer_of, _change_timer),
+    "strategy": Setting("|".join(STRATEGIES), "how rules are run", _strategy_of, _change_strategy),
+    "threads": Setting("N|auto", "for compiled loops", _threads_of, _change_threads),
+    "device": Setting("", "where queries run: --device chooses", _device_of),
+    "memory": Setting("", "what a query may hold: --memory-limit chooses", _memory_of),
+}
+
+
+def _setting(repl: Repl, name: str, rest: str) -> None:
+    """Changes a setting, if there is a value for it, and tells what it is."""
+    words = words_of(rest, name, 0, 1)
+    setting = SETTINGS[name]
+    if words and setting.change is not None:
+        setting.change(repl, words[0])
+    say(f"{name}: {setting.show(repl)}")
+
+
+@command(
+    "settings", "mode", "[FORMAT]", "how answers are written",
+    ".mode markdown",
+    more=f"One of {', '.join(FORMATS)}.",
+)  # fmt: skip
+def _mode(repl: Repl, rest: str) -> None:
+    _setting(repl, "mode", rest)
+
+
+@command(
+    "settings", "maxrows", "[N|auto]", "how many rows a box shows",
+    ".maxrows 100",
+    more="auto: as many as fit the terminal, and all into a file.",
+)  # fmt: skip
+def _maxrows(repl: Repl, rest: str) -> None:
+    _setting(repl, "maxrows", rest)
+
+
+@command(
+    "settings", "timer", "[on|off]", "tell where the time went",
+    ".timer on",
+    more="What parsing, planning, compiling and running took, after each statement.",
+)  # fmt: skip
+def _timer(repl: Repl, rest: str) -> None:
+    _setting(repl, "timer", rest)
+
+
+@command("settings", "device", "", "where queries run, and why")
+def _device(repl: Repl, rest: str) -> None:
+    words_of(rest, "device", 0, 0)
+    repl.output.text(f"device: {SETTINGS['device'].show(repl)}")
+
+
+@command(
+    "settings", "set", "[NAME [VALUE]]", "all settings; change one, or a parameter's value",
+    ".set strategy levelwise", ".set threads 2", ".set $limit 20",
+)  # fmt: skip
+def _set(repl: Repl, rest: str) -> None:
+    name, _, value = rest.strip().partition(" ")
+    if name.startswith("$"):
+        _parameter(repl, name, value.strip())
+        return
+    words = words_of(rest, "set", 0, 2)
+    if not words:
+        repl.output.text(_all(repl))
+        return
+    setting = SETTINGS[chosen(words[0], SETTINGS, "setting")]
+    if words[1:] and setting.change is None:
+        raise UsageError(
+            f"{words[0]} cannot be changed here", hint=f"{setting.summary}, when gdatalog starts"
+        )
+    _setting(repl, words[0], " ".join(words[1:]))
+
+
+def _all(repl: Repl) -> str:
+    rows = [(name, s.show(repl), s.values or s.summary) for name, s in SETTINGS.items()]
+    rows += [(f"${name}", _value(repl, name), "a parameter") for name in sorted(repl.params)]
+    wide, deep = (max(len(row[at]) for row in rows) for at in (0, 1))
+    return "\n".join(f"{a:<{wide}}  {b:<{deep}}  {c}" for a, b, c in rows)
+
+
+def _value(repl: Repl, name: str) -> str:
+    from gdatalog.shell.session_file import parameter_text
+
+    return parameter_text(repl.params[name])
+
+
+def _parameter(repl: Repl, name: str, value: str) -> None:
+    """Gives a parameter a value; rules that use it follow."""
+    if value:
+        given = read_parameters([f"{name}={value}"])
+        repl.params = {**repl.params, **given}
+        workspace = repl.db._workspace
+        workspace.params = {**workspace.params, **given}
+    name = name.removeprefix("$")
+    if name not in repl.params:
+        raise UsageError(f"the parameter ${name} has no value", hint=f".set ${name} VALUE")
+    say(f"${name}: {_value(repl, name)}")

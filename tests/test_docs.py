@@ -1,0 +1,178 @@
+"""What docs/ shows is true: every fenced block is run, and what it shows compared.
+
+How blocks are run, and how to write them, stands in doc_blocks.py. test_site.py builds the pages.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from doc_blocks import REASONS, Block, Page, blocks_of, matches
+from terminal import ROOT
+
+DOCS = ROOT / "docs"
+# What `make bench` writes is no page of ours: it shows tables, and runs nothing.
+PAGES = sorted(path for path in DOCS.rglob("*.md") if "benchmarks" not in path.parts)
+NAMES = [path.relative_to(DOCS).as_posix() for path in PAGES]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=NAMES)
+def test_a_page_shows_what_comes(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    for shown in Page(path, tmp_path).run():
+        if not shown.agrees:  # then the difference as pytest shows it
+            where = f"{path.name}:{shown.block.line}"
+            assert f"{where}\n{shown.came}" == f"{where}\n{shown.shown}"
+
+
+def test_what_is_not_run_has_a_reason() -> None:
+    for path, name in zip(PAGES, NAMES, strict=True):
+        for block in blocks_of(path.read_text(encoding="utf-8")):
+            assert block.options.get("skip") in (None, *REASONS), f"{name}:{block.line}"
+
+
+def test_every_fence_is_read() -> None:
+    for path, name in zip(PAGES, NAMES, strict=True):
+        text = path.read_text(encoding="utf-8")
+        fences = [line for line in text.splitlines() if line.lstrip().startswith("```")]
+        assert len(fences) == 2 * len(blocks_of(text)), name
+
+
+# ----------------------------------------------------------------------------- the harness itself
+
+
+def run(text: str, folder: Path) -> list[tuple[Block, str]]:
+    path = folder / "page.md"
+    path.write_text(text, encoding="utf-8")
+    inner = folder / "run"
+    inner.mkdir()
+    return [(shown.block, shown.came) for shown in Page(path, inner).run() if not shown.agrees]
+
+
+def test_a_page_of_all_kinds(tmp_path: Path) -> None:
+    assert run(PAGE + AT_A_TERMINAL, tmp_path) == []
+
+
+def test_what_is_wrong_is_found(tmp_path: Path) -> None:
+    wrong = PAGE.replace("rows 2", "rows 3").replace("│ 3 │", "│ 4 │").replace("x\n2\n", "x\n9\n")
+    found = run(wrong, tmp_path)
+    # of the second text DuckDB's rows too
+    assert [block.language for block, _ in found] == ["text", "text", "text", "console"]
+    assert found[0][1] == "rows 2\n" and found[1][1] == found[2][1] and "x\n2\n3" in found[3][1]
+
+
+@pytest.mark.parametrize(
+    ("block", "why"),
+    [
+        ("```python\nprint(1)\n```", "line 1 does not show this:\n1"),
+        ("```datalog\np(x) <- q(x).\n```", "line 1 does not show this:\nprogram.dl:1:9"),
+        ("```rust\nfn main() {}\n```", 'line 1: a rust block needs skip="..."'),
+        ("```console\ngdatalog> e(1).\n```", "there is no `\\$ gdatalog` before"),
+    ],
+)
+def test_what_cannot_be_right(block: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=why):
+        run(block + "\n", tmp_path)
+
+
+def test_comparing() -> None:
+    assert matches("a\n...\nd\n", "a\nb\nc\nd\n") and not matches("a\n...\nd\n", "a\nb\n")
+    assert matches("(0.012 s, cpu)  \n", "(1.3 s, cpu)\n") and not matches("2 rows", "3 rows")
+    assert matches("~1.5 bindings,  3 MiB", "~12 bindings, 4.5 MiB", roughly=True)
+
+
+PAGE = """
+```csv title="edges.csv"
+src,dst
+1,2
+2,3
+```
+
+```python
+import gdatalog as gd
+
+db = gd.connect()
+db.load("E", "edges.csv")
+print("rows", len(db.query("?- E(x, y).")))
+```
+
+```text
+rows 2
+```
+
+=== "Indented"
+
+    ```datalog title="end.dl"
+    .input E("edges.csv")
+    end(y) <- E(_, y).
+    ?- end(x).
+    ```
+
+    ```text
+    ┌───┐
+    │ x │
+    ├───┤
+    │ 2 │
+    ...
+    2 rows
+    ```
+
+```sql
+select y as x from (select dst as y from 'edges.csv')
+```
+
+```datalog more
+?- end(x).
+```
+
+```text
+┌───┐
+│ x │
+├───┤
+│ 2 │
+│ 3 │
+└───┘
+2 rows
+```
+
+```console
+$ gdatalog end.dl --format csv
+x
+2
+3
+$ gdatalog -c '?- nothing(x)'
+...
+ 1 | ?- nothing(x)
+...
+```
+"""
+
+AT_A_TERMINAL = """
+```console
+$ gdatalog -c '?- x in {1, 2, 3}.' | head -2
+x
+1
+$ gdatalog nowhere.dl; echo $?
+...
+1
+```
+
+```console
+$ gdatalog
+gdatalog 0.1.0 on cpu. A statement ends with a dot. .help helps, Ctrl-D leaves.
+gdatalog> e(1, 2).
+e: 1 fact added, 1 tuple
+```
+
+Words between the parts of a conversation.
+
+```console
+gdatalog> p(x) <-
+     ...> e(x, _).
+p: 1 tuple (0.002 s, cpu)
+gdatalog> .quit
+```
+"""
