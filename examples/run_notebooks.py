@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import nbformat
@@ -28,6 +29,7 @@ class ThisPython(AsyncKernelManager):
     @property
     def kernel_spec(self) -> KernelSpec:
         argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        argv += ["--log-level=ERROR"]
         return KernelSpec(argv=argv, display_name="Python 3", language="python")
 
 
@@ -36,15 +38,26 @@ def run(notebook: Any) -> Any:
 
     An error in a cell is raised.
     """
-    manager = ThisPython(transport="tcp" if os.name == "nt" else "ipc")
-    client = NotebookClient(notebook, km=manager, timeout=300, record_timing=False)
-    # What is next to us is imported, not what may be installed.
-    client.execute(cwd=str(HERE), env={**os.environ, "PYTHONPATH": str(ROOT)})
+    with TemporaryDirectory() as folder:
+        manager = ThisPython(connection_file=os.path.join(folder, "kernel.json"))
+        client = NotebookClient(notebook, km=manager, timeout=300, record_timing=False)
+        client.execute(cwd=str(HERE), env=_environment(folder))
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.metadata.pop("execution", None)
             cell.outputs = [output for output in cell.outputs if not _is_empty(output)]
     return notebook
+
+
+def _environment(folder: str) -> dict[str, str]:
+    """What is next to us is imported, not what may be installed; nobody's settings count."""
+    return {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "IPYTHONDIR": folder,
+        "MPLCONFIGDIR": folder,
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+    }
 
 
 def _is_empty(output: Any) -> bool:

@@ -44,9 +44,7 @@ def count_line(count: int) -> str:
     return "1 row" if count == 1 else f"{count:,} rows"
 
 
-def box(
-    result: Result, most: int, columns: int | None = None, seconds: float | None = None
-) -> str:
+def box(result: Result, most: int, columns: int | None = None, seconds: float | None = None) -> str:
     """A table drawn with lines: the first and last rows, how many there are, and how long it took.
 
     `most` rows are shown, on a terminal of so many `columns`. Where there are more of them than
