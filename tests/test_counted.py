@@ -30,9 +30,7 @@ def not_compiled() -> Iterator[None]:
         yield
 
 
-def profiled(
-    db: gd.Database, text: str, number: int, monkeypatch: pytest.MonkeyPatch
-) -> Profile:
+def profiled(db: gd.Database, text: str, number: int, monkeypatch: pytest.MonkeyPatch) -> Profile:
     """By loops; the number chooses threads, the way to intersect, and rows of a block."""
     db._workspace.force(intersect=WAYS[number % len(WAYS)], threads=1 + number % 2)
     monkeypatch.setattr(lftj, "FIRST_ROOM", (1, 2, 7, 4096)[number % 4])
