@@ -79,7 +79,9 @@ class Magics:
     def __init__(self, shell: Any) -> None:
         self.shell = shell
         self.cells = Cells(shell)
-        self.completer = Completer(self)
+        options = {name: options for name, _, options, _ in self._table()}
+        texts = [name for name, kinds, _, _ in self._table() if "cell" in kinds]
+        self.completer = Completer(shell, options, texts, lambda: self.db)
         self.registered = False
         self._db: Database | None = None
 
