@@ -38,7 +38,7 @@ from gdatalog.engine.remembered import (
     news_since,
     settled,
 )
-from gdatalog.engine.surroundings import Round, Surroundings
+from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import Caution
 from gdatalog.executors.limits import Limits
 from gdatalog.parser.syntax import Atom, Param
@@ -63,7 +63,6 @@ class Evaluation:
     params: Mapping[str, Value] = field(default_factory=dict)
     remembered: Memory = field(default_factory=dict)
     keep: Callable[[Collection[str]], bool] = lambda names: True  # what is remembered
-    on_round: Callable[[Stratum, Round], None] = lambda stratum, round_: None
     ledger: Ledger = field(default_factory=lambda: Ledger(lasting=False))
     limit_sizes: Mapping[str, int] = field(default_factory=dict)
     force_chunk: int | None = None
@@ -128,15 +127,6 @@ class Evaluation:
         with letting_go(self.limits, self.device.name):
             self._evaluate(self._reads(stratum))
             return self._run(stratum, limit)[name]
-
-    def at_hand(self, name: str) -> Relation | None:
-        """A relation that is data, or has been evaluated by now."""
-        if name not in self.checked.schemas:
-            return None  # a part of others, which only lives while these are evaluated
-        if name in self._known or name not in self._home:
-            return self.relation(name)
-        found = self.remembered.get(self._home[name].relations)
-        return None if found is None else found.relations.get(name)
 
     def needed(self, wanted: Iterable[str]) -> set[str]:
         """The relations that have to be evaluated for these."""
@@ -312,7 +302,6 @@ class Evaluation:
             self.limits,
             self.memory,
             self.limit_sizes,
-            self.on_round,
             self.ledger,
             self.force_chunk,
             self.knobs,

@@ -127,12 +127,15 @@ class StratumTold:
     """What evaluating one stratum did.
 
     `lasting`: the rounds are all kept, and the first of several rules that gave a row is looked
-    for; without it each round is forgotten with the next.
+    for; without it each round is forgotten with the next. `plans` are those that its rules had;
+    `how` says how its rules became these.
     """
 
     stratum: Stratum
     limits: Limits
     lasting: bool = False
+    plans: list[tuple[CheckedRule, RulePlan]] = field(default_factory=list)
+    how: tuple[str, ...] = ()
     rules: list[RuleRound] = field(default_factory=list)
     way: Way | None = None
     rounds: int = 0
@@ -188,17 +191,6 @@ class StratumTold:
             self.costs = so_far() - self._before
         self._most()
 
-    def at_work(self) -> str:
-        """What is known of the rule that runs: its number, and how much of its join is done."""
-        share = self.limits.share
-        done = "" if share is None else f"{share:.0%}"
-        running = self._open[-1:]  # another thread may ask
-        rules = self.stratum.rules
-        if len(rules) < 2 or not running or running[0].rule not in rules:
-            return done
-        number = f"rule {rules.index(running[0].rule) + 1} of {len(rules)}"
-        return f"{number} at {done}" if done else number
-
     def _most(self) -> int:
         """The most bytes that were held since this was last asked."""
         most = self.limits.highest()
@@ -211,7 +203,7 @@ class Index:
     """A trie that rules read: of a relation, its levels the `columns` in this order.
 
     `built` says how often it was made: of what a recursion makes, there is another one for each of
-    its parts; 0: it was there already. `seconds`: what that took. `rows` and `bytes` are those of
+    its parts; 0: it was there already. `seconds`: what that took, None if nothing was made. `rows` and `bytes` are those of
     the largest. `version` is "full", or tells which of a relation's rows a recursion reads.
     """
 
@@ -221,14 +213,14 @@ class Index:
     rows: int = 0
     bytes: int = 0
     built: int = 0
-    seconds: float = 0.0
+    seconds: float | None = None
 
 
 @dataclass(slots=True)
 class Ledger:
     """What is told of an evaluation: of rules over all rounds, and of strata.
 
-    `lasting`: for a profile, which tells of all that was; without it only of what is at work.
+    `lasting`: for a profile, which tells of all that was; without it nothing is kept.
     `costs`: what all of it has cost beside work on rows, checking and planning included.
     """
 
@@ -237,7 +229,6 @@ class Ledger:
     indexes: list[Index] = field(default_factory=list)
     runs: list[RuleRun] = field(default_factory=list)
     strata: list[StratumTold] = field(default_factory=list)
-    now: StratumTold | None = None  # what is being evaluated
 
     @property
     def planning(self) -> float:
@@ -272,8 +263,9 @@ class Ledger:
             self.indexes.append(found)
         rows = len(trie.levels[-1]) if trie.levels else trie.total
         found.rows, found.bytes = max(found.rows, rows), max(found.bytes, trie.nbytes)
-        found.built += built
-        found.seconds += seconds if built else 0.0
+        if built:
+            found.built += 1
+            found.seconds = (found.seconds or 0.0) + seconds
 
     def run_of(self, plan: RulePlan) -> RuleRun | None:
         if not self.lasting:
@@ -286,11 +278,11 @@ class Ledger:
 
     def begun(self, stratum: Stratum, limits: Limits) -> StratumTold:
         """A stratum whose evaluation begins."""
-        self.now = StratumTold(stratum, limits, self.lasting)
+        told = StratumTold(stratum, limits, self.lasting)
         if self.lasting:
-            self.now._before = so_far()
-            self.strata.append(self.now)
-        return self.now
+            told._before = so_far()
+            self.strata.append(told)
+        return told
 
     def forget(self, record: StratumTold, runs: int | None = None) -> None:
         """What was begun in a way that was given up; `runs`: how many rules had run before it."""

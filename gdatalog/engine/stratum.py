@@ -15,7 +15,7 @@ from typing import Any
 
 from gdatalog.engine.best import Best, optimum_columns
 from gdatalog.engine.budget import chunk_rows
-from gdatalog.engine.derived import Derived, Rows, in_order, laid, relation_of, union_rows
+from gdatalog.engine.derived import Blocks, Derived, Rows, in_order, laid, relation_of, union_rows
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.growing import Growing
 from gdatalog.engine.knobs import Strategy
@@ -26,6 +26,7 @@ from gdatalog.engine.sources import Sources, TrieOf
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.parser.syntax import Atom
 from gdatalog.plan.nodes import RulePlan, TrieRef, Version
+from gdatalog.planner.adornments import plain
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.rules import plan_rule
 from gdatalog.planner.sizes import Assumed, Size
@@ -34,6 +35,7 @@ from gdatalog.spent import Costs, so_far, spending
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
+from gdatalog.watching import patiently
 
 # Relations in whose stead others are read, by what asks for their tries.
 Parts = Mapping[TrieRef, Relation]
@@ -61,6 +63,7 @@ class StratumRun:
         self.tables: dict[str, Growing | Best] = {}
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}  # of relations that are not kept in runs
+        self.planned: list[tuple[CheckedRule, RulePlan]] = []
         self.made = 0  # texts that were in no data
         for name in stratum.relations:
             schema = around.schemas[name]
@@ -78,9 +81,16 @@ class StratumRun:
             )
 
     @cached_property
+    def name(self) -> str:
+        """The relations as users call them, for who looks on."""
+        return ", ".join(dict.fromkeys(map(as_called, self.stratum.relations)))
+
+    @cached_property
     def record(self) -> StratumTold:
         """What is told of it, from its first rule on."""
-        return self.around.ledger.begun(self.stratum, self.around.limits)
+        told = self.around.ledger.begun(self.stratum, self.around.limits)
+        told.plans = self.planned
+        return told
 
     def once(self, limit: int | None = None) -> dict[str, Relation]:
         """The one relation of a stratum that is not recursive; at most `limit` of its rows."""
@@ -117,8 +127,13 @@ class StratumRun:
 
     def _add(self, name: str, parts: Sequence[Derived], found: int = 0) -> Relation:
         """Adds what rules have given; gives what of it is new, behind the rows that loops found."""
-        rows = union_rows([in_order(part, self.ops) for part in parts], self.ops)
-        new = self.tables[name].add(*rows)
+        table, ops = self.tables[name], self.ops
+
+        def added() -> Relation:
+            return table.add(*union_rows([in_order(part, ops) for part in parts], ops))
+
+        count = found + sum(p.count if isinstance(p, Blocks) else p[1] for p in parts)
+        new = patiently(count, added) if self.around.device is CPU else added()
         if parts or not found:
             self.record.derived(name, parts, new.behind(found) if found else new, self.ops)
         return new
@@ -126,6 +141,12 @@ class StratumRun:
     def rule_of(self, plan: RulePlan) -> CheckedRule:
         """The rule that a plan was made of: where it stands says which."""
         return next(rule for rule in self.rules[plan.relation] if rule.span is plan.span)
+
+    def called(self, rule: CheckedRule) -> str:
+        """A rule's relation, and which of several rules it is, for who looks on."""
+        name, rules = as_called(rule.head.name), self.stratum.rules
+        number = next((at for at, own in enumerate(rules, 1) if own is rule), 0)
+        return f"{name} (rule {number} of {len(rules)})" if number and len(rules) > 1 else name
 
     def recursive(self, rule: CheckedRule) -> bool:
         if not self.stratum.recursive or rule.body is None:
@@ -148,7 +169,10 @@ class StratumRun:
                 rule, around.schemas, around.param_types, sizes, recursive, first=first
             )
 
-        return around.plans.plan(rule, first, around.relation, make)
+        plan = around.plans.plan(rule, first, around.relation, make)
+        if not any(plan is other for _, other in self.planned):
+            self.planned.append((rule, plan))
+        return plan
 
     def _sizes(self, name: str, version: Version, relation_of: Callable[[str], Relation]) -> Size:
         arity = self.around.schemas[name].arity
@@ -190,21 +214,23 @@ class StratumRun:
         if report is not None:
             report.seconds += perf_counter() - began
             report.spent(so_far() - before)
-        found = run_rule(
-            plan,
-            Sources(trie_of, self.rows_of),
-            around.scope,
-            limits,
-            limit,
-            report,
-            lasting,
-            around.knobs if strategy is None else replace(around.knobs, strategy=strategy),
-            around.device,
-            Sources(
-                partial(self.trie_of, device=CPU, parts=parts), partial(self.rows_of, device=CPU)
-            ),
-            did,
-        )
+        with limits.watch.work("joining", self.called(did.rule)):
+            found = run_rule(
+                plan,
+                Sources(trie_of, self.rows_of),
+                around.scope,
+                limits,
+                limit,
+                report,
+                lasting,
+                around.knobs if strategy is None else replace(around.knobs, strategy=strategy),
+                around.device,
+                Sources(
+                    partial(self.trie_of, device=CPU, parts=parts),
+                    partial(self.rows_of, device=CPU),
+                ),
+                did,
+            )
         self.record.ran(did)
         if report is not None:
             report.bytes = max(report.bytes, did.bytes)
@@ -259,6 +285,14 @@ class StratumRun:
         """A trie of some of a relation's rows has been made in place of that of all."""
         if self.around.ledger.lasting:
             self.around.ledger.index(ref, trie, True, seconds)
+
+
+def as_called(relation: str) -> str:
+    """
+    >>> as_called("path[bf]?"), as_called("sg~1"), as_called("?1")
+    ('path', 'sg', 'the query')
+    """
+    return "the query" if relation.startswith("?") else plain(relation).partition("~")[0]
 
 
 def atoms(rule: CheckedRule) -> list[Atom]:

@@ -84,7 +84,11 @@ class Variant:
     ready: Ready | None = None
     report: RuleRun | None = None  # what a profile is told of the whole plan
     found: int = 0  # new rows that loops have found in this round
+    called: str = field(init=False)  # for who looks on
     lasting: dict[int, Any] = field(default_factory=dict)  # what it remembers of all rounds
+
+    def __post_init__(self) -> None:
+        self.called = self.run.called(self.rule)
 
     @property
     def join(self) -> JoinPlan:
@@ -108,6 +112,10 @@ class Variant:
     def follow(self) -> tuple[list[Derived], RuleRound]:
         """Follows what is new; rows of which it is not known yet whether they are new, and what it
         did. Rows of loops are the relation's already, and `new`, if there are no others."""
+        with self.run.around.limits.watch.work("joining", self.called):
+            return self._follow()
+
+    def _follow(self) -> tuple[list[Derived], RuleRound]:
         did = self.run.record.running(self.plan.relation, self.rule)
         self.found, self.report = 0, self.run.around.ledger.run_of(self.whole)
         began = perf_counter()
