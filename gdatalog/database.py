@@ -22,10 +22,9 @@ from gdatalog.errors import Caution, NameResolutionError, UsageError
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Query
 from gdatalog.planner.checked import Schema
-from gdatalog.profile import Profile
 from gdatalog.progress import OnProgress
 from gdatalog.relations import Relations
-from gdatalog.report import Explanation, explain
+from gdatalog.report import Explanation, Profile, explain
 from gdatalog.result import Result
 from gdatalog.workspace import Workspace
 
@@ -331,7 +330,8 @@ class Database:
             self._workspace.tell(session)
             peak = session.evaluation.limits.peak
             result = Result(relation, self._workspace.symbols)
-            return Profile(reports, seconds, peak, result, self.device)
+            held = session.evaluation.limits.held
+            return Profile(reports, seconds, peak, result, self.device, held)
 
 
 def _log_device(opened: Opened) -> None:

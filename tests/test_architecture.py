@@ -25,7 +25,7 @@ BASE = {"errors", "values", "widths", "progress", "watching"}
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {"storage", "cpu_ops", "printer", "gpu_ops", "executors", "engine"}
 FACE = ENGINE | {
-    "present", "result", "report", "profile", "workspace", "relations", "database"
+    "present", "result", "report", "workspace", "relations", "database"
 }  # fmt: skip
 MAY_IMPORT = {
     "errors": set(),
@@ -45,7 +45,6 @@ MAY_IMPORT = {
     "present": BASE | {"storage"},
     "result": BASE | {"storage", "present"},
     "report": ENGINE,
-    "profile": ENGINE | {"report"},
     "workspace": ENGINE,
     "relations": ENGINE | {"result", "workspace"},
     "database": FACE,

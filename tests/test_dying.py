@@ -44,8 +44,8 @@ def database(data: dict[str, Any], way: str, strategy: Any = "auto") -> gd.Datab
 
 def explained(text: str, data: dict[str, Any], way: str = "always") -> list[str]:
     """What an explanation says of rules that were split, and the rules as they are then."""
-    lines = str(database(data, way).explain(text)).splitlines()
-    return [line[2:] for line in lines if line[:2] == "  " and line[2] != " "]
+    (stratum, *_) = database(data, way).explain(text).tree.find("stratum")
+    return [*stratum.details, *(rule.label for rule in stratum.find("rule"))]
 
 
 def rules(text: str, data: dict[str, Any], way: str = "always") -> list[str]:
@@ -261,9 +261,9 @@ def test_same_generation_is_split() -> None:
         "sg~1(x, b) <- E(a, x), sg(a, b).",
         "sg(x, y) <- sg~1(x, b), E(b, y).",
     ]
-    plan = database(data, "auto").explain(SG).to_dict()
-    assert plan["strata"][0]["split"] == told[:1]
-    assert plan["strata"][0]["relations"] == ["sg"]
+    (stratum,) = database(data, "auto").explain(SG).tree.find("stratum")
+    assert stratum.details == tuple(told[:1])
+    assert ("relations", "sg") in stratum.facts
     assert not [line for line in explained(SG, data, "never") if "~" in line]
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gdatalog as gd
 from gdatalog.engine.ledger import Ledger, StratumTold, Way
 from gdatalog.executors.limits import Limits
-from gdatalog.profile import Profile, sparkline
+from gdatalog.report import Profile
+from gdatalog.report.text import sparkline
 
 CHAIN = [(at, at + 1) for at in range(40)]
 LINEAR = "path(x, y) <- E(x, y). path(x, z) <- path(x, y), E(y, z)."
@@ -68,16 +69,17 @@ def test_the_text_shows_few_of_many_rounds() -> None:
     assert shown[:3] == [0, 1, 2] and shown[-3:] == [38, 39, 40] and len(shown) <= 9
     assert sum(line[0] == "..." for line in lines) >= 1
     assert "rule 2: path(x, z) <- path(x, y), E(y, z)." in text
-    assert len(profile.to_dict()["strata"][0]["rules"]) == len(rounds)
+    assert len(profile.to_dict()["rounds"]) == len(rounds)
 
 
 def test_all_as_plain_data() -> None:
     profile = database([(1, 2), (2, 3)]).profile(f"{LINEAR} n(count()) <- path(_, _).")
-    first, second = profile.to_dict()["strata"]
+    strata = [node for node in profile.to_dict()["children"] if node["kind"] == "stratum"]
+    first, second = (node["facts"] for node in strata)
     assert first["recursive"] and not second["recursive"]
-    assert first["relations"] == ["path"] and first["rows"] == {"path": 3}
-    assert first["peak_bytes"] > 0 and 0 < first["seconds"] <= profile.seconds
-    assert second["rows"] == {"n": 1}
+    assert first["relations"] == "path" and first["rows of path"] == 3
+    assert first["peak_bytes"] > 0 and 0 < strata[0]["seconds"] <= profile.seconds
+    assert second["rows of n"] == 1
 
 
 def test_a_fixpoint_without_rounds() -> None:
@@ -91,12 +93,12 @@ def test_a_fixpoint_without_rounds() -> None:
     told.end({"path": 1000})
     profile = Profile(Ledger(strata=[told]), 1.0, 8192, None)
     assert "split on x: 5 values, 1,234 rows tried, 2 threads, 0.500 s" in str(profile)
-    assert "fixpoint: 1,000 rows of path, " in str(profile)
-    assert "0.500 s, 4.0 KiB at the most" in str(profile) and "tried  new" not in str(profile)
+    assert "1,000 rows of path, 4.0 KiB held" in str(profile)
+    assert "500.0" in str(profile) and "tried  new" not in str(profile)
     (line,) = profile.rounds.to_dict("records")
     assert line["tried"] == 1234 and line["new"] == 1000 and line["duplicates"] == 234
     assert profile.rounds["round"].isna().all()
-    assert profile.to_dict()["strata"][0]["way"].startswith("split on x: 5 values")
+    assert dict(profile.tree.children[0].facts)["way"].startswith("split on x: 5 values")
 
 
 def test_without_a_profile_rounds_are_forgotten() -> None:

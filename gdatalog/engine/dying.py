@@ -34,6 +34,8 @@ def run_rounds(
     if parts is None:
         return _rounds(stratum, seeds, around)
     found = _rounds(parts.stratum, seeds, around_parts(stratum, parts, around), parts.schemas)
+    for record in around.ledger.strata[-1:]:
+        record.how = parts.told
     for name in parts.schemas:
         around.limits.charge(name, 0)
     return found

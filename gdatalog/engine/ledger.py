@@ -110,12 +110,15 @@ class StratumTold:
     """What evaluating one stratum did.
 
     `lasting`: the rounds are all kept, and the first of several rules that gave a row is looked
-    for; without it each round is forgotten with the next.
+    for; without it each round is forgotten with the next. `plans` are those that its rules had;
+    `how` says how its rules became these.
     """
 
     stratum: Stratum
     limits: Limits
     lasting: bool = False
+    plans: list[tuple[CheckedRule, RulePlan]] = field(default_factory=list)
+    how: tuple[str, ...] = ()
     rules: list[RuleRound] = field(default_factory=list)
     way: Way | None = None
     rounds: int = 0

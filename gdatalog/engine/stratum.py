@@ -61,6 +61,7 @@ class StratumRun:
         self.tables: dict[str, Growing | Best] = {}
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}  # of relations that are not kept in runs
+        self.planned: list[tuple[CheckedRule, RulePlan]] = []
         self.made = 0  # texts that were in no data
         for name in stratum.relations:
             schema = around.schemas[name]
@@ -85,7 +86,9 @@ class StratumRun:
     @cached_property
     def record(self) -> StratumTold:
         """What is told of it, from its first rule on."""
-        return self.around.ledger.begun(self.stratum, self.around.limits)
+        told = self.around.ledger.begun(self.stratum, self.around.limits)
+        told.plans = self.planned
+        return told
 
     def once(self, limit: int | None = None) -> dict[str, Relation]:
         """The one relation of a stratum that is not recursive; at most `limit` of its rows."""
@@ -164,7 +167,10 @@ class StratumRun:
                 rule, around.schemas, around.param_types, sizes, recursive, first=first
             )
 
-        return around.plans.plan(rule, first, around.relation, make)
+        plan = around.plans.plan(rule, first, around.relation, make)
+        if not any(plan is other for _, other in self.planned):
+            self.planned.append((rule, plan))
+        return plan
 
     def _sizes(self, name: str, version: Version, relation_of: Callable[[str], Relation]) -> Size:
         arity = self.around.schemas[name].arity

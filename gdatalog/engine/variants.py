@@ -24,7 +24,7 @@ import numpy as np
 
 from gdatalog.cpu_ops import code_cache
 from gdatalog.engine.choose import Choice
-from gdatalog.engine.depth import Form, Nest
+from gdatalog.engine.depth import Form, Nest, counted
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.device import CPU, compiled_function
 from gdatalog.engine.growing import Growing
@@ -61,7 +61,6 @@ class Ready:
     """Loops that can be run at once, for rows of certain widths."""
 
     loops: Loops
-    nest: Nest  # that they are of
     hashed: bool
     widths: tuple[str, ...]
 
@@ -260,8 +259,8 @@ class Variant:
             partial(self.run.trie_of, parts=parts), lambda name: (self._blocks()[0], 0)
         )
         form = Form(self.join.outputs, fresh=True, hashed=hashed)
-        counted = self.report is not None
-        return Nest(self.join, form, sources, self.run.around.knobs, CPU, counted=counted)
+        knobs, profiled = self.run.around.knobs, self.report is not None
+        return Nest(self.join, form, sources, knobs, CPU, counted=profiled)
 
     def _loops(self, parts: Parts, hashed: bool, given: Columns) -> Loops | None:
         """Loops for these relations; None if they cannot be printed."""
@@ -276,7 +275,7 @@ class Variant:
         around = self.run.around
         function = compiled_function(nest.printed, around.limits, self.plan.relation)
         loops = Loops(function, nest.printed, nest.tries, around.scope, around.knobs.workers)
-        self.ready = Ready(loops, nest, hashed, widths)
+        self.ready = Ready(loops, hashed, widths)
         return loops
 
     def _by_loops(self, parts: Parts, did: RuleRound) -> bool:
@@ -330,8 +329,7 @@ class Variant:
             self.report.rows += rows
             self.report.seconds += seconds
             self.report.executors[self.number] = choice
-            assert self.ready is not None
-            self.report.saw(self.ready.nest.saw(loops.tallied()))
+            self.report.saw(counted(loops.printed, self.join, loops.tallied()))
 
 
 def pieces(blocks: Sequence[Columns]) -> Iterator[Columns]:

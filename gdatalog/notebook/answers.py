@@ -14,7 +14,7 @@ from gdatalog.engine.session import Ask, Session
 from gdatalog.errors import UsageError
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Query, Rule
-from gdatalog.profile import Profile
+from gdatalog.report import Profile
 from gdatalog.result import Result
 
 

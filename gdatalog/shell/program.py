@@ -16,8 +16,7 @@ from gdatalog.engine.session import Ask, Session
 from gdatalog.errors import Caution, DataError, Error, UsageError
 from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Rule, Statement
-from gdatalog.profile import Profile
-from gdatalog.report import explain
+from gdatalog.report import Profile, explain
 from gdatalog.result import Result
 from gdatalog.shell.messages import say, say_error
 from gdatalog.shell.output import Output
