@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import io
-from typing import Any
-
-import pytest
-
 import gdatalog as gd
 from gdatalog.engine.ledger import Ledger, StratumTold, Way
-from gdatalog.executors import lftj
 from gdatalog.executors.limits import Limits
 from gdatalog.report import Profile
 from gdatalog.report.text import sparkline
-from gdatalog.shell.progress import ProgressLine
-from tests.interpreted import interpreted
 
 CHAIN = [(at, at + 1) for at in range(40)]
 LINEAR = "path(x, y) <- E(x, y). path(x, z) <- path(x, y), E(y, z)."
@@ -114,7 +106,6 @@ def test_without_a_profile_rounds_are_forgotten() -> None:
     assert len(db.query(LINEAR, strategy="levelwise")) == 820
     ledger = db._workspace.ledger
     assert not ledger.strata and not ledger.runs
-    assert ledger.now is not None and not ledger.now.rules
 
 
 def test_a_row_of_bars() -> None:
@@ -123,46 +114,3 @@ def test_a_row_of_bars() -> None:
     assert sparkline([1, 100]) == "▁█"
     bars = sparkline(list(range(1000)))
     assert len(bars) <= 60 and bars[-1] == "█" and list(bars) == sorted(bars, key="·▁▂▃▄▅▆▇█".index)
-
-
-# ------------------------------------------------------------------------ while it is running
-
-
-def test_what_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rule that runs, and how much of its join is done."""
-    db = database([(1, 2), (2, 3), (3, 1)])
-    seen: list[str] = []
-    ran = StratumTold.ran
-
-    def watched(self: StratumTold, did: Any) -> None:
-        for share in (0.25, None):
-            self.limits.share = share
-            seen.append(db._workspace.at_work())
-        ran(self, did)
-
-    monkeypatch.setattr(StratumTold, "ran", watched)
-    assert len(db.query(LINEAR, strategy="levelwise")) == 9
-    assert {"rule 1 of 2", "rule 1 of 2 at 25%", "rule 2 of 2", "rule 2 of 2 at 25%"} == set(seen)
-    assert db._workspace.at_work() == ""
-
-
-def test_compiled_loops_tell_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    shares: list[float | None] = []
-    share = lftj._share
-
-    def noted(control: Any) -> float | None:
-        shares.append(share(control))
-        return shares[-1]
-
-    monkeypatch.setattr(lftj, "_share", noted)
-    db = database([(x, y) for x in range(35) for y in range(35)])
-    with interpreted():  # slow enough to be asked on the way
-        assert len(db.query("n(count()) <- E(a, b), E(b, c), E(a, c).", strategy="lftj")) == 1
-    assert shares and all(seen is None or 0.0 <= seen <= 1.0 for seen in shares)
-    assert any(seen is not None for seen in shares)
-
-
-def test_the_line_tells_it() -> None:
-    line = ProgressLine(io.StringIO(), at_work=lambda: "rule 2 of 3 at 64%")
-    line("path")
-    assert line.text().startswith("path: ") and "now rule 2 of 3 at 64%" in line.text()

@@ -79,7 +79,9 @@ class Magics:
     def __init__(self, shell: Any) -> None:
         self.shell = shell
         self.cells = Cells(shell)
-        self.completer = Completer(self)
+        options = {name: options for name, _, options, _ in self._table()}
+        texts = [name for name, kinds, _, _ in self._table() if "cell" in kinds]
+        self.completer = Completer(shell, options, texts, lambda: self.db)
         self.registered = False
         self._db: Database | None = None
 
@@ -188,8 +190,8 @@ class Magics:
 
     def _run(self, text: Text, how: How) -> Answers:
         db = self.db
-        with warnings_on_stderr(db), progress_of(self.shell, db) as meter:
-            return run(db, text, how, meter)
+        with warnings_on_stderr(db), progress_of(self.shell, db):
+            return run(db, text, how)
 
     def explain(self, line: str, cell: str | None) -> Explanation:
         given, text = self._text(EXPLAIN, line, cell)
