@@ -26,6 +26,8 @@ from gdatalog.shell.undoing import SHARE, History, Loaded
 if TYPE_CHECKING:
     from gdatalog.shell.prompt import Prompt
 
+INTERRUPTED = "interrupted; the database is as it was"
+
 
 class Repl:
     """One conversation with a database.
@@ -94,15 +96,19 @@ class Repl:
             while True:
                 try:
                     if not self.take_all(text) or (self.failed and self.bail):
-                        return self.failed
+                        break
                     prompt.learn(*look(self.db))
+                except KeyboardInterrupt:  # between two pieces of work
+                    say(INTERRUPTED)
+                try:
                     text = prompt.read()
                 except KeyboardInterrupt:
-                    text = ""
+                    text = ""  # what was typed is dropped
                 except EOFError:
-                    return self.failed
+                    break
         finally:
             prompt.close()
+        return self.failed
 
     def take_all(self, text: str) -> bool:
         """Takes what is whole of a text of commands and statements; False if it says to leave."""
@@ -189,7 +195,7 @@ class Repl:
             if not self.interactive:
                 raise
             self._stopped = True
-            say("interrupted; the database is as it was")
+            say(INTERRUPTED)
         except BrokenPipeError:
             raise
         except (Error, MemoryError, RecursionError) as error:
