@@ -132,10 +132,14 @@ def foreseen(plan: RulePlan, number: int, knobs: Knobs) -> Choice:
     whether its loops have been compiled by now."""
     join = plan.joins[number]
     form = form_of_bag(plan.keys, plan.gathers) if plan.gathers else form_of_rows(join)
+    return choose(Foreseen(join, form, knobs, unprintable(join)))
+
+
+def unprintable(join: JoinPlan) -> str | None:
+    """Why a join cannot run depth-first, by what it computes."""
     computed = [expr for step in all_steps(join.steps) for expr in expressions(step)]
     reasons = (printable(expr) for expr in (*computed, *join.outputs))
-    reason = next((reason for reason in reasons if reason is not None), None)
-    return choose(Foreseen(join, form, knobs, reason))
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 @contextmanager

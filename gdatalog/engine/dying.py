@@ -65,9 +65,5 @@ def _rounds(
 
 
 def around_parts(stratum: Stratum, parts: Parted, around: Surroundings) -> Surroundings:
-    """The same surroundings, which know the relations of the parts; who listens does not."""
-    return replace(
-        around,
-        schemas={**around.schemas, **parts.schemas},
-        on_round=lambda _, round_: around.on_round(stratum, round_),
-    )
+    """The same surroundings, which know the relations of the parts."""
+    return replace(around, schemas={**around.schemas, **parts.schemas})

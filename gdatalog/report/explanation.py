@@ -74,7 +74,8 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
             plans, told = plan_stratum(stratum, around)
             rules = tuple(PlannedRule(rule, plan, device.refuses(plan)) for rule, plan in plans)
             strata.append(PlannedStratum(stratum, rules, told))
-            read = indexes_of((plan for _, plan in plans), partial(_at_hand, evaluation))
+            own = [plan for _, plan in plans]
+            read = indexes_of(own, partial(_at_hand, evaluation), device, settings.memory)
             indexes.update(dict.fromkeys(read))
     asked = [
         format_node(fact)
@@ -84,7 +85,7 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
         for fact in facts
     ]
     memory = settings.memory
-    needed = sum(index.bytes or 0 for index in indexes if not index.there)
+    needed = sum(index.asked.bytes or 0 for index in indexes if not index.asked.there)
     said = memory != default_limit() or needed > WORTH_A_WORD * memory
     return Explanation(
         Planned(

@@ -229,7 +229,7 @@ def _index(index: Index) -> Node:
     return Node(
         "index",
         label,
-        (f"{many(index.rows, 'row')}, {told}, {format_bytes(index.bytes)}",),
+        (f"{many(index.rows, 'entry')}, {told}, {format_bytes(index.bytes)}",),
         seconds=index.seconds,
         facts=(("rows", index.rows), ("bytes", index.bytes), ("there", index.seconds is None)),
     )

@@ -1,119 +1,99 @@
-"""Which indexes a plan's joins read, and about what memory those take that are to be made."""
+"""Which indexes plans read, and about what memory those take that are to be made."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from gdatalog.engine.asking import AskedIndex, memory_asked
+from gdatalog.engine.device import Device
+from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.progress import format_bytes
 from gdatalog.report.tree import Node
 from gdatalog.report.words import many
 from gdatalog.storage.relation import Relation
 
-OFFSET = 8  # bytes of where a list begins
-PASSING = 0.5  # of rows, where an index holds those only that pass a comparison
-
 RelationOf = Callable[[str], Relation | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """`rows` and `bytes` are None where the relation is not there yet."""
+    """An index under the name that people read, and what is known of it."""
 
     label: str
-    rows: int | None
-    bytes: int | None
-    there: bool
+    asked: AskedIndex
 
     @property
     def node(self) -> Node:
-        if self.rows is None or self.bytes is None:
+        asked = self.asked
+        if asked.rows is None or asked.bytes is None:
             return Node("index", self.label, ("of rows that are not there yet",))
-        size = format_bytes(self.bytes)
-        told = f"{size}, there already" if self.there else f"about {size}"
+        size = format_bytes(asked.bytes)
+        told = f"{size}, there already" if asked.there else size if asked.exact else f"about {size}"
         return Node(
             "index",
             self.label,
-            (f"{many(self.rows, 'row')}, {told}",),
-            facts=(("rows", self.rows), ("bytes", self.bytes), ("there", self.there)),
+            (f"{many(asked.rows, 'entry')}, {told}",),
+            facts=(
+                ("relation", asked.relation),
+                ("rows", asked.rows),
+                ("bytes", asked.bytes),
+                ("there", asked.there),
+            ),
         )
 
 
-def indexes_of(plans: Iterable[RulePlan], relation_of: RelationOf) -> list[Index]:
-    """The indexes that joins read, each once, in the order in which they are met."""
-    refs = dict.fromkeys(ref for plan in plans for join in plan.joins for ref in join.tries)
-    return [
-        _index(ref, relation_of(ref.relation))
-        for ref in refs
-        if ref.columns and not any(_begins(ref, other) for other in refs)
-    ]
+def indexes_of(
+    plans: Iterable[RulePlan], relation_of: RelationOf, device: Device, memory: int
+) -> list[Index]:
+    """The indexes that joins read, each once; not those that are the first levels of another."""
+    found = []
+    for plan in plans:
+        asked = memory_asked(plan, relation_of, device, memory).indexes
+        refs = dict.fromkeys(ref for join in plan.joins for ref in longest_first(join.tries))
+        for ref, index in zip(refs, asked, strict=True):
+            if ref.columns and (index.bytes != 0 or index.there or not index.rows):
+                relation = relation_of(ref.relation)
+                columns = None if relation is None else relation.columns
+                found.append(Index(index_label(ref, columns), index))
+    return found
 
 
-def _begins(ref: TrieRef, other: TrieRef) -> bool:
-    """Whether an index is the first levels of another, and need not be made."""
-    longer = other.columns[: len(ref.columns)] == ref.columns and len(other.columns) > len(
-        ref.columns
-    )
-    alike = replace(other, columns=ref.columns, weighted=False)
-    return longer and alike == ref
-
-
-def index_label(ref: TrieRef, columns: Sequence[str]) -> str:
-    """An index by the names of its columns, in their order.
+def index_label(ref: TrieRef, columns: Sequence[str] | None) -> str:
+    """An index by the names of its columns, in their order; by their numbers if there are none.
 
     >>> index_label(TrieRef("E", "full", (1, 0)), ["src", "dst"])
     'E by dst, src'
+    >>> index_label(TrieRef("path", "old", (0,)), None)
+    'old path by column 0'
     """
+
+    def name(column: int) -> str:
+        return f"column {column}" if columns is None else columns[column]
+
     text = ref.relation if ref.version == "full" else f"{ref.version} {ref.relation}"
     text = f"ranked {text}" if ref.ranked else text
-    text += f" by {', '.join(columns[at] for at in ref.columns)}"
+    text += f" by {', '.join(map(name, ref.columns))}"
     if ref.tests:
-        tests = (f"{columns[t.left]} {t.op} {columns[t.right]}" for t in ref.tests)
-        text += f" where {', '.join(tests)}"
+        text += f" where {', '.join(f'{name(t.left)} {t.op} {name(t.right)}' for t in ref.tests)}"
     return f"{text} with counts" if ref.weighted else text
 
 
-def _index(ref: TrieRef, relation: Relation | None) -> Index:
-    numbers = [f"column {at}" for at in range(max(ref.columns) + 1)]
-    label = index_label(ref, numbers if relation is None else relation.columns)
-    if relation is None or ref.version != "full":
-        return Index(label, None, None, False)
-    rows = relation.at_most
-    tests = tuple((test.left, test.op, test.right) for test in ref.tests)
-    made = relation.made(ref.columns, tests, ref.weighted, ref.ranked)
-    if made is not None:
-        return Index(label, rows, int(made.nbytes), True)
-    return Index(label, rows, _expected_bytes(ref, relation), False)
-
-
-def _expected_bytes(ref: TrieRef, relation: Relation) -> int:
-    """A level has a value for each path to it, and where the list of each path above begins."""
-    rows = relation.at_most
-    if not rows:
-        return 0
-    share = PASSING if ref.tests else 1.0
-    width = max(1.0, relation.nbytes / (rows * len(relation.types)))
-    total, above = 0.0, 1.0
-    for depth in range(len(ref.columns)):
-        paths = relation.statistics.distinct(frozenset(ref.columns[: depth + 1]))
-        here = min(rows * share, paths)
-        total += here * width + (above + 1) * OFFSET
-        above = here
-    return int(total + (above * OFFSET if ref.weighted else 0))
-
-
-def indexes_node(indexes: list[Index], limit: int | None) -> Node | None:
+def indexes_node(indexes: Sequence[Index], limit: int | None) -> Node | None:
     """All of them, and what they take together; `limit`: of memory, where that is worth a word."""
     if not indexes:
         return None
-    missing = [index for index in indexes if not index.there]
-    asked = sum(index.bytes or 0 for index in missing)
-    told = f"{len(missing)} to be made, about {format_bytes(asked)}" if missing else "all there"
+    missing = [index.asked for index in indexes if not index.asked.there]
+    bytes_asked = sum(index.bytes or 0 for index in missing)
+    size = format_bytes(bytes_asked)
+    told = f"{len(missing)} to be made, {size}" if missing else "all there"
+    if not all(index.exact for index in missing):
+        told = f"{len(missing)} to be made, about {size}"
     within = "" if limit is None else f" of at most {format_bytes(limit)}"
     return Node(
         "indexes",
         f"indexes: {told}{within}",
-        facts=(("bytes", asked), ("limit", limit)),
+        facts=(("bytes", bytes_asked), ("limit", limit)),
         children=tuple(index.node for index in indexes),
     )

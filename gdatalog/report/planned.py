@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gdatalog.engine.choose import SECOND, Choice, foreseen
+from gdatalog.engine.choose import SECOND, Choice, foreseen, unprintable
 from gdatalog.engine.knobs import Knobs
 from gdatalog.parser import format_node
 from gdatalog.plan.nodes import RulePlan
@@ -61,7 +61,7 @@ class Planned:
         if not self.strata:
             label = "nothing to evaluate: only stored relations are read"
             return Node("plan", label, facts=(("device", self.device),))
-        index = indexes_node(list(self.indexes), self.limit)
+        index = indexes_node(self.indexes, self.limit)
         return Node(
             "plan",
             f"{where(self.device, self.why)}, {knobs_text(self.knobs)}",
@@ -112,14 +112,8 @@ class Planned:
         return Node("rule", rule_text(rule), facts=(("relation", rule.head.name),), children=parts)
 
     def _plan(self, planned: PlannedRule, split: bool) -> tuple[Executor, tuple[Node, ...]]:
-        plan, knobs = planned.plan, self.knobs
-        executors = []
-        for number, join in enumerate(plan.joins):
-            if join.given is not None:
-                executors.append(_following(knobs, split))
-            else:
-                choice = foreseen(plan, number, knobs)
-                executors.append(chosen(choice, foreseen=True))
+        plan = planned.plan
+        executors = [self._executor(plan, number, split) for number in range(len(plan.joins))]
         executor, children = plan_nodes(plan, executors)
         left = () if planned.left is None else (f"run on the CPU: {planned.left}",)
         device = self.device if planned.left is None else "cpu"
@@ -134,6 +128,17 @@ class Planned:
             ),
             children,
         )
+
+    def _executor(self, plan: RulePlan, number: int, split: bool) -> Executor:
+        join = plan.joins[number]
+        if join.given is not None:
+            executor = _following(self.knobs, split)
+        else:
+            executor = chosen(foreseen(plan, number, self.knobs), foreseen=True)
+        reason = unprintable(join)
+        if reason is None or ("reason", reason) in executor.facts:
+            return executor
+        return replace(executor, details=(*executor.details, f"never depth-first: {reason}"))
 
 
 def _following(knobs: Knobs, split: bool) -> Executor:

@@ -18,10 +18,12 @@ def about(number: float) -> str:
 
 def many(count: float, what: str) -> str:
     """
-    >>> many(1, "round"), many(2000, "row")
-    ('1 round', '2,000 rows')
+    >>> many(1, "round"), many(2000, "row"), many(3, "entry")
+    ('1 round', '2,000 rows', '3 entries')
     """
-    return f"{count:,.0f} {what}" + ("" if count == 1 else "s")
+    if count == 1:
+        return f"1 {what}"
+    return f"{count:,.0f} " + (f"{what[:-1]}ies" if what.endswith("y") else f"{what}s")
 
 
 def took(seconds: float) -> str:

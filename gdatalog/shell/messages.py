@@ -8,6 +8,7 @@ import re
 import sys
 import traceback
 
+from gdatalog import __version__
 from gdatalog.errors import Error
 
 RED, YELLOW, CALM = "31", "33", "36"
@@ -62,3 +63,11 @@ def say_unexpected(error: BaseException) -> None:
 
 def tuples(count: int) -> str:
     return "1 tuple" if count == 1 else f"{count:,} tuples"
+
+
+def banner(device: str = "") -> str:
+    """What the prompt says first."""
+    where = f" on {device}" if device else ""
+    return (
+        f"gdatalog {__version__}{where}. A statement ends with a dot. .help helps, Ctrl-D leaves."
+    )

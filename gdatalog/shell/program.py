@@ -52,12 +52,12 @@ def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> 
     try:
         program = _read(db, job.texts)
         reports = Ledger() if job.profile else None
-        line = ProgressLine(sys.stderr, at_work=db._workspace.at_work)
-        db._workspace.announce = line.announce
+        line = ProgressLine(sys.stderr, db._workspace.watch)
         with db._lock:
-            session = db._workspace.keep(
-                program, "<program>", job.params, job.folders, line.see, reports=reports
-            )
+            with line("reading"):
+                session = db._workspace.keep(
+                    program, "<program>", job.params, job.folders, reports=reports
+                )
             if job.explain:
                 plan = explain(session, _explained_names(session), db._workspace.why)
                 output.plan(plan, form)

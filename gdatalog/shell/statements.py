@@ -48,7 +48,7 @@ def _keep(repl: Repl, program: Program, key: str | None = None, title: str | Non
     before, state = db._workspace.texts, repl.history.state(repl)
     known, held = _facts(repl), db._workspace.evaluated()
     with db._lock:
-        session = db._workspace.keep(program, key, repl.params, repl.folders, repl.line.see)
+        session = db._workspace.keep(program, key, repl.params, repl.folders)
         asked = session.asks()
         try:
             # A file that asks says what to evaluate; whatever is typed is evaluated as it comes.
