@@ -144,8 +144,8 @@ def test_rules_keep_their_parameters(talk):
         args=["-M", "least=1"],
     )  # fmt: skip
     assert code == 0
-    assert out.startswith("e(c0: int)  2\np(x: int)   1  rules\n\nx\n2\n\non cpu")
-    assert "\nstratum 1: p\n" in out
+    assert out.startswith("e(c0: int)  2\np(x: int)   1  rules\n\nx\n2\n\non cpu, strategy auto")
+    assert "\nstratum 1: p\n└ p(x) <- e(x), x > $least.\n" in out
 
 
 def test_parameters_and_timing(talk):
