@@ -81,15 +81,17 @@ class Rounds(StratumRun):
     def _rounds(self, variants: Sequence[Variant]) -> None:
         news: list[Round] = []
         try:
-            while any(delta.length for delta in self.deltas.values()):
-                self.around.limits.poll()
-                news.append(self._round(len(news) + 1, variants))
-                for rule in self.replannings:
-                    rule.look()
-                self.around.on_round(self.stratum, news[-1])
-                self._check_improving(news[-1].number)
-                if self._full_enough():
-                    break
+            with self.around.limits.watch.work("round", self.name, unit="rows") as work:
+                while any(delta.length for delta in self.deltas.values()):
+                    work.round = len(news) + 1
+                    self.around.limits.poll()
+                    news.append(self._round(work.round, variants))
+                    for rule in self.replannings:
+                        rule.look()
+                    news[-1].tell(work)
+                    self._check_improving(news[-1].number)
+                    if self._full_enough():
+                        break
         except MemoryLimitError as error:
             raise self._growth(error, news) from None
 
@@ -158,7 +160,7 @@ class Rounds(StratumRun):
         rounds = ", ".join(str(sum(n.new.values())) for n in news[-6:])
         names = " and ".join(self.stratum.relations)
         notes = [
-            Note("this rule is recursive", rule.span)
+            Note("this rule is recursive too", rule.span)
             for rule in self.stratum.rules
             if self.recursive(rule)
         ]
@@ -166,7 +168,7 @@ class Rounds(StratumRun):
         return MemoryLimitError(
             f"{error.message}, in round {len(news) + 1} of {names}{told}",
             notes[0].span if notes else None,
-            notes=notes,
+            notes=notes[1:],
             hint="does the recursion end? A rule that makes new values can go on for ever. "
             "Otherwise raise the limit: gdatalog.connect(memory_limit=...) or --memory-limit",
         )

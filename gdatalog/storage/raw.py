@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -14,6 +14,10 @@ from gdatalog.storage.device_columns import fetched, lies_on_device
 from gdatalog.storage.place import Place, shown
 from gdatalog.storage.table import Table
 from gdatalog.values import TypeName
+
+# Which share of loading a file it is to read its bytes, to cut them up, to type the columns, and
+# to make keys of them: for a large CSV file of ints, the slowest to read.
+READING, CUTTING, TYPING, KEYING = (0.0, 0.05), (0.05, 0.4), (0.4, 0.9), (0.9, 1.0)
 
 
 class Declared(Protocol):
@@ -270,12 +274,15 @@ def _records(rows: list[Any], what: str) -> Raw:
             raise _uneven(position, row, "a record", what)
         if len(row) != len(names) or any(name not in row for name in names):
             raise DataError(
-                f"{what}: row {position} has the keys {listed([str(k) for k in row])}, "
-                f"the first {listed([str(name) for name in names])}",
+                f"{what}: row {position} has the keys {_keys(row)}, the first has {_keys(names)}",
                 hint="all records have the same keys",
             )
     columns = tuple([row[name] for row in rows] for name in names)
     return Raw(tuple(str(name) for name in names), columns, len(rows))
+
+
+def _keys(names: Iterable[object]) -> str:
+    return ", ".join(repr(name) for name in islice(names, 20)) or "of no column"
 
 
 def _uneven(position: int, row: object, expected: str, what: str) -> DataError:
