@@ -203,8 +203,9 @@ class Index:
     """A trie that rules read: of a relation, its levels the `columns` in this order.
 
     `built` says how often it was made: of what a recursion makes, there is another one for each of
-    its parts; 0: it was there already. `seconds`: what that took, None if nothing was made. `rows` and `bytes` are those of
-    the largest. `version` is "full", or tells which of a relation's rows a recursion reads.
+    its parts; 0: it was there already. `seconds`: what that took, None if nothing was made. `rows`
+    and `bytes` are those of the largest. `version` is "full", or tells which of a relation's rows
+    a recursion reads.
     """
 
     relation: str
