@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog as gd
+from gdatalog import workspace
 from gdatalog.engine import device
 from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.ledger import Ledger, RuleRun
@@ -21,6 +22,7 @@ from gdatalog.plan.nodes import Compact, Join, Step
 from gdatalog.report import Profile
 from gdatalog.spent import so_far, spending
 from tests import test_depth_first as depth_first
+from tests.draw import Drawn, aggregate_programs, programs, recursive_programs
 from tests.draw_patterns import drawn_pattern
 from tests.interpreted import interpreted, load
 from tests.test_engine_oracle import Data, frame, share
@@ -196,6 +198,17 @@ def test_queries_run_the_plain_loops() -> None:
     before, profile, after = texts
     assert before == after and "bound_" not in before and "bound_1 += 1" in profile
     assert answers[0] == answers[1] == answers[2] == [(x, 25) for x in range(5)]
+
+
+@pytest.mark.drawn
+@share(1)
+@given(programs(), aggregate_programs(), recursive_programs())
+def test_counting_changes_no_answer(one: Drawn, other: Drawn, third: Drawn) -> None:
+    """Programs run as a profile runs them, against the oracle."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workspace, "Ledger", lambda **_: Ledger())
+        for each in (one, other, third):
+            depth_first.agrees(each)
 
 
 # --------------------------------------------------------------------------- what else it costs
