@@ -1,5 +1,5 @@
 """`python -m gdatalog`: the command line."""
 
-from gdatalog.shell.cli import main
+from gdatalog.shell.start import main
 
 main()

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 WIDEST = 48  # a column's cells are cut behind this many characters
 NARROWEST = 6  # but no shorter than this, to fit a terminal
-LONGEST = 2000  # characters of a text that are looked at, for a terminal
+LOOKED_AT = 2000  # characters of a text, for a terminal
 NUMBERS = frozenset({"int", "float"})
 LONGEST = 200  # a cell of a notebook's table is cut behind this many characters
 FAINT = "opacity:0.65"
-SHAPE = "vertical-align:top;font-variant-numeric:tabular-nums"
+SHAPE = "font-variant-numeric:tabular-nums"  # digits below digits
 
 
 def cells(kind: TypeName, column: Column) -> list[str]:
@@ -54,7 +54,7 @@ def box(result: Result, most: int, columns: int | None = None, seconds: float | 
     if not result.columns:
         return ("yes" if result else "no") + took
     first, last = result._picked(most)
-    longest_text = max(LONGEST, columns or 0)
+    longest_text = max(LOOKED_AT, columns or 0)
 
     def line(text: str) -> str:
         return visible(text if len(text) <= longest_text else text[:longest_text] + "…")
@@ -132,7 +132,7 @@ def html(result: Result, most: int) -> str:
     gap: list[list[str] | None] = [None] if len(last) else []
     rows = [*_rows(first), *gap, *(_rows(last) if len(last) else [])]
     table = html_table(result.columns, result.dtypes, rows)
-    return f'{table}<div style="{FAINT}">{count_line(len(result))}</div>'
+    return f'{table}<small style="{FAINT}">{count_line(len(result))}</small>'
 
 
 def html_table(
@@ -149,8 +149,8 @@ def html_table(
     by which notebooks know tables of data.
     """
     sides = ["right" if kind in NUMBERS else "left" for kind in kinds]
-    styles = [f' style="text-align:{side};{SHAPE}"' for side in sides]
-    parts = ['<table class="dataframe"><thead><tr>']
+    styles = [f' style="text-align:{side}"' for side in sides]
+    parts = [f'<table class="dataframe" style="{SHAPE}"><thead><tr>']
     for name, kind, style in zip(names, kinds, styles, strict=True):
         below = f'<br><small style="font-weight:normal;{FAINT}">{escape(kind)}</small>'
         parts.append(f"<th{style}>{escape(name)}{below if types else ''}</th>")

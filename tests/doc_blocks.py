@@ -9,6 +9,7 @@ How to write a page:
   they print must be shown. With title="NetworkX" a block runs only where that module is installed.
 - ```csv title="edges.csv" (tsv, json, text, facts) writes that file into the folder. So does
   ```datalog title="tc.dl".
+- ```ipython is a cell of a notebook, which IPython runs; what it shows is shown without `Out[1]:`.
 - ```datalog is a program; shown is what `gdatalog` prints of it on a terminal. Without ```text it
   must run without an error. ```datalog more continues the program of the blocks before it (their
   queries and outputs are not asked again). args="-M limit=3" are more arguments.
@@ -36,7 +37,7 @@ from contextlib import chdir, redirect_stdout
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from doc_peers import PEERS, Peers
 from sessions import (
@@ -51,6 +52,9 @@ from sessions import (
 
 import gdatalog as gd
 from gdatalog.parser import split_statements
+
+if TYPE_CHECKING:
+    from cells import Cells
 
 REASONS = {
     "a drawing",
@@ -163,6 +167,7 @@ class Page:
         self._before: list[str] = []  # statements that `more` continues
         self._talk: Conversation | None = None
         self._peers = Peers()
+        self._cells: Cells | None = None
 
     def run(self) -> Iterator[Shown]:
         """Runs the blocks in order; gives what each that shows something shows, and what came."""
@@ -193,9 +198,11 @@ class Page:
         finally:
             if self._talk is not None:
                 self._talk.close()
+            if self._cells is not None:
+                self._cells.close()
 
     def _runner(self, block: Block) -> Callable[[Block], str | None]:
-        runners = {"python": self._python, "datalog": self._datalog}
+        runners = {"python": self._python, "datalog": self._datalog, "ipython": self._ipython}
         if block.language not in runners:
             raise AssertionError(f'line {block.line}: a {block.language} block needs skip="..."')
         return runners[block.language]
@@ -213,6 +220,16 @@ class Page:
             warnings.showwarning = tell  # type: ignore[assignment]
             exec(compile(block.text, f"<line {block.line}>", "exec"), self._names)
         return out.getvalue()
+
+    def _ipython(self, block: Block) -> str | None:
+        if find_spec("IPython") is None:
+            return None
+        from cells import Cells
+
+        if self._cells is None:
+            self._cells = Cells(self.folder / "ipython")
+        with chdir(self.folder):
+            return self._cells.shown(block.text)
 
     def _datalog(self, block: Block) -> str:
         name = block.title or PROGRAM

@@ -169,7 +169,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     state.use = use
     monkeypatch.setattr(probe, "look", look)
     monkeypatch.setattr(devices, "_opened", opened)
-    monkeypatch.setattr(devices, "_plainly_none", lambda: False)
+    monkeypatch.setattr(devices, "plainly_none", lambda: False)
     devices._trouble.cache_clear()
     yield state
     devices._trouble.cache_clear()
@@ -292,13 +292,13 @@ def test_what_tells_that_there_is_plainly_no_gpu(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     files: set[str] = set()
     monkeypatch.setattr("os.path.exists", lambda path: path in files)
-    assert devices._plainly_none()
+    assert devices.plainly_none()
     files.add("/dev/nvidiactl")
-    assert not devices._plainly_none()
+    assert not devices.plainly_none()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    assert not devices._plainly_none()
+    assert not devices.plainly_none()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", " ")
-    assert devices._plainly_none()
+    assert devices.plainly_none()
 
 
 # ------------------------------------------------------------------------------- looking

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
 import pandas as pd
 import pytest
@@ -17,59 +15,24 @@ import gdatalog as gd
 
 pytest.importorskip("IPython", reason="needs IPython, of the extra `dev`")
 
-from IPython.core.interactiveshell import InteractiveShell
-from IPython.utils.capture import CapturedIO, capture_output
-from traitlets.config import Config
+from IPython.utils.capture import capture_output
+
+from tests.cells import Cells
 
 PAIRS = [pair.split() for pair in ("ann bob", "ann cid", "bob cid", "bob dan", "cid ann")]
 FOLLOWS = pd.DataFrame(PAIRS, columns=["who", "whom"])
 
 
-class Notebook:
-    """A shell with the magics; cells run in it, with the ids that front-ends give them."""
-
-    def __init__(self, shell: Any) -> None:
-        self.shell = shell
-        self.variables = shell.user_ns
-        self.captured: CapturedIO
-
-    def run(self, text: str, cell_id: str | None = None) -> Any:
-        """Runs a cell; gives the value that is its output."""
-        with capture_output() as self.captured:
-            # As front-ends do: each cell has an id that lasts.
-            done = self.shell.run_cell(text, store_history=True, cell_id=cell_id or uuid4().hex)
-        self.error = done.error_in_exec or done.error_before_exec
-        return done.result
-
-    def told(self) -> str:
-        return str(self.captured.stdout)
-
-    def warned(self) -> str:
-        return str(self.captured.stderr)
-
-    def fails(self, text: str, cell_id: str | None = None) -> str:
-        """Runs a cell that fails; gives what is shown of its error."""
-        assert self.run(text, cell_id) is None and isinstance(self.error, gd.Error)
-        return self.told().strip()
-
-    def complete(self, text: str, at: int | None = None) -> list[str]:
-        _, found = self.shell.complete(text, text, len(text) if at is None else at)
-        return list(found)
-
-
 @pytest.fixture(scope="module")
-def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    config = Config()
-    config.HistoryManager.enabled = False
-    config.InteractiveShell.colors = "nocolor"
-    folder = tmp_path_factory.mktemp("ipython")
-    yield InteractiveShell.instance(config=config, ipython_dir=str(folder))
-    InteractiveShell.clear_instance()
+def cells(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cells]:
+    cells = Cells(tmp_path_factory.mktemp("ipython"))
+    yield cells
+    cells.close()
 
 
 @pytest.fixture
-def notebook(shell: Any) -> Iterator[Notebook]:
-    notebook = Notebook(shell)
+def notebook(cells: Cells) -> Iterator[Cells]:
+    notebook = cells
     notebook.run("%load_ext gdatalog")
     before = set(notebook.variables)
     with gd.connect() as db:
@@ -81,72 +44,78 @@ def notebook(shell: Any) -> Iterator[Notebook]:
         del notebook.variables[name]
 
 
+def fails(notebook: Cells, text: str, cell_id: str | None = None) -> str:
+    """Runs a cell that fails; gives what is shown of its error."""
+    assert notebook.run(text, cell_id) is None and isinstance(notebook.error, gd.Error)
+    return notebook.out.strip()
+
+
 # ---------------------------------------------------------------------------------- answers
 
 
-def test_a_cell_is_a_program(notebook: Notebook) -> None:
+def test_a_cell_is_a_program(notebook: Cells) -> None:
     cell = (
         '%%datalog\nreach(x, y) <- follows(x, y) ; reach(x, z), follows(z, y).\n?- reach("dan", y).'
     )
     assert len(notebook.run(cell)) == 0
     found = notebook.run('%%datalog\nfrom_bob(y) <- reach("bob", y).')
     assert found.sorted().fetchall() == [("ann",), ("bob",), ("cid",), ("dan",)]
-    assert "4 rows" in notebook.told() and notebook.variables["_"] is found
+    assert "4 rows" in notebook.out and notebook.variables["_"] is found
     # a body is a question, facts are rules; what is declared only is not shown
     assert len(notebook.run("%%datalog\nfrom_bob(x), follows(x, y)")) == 5
     assert notebook.run("%%datalog\nage(1, 2). age(2, 3).").columns == ("c0", "c1")
     assert notebook.run("%%datalog\n.decl nothing(x: int)") is None
-    assert notebook.captured.outputs == [] and notebook.error is None
+    assert notebook.displayed == [] and notebook.error is None
 
 
-def test_a_name_gets_the_answer(notebook: Notebook) -> None:
+def test_a_name_gets_the_answer(notebook: Cells) -> None:
     cell = "%%datalog fans --param who=ann\n?- follows(x, $who)."
-    assert notebook.run(cell) is None and notebook.captured.outputs == []
+    assert notebook.run(cell) is None and notebook.displayed == []
     assert notebook.variables["fans"].fetchall() == [("cid",)]
     shown = notebook.run("%%datalog more --show --limit 2\nfan(x) <- follows(x, _).")
     assert shown is notebook.variables["more"] and len(shown) == 2
     assert len(notebook.run("%datalog fan(x)")) == 3  # the limit is the answer's, not the rule's
-    told = notebook.fails("%%datalog fans\n?- fan(x).\n?- follows(x, y).")
+    told = fails(notebook, "%%datalog fans\n?- fan(x).\n?- follows(x, y).")
     assert re.match(r"In\[\d+\]:3:1: usage error: a name is for one answer, .* asks 2 times", told)
-    assert "cannot be the name of a variable" in notebook.fails("%%datalog ?-\nfan(x).")
-    assert "nothing to give a name" in notebook.fails("%%datalog x\n.decl e(x: int)")
-    assert "negative" in notebook.fails("%datalog --limit -1 fan(x)")
+    assert "cannot be the name of a variable" in fails(notebook, "%%datalog ?-\nfan(x).")
+    assert "nothing to give a name" in fails(notebook, "%%datalog x\n.decl e(x: int)")
+    assert "negative" in fails(notebook, "%datalog --limit -1 fan(x)")
 
 
-def test_several_questions_are_all_shown(notebook: Notebook) -> None:
+def test_several_questions_are_all_shown(notebook: Cells) -> None:
     last = notebook.run('%%datalog\n?- follows("ann", y).\n?- follows(x, "ann").')
     assert last.fetchall() == [("cid",)]
-    (first,) = notebook.captured.outputs
-    assert "2 rows" in first.data["text/html"] and "2 rows" in first.data["text/plain"]
+    (first,) = notebook.displayed
+    assert "2 rows" in first["text/html"] and "2 rows" in first["text/plain"]
 
 
-def test_lines(notebook: Notebook) -> None:
+def test_lines(notebook: Cells) -> None:
     notebook.run('few = %datalog --limit 1 ?- follows("ann", y).')
     assert len(notebook.variables["few"]) == 1
     found = notebook.run('%datalog --param who=cid --param "n=2" ?- follows(x, $who), x != $n.')
     assert found is None and isinstance(notebook.error, gd.TypeMismatchError)
     assert len(notebook.run("%datalog --param who=cid ?- follows(x, $who).")) == 2
-    assert "a text is needed" in notebook.fails("%datalog")
-    assert "a quote is not closed" in notebook.fails('%datalog_load "E')
+    assert "a text is needed" in fails(notebook, "%datalog")
+    assert "a quote is not closed" in fails(notebook, '%datalog_load "E')
 
 
-def test_parameters_come_from_what_is_named_only(notebook: Notebook) -> None:
+def test_parameters_come_from_what_is_named_only(notebook: Cells) -> None:
     notebook.variables.update(who="ann", given={"who": "bob", "other": 1}, wrong=3)
-    told = notebook.fails("%datalog ?- follows(x, $who).")
+    told = fails(notebook, "%datalog ?- follows(x, $who).")
     assert "parameter" in told and "$who" in told
     assert notebook.run("%datalog --params given ?- follows(x, $who).").fetchall() == [("ann",)]
     found = notebook.run("%%datalog --params given --param who=ann\n?- follows(x, $who).")
     assert found.fetchall() == [("cid",)]
-    assert "no variable 'nowhere'" in notebook.fails("%datalog --params nowhere ?- follows(x, y).")
-    assert "of type int" in notebook.fails("%datalog --params wrong ?- follows(x, y).")
-    assert "--param who: a parameter is given as" in notebook.fails("%datalog --param who p(x).")
+    assert "no variable 'nowhere'" in fails(notebook, "%datalog --params nowhere ?- follows(x, y).")
+    assert "of type int" in fails(notebook, "%datalog --params wrong ?- follows(x, y).")
+    assert "--param who: a parameter is given as" in fails(notebook, "%datalog --param who p(x).")
 
 
-def test_files_are_written_and_sizes_told(notebook: Notebook, tmp_path: Path) -> None:
+def test_files_are_written_and_sizes_told(notebook: Cells, tmp_path: Path) -> None:
     path = tmp_path / "fans.csv"
     cell = f'%%datalog\nfan(x) <- follows(x, _).\n.output fan("{path}")\n.printsize fan'
-    assert notebook.run(cell) is None and notebook.captured.outputs == []
-    assert notebook.told() == f"fan: 3 tuples -> {path}\nfan: 3 tuples\n"
+    assert notebook.run(cell) is None and notebook.displayed == []
+    assert notebook.out == f"fan: 3 tuples -> {path}\nfan: 3 tuples\n"
     assert sorted(path.read_text().split()) == ["ann", "bob", "cid", "x"]
     assert len(notebook.run("%%datalog\n.output fan(IO=stdout)")) == 3
     assert len(notebook.run("%%datalog\n.output fan(IO=stdout)\n?- fan(x), x > $a.") or ()) == 0
@@ -155,45 +124,45 @@ def test_files_are_written_and_sizes_told(notebook: Notebook, tmp_path: Path) ->
 # ------------------------------------------------------------------------ what cells replace
 
 
-def test_a_cell_that_runs_again_replaces_its_rules(notebook: Notebook) -> None:
+def test_a_cell_that_runs_again_replaces_its_rules(notebook: Cells) -> None:
     notebook.run("%%datalog\npopular(x) <- follows(_, x).", "one")
     notebook.run('%%datalog\npopular("zoe").', "two")
     assert len(notebook.run("%datalog popular(x)", "three")) == 5
     notebook.run('%%datalog\npopular(x) <- follows("ann", x).', "one")
     assert len(notebook.run("%datalog popular(x)", "three")) == 3
     # a cell that fails keeps what it gave before, one that has become another gives it up
-    assert "did you mean `follows`?" in notebook.fails("%%datalog\npopular(x) <- folows(x).", "one")
+    assert "did you mean `follows`?" in fails(
+        notebook, "%%datalog\npopular(x) <- folows(x).", "one"
+    )
     assert len(notebook.run("%datalog popular(x)", "three")) == 3
     notebook.run("1 + 1", "one")
     assert notebook.run("%datalog popular(x)", "three").fetchall() == [("zoe",)]
 
 
-def test_lines_of_a_cell_are_told_apart(notebook: Notebook) -> None:
+def test_lines_of_a_cell_are_told_apart(notebook: Cells) -> None:
     notebook.run('%datalog one("a").\n%datalog one("b").', "cell")
     assert len(notebook.run("%datalog one(x)")) == 2
     notebook.run('%datalog one("c").', "cell")
     assert notebook.run("%datalog one(x)").fetchall() == [("c",)]
 
 
-def test_without_ids_a_name_or_the_text_tells(notebook: Notebook) -> None:
+def test_without_ids_a_name_or_the_text_tells(notebook: Cells) -> None:
     def run(text: str) -> None:
-        notebook.shell.run_cell(text, store_history=True)
-        assert notebook.shell.user_ns["found"] is not None
+        with capture_output():
+            notebook.shell.run_cell(text, store_history=True)
 
-    with capture_output():
-        run("%%datalog found\np(x) <- follows(x, _).")
-        run("%%datalog found\np(x) <- follows(_, x).")
+    run("%%datalog found\np(x) <- follows(x, _).")
+    run("%%datalog found\np(x) <- follows(_, x).")
     assert len(notebook.variables["found"]) == 4
-    with capture_output():
-        for _ in range(2):
-            notebook.shell.run_cell('%%datalog\np("eve").')
+    run('%%datalog\np("eve").')
+    run('%%datalog\np("eve").')
     notebook.run("%datalog_rules")
-    assert notebook.told() == 'p(x) <- follows(_, x).\np("eve").\n'
+    assert notebook.out == 'p(x) <- follows(_, x).\np("eve").\n'
 
 
-def test_quiet_keeps_and_evaluates_nothing(notebook: Notebook) -> None:
+def test_quiet_keeps_and_evaluates_nothing(notebook: Cells) -> None:
     assert notebook.run("%%datalog --quiet\np(x) <- follows(x, _).\n?- p(x).") is None
-    assert notebook.captured.outputs == [] and notebook.told() == ""
+    assert notebook.displayed == [] and notebook.out == ""
     assert notebook.run("%datalog_db")._workspace.evaluated() == {}
     assert notebook.run("%%datalog found --quiet\n?- p(x).") is None
     assert len(notebook.variables["found"]) == 3
@@ -202,10 +171,10 @@ def test_quiet_keeps_and_evaluates_nothing(notebook: Notebook) -> None:
 # ------------------------------------------------------------------------- errors, warnings
 
 
-def test_errors_are_our_text_and_tb_has_the_rest(notebook: Notebook) -> None:
+def test_errors_are_our_text_and_tb_has_the_rest(notebook: Cells) -> None:
     assert notebook.run("%%datalog\nfan(x) <- follows(x, _).") is not None
     count = notebook.shell.execution_count
-    assert notebook.fails("%%datalog\np(x) <- fan(x).\nq(x) <- fan(x, y).") == (
+    assert fails(notebook, "%%datalog\np(x) <- fan(x).\nq(x) <- fan(x, y).") == (
         f"In[{count}]:3:9: type error: `fan` has 2 arguments here, but 1 column there\n"
         " 3 | q(x) <- fan(x, y).\n"
         "   |         ^^^^^^^^^\n"
@@ -214,27 +183,27 @@ def test_errors_are_our_text_and_tb_has_the_rest(notebook: Notebook) -> None:
         "   | ^^^^^^"
     )
     notebook.run("%tb")
-    assert "Traceback" in notebook.told() and "magics.py" in notebook.told()
+    assert "Traceback" in notebook.out and "magics.py" in notebook.out
     assert "p" not in notebook.run("%datalog_db")
 
 
-def test_warnings_are_texts_on_stderr(notebook: Notebook) -> None:
+def test_warnings_are_texts_on_stderr(notebook: Cells) -> None:
     notebook.run("%%datalog\npair(x, y) <- follows(x, other), follows(z, y).")
-    assert re.match(r"In\[\d+\]:2:\d+: warning: ", notebook.warned())
-    assert "is used only once" in notebook.warned() and "ProgramWarning" not in notebook.warned()
+    assert re.match(r"In\[\d+\]:2:\d+: warning: ", notebook.err)
+    assert "is used only once" in notebook.err and "ProgramWarning" not in notebook.err
     db = notebook.run("%datalog_db")
     with pytest.warns(gd.ProgramWarning):
         db.query("?- follows(x, y), follows(z, _).")
 
 
-def test_an_interrupt_is_one_line(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_is_one_line(notebook: Cells, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*given: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("gdatalog.notebook.answers._answer", interrupted)
     notebook.run("%%datalog\np(x) <- follows(x, _).")
     assert isinstance(notebook.error, KeyboardInterrupt)
-    assert notebook.told().strip() == "interrupted; the database is as it was"
+    assert notebook.out.strip() == "interrupted; the database is as it was"
     monkeypatch.undo()
     assert "p" not in notebook.run("%datalog_db")
 
@@ -242,20 +211,20 @@ def test_an_interrupt_is_one_line(notebook: Notebook, monkeypatch: pytest.Monkey
 # ------------------------------------------------------------------------------ other magics
 
 
-def test_load(notebook: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load(notebook: Cells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     FOLLOWS.to_csv("my edges.csv", index=False)
     notebook.run('%datalog_load E "my edges.csv"')
-    assert notebook.told() == "E(who: symbol, whom: symbol): 5 rows\n"
+    assert notebook.out == "E(who: symbol, whom: symbol): 5 rows\n"
     notebook.run("%datalog_load follows --columns a,b")
-    assert notebook.told() == "follows(a: symbol, b: symbol): 5 rows\n"
-    assert "neither a variable nor a file 'folows'" in notebook.fails("%datalog_load E folows")
-    assert "as in: df = follows[1]" in notebook.fails("%datalog_load E follows[1]")
-    assert "edgs.csv" in notebook.fails("%datalog_load E edgs.csv")
-    assert "two words" in notebook.fails("%datalog_load E F G")
+    assert notebook.out == "follows(a: symbol, b: symbol): 5 rows\n"
+    assert "neither a variable nor a file 'folows'" in fails(notebook, "%datalog_load E folows")
+    assert "as in: df = follows[1]" in fails(notebook, "%datalog_load E follows[1]")
+    assert "edgs.csv" in fails(notebook, "%datalog_load E edgs.csv")
+    assert "two words" in fails(notebook, "%datalog_load E F G")
 
 
-def test_relations(notebook: Notebook) -> None:
+def test_relations(notebook: Cells) -> None:
     notebook.run(
         "%%datalog --quiet\np(x) <- follows(x, _).\nbad(1 / n) <- n = count : { p(_) } - 3."
     )
@@ -268,11 +237,11 @@ def test_relations(notebook: Notebook) -> None:
     html = re.sub("<[^>]*>", " ", listing._repr_html_()).split()
     assert html[:8] == ["relation", "columns", "rows", "from", "bad", "c0:", "int", "evaluation"]
     notebook.run("%datalog_rules p")
-    assert notebook.told() == "p(x) <- follows(x, _).\n"
-    assert "did you mean 'p'?" in notebook.fails("%datalog_rules pp")
+    assert notebook.out == "p(x) <- follows(x, _).\n"
+    assert "did you mean 'p'?" in fails(notebook, "%datalog_rules pp")
 
 
-def test_explain_and_profile(notebook: Notebook) -> None:
+def test_explain_and_profile(notebook: Cells) -> None:
     text = "?- follows(x, y), follows(y, z)."
     plans = [
         notebook.run(f"%datalog_explain {text}"),
@@ -284,14 +253,14 @@ def test_explain_and_profile(notebook: Notebook) -> None:
     assert isinstance(notebook.run(f"%%datalog_profile --strategy lftj\n{text}"), gd.Profile)
     assert len(notebook.run(f"%datalog_profile {text}").result) == 6
     found = notebook.run(f"%%datalog --profile\n{text}")
-    assert len(found) == 6 and len(notebook.captured.outputs) == 1
-    told = notebook.fails(f"%datalog --strategy fast {text}")
+    assert len(found) == 6 and len(notebook.displayed) == 1
+    told = fails(notebook, f"%datalog --strategy fast {text}")
     assert "invalid choice: 'fast'" in told and told.endswith(
         "hint: %datalog? shows how it is used"
     )
 
 
-def test_a_database_of_the_notebook(notebook: Notebook) -> None:
+def test_a_database_of_the_notebook(notebook: Cells) -> None:
     with gd.connect() as db:
         db["E"] = [(1, 2), (2, 3)]
         notebook.variables["db"] = db
@@ -299,20 +268,20 @@ def test_a_database_of_the_notebook(notebook: Notebook) -> None:
         assert len(notebook.run("%datalog E(x, y), E(y, z)")) == 1
         notebook.run("%%datalog\np(x) <- E(x, _).")
         assert sorted(db) == ["E", "p"]
-    assert "of type DataFrame" in notebook.fails("%datalog_db follows")
-    assert "no variable 'bd'" in notebook.fails("%datalog_db bd")
-    assert "closed" in notebook.fails("%datalog_db db")
+    assert "of type DataFrame" in fails(notebook, "%datalog_db follows")
+    assert "no variable 'bd'" in fails(notebook, "%datalog_db bd")
+    assert "closed" in fails(notebook, "%datalog_db db")
 
 
-def test_help_names_all_magics(notebook: Notebook) -> None:
+def test_help_names_all_magics(notebook: Cells) -> None:
     notebook.run("%datalog_help")
     magics = {name for name in notebook.shell.magics_manager.magics["line"] if "datalog" in name}
-    assert set(re.findall(r"^%+(\w+)", notebook.told(), re.M)) == magics
+    assert set(re.findall(r"^%+(\w+)", notebook.out, re.M)) == magics
     for name in magics:
         assert f"usage: %{name}" in notebook.shell.find_line_magic(name).__doc__
 
 
-def test_it_is_loaded_once_and_can_be_unloaded(notebook: Notebook) -> None:
+def test_it_is_loaded_once_and_can_be_unloaded(notebook: Cells) -> None:
     notebook.run("%reload_ext gdatalog")
     assert notebook.error is None and len(notebook.run("%datalog follows(x, y)")) == 5
     notebook.run("%unload_ext gdatalog")

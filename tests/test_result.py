@@ -171,7 +171,7 @@ def test_what_people_see(many: gd.Result, capsys: pytest.CaptureFixture[str]) ->
     assert many.head(0).format().splitlines()[-1] == "0 rows"
     html = many.sorted()._repr_html_()
     assert re.sub("<[^>]*>", " ", html).split()[:3] == ["x", "int", "1"]
-    assert html.count("<tr>") == 22 and html.endswith("100 rows</div>")
+    assert html.count("<tr>") == 22 and html.endswith("100 rows</small>")
     assert html.count("text-align:right") == 22 and html.count("…") == 1
 
 

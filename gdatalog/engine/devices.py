@@ -6,23 +6,21 @@ short answer must be quick.
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from threading import RLock
 from types import TracebackType
 
 from gdatalog.engine.device import CPU, Device
+from gdatalog.engine.no_gpu import plainly_none
 from gdatalog.errors import DeviceError, UsageError, meant
+from gdatalog.watching import Watch
 
 NO_GPU = "there is no NVIDIA GPU"
 ASKED = "asked for"
-# What a driver of NVIDIA's makes when it starts: by itself, for Windows' Linux, on boards.
-_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu")
 _NAME = re.compile(r"cuda(?::(\d+))?")
 
 
@@ -63,21 +61,12 @@ def open_device(name: str, memory: int | None = None) -> Opened:
 
 def _usable(memory: int | None) -> Opened:
     """The first GPU, or the CPU if that cannot be used."""
-    if _plainly_none():
+    if plainly_none():
         return Opened(CPU, NO_GPU)
     problem = _trouble(0)
     if problem is None:
         return _opened(0, "a GPU is there", memory)
     return Opened(CPU, f"the GPU is not used: {problem[0]}; gdatalog --doctor tells more")
-
-
-def _plainly_none() -> bool:
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None and visible.strip() in ("", "-1"):
-        return True
-    if sys.platform == "linux":
-        return not any(map(os.path.exists, _FILES))
-    return sys.platform == "darwin"
 
 
 @cache
@@ -104,19 +93,22 @@ def _opened(number: int, why: str, memory: int | None) -> Opened:
 
 
 class Turn:
-    """One call at a time, by whichever thread; within, the thread works on the device."""
+    """One call at a time, by whichever thread; within, the thread works on the device, and is
+    watched."""
 
-    def __init__(self, use: Callable[[], AbstractContextManager[None]]) -> None:
+    def __init__(self, use: Callable[[], AbstractContextManager[None]], watch: Watch) -> None:
         self._lock = RLock()
         self._use = use
-        self._used: list[AbstractContextManager[None]] = []
+        self._watch = watch
+        self._used: list[ExitStack] = []
 
     def __enter__(self) -> None:
         self._lock.acquire()
         try:
-            used = self._use()
-            used.__enter__()
-            self._used.append(used)
+            with ExitStack() as stack:
+                stack.enter_context(self._watch.call())
+                stack.enter_context(self._use())
+                self._used.append(stack.pop_all())
         except BaseException:
             self._lock.release()
             raise

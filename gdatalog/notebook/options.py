@@ -55,7 +55,7 @@ class Options(argparse.ArgumentParser):
         while found := _OPTION.match(line, at):
             at = found.end()
             words.append(found[1])
-            if self._takes_value(found[1]):
+            if self.takes_value(found[1]):
                 word = _WORD.match(line, at)
                 if word is not None:
                     words += self._words(word[0])
@@ -68,9 +68,13 @@ class Options(argparse.ArgumentParser):
         except ValueError:
             self.error(f"a quote is not closed: {text.strip()}")
 
-    def _takes_value(self, option: str) -> bool:
+    def takes_value(self, option: str) -> bool:
         action = self._option_string_actions.get(option)
         return action is not None and action.nargs != 0
+
+    def choices(self, option: str) -> Sequence[str]:
+        """What an option may be set to, if it is one of a few."""
+        return list(self._option_string_actions[option].choices or ())
 
     def names(self) -> Sequence[str]:
         """The options' names."""

@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import Any
 
 from gdatalog.database import Database
-from gdatalog.progress import OnProgress, Progress, duration
+from gdatalog.progress import duration
 from gdatalog.shell.progress import ProgressLine
+from gdatalog.watching import Watch
 
 AFTER = 0.5  # seconds: what is quicker needs no bar
 EVERY = 0.2
@@ -24,36 +25,32 @@ Bundle = dict[str, str]
 
 
 class ProgressBar:
-    """Used around a call, and given to it as `on_progress`.
+    """Used around a call.
 
-    It has a thread of its own, for a step that takes long may report nothing in between. `show`
-    is called with what to show, and whether that replaces what was shown.
+    It has a thread of its own, which looks at the watch of the database: what takes long may
+    report nothing in between. `show` is called with what to show, and whether that replaces what
+    was shown.
     """
 
     def __init__(
         self,
         show: Callable[[Bundle, bool], None],
-        at_work: Callable[[], str] = lambda: "",
+        watch: Watch,
         after: float = AFTER,
     ) -> None:
         self.show = show
-        self.at_work = at_work
+        self.watch = watch
         self.after = after
-        self.last: Progress | None = None
         self._ended = Event()
         self._thread: Thread | None = None
         self._started = 0.0
 
-    def __call__(self, progress: Progress) -> None:
-        self.last = progress
-
-    def __enter__(self) -> OnProgress:
+    def __enter__(self) -> None:
         self._started = perf_counter()
         # In the context of the cell, so that what the thread shows lands in the cell's output.
         context = copy_context()
         self._thread = Thread(target=lambda: context.run(self._run), daemon=True)
         self._thread.start()
-        return self
 
     def __exit__(
         self,
@@ -75,17 +72,11 @@ class ProgressBar:
 
     def bundle(self) -> Bundle:
         """The bar as it is now. Where the end is unknown it says so: it only moves."""
-        seconds = perf_counter() - self._started
-        last, known = self.last, ""
-        told = [duration(seconds)]
-        if last is not None:
-            told = [*last.figures(), *told]
-            if last.share is not None:
-                known = f' value="{last.share:.3f}"'
-        at_work = self.at_work()
-        if at_work:
-            told.append(f"now {at_work}")
-        text = f"{'running' if last is None else last.title}: {', '.join(told)}"
+        progress, told = self.watch.told()
+        told.append(duration(perf_counter() - self._started))
+        share = None if progress is None else progress.share
+        known = "" if share is None else f' value="{share:.3f}"'
+        text = f"{'running' if progress is None else progress.title}: {', '.join(told)}"
         html = (
             '<div style="display:flex;align-items:center;gap:0.8em">'
             f'<progress max="1"{known} style="width:14em"></progress>'
@@ -95,16 +86,13 @@ class ProgressBar:
 
 
 @contextmanager
-def progress_of(shell: Any, db: Database) -> Iterator[OnProgress]:
+def progress_of(shell: Any, db: Database) -> Iterator[None]:
     """What shows progress in this shell: a bar in a notebook, a line on a terminal."""
-    at_work = db._workspace.at_work
-    if getattr(shell, "kernel", None) is not None:
-        with ProgressBar(_displayer(), at_work) as bar:
-            yield bar
-    else:
-        line = ProgressLine(sys.stderr, AFTER, at_work)
-        with line("datalog"):
-            yield line.see
+    watch = db._workspace.watch
+    kernel = getattr(shell, "kernel", None) is not None
+    shown = ProgressBar(_displayer(), watch) if kernel else ProgressLine(sys.stderr, watch, AFTER)
+    with shown:
+        yield
 
 
 def _displayer() -> Callable[[Bundle, bool], None]:

@@ -17,7 +17,7 @@ _REFUSED = {
     "override": ("components are", "put the rules into a file of their own and `.include` it"),
     "once": ("`.once` is", "`.include` reads a file where it stands"),
 }
-_FORMS = {
+FORMS = {
     "decl": ".decl E(src: int, dst: int)",
     "type": ".type Id = int, or .type Var <: symbol",
     "number_type": ".number_type Id",
@@ -75,9 +75,9 @@ def directive_mistake(failure: Failure) -> Explained | ParseError | None:
             f"as in {before.value}: int; the types are int, float, symbol, bool, timestamp",
         )
     if name in ("input", "output", "include") and token and token.type == "RPAR":
-        return mistake("something is missing before this parenthesis", token.span, _FORMS[name])
+        return mistake("something is missing before this parenthesis", token.span, FORMS[name])
     what = f"`{token.text}` does not belong here" if token else "the directive is not complete"
-    return mistake(what, failure.span, f"write {_FORMS[name]}")
+    return mistake(what, failure.span, f"write {FORMS[name]}")
 
 
 def _end_of_block(failure: Failure) -> int | None:

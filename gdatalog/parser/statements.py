@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gdatalog.errors import Source
-from gdatalog.parser.scanner import scan
+from gdatalog.parser.scanner import Scanned, scan
 from gdatalog.parser.tokens import Token
 
 
@@ -32,13 +32,18 @@ def is_complete(text: str) -> bool:
     while at < len(text):
         scanned = scan(source, at)
         at = scanned.end
-        if scanned.stop == "open comment":
+        if not is_ended(scanned, at >= len(text)):
             return False
-        if at >= len(text):
-            if scanned.stop == "directive":
-                return _directive_complete(scanned.tokens)
-            return scanned.stop != "end" or not scanned.tokens
     return True
+
+
+def is_ended(scanned: Scanned, last: bool) -> bool:
+    """Whether a statement has all of its end; `last`: the text ends with it."""
+    if scanned.stop == "open comment":
+        return False
+    if last and scanned.stop == "directive":
+        return _directive_complete(scanned.tokens)
+    return not last or scanned.stop != "end" or not scanned.tokens
 
 
 def _directive_complete(tokens: list[Token]) -> bool:

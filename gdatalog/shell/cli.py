@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -25,6 +25,10 @@ from gdatalog.shell.messages import say, say_error, say_unexpected
 from gdatalog.shell.output import FORMATS, Output
 from gdatalog.shell.parameters import read_parameters
 from gdatalog.shell.program import Job, Text, run_job
+from gdatalog.watching import AS_IT_WAS, told_of
+
+if TYPE_CHECKING:
+    from gdatalog.shell.start import Begun
 
 DONE, WRONG, USAGE, RESOURCES, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -94,7 +98,7 @@ class Options:
     clear_cache: bool
 
 
-def start(options: Options) -> int:
+def start(options: Options, begun: Begun | None = None) -> int:
     """Does what the options say; gives the exit code."""
     if options.doctor or options.clear_cache:
         from gdatalog.shell.doctor import doctor
@@ -110,12 +114,12 @@ def start(options: Options) -> int:
     if options.files.count("-") > 1:
         raise UsageError("stdin (-) can be read once only")
     params = read_parameters(options.params)
-    db = connect(device=options.device, memory_limit=options.memory_limit, threads=options.threads)
+    db = begun.database() if begun is not None else _connect(options)
     db._workspace.force(strategy=options.strategy)
     db._workspace.on_caution = lambda caution: say(caution.format())
     folders = Folders(options.facts, options.out, options.include)
     if not asked:
-        return _interact(db, folders, params, options)
+        return _interact(db, folders, params, options, begun)
     texts = [Text(name) for name in options.files]
     texts += [Text("<command line>", text) for text in options.commands]
     job = Job(
@@ -125,7 +129,19 @@ def start(options: Options) -> int:
     return max(map(exit_code, failed), default=DONE)
 
 
-def _interact(db: Database, folders: Folders, params: Mapping[str, Any], options: Options) -> int:
+def _connect(options: Options) -> Database:
+    return connect(
+        device=options.device, memory_limit=options.memory_limit, threads=options.threads
+    )
+
+
+def _interact(
+    db: Database,
+    folders: Folders,
+    params: Mapping[str, Any],
+    options: Options,
+    begun: Begun | None = None,
+) -> int:
     from gdatalog.shell.repl import Repl
 
     interactive = sys.stdin.isatty()
@@ -134,7 +150,7 @@ def _interact(db: Database, folders: Folders, params: Mapping[str, Any], options
     output.timed = not spaced
     repl = Repl(db, output, folders, params, interactive=interactive, bail=options.bail)
     repl.timer = options.timing
-    failed = repl.loop()
+    failed = repl.loop() if begun is None else repl.loop(begun.prompt, begun.first)
     return DONE if interactive else max(map(exit_code, failed), default=DONE)
 
 
@@ -143,20 +159,20 @@ def exit_code(error: BaseException) -> int:
     return RESOURCES if isinstance(error, (DeviceError, MemoryError)) else WRONG
 
 
-def run(args: Sequence[str] | None = None) -> int:
+def run(args: Sequence[str] | None = None, begun: Begun | None = None) -> int:
     """The exit code of a command line; nothing is raised."""
     try:
         # Click reads the options, and is done before anything runs: it would take Ctrl-C and
         # broken pipes for its own. After --help and --version it gives no options.
         options = command.main(args, prog_name="gdatalog", standalone_mode=False)
-        code = start(options) if isinstance(options, Options) else DONE
+        code = start(options, begun) if isinstance(options, Options) else DONE
         sys.stdout.flush()
         return code
     except click.ClickException as problem:
         problem.show()
         return USAGE
-    except KeyboardInterrupt:
-        say("interrupted")
+    except KeyboardInterrupt as error:
+        say(told_of(error).removesuffix(AS_IT_WAS))
         return INTERRUPTED
     except BrokenPipeError:
         _drop_output()  # whoever reads our answers has seen enough
@@ -181,7 +197,8 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def main() -> NoReturn:
+def main(begun: Begun | None = None) -> NoReturn:
+    """Runs the command line; `begun`: a prompt is there already, and something typed."""
     # What the terminal's encoding does not know is no reason to stop; the parser tells of what
     # stdin's does not.
     for stream, errors in (
@@ -191,7 +208,7 @@ def main() -> NoReturn:
     ):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors=errors)
-    code = run()
+    code = run(begun=begun)
     if code == INTERRUPTED:
         with suppress(OSError):
             sys.stdout.flush()

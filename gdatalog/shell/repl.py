@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping
+from threading import Thread
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gdatalog import __version__
 from gdatalog.database import Database
 from gdatalog.engine.devices import ASKED, NO_GPU
 from gdatalog.engine.files import Folders
 from gdatalog.errors import Error
-from gdatalog.parser import is_complete
-from gdatalog.parser.directives import DIRECTIVES, REFUSED_DIRECTIVES
+from gdatalog.parser import parse
 from gdatalog.shell.commands import COMMANDS, Leave, run_command
-from gdatalog.shell.messages import say, say_error, say_unexpected
+from gdatalog.shell.known import look
+from gdatalog.shell.messages import banner, say, say_error, say_unexpected
 from gdatalog.shell.output import Output
 from gdatalog.shell.progress import ProgressLine
 from gdatalog.shell.statements import take
+from gdatalog.shell.terminal import can_edit
+from gdatalog.shell.typed import GOES_ON, PROMPT, command_of, divide, is_whole
 from gdatalog.shell.undoing import SHARE, History, Loaded
+from gdatalog.watching import told_of
 
-PROMPT = "gdatalog> "
-GOES_ON = "     ...> "
-
-_COMMAND = re.compile(r"\s*\.([A-Za-z_]\w*)(.*)", re.DOTALL)
-# By habit, and with no dot to come: the parser says what to write instead.
-_SQL = re.compile(r"\s*(select|insert|update|delete|create|with)\s[^()]*;\s*\Z", re.IGNORECASE)
-_PLAIN = {"quit": "quit", "exit": "quit", "quit()": "quit", "exit()": "quit", "help": "help"}
+if TYPE_CHECKING:
+    from gdatalog.shell.prompt import Prompt
 
 
 class Repl:
@@ -55,32 +52,75 @@ class Repl:
         self.interactive = interactive
         self.bail = bail
         self.timer = False
-        self.line = ProgressLine(sys.stderr, at_work=db._workspace.at_work)
+        self.line = ProgressLine(sys.stderr, db._workspace.watch)
         self.loaded: Mapping[str, Loaded] = {}  # the files that `.load` read
         self.history = History(db.memory_limit // SHARE)  # of `.undo`
         self.failed: list[BaseException] = []
         self._typed = ""  # of a statement whose dot is still to come
         self._count = 0
-        db._workspace.announce = self.line.announce
+        self._stopped = False  # what ran was interrupted
         db._workspace.on_caution = lambda caution: say(caution.format())
 
-    def loop(self) -> list[BaseException]:
-        """Reads and answers until there is no more; gives the errors that were told."""
+    def loop(self, prompt: Prompt | None = None, first: str = "") -> list[BaseException]:
+        """Reads and answers until there is no more; gives the errors that were told.
+
+        `prompt`: one that is there already, where `first` was typed.
+        """
+        if prompt is not None:
+            return self._converse(prompt, first)
         if self.interactive:
-            _use_readline()
-            say(
-                f"gdatalog {__version__} on {self.db.device}. A statement ends with a dot. "
-                ".help helps, Ctrl-D leaves."
-            )
+            say(banner(self.db.device))
             why = self.db._workspace.why
             if self.db.device == "cpu" and why not in (ASKED, NO_GPU):
                 say(why)
+            if can_edit():
+                from gdatalog.shell.prompt import Prompt
+
+                prompt = Prompt()
+                prompt.drawn = Thread(target=warm, args=(prompt,), daemon=True).start
+                return self._converse(prompt)
+            _use_readline()
         while True:
             try:
                 if not self._step() or (self.failed and self.bail):
                     return self.failed
             except KeyboardInterrupt:
                 self._interrupted()
+
+    def _converse(self, prompt: Prompt, text: str = "") -> list[BaseException]:
+        """The same with a line editor, which hands over what is whole."""
+        watch = self.db._workspace.watch
+        prompt.doing = lambda: "" if (now := watch.now) is None else now.title
+        try:
+            while True:
+                try:
+                    if not self.take_all(text) or (self.failed and self.bail):
+                        return self.failed
+                    prompt.learn(*look(self.db))
+                    text = prompt.read()
+                except KeyboardInterrupt:
+                    text = ""
+                except EOFError:
+                    return self.failed
+        finally:
+            prompt.close()
+
+    def take_all(self, text: str) -> bool:
+        """Takes what is whole of a text of commands and statements; False if it says to leave."""
+        pieces = divide(text, COMMANDS).pieces
+        self._count += bool(pieces)
+        self._stopped = False
+        for piece, is_command in pieces:
+            if not (self._run_command(piece) if is_command else self._run(piece)):
+                return False
+            if self._stopped or (self.failed and self.bail):
+                break
+        return True
+
+    def _run_command(self, line: str) -> bool:
+        found = command_of(line)
+        assert found is not None
+        return self._guarded(lambda: run_command(self, *found))
 
     def _interrupted(self) -> None:
         if not self.interactive:
@@ -96,6 +136,7 @@ class Repl:
             if self.interactive:
                 say("")
             elif self._typed.strip():
+                self._count += 1
                 self._run(self._typed)
             return False
         return self.feed(line)
@@ -115,11 +156,11 @@ class Repl:
     def feed(self, line: str) -> bool:
         """Takes a line; False if it says to leave."""
         if not self._typed:
-            command = self._command(line)
+            command = command_of(line)
             if command is not None:
                 return self._guarded(lambda: run_command(self, *command))
         if self._typed and self.interactive:
-            begun = self._command(line) if line.lstrip().startswith(".") else None
+            begun = command_of(line) if line.lstrip().startswith(".") else None
             if begun is not None and begun[0] in COMMANDS:
                 say("(a statement is begun: end it with a dot, or drop it with Ctrl-C, first)")
                 return True
@@ -128,24 +169,14 @@ class Repl:
         text = f"{self._typed}\n{line}" if self._typed else line
         if not text.strip():
             return True
-        if not is_complete(text) and not _SQL.match(text):
+        if not is_whole(text):
             self._typed = text
             return True
         self._typed = ""
+        self._count += 1
         return self._run(text)
 
-    def _command(self, line: str) -> tuple[str, str] | None:
-        """The command and its argument, if the line is one. Directives win."""
-        plain = _PLAIN.get(line.strip())
-        if plain is not None:
-            return plain, ""
-        found = _COMMAND.fullmatch(line)
-        if found is None or found[1] in DIRECTIVES or found[1] in REFUSED_DIRECTIVES:
-            return None
-        return found[1], found[2].strip()
-
     def _run(self, text: str) -> bool:
-        self._count += 1
         return self._guarded(lambda: take(self, text, f"<input {self._count}>"))
 
     def _guarded(self, action: Any) -> bool:
@@ -155,10 +186,11 @@ class Repl:
             action()
         except Leave:
             return False
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             if not self.interactive:
                 raise
-            say("interrupted; the database is as it was")
+            self._stopped = True
+            say(told_of(error))
         except BrokenPipeError:
             raise
         except (Error, MemoryError, RecursionError) as error:
@@ -170,6 +202,12 @@ class Repl:
         if self.timer:
             say(f"{perf_counter() - started:.3f} s")
         return True
+
+
+def warm(prompt: Prompt) -> None:
+    """Loads the grammar's tables, and has the prompt mark what it refuses."""
+    parse("p(x) <- q(x).")
+    prompt.check()
 
 
 def _use_readline() -> None:

@@ -1,0 +1,381 @@
+"""What may stand at a place of a text that is being typed.
+
+A pure function of the text, the place, and a snapshot of names; only where a file is named, a
+folder is looked into. Of the length that it has because each kind of place has its few lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from gdatalog.errors import Source
+from gdatalog.parser.directive_mistakes import FORMS
+from gdatalog.parser.directives import DIRECTIVE_TYPES, DIRECTIVES, QUALIFIERS
+from gdatalog.parser.scanner import scan
+from gdatalog.parser.tokens import ENDS_OPERAND, Token
+from gdatalog.parser.words import INFIX_WORDS, NAMED, PREFIX_WORDS
+from gdatalog.plan.functions import (
+    AGGREGATES,
+    ALIASES,
+    ANY,
+    FUNCTIONS,
+    GENERATORS,
+    NUMBERS,
+    Signature,
+)
+from gdatalog.shell.filenames import Files, files_at
+from gdatalog.shell.known import Columns, Known
+from gdatalog.shell.typed import Part, parts_of
+from gdatalog.values import TYPE_NAMES
+
+_WORD = re.compile(r"[^\W\d][\w?]*(?:\.[\w?]+)*\Z")
+_COMMAND_PARTS = re.compile(r"\.?(\w*)(\s?)([\s\S]*)")
+_LAST_WORD = re.compile(r"([\s\S]*\s)?(\S*)")
+_COMMAND_WORD = re.compile(r"\.(\w*)\Z")
+_VARIABLE = re.compile(r"[^\W\d]\w*")
+_COMMENT = re.compile(r"(?://[^\n]*|/\*(?:(?!\*/)[\s\S])*)\Z")
+_STARTS_LITERAL = frozenset({"ARROW", "QUERY", "COMMA", "SEMICOLON", "NOT", "LPAR", "LBRACE"})
+
+# The options of `.input E(...)` and the like, and what they may be set to.
+_FILE = {"IO": ("file",), "filename": (), "delimiter": (), "headers": ("true", "false")}
+OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
+    "input": _FILE | {"columns": (), "rfc4180": ("true", "false")},
+    "output": _FILE | {"IO": ("file", "stdout")},
+    "printsize": {},
+    "limitsize": {"n": ()},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """`text` goes in place of what stands from `start` to the cursor; `about` stands beside it.
+
+    `shown`: what a menu shows for it, if that is not the text.
+    """
+
+    text: str
+    start: int
+    about: str = ""
+    shown: str = ""
+
+
+def complete(text: str, cursor: int, known: Known, files: Files = files_at) -> list[Completion]:
+    """What may stand at the cursor, the likeliest first.
+
+    >>> edges = Known({"E": (("src", "int"), ("dst", "int"))})
+    >>> [found.text for found in complete("p(x) <- E", 9, edges)]
+    ['E(']
+    >>> [found.text for found in complete("p(x) <- E(x, ", 13, edges)][:2]
+    ['dst', 'x']
+    """
+    before = text[:cursor]
+    part = _last_part(before, known)
+    begins = part.begins if part is not None else cursor
+    head = before[begins:]
+    found = _COMMAND_WORD.fullmatch(head)
+    if found is not None and not text[text.rfind("\n", 0, begins) + 1 : begins].strip():
+        return list(_commands(known, found[1], begins + 1))
+    if part is not None and not head and _COMMENT.search(before[part.start :]):
+        return []
+    if part is not None and part.whole and not part.command and head.endswith("."):
+        head, begins = "", cursor  # behind its dot
+    if part is not None and part.command:
+        return list(_of_command(head, begins, text, cursor, known, files))
+    tokens = scan(Source("", head), 0).tokens
+    gap = head[tokens[-1].end if tokens else 0 :]
+    if _COMMENT.search(gap):
+        return []
+    if tokens and tokens[-1].type == "ERROR" and tokens[-1].end == len(head) and head[-1] != "$":
+        if tokens[-1].text.startswith('"'):
+            return list(_in_string(tokens, begins, files))
+        return []
+    return list(_in_statement(tokens, head, begins, text, cursor, known))
+
+
+def signature(name: str) -> str:
+    """A function as its calls look.
+
+    >>> signature("substr"), signature("max")
+    ('substr(symbol, int, int) -> symbol', 'max(any, any, ...) -> any')
+    """
+    if name in GENERATORS:
+        return f"{name}(from, to): each int from the one to before the other"
+    shapes = FUNCTIONS[ALIASES.get(name, name)]
+    return f"{name}{_shape(shapes[0])}"
+
+
+def _shape(of: Signature) -> str:
+    kinds: dict[str, str] = {}
+    params: list[str] = []
+    for param in of.params:
+        shared, types = param if isinstance(param, tuple) else ("", param)
+        params.append(_kind(types))
+        if shared:
+            kinds[shared] = params[-1]
+    if of.variadic:
+        params += [params[-1]] * ((of.least or 1) - len(params)) + ["..."]
+    return f"({', '.join(params)}) -> {kinds.get(of.result, of.result)}"
+
+
+def _kind(types: frozenset[str]) -> str:
+    if types == ANY:
+        return "any"
+    return "number" if types == NUMBERS else "|".join(sorted(types))
+
+
+def columns_text(name: str, columns: Columns) -> str:
+    return f"{name}({', '.join(f'{column}: {kind}' for column, kind in columns)})"
+
+
+def _last_part(before: str, known: Known) -> Part | None:
+    """The part that the cursor is in or behind."""
+    return next(iter(deque(parts_of(before, known.commands), maxlen=1)), None)
+
+
+def _fitting(word: str, names: Iterable[str]) -> list[str]:
+    """The names that begin as the word does, whatever the case of letters."""
+    low = word.lower()
+    return [name for name in dict.fromkeys(names) if name.lower().startswith(low)]
+
+
+# -------------------------------------------------------------------------------- commands
+
+
+def _commands(known: Known, word: str, start: int) -> Iterator[Completion]:
+    for name in _fitting(word, known.commands):
+        arguments, summary = known.commands[name]
+        yield Completion(name + " " * bool(arguments), start, summary, f".{name} {arguments}")
+    for name in _fitting(word, DIRECTIVES):
+        yield Completion(f"{name} ", start, f"as in {FORMS[name]}", f".{name}")
+
+
+def _of_command(
+    head: str, begins: int, text: str, cursor: int, known: Known, files: Files
+) -> Iterator[Completion]:
+    """The arguments of a command, as the registry writes them: `RELATION FILE`, `[on|off]`."""
+    name, blank, rest = _COMMAND_PARTS.fullmatch(head).groups()  # type: ignore[union-attr]
+    if not blank or name not in known.commands:
+        return
+    earlier, word = _LAST_WORD.fullmatch(rest).groups()  # type: ignore[union-attr]
+    if rest.count('"') % 2:
+        earlier, _, word = rest.rpartition('"')
+    words = (earlier or "").split()
+    start = cursor - len(word)
+    arguments = known.commands[name][0]
+    wanted = arguments.replace("[", " ").replace("]", " ").split()
+    if "QUERY" in wanted:
+        argument = cursor - len(rest)
+        for found in complete(text[argument:], len(rest), known, files):
+            yield Completion(found.text, found.start + argument, found.about, found.shown)
+        return
+    if name == "set" or name in known.settings:
+        asked = [name, *words] if name in known.settings else words
+        values = known.settings.get(asked[0], ()) if asked else known.settings
+        for value in _fitting(word, values if len(asked) < 2 else ()):
+            yield Completion(value, start)
+        return
+    at = len(words)
+    kinds = wanted[at : at + 1]
+    if at == 0 and arguments.startswith("[RELATION] "):
+        kinds = wanted[:2]  # the first may be left out
+    elif at and "..." in arguments:
+        kinds = [kind.rstrip(".") for kind in wanted[:1]]
+    for kind in kinds:
+        for choice in kind.split("|"):
+            yield from _argument(choice, word, rest, start, cursor, known, files)
+
+
+def _argument(
+    kind: str, word: str, rest: str, start: int, cursor: int, known: Known, files: Files
+) -> Iterator[Completion]:
+    if kind == "RELATION":
+        for name in _fitting(word, known.relations):
+            yield Completion(name, start, columns_text(name, known.relations[name]))
+    elif kind == "COMMAND":
+        for name in _fitting(word.lstrip("."), known.commands):
+            yield Completion(name, start, known.commands[name][1])
+    elif kind.startswith("FILE"):
+        yield from _file_argument(rest, cursor, kind.removeprefix("FILE"), files)
+    elif kind == kind.lower():
+        for name in _fitting(word, [kind]):
+            yield Completion(name, start)
+
+
+def _file_argument(rest: str, cursor: int, ending: str, files: Files) -> Iterator[Completion]:
+    """Names of files as a command's argument: with quotes where they have blanks."""
+    quoted = rest.count('"') % 2 == 1
+    typed = rest.rpartition('"')[2] if quoted else (rest.split(" ") or [""])[-1]
+    for path in files(typed, ending):
+        closed = "" if path.endswith("/") else '"'
+        if quoted:
+            yield Completion(path + closed, cursor - len(typed), "", path)
+        elif " " in path:
+            yield Completion(f'"{path}{closed}', cursor - len(typed), "", path)
+        else:
+            yield Completion(path, cursor - len(typed))
+
+
+# ------------------------------------------------------------------------------ statements
+
+
+def _in_string(tokens: list[Token], begins: int, files: Files) -> Iterator[Completion]:
+    """Files, where a directive names one."""
+    first, last = tokens[0], tokens[-1]
+    path = last.text[1:]
+    option = tokens[-3].value if len(tokens) > 3 and tokens[-2].type == "EQUAL" else None
+    if first.type not in ("IO", "INCLUDE") or option not in (None, "filename", "name"):
+        return
+    closing = '"' if first.type == "INCLUDE" or option is not None else '")'
+    for found in files(path, ".dl" if first.type == "INCLUDE" else ""):
+        end = "" if found.endswith("/") else closing
+        yield Completion(found + end, begins + last.start + 1, "", found)
+
+
+def _in_statement(
+    tokens: list[Token], head: str, begins: int, text: str, cursor: int, known: Known
+) -> Iterator[Completion]:
+    typed = _WORD.search(head)
+    word = typed[0] if typed is not None else ""
+    start = cursor - len(word)
+    if word and tokens and tokens[-1].end == len(head):
+        tokens = tokens[:-1]
+    if head[: len(head) - len(word)].endswith("$"):
+        for name in _fitting(word, known.params):
+            yield Completion(name, start, "a parameter")
+        return
+    if tokens and tokens[0].type in DIRECTIVE_TYPES:
+        found = list(_in_directive(tokens, word, known))
+    else:
+        if not word and tokens and tokens[-1].type in ENDS_OPERAND:
+            return
+        found = list(_in_rule(tokens, word, _variables(text, begins, start), known))
+    exact = [one for one in found if one[0].startswith(word)]
+    after = text[cursor : cursor + 1]
+    for name, about, shown in exact or found:
+        # What is there already is not put there twice.
+        put = name[:-1] if after and name.endswith(after) and after in "()=" else name
+        yield Completion(put, start, about, shown)
+
+
+Found = Iterator[tuple[str, str, str]]  # what is put there, about it, and what a menu shows
+
+
+def _in_directive(tokens: list[Token], word: str, known: Known) -> Found:
+    first, last = tokens[0], tokens[-1]
+    inside = sum({"LPAR": 1, "RPAR": -1}.get(token.type, 0) for token in tokens) > 0
+    if first.type == "IO":
+        options = OPTIONS.get(str(first.value), {})
+        if inside and last.type == "EQUAL":
+            for value in _fitting(word, options.get(str(tokens[-2].value), ())):
+                yield value, "", ""
+        elif inside:
+            for name in _fitting(word, options):
+                yield f"{name}=", " or ".join(options[name]), name
+        elif last is first or last.type == "COMMA":
+            for name in _fitting(word, known.relations):
+                yield name, columns_text(name, known.relations[name]), ""
+    elif first.type in ("TYPE", "DECL") and last.type in ("COLON", "EQUAL", "SUBTYPE", "VBAR"):
+        for name in _fitting(word, [*TYPE_NAMES, *known.types]):
+            yield name, "a type", ""
+    elif first.type == "DECL" and last.type == "RPAR":
+        for name in _fitting(word, sorted(QUALIFIERS)):
+            yield name, "", ""
+    elif first.type == "DECL" and len(tokens) == 1:
+        for name in _fitting(word, known.relations):
+            yield f"{name}(", columns_text(name, known.relations[name]), name
+    elif first.type == "DECL" and last.type == "LPAR" and tokens[1].value in known.relations:
+        columns = columns_text("", known.relations[str(tokens[1].value)])[1:]
+        if columns.startswith(word):
+            yield columns, "its columns", ""
+
+
+def _in_rule(tokens: list[Token], word: str, variables: list[str], known: Known) -> Found:
+    name, place, tail = _call(tokens)
+    ruled = any(token.type in ("ARROW", "QUERY") for token in tokens)
+    about = dict.fromkeys(variables, "a variable")
+    if name in known.relations:
+        columns = known.relations[name]
+        whole = ", ".join(column for column, _ in columns[place:]) + ")"
+        usable = [column if _is_variable(column) else "" for column, _ in columns]
+        if not word and all(usable[place:]) and len(columns) - place > 1:
+            yield whole, columns_text(name, columns), ""
+        if place < len(columns) and usable[place] and usable[place].startswith(word):
+            yield usable[place], f"column {place + 1} of {columns_text(name, columns)}", ""
+            about.pop(usable[place], None)
+    elif not name and (not tokens or tail in _STARTS_LITERAL):
+        for relation in _fitting(word, known.relations):
+            columns = known.relations[relation]
+            put = f"{relation}(" if columns else relation
+            yield put, columns_text(relation, columns), relation
+        if not tokens:
+            if not word:
+                yield "?- ", "asks", ""
+            return
+        if "not".startswith(word) and tail != "NOT":
+            yield "not ", "without", ""
+    for variable in _fitting(word, about):
+        yield variable, about[variable], ""
+    if not ruled and not name:
+        return
+    if not word and tail in _STARTS_LITERAL:
+        return  # there are many: they are offered once a letter is typed, or after `=`
+    for function in _fitting(word, _FUNCTIONS):
+        if function not in AGGREGATES or name in FUNCTIONS:
+            yield f"{function}(", signature(function), function
+    for aggregate in _fitting(word, sorted(AGGREGATES)) if name not in FUNCTIONS else ():
+        if not ruled:
+            yield f"{aggregate}(", "aggregate of all rows of a group", aggregate
+        elif name not in known.relations:
+            about_it = f"{aggregate} {'' if aggregate == 'count' else 'x '}: {{ ... }}"
+            yield aggregate, about_it, ""
+
+
+_FUNCTIONS = sorted(
+    name
+    for name in (*FUNCTIONS, *GENERATORS)
+    if name.isidentifier() and name not in INFIX_WORDS | PREFIX_WORDS
+)
+
+
+def _is_variable(name: str) -> bool:
+    return _VARIABLE.fullmatch(name) is not None and name not in NAMED and name not in INFIX_WORDS
+
+
+def _call(tokens: list[Token]) -> tuple[str, int, str]:
+    """The name of the call whose arguments the end stands in, which one, and the last token.
+
+    No name: it stands in none.
+    """
+    open_: list[list[int]] = []  # index of the bracket, commas since
+    for at, token in enumerate(tokens):
+        if token.type in ("LPAR", "LBRACE"):
+            open_.append([at, 0])
+        elif token.type in ("RPAR", "RBRACE") and open_:
+            open_.pop()
+        elif token.type == "COMMA" and open_:
+            open_[-1][1] += 1
+    tail = tokens[-1].type if tokens else ""
+    if not open_ or tokens[open_[-1][0]].type == "LBRACE":
+        return "", 0, tail
+    at, place = open_[-1]
+    if at == 0 or tokens[at - 1].type != "NAME":
+        return "", 0, tail
+    # In the middle of an argument, what stands there is no column any more.
+    fresh = tail in ("LPAR", "COMMA")
+    return str(tokens[at - 1].value), place if fresh else 1 << 30, tail
+
+
+def _variables(text: str, begins: int, cursor: int) -> list[str]:
+    """The variables of the statement at hand, also of what follows; not what is being typed."""
+    tokens = scan(Source("", text[begins:]), 0).tokens
+    return list(
+        dict.fromkeys(
+            str(token.value)
+            for token, after in zip(tokens, [*tokens[1:], None], strict=False)
+            if token.type == "NAME" and token.start + begins != cursor
+            if after is None or after.type != "LPAR"
+        )
+    )

@@ -1,0 +1,211 @@
+"""The colours of a text that is being typed: what the scanner sees, and what the grammar refuses.
+
+Statements are looked at one by one, each once: after a key only those around the cursor are cut
+anew, and only those that are on the screen are looked at.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from gdatalog.errors import Source
+from gdatalog.plan.functions import AGGREGATES, ALIASES, FUNCTIONS, GENERATORS
+from gdatalog.shell.known import Known
+from gdatalog.shell.typed import Part, comments, part_at
+from gdatalog.shell.words import refused, words_of
+
+# What a stretch is, and how it looks: prompt_toolkit's words for it. Colours are the terminal's.
+STYLES = {
+    "comment": "ansibrightblack italic",
+    "string": "ansigreen",
+    "number": "ansicyan",
+    "constant": "ansicyan",
+    "variable": "",
+    "wildcard": "ansibrightblack",
+    "parameter": "ansibrightcyan",
+    "relation": "ansibrightblue bold",
+    "unknown": "ansiyellow",
+    "function": "ansibrightcyan",
+    "aggregate": "ansibrightmagenta bold",
+    "keyword": "ansimagenta bold",
+    "operator": "ansimagenta",
+    "arrow": "ansimagenta bold",
+    "punctuation": "",
+    "directive": "ansibrightmagenta bold",
+    "command": "ansibrightgreen bold",
+    "argument": "",
+    "type": "ansicyan",
+    "column": "",
+    "option": "ansibrightcyan",
+    "wrong": "ansibrightred underline",
+    "pair": "ansibrightyellow bold underline",
+}
+
+Stretch = tuple[int, int, str]  # from, to, and what it is
+
+_CLOSING = {"(": ")", "{": "}"}
+
+
+class Highlighter:
+    """The stretches of one text after the other, each like the one before but for a few letters.
+
+    `known` may be set anew at any time; `checks`: the grammar may be asked (it takes a while to
+    load, so somebody else does that).
+    """
+
+    def __init__(self) -> None:
+        self.known = Known()
+        self.checks = False
+        self._text = ""
+        self._commands: Collection[str] = ()
+        self._parts: list[Part] = []
+        self._starts: list[int] = []
+        self._defined: frozenset[str] = frozenset()
+
+    def look(self, text: str) -> None:
+        """Takes the text as it is now."""
+        if text == self._text and self._commands is self.known.commands:
+            return
+        if self._commands is not self.known.commands:
+            self._commands, self._text, self._parts = self.known.commands, "", []
+        self._parts = list(self._cut(text))
+        self._starts = [part.start for part in self._parts]
+        self._defined = frozenset(name for part in self._parts for name in part.heads)
+        self._text = text
+
+    def _cut(self, text: str) -> Iterator[Part]:
+        """The parts of the text; those of the text before, where nothing has changed."""
+        same = _same_start(self._text, text)
+        first = max(0, bisect_right(self._starts, same) - 3)  # a part may depend on the next two
+        yield from self._parts[:first]
+        at = self._parts[first].start if first < len(self._parts) else 0
+        longest = min(len(text), len(self._text)) - same
+        changed = len(text) - min(longest, _same_start(self._text[::-1], text[::-1]))
+        moved = len(text) - len(self._text)
+        before = {part.start: index for index, part in enumerate(self._parts)}
+        source = Source("<text>", text)
+        while at < len(text):
+            index = before.get(at - moved) if at > changed + 1 else None
+            if index is not None:
+                rest = self._parts[index:]
+                yield from (_shifted(part, moved) for part in rest) if moved else rest
+                return
+            part = part_at(source, at, self._commands)
+            yield part
+            at = part.end
+
+    def state(self, cursor: int) -> object:
+        """What the colours depend on besides the text, for who keeps them."""
+        part = self._part_at(cursor)
+        open_ = part.start if part is not None and not part.whole else None
+        return self.checks, id(self.known), open_, self.pair(cursor), self._touched(cursor)
+
+    def stretches(self, start: int, end: int, cursor: int = -1) -> Iterator[Stretch]:
+        """What there is from `start` to `end`, in order; what it leaves out is blank or plain."""
+        first = max(0, bisect_right(self._starts, start) - 1)
+        pair = self.pair(cursor)
+        for part in self._parts[first:]:
+            if part.start >= end:
+                return
+            for begins, stops, kind in self._of(part, cursor):
+                if stops > start and begins < end:
+                    yield begins, stops, "pair" if begins in pair and stops == begins + 1 else kind
+
+    def pair(self, cursor: int) -> tuple[int, ...]:
+        """Where the bracket at the cursor, or before it, is, and the one that it belongs to."""
+        part = self._part_at(cursor)
+        if part is None or part.command:
+            return ()
+        open_: list[int] = []
+        best: tuple[int, ...] = ()
+        for begins, ends, kind, _ in words_of(self._text[part.begins : part.end]):
+            if kind != "punctuation" or ends - begins > 1:
+                continue
+            at = part.begins + begins
+            letter = self._text[at]
+            if letter in _CLOSING:
+                open_.append(at)
+            elif letter in ")}":
+                if not open_ or _CLOSING[self._text[open_[-1]]] != letter:
+                    return best
+                found = (open_.pop(), at)
+                if cursor in found or (not best and cursor - 1 in found):
+                    best = found
+        return best
+
+    def _touched(self, cursor: int) -> int | None:
+        """Where a word that is wrong begins, if the cursor is still at its end."""
+        part = self._part_at(cursor)
+        if part is None or part.command:
+            return None
+        for begins, ends, kind, _ in words_of(self._text[part.begins : part.end]):
+            if kind == "wrong" and part.begins + ends == cursor:
+                return part.begins + begins
+        return None
+
+    def _part_at(self, cursor: int) -> Part | None:
+        """The part that the cursor is in, or at whose end it is."""
+        index = bisect_right(self._starts, max(0, cursor - 1)) - 1
+        return self._parts[index] if 0 <= index < len(self._parts) and cursor >= 0 else None
+
+    def _of(self, part: Part, cursor: int) -> Iterator[Stretch]:
+        text, base = self._text[part.begins : part.end], part.begins
+        for begins, ends in comments(self._text[part.start : part.begins]):
+            yield part.start + begins, part.start + ends, "comment"
+        if part.command:
+            yield from self._of_command(text, base)
+            return
+        inside = part.start < cursor <= part.end
+        touched = self._touched(cursor) if inside else None
+        wrong: tuple[tuple[int, int], ...] = ()
+        if self.checks and touched is None and (part.whole or not inside) and text.strip():
+            wrong = refused(text)
+        for begins, ends, kind, name in words_of(text):
+            style = self._style(kind, name)
+            if style == "wrong" and base + begins == touched:
+                style = "string" if text[begins] == '"' else "punctuation"
+            if any(begins < stop and start < ends for start, stop in wrong):
+                style = "wrong"
+            yield base + begins, base + ends, style
+
+    def _of_command(self, text: str, base: int) -> Iterator[Stretch]:
+        name, blank, argument = text.partition(" ")
+        known = self.known.commands
+        right = not name.startswith(".") or not known or name[1:] in known or name == ".exit"
+        yield base, base + len(name), "command" if right else "wrong"
+        if name[1:] in ("explain", "profile"):
+            inner = base + len(name) + len(blank)
+            for begins, ends, kind, called in words_of(argument):
+                yield inner + begins, inner + ends, self._style(kind, called)
+        else:
+            yield base + len(name), base + len(text), "argument"
+
+    def _style(self, kind: str, name: str) -> str:
+        if kind == "call":
+            if name in self.known.relations or name in self._defined:
+                return "relation"
+            if name in FUNCTIONS or name in ALIASES or name in GENERATORS:
+                return "aggregate" if name in AGGREGATES else "function"
+            return "aggregate" if name in AGGREGATES else "unknown"
+        if kind == "proposition":
+            known = name in self.known.relations or name in self._defined
+            return "relation" if known else "variable"
+        return kind
+
+
+def _shifted(part: Part, by: int) -> Part:
+    return replace(part, start=part.start + by, begins=part.begins + by, end=part.end + by)
+
+
+def _same_start(one: str, other: str) -> int:
+    """How many letters two texts have in common at their beginning."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,83 @@
+"""What the prompt knows of a database while somebody types: a snapshot, taken between statements.
+
+A key never asks the database: it may be at work, and its lock held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gdatalog.database import Database
+
+Columns = tuple[tuple[str, str], ...]  # names and types
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Names, for completion and highlighting.
+
+    `commands`: each with its arguments and what it does, as the registry tells them. `settings`:
+    what `.set` sets, and to what.
+    """
+
+    relations: Mapping[str, Columns] = field(default_factory=dict)
+    types: tuple[str, ...] = ()
+    params: tuple[str, ...] = ()
+    commands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    settings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What the bottom bar tells. `rows` are those of data and of what has been evaluated."""
+
+    device: str
+    why: str
+    relations: int
+    rows: int
+    used: int | None
+    limit: int
+
+
+def look(db: Database) -> tuple[Known, Status]:
+    """A snapshot of a database; nothing is evaluated for it."""
+    from gdatalog.engine.devices import ASKED, NO_GPU
+    from gdatalog.errors import Error
+    from gdatalog.parser.syntax import TypeDecl
+    from gdatalog.shell.commands import COMMANDS
+    from gdatalog.shell.progress import memory_used
+    from gdatalog.shell.setting_commands import SETTINGS
+
+    workspace = db._workspace
+    with db._lock:
+        try:
+            schemas = workspace.schemas()
+        except Error:  # of a file that is gone: there is nothing to tell of it here
+            schemas = {}
+        held = {**workspace.evaluated(), **workspace.stored}
+        known = Known(
+            {
+                name: tuple(zip(schema.columns, schema.types, strict=True))
+                for name, schema in schemas.items()
+            },
+            tuple(s.name for s in workspace.statements() if isinstance(s, TypeDecl)),
+            tuple(workspace.params),
+            {c.name: (c.arguments, c.summary) for c in COMMANDS.values()},
+            {
+                name: tuple(value for value in setting.values.split("|") if value not in ("", "N"))
+                for name, setting in SETTINGS.items()
+                if setting.change is not None
+            },
+        )
+        status = Status(
+            db.device,
+            "" if workspace.why in (ASKED, NO_GPU) else workspace.why,
+            len(schemas),
+            sum(relation.at_most for name, relation in held.items() if name in schemas),
+            memory_used(),
+            db.memory_limit,
+        )
+    return known, status

@@ -1,0 +1,235 @@
+"""The line that is edited: colours, completion, history, several lines until the dot, a bar.
+
+Imported only where somebody types at a terminal. Nothing here waits for the database: what is
+known of it is a snapshot, handed over between statements.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.document import Document
+from prompt_toolkit.enums import DEFAULT_BUFFER
+from prompt_toolkit.filters import completion_is_selected, has_focus
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.input import create_input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.output import create_output
+from prompt_toolkit.shortcuts import PromptSession
+from prompt_toolkit.styles import Style
+
+from gdatalog.progress import format_bytes
+from gdatalog.shell.completion import complete
+from gdatalog.shell.highlighting import Highlighter
+from gdatalog.shell.history import KeptHistory
+from gdatalog.shell.known import Known, Status
+from gdatalog.shell.messages import say
+from gdatalog.shell.terminal import keep_keys
+from gdatalog.shell.toolkit import LOOK, Colours, Names
+from gdatalog.shell.typed import GOES_ON, INDENT, PROMPT, divide, indentation, without_prompts
+
+
+class Prompt:
+    """A line editor. `doing` says what is at work behind, such as a compilation; "" for nothing."""
+
+    def __init__(self, history: KeptHistory | None = None) -> None:
+        self.known = Known()
+        self.status: Status | None = None
+        self.doing: Callable[[], str] = str
+        self.drawn: Callable[[], None] = lambda: None  # is called when the prompt is there
+        self._rest = ""  # what was begun behind statements that were sent
+        self._hint = ""
+        self._indented: Document | None = None  # the text, when its last line was indented
+        self._history = history or KeptHistory()
+        self._told = False
+        self._colours = Highlighter()
+        stream = sys.stdout if sys.stdout.isatty() else sys.stderr
+        self._session: PromptSession[str] = PromptSession(
+            [("class:prompt", PROMPT)],
+            multiline=True,
+            prompt_continuation=_continuation,
+            lexer=Colours(self._colours, lambda: self._session.default_buffer),
+            completer=Names(lambda: self.known),
+            complete_while_typing=False,
+            reserve_space_for_menu=8,
+            history=self._history,
+            auto_suggest=AutoSuggestFromHistory(),
+            enable_history_search=True,
+            search_ignore_case=True,
+            enable_suspend=True,
+            enable_open_in_editor=True,
+            tempfile_suffix=".dl",
+            bottom_toolbar=self._bar,
+            key_bindings=self._keys(),
+            style=Style.from_dict(LOOK),
+            input=create_input(sys.stdin),
+            output=create_output(stream),
+        )
+        self._put_back = keep_keys()
+        self._session.app.after_render += lambda app: self._after_render()
+
+    def read(self) -> str:
+        """What was typed: commands and statements, all of them whole; "" for nothing.
+
+        Raises KeyboardInterrupt if it was dropped, EOFError at the end.
+        """
+        rest, self._rest = self._rest, ""
+        text = self._session.prompt(default=rest)
+        if self._history.trouble and not self._told:
+            self._told = True
+            say(self._history.trouble)
+        return text
+
+    def close(self) -> None:
+        """Gives the terminal back as it was."""
+        put_back, self._put_back = self._put_back, lambda: None
+        put_back()
+
+    def learn(self, known: Known, status: Status) -> None:
+        """Takes a snapshot; from any thread."""
+        self.known, self.status = known, status
+        self._colours.known = known
+        self._session.app.invalidate()
+
+    def check(self) -> None:
+        """From now on the grammar may be asked what it refuses; from any thread."""
+        self._colours.checks = True
+        self._session.app.invalidate()
+
+    def tell(self, text: str) -> None:
+        """Says something above the line that is being typed; from any thread."""
+        app = self._session.app
+        if app.loop is not None and app.is_running:
+            app.loop.call_soon_threadsafe(lambda: run_in_terminal(lambda: say(text)))
+        else:
+            say(text)
+
+    def _after_render(self) -> None:
+        drawn, self.drawn = self.drawn, lambda: None
+        drawn()
+
+    # --------------------------------------------------------------------------------- the bar
+
+    def _bar(self) -> StyleAndTextTuples:
+        buffer = self._session.default_buffer
+        status, doing = self.status, self.doing()
+        if status is None:
+            return [("class:bar-busy", "starting")]
+        counts = f"{_number(status.relations, 'relation')}, {_number(status.rows, 'row')}"
+        memory = format_bytes(status.limit)
+        if status.used is not None:
+            memory = f"{format_bytes(status.used)} of {memory}"
+        help_ = "Alt-Enter breaks the line" if "\n" in buffer.text else "Tab completes"
+        # The first are the last to go where there is no room for all.
+        parts = [("class:bar-device", status.device)]
+        parts += [("class:bar-busy", doing)] * bool(doing)
+        parts += [("class:bar-hint", self._hint)] * bool(self._hint)
+        parts += [("", counts), ("", memory), ("", help_)]
+        room = self._session.output.get_size().columns
+        shown: StyleAndTextTuples = []
+        for style, text in parts:
+            room -= len(text) + 3
+            if room < -3:
+                break
+            shown += [("", " · ")] * bool(shown) + [(style, text)]
+        return shown
+
+    # -------------------------------------------------------------------------------- the keys
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+        typing = has_focus(DEFAULT_BUFFER)
+
+        @keys.add("enter", filter=typing & completion_is_selected)
+        def _choose(event: KeyPressEvent) -> None:
+            event.current_buffer.complete_state = None
+
+        @keys.add("enter", filter=typing & ~completion_is_selected)
+        def _enter(event: KeyPressEvent) -> None:
+            self._enter(event.current_buffer, len(event.app.key_processor.input_queue) > 0)
+
+        @keys.add("escape", "enter", filter=typing)
+        def _break(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        @keys.add(" ", filter=typing)
+        def _space(event: KeyPressEvent) -> None:
+            self._blank(event.current_buffer)
+
+        @keys.add("tab", filter=typing)
+        def _tab(event: KeyPressEvent) -> None:
+            self._tab(event.current_buffer)
+
+        @keys.add(Keys.BracketedPaste, filter=typing)
+        def _paste(event: KeyPressEvent) -> None:
+            text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+            event.current_buffer.insert_text(without_prompts(text))
+
+        return keys
+
+    def _enter(self, buffer: Buffer, more: bool) -> None:
+        """Sends what is whole, if the cursor is at the end; else a new line.
+
+        `more` keys wait: they were pasted, and bring their own indentation.
+        """
+        text, document = buffer.text, buffer.document
+        self._hint = ""
+        if not text.strip():
+            buffer.validate_and_handle()
+            return
+        if document.text_after_cursor.strip() and "\n" in document.text_after_cursor:
+            self._new_line(buffer, more)
+            return
+        divided = divide(text, self.known.commands)
+        rest = text[divided.end :]
+        if not rest.strip():
+            buffer.validate_and_handle()
+        elif divided.begun:
+            self._hint = "end the statement with a dot, or drop it with Ctrl-C, first"
+        elif divided.pieces:
+            # What is begun is still there when the rest has been answered.
+            rest = rest.lstrip("\n")
+            self._rest = rest + "\n" + ("" if more else indentation(rest))
+            buffer.document = Document(text[: divided.end].rstrip())
+            buffer.validate_and_handle()
+        else:
+            if not document.current_line.strip():
+                self._hint = "a statement ends with a dot; Ctrl-C drops this one"
+            buffer.cursor_position = len(text)
+            self._new_line(buffer, more)
+
+    def _new_line(self, buffer: Buffer, more: bool) -> None:
+        buffer.insert_text("\n" + ("" if more else indentation(buffer.document.text_before_cursor)))
+        self._indented = buffer.document
+
+    def _blank(self, buffer: Buffer) -> None:
+        """Who types the blanks of a line has them in place of those that were put there."""
+        if self._indented == buffer.document:
+            buffer.delete_before_cursor(len(buffer.document.current_line_before_cursor))
+        buffer.insert_text(" ")
+
+    def _tab(self, buffer: Buffer) -> None:
+        if buffer.complete_state is not None:
+            buffer.complete_next()
+            return
+        document = buffer.document
+        if buffer.text.strip() and not document.current_line_before_cursor.strip():
+            buffer.insert_text(INDENT)
+            return
+        found = complete(document.text, document.cursor_position, self.known)
+        # All columns at once are offered beside the first: nothing of them goes in unasked.
+        whole = any(one.text.rstrip(")").count(",") for one in found)
+        buffer.start_completion(insert_common_part=not whole)
+
+
+def _continuation(width: int, number: int, wraps: int) -> StyleAndTextTuples:
+    return [("class:goes-on", " " * width if wraps else GOES_ON)]
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

@@ -1,0 +1,98 @@
+"""How `gdatalog` starts: where somebody types, the prompt is there before the engine is.
+
+What the engine needs is imported in a thread once the prompt is drawn. It is there when the first
+statement has been typed, or that waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from threading import Event, Thread
+from typing import TYPE_CHECKING, NoReturn
+
+from gdatalog.shell.terminal import can_edit
+
+if TYPE_CHECKING:
+    from gdatalog.database import Database
+    from gdatalog.shell.prompt import Prompt
+
+SWITCH = 0.0005  # seconds that a key may have to wait for the thread, while that imports
+
+
+class Begun:
+    """A conversation whose prompt is there, and whose database is coming."""
+
+    def __init__(self, prompt: Prompt) -> None:
+        self.prompt = prompt
+        self.first = ""  # what was typed first
+        self._db: Database | None = None
+        self._problem: BaseException | None = None
+        self._there = Event()
+        prompt.drawn = Thread(target=self._load, daemon=True).start
+
+    def database(self) -> Database:
+        """The database; waits until it is there."""
+        self._there.wait()
+        if self._problem is not None:
+            raise self._problem
+        assert self._db is not None
+        return self._db
+
+    def _load(self) -> None:
+        usual = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH)
+        try:
+            from gdatalog.database import connect
+            from gdatalog.shell import cli, known, repl  # noqa: F401  what comes next
+
+            self._db = connect()
+            seen, status = known.look(self._db)
+            self.prompt.learn(seen, status)
+            if status.why:
+                self.prompt.tell(status.why)
+        except BaseException as problem:
+            self._problem = problem
+        finally:
+            self._there.set()
+        try:
+            if self._db is not None:
+                repl.warm(self.prompt)
+        finally:
+            sys.setswitchinterval(usual)
+
+
+def main() -> NoReturn:
+    """The command `gdatalog`."""
+    begun = _begin() if len(sys.argv) == 1 and can_edit() else None
+    from gdatalog.shell import cli
+
+    cli.main(begun)
+
+
+def _begin() -> Begun:
+    """Draws the prompt and waits for what is typed; leaves if that is to leave."""
+    from gdatalog.engine.no_gpu import plainly_none
+    from gdatalog.shell.messages import banner, say
+    from gdatalog.shell.prompt import Prompt
+    from gdatalog.shell.typed import command_of
+
+    begun = Begun(Prompt())
+    say(banner("cpu" if plainly_none() else ""))
+    while True:
+        try:
+            begun.first = begun.prompt.read()
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            _leave(begun.prompt)
+        if begun.first.strip():
+            if (command_of(begun.first) or ("",))[0] in ("quit", "exit"):
+                _leave(begun.prompt)
+            return begun
+
+
+def _leave(prompt: Prompt) -> NoReturn:
+    prompt.close()
+    sys.stdout.flush()
+    os._exit(0)  # without waiting for what is still being imported

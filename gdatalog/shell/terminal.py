@@ -1,0 +1,39 @@
+"""The terminal that somebody types at: what it can do, and its keys while a query runs."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Callable
+
+
+def can_edit() -> bool:
+    """Whether a line can be edited, with colours and menus: not in a pipe, or a dumb terminal."""
+    if not sys.stdin.isatty() or not (sys.stdout.isatty() or sys.stderr.isatty()):
+        return False
+    return sys.platform == "win32" or os.environ.get("TERM", "dumb") not in ("", "dumb")
+
+
+def keep_keys() -> Callable[[], None]:
+    """Keys that nobody reads yet are neither shown nor lost, and Ctrl-C interrupts.
+
+    What is typed while a query runs is then there at the next prompt, and not among the answers.
+    Gives what puts the terminal back; that happens at Python's end if nobody does it.
+    """
+    try:
+        import termios
+    except ImportError:  # Windows
+        return lambda: None
+    there = sys.stdin.fileno()
+    before = termios.tcgetattr(there)
+    now = termios.tcgetattr(there)
+    now[3] &= ~(termios.ECHO | termios.ICANON)
+
+    def put_back() -> None:
+        atexit.unregister(put_back)
+        termios.tcsetattr(there, termios.TCSANOW, before)
+
+    atexit.register(put_back)
+    termios.tcsetattr(there, termios.TCSANOW, now)
+    return put_back
