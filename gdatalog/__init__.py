@@ -26,9 +26,8 @@ from gdatalog.errors import (
 
 if TYPE_CHECKING:
     from gdatalog.database import Database, ProgramWarning, connect, query
-    from gdatalog.profile import Profile
     from gdatalog.progress import Progress
-    from gdatalog.report import Explanation
+    from gdatalog.report import Explanation, Profile
     from gdatalog.result import Result
     from gdatalog.shell.doctor import doctor
 
@@ -62,7 +61,7 @@ __all__ = [
 _HOMES = {
     "Database": "database",
     "Explanation": "report",
-    "Profile": "profile",
+    "Profile": "report",
     "ProgramWarning": "database",
     "Progress": "progress",
     "Result": "result",

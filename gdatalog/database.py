@@ -22,10 +22,9 @@ from gdatalog.errors import Caution, NameResolutionError, UsageError
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Query
 from gdatalog.planner.checked import Schema
-from gdatalog.profile import Profile
 from gdatalog.progress import OnProgress
 from gdatalog.relations import Relations
-from gdatalog.report import Explanation, explain
+from gdatalog.report import Explanation, Profile, explain
 from gdatalog.result import Result
 from gdatalog.workspace import Workspace
 
@@ -62,7 +61,7 @@ class Database:
         self._workspace = Workspace(self.memory_limit, FilePolicy(files), _warn)
         self._workspace.force(threads=threads_of(threads))
         self._workspace.device, self._workspace.why = opened.device, opened.why
-        self._lock = Turn(opened.use)
+        self._lock = Turn(opened.use, self._workspace.watch)
 
     @property
     def device(self) -> str:
@@ -86,17 +85,26 @@ class Database:
             self._workspace.close()
 
     def interrupt(self) -> None:
-        """Stop the query that runs in another thread: it raises `Interrupted`."""
-        self._workspace.stop.set()
+        """Stop the call that runs in another thread: it raises `Interrupted`, whose text says what
+        was stopped and how far it was."""
+        self._workspace.watch.stop.set()
 
     # --------------------------------------------------------------------------------- data
 
-    def load(self, name: str, data: Any, *, columns: Sequence[str] | None = None) -> None:
+    def load(
+        self,
+        name: str,
+        data: Any,
+        *,
+        columns: Sequence[str] | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
         """Put data under a name, in place of what was there.
 
         `data` is a DataFrame (pandas, polars, cuDF), an Arrow table or stream, an array (NumPy,
         CuPy), a list of tuples, a scipy.sparse matrix, a networkx graph, or a path of a file.
         What lies on the GPU that queries run on is not copied to the host, but for texts.
+        `on_progress` is told how much is loaded, as `query` tells it.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -104,7 +112,7 @@ class Database:
         >>> db["E"].columns
         ('src', 'dst')
         """
-        with self._lock:
+        with self._lock, self._workspace.watch.telling(on_progress):
             workspace = self._workspace
             workspace.check_open()
             if isinstance(data, Result):
@@ -115,8 +123,10 @@ class Database:
     def __setitem__(self, name: str, data: Any) -> None:
         self.load(name, data)
 
-    def insert(self, name: str, rows: Any) -> None:
+    def insert(self, name: str, rows: Any, *, on_progress: OnProgress | None = None) -> None:
         """Add rows to a relation, which is made if it is not there.
+
+        `on_progress` is told how much is loaded, as `query` tells it.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -125,7 +135,7 @@ class Database:
         >>> len(db["E"])
         2
         """
-        with self._lock:
+        with self._lock, self._workspace.watch.telling(on_progress):
             workspace = self._workspace
             workspace.check_open()
             before = workspace.stored.get(name)
@@ -184,6 +194,10 @@ class Database:
         "levelwise", breadth-first in array operations, which compiles nothing; "auto" takes the
         second for small work and the first for the rest. The answer is the same.
 
+        `on_progress` is called with a `Progress` about ten times a second while the query runs,
+        and when a compilation begins, by the thread that called `query`. If it raises, the query
+        ends with that error, and the database is as it was.
+
         >>> import gdatalog as gd
         >>> db = gd.connect()
         >>> db["E"] = [(1, 2), (2, 3)]
@@ -192,8 +206,8 @@ class Database:
         """
         if limit is not None and limit < 0:
             raise UsageError(f"a limit cannot be negative: {limit}")
-        with self._lock:
-            session = self._workspace.open(text, params, on_progress, strategy=strategy)
+        with self._lock, self._workspace.watch.telling(on_progress):
+            session = self._workspace.open(text, params, strategy=strategy)
             relation = session.relation(session.asked(), limit)
             self._workspace.tell(session)
             result = Result(relation, self._workspace.symbols)
@@ -220,7 +234,7 @@ class Database:
         >>> db["path"].sorted().fetchall()
         [(1, 2), (1, 3), (2, 3)]
         """
-        with self._lock:
+        with self._lock, self._workspace.watch.telling(on_progress):
             program = self._workspace.parse(text, name or "<run>")
             asked = next((s for s in program.statements if isinstance(s, Query)), None)
             if asked is not None:
@@ -231,7 +245,7 @@ class Database:
                         "ask it of `db.query(...)`",
                     )
                 )
-            return self._run(program, name or text, params, Folders(), strategy, on_progress)
+            return self._run(program, name or text, params, Folders(), strategy)
 
     def run_file(
         self,
@@ -249,7 +263,7 @@ class Database:
         Gives what each output holds. `facts` and `out` are the folders of `.input R` and
         `.output R`, `include` those where `.include` looks besides the file's own.
         """
-        with self._lock:
+        with self._lock, self._workspace.watch.telling(on_progress):
             workspace = self._workspace
             workspace.check_open()
             name = os.fspath(path)
@@ -258,7 +272,7 @@ class Database:
                 os.fspath(facts), os.fspath(out), tuple(os.fspath(folder) for folder in include)
             )
             key = os.path.abspath(name)
-            return self._run(program, key, params, folders, strategy, on_progress)
+            return self._run(program, key, params, folders, strategy)
 
     def _run(
         self,
@@ -267,13 +281,12 @@ class Database:
         params: Mapping[str, Any] | None,
         folders: Folders,
         strategy: Strategy,
-        on_progress: OnProgress | None,
     ) -> dict[str, Result]:
         workspace = self._workspace
         outputs: dict[str, Result] = {}
         before = workspace.texts, workspace.params
         try:
-            session = workspace.keep(program, key, params, folders, on_progress, strategy=strategy)
+            session = workspace.keep(program, key, params, folders, strategy=strategy)
             for ask in session.asks():
                 if ask.directive is None or ask.directive.kind == "printsize":
                     continue
@@ -302,9 +315,13 @@ class Database:
         params: Mapping[str, Any] | None = None,
         *,
         strategy: Strategy = "auto",
+        on_progress: OnProgress | None = None,
     ) -> Profile:
-        """Evaluate a text, and tell rows and time of every step. Nothing remembered is used."""
-        with self._lock:
+        """Evaluate a text, and tell rows and time of every step. Nothing remembered is used.
+
+        `on_progress` is told how far it is, as `query` tells it.
+        """
+        with self._lock, self._workspace.watch.telling(on_progress):
             reports = Ledger()
             session = self._workspace.open(text, params, reports=reports, strategy=strategy)
             started = perf_counter()
@@ -313,7 +330,8 @@ class Database:
             self._workspace.tell(session)
             peak = session.evaluation.limits.peak
             result = Result(relation, self._workspace.symbols)
-            return Profile(reports, seconds, peak, result, self.device)
+            held = session.evaluation.limits.held
+            return Profile(reports, seconds, peak, result, self.device, held)
 
 
 def _log_device(opened: Opened) -> None:
@@ -359,8 +377,11 @@ def query(
     device: str = "auto",
     threads: int | None = None,
     strategy: Strategy = "auto",
+    on_progress: OnProgress | None = None,
 ) -> Result:
     """One query over some data, without keeping a database.
+
+    `on_progress` is told how far it is, of the loading too, as `Database.query` tells it.
 
     >>> import gdatalog as gd
     >>> gd.query("n(count()) <- E(_, _).", {"E": [(1, 2), (2, 3)]}).fetchall()
@@ -368,5 +389,5 @@ def query(
     """
     with connect(device=device, threads=threads) as db:
         for name, rows in (data or {}).items():
-            db.load(name, rows)
-        return db.query(text, params, strategy=strategy)
+            db.load(name, rows, on_progress=on_progress)
+        return db.query(text, params, strategy=strategy, on_progress=on_progress)

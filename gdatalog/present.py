@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 WIDEST = 48  # a column's cells are cut behind this many characters
 NARROWEST = 6  # but no shorter than this, to fit a terminal
-LONGEST = 2000  # characters of a text that are looked at, for a terminal
+LOOKED_AT = 2000  # characters of a text, for a terminal
 NUMBERS = frozenset({"int", "float"})
 LONGEST = 200  # a cell of a notebook's table is cut behind this many characters
 FAINT = "opacity:0.65"
@@ -54,7 +54,7 @@ def box(result: Result, most: int, columns: int | None = None, seconds: float | 
     if not result.columns:
         return ("yes" if result else "no") + took
     first, last = result._picked(most)
-    longest_text = max(LONGEST, columns or 0)
+    longest_text = max(LOOKED_AT, columns or 0)
 
     def line(text: str) -> str:
         return visible(text if len(text) <= longest_text else text[:longest_text] + "…")

@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from threading import Event
-from time import perf_counter
 from typing import Any
 
 from gdatalog.engine.derived import away
@@ -23,26 +21,16 @@ from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import Prepared
 from gdatalog.engine.remembered import Memory
 from gdatalog.engine.session import Kept, Session, Settings
-from gdatalog.engine.surroundings import Round
-from gdatalog.errors import Caution, Interrupted, UsageError
+from gdatalog.errors import Caution, UsageError
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Statement
-from gdatalog.planner.adornments import plain
-from gdatalog.planner.checked import Schema, Stratum
-from gdatalog.progress import OnProgress, Progress
+from gdatalog.planner.checked import Schema
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
+from gdatalog.watching import Watch
 
 _NAME = re.compile(r"[^\W\d][\w?]*(\.[\w?]+)*'*")
 _RESERVED = frozenset({"true", "false", "not", "inf", "_"})
-
-
-def _log(what: str) -> None:
-    """Where there is no terminal to tell it on."""
-    if what:
-        import logging
-
-        logging.getLogger("gdatalog").info(what)
 
 
 class Workspace:
@@ -60,13 +48,12 @@ class Workspace:
         self.texts: dict[str, Kept] = {}  # by the name of the text
         self.params: Mapping[str, Any] = {}  # what was given with them
         self.folders = Folders()  # where texts read and write that do not say
-        self.stop = Event()
+        self.watch = Watch()
         self.closed = False
         self.chunk_rows: int | None = None  # how many rows a level may have; None: by memory
         self.knobs = Knobs()  # its strategy is that of calls that name none
         self.device: Device = CPU
         self.why = "asked for"  # this device
-        self.announce: Callable[[str], None] = _log
         self.ledger = Ledger(lasting=False)  # what the last session does or did
         self._remembered: Memory = {}
         self._read = Read()
@@ -115,8 +102,15 @@ class Workspace:
             data = data.to_table(self.symbols)
         there = away(self.device.ops)
         xp = None if there is None else there.xp
-        table = table_from(data, columns=columns, declared=declared, what=name, there=xp)
-        relation = Relation.from_table(table, self.symbols, there)
+
+        def made() -> Relation:
+            table = table_from(data, columns=columns, declared=declared, what=name, there=xp)
+            return Relation.from_table(table, self.symbols, there)
+
+        path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
+        work = self.watch.work("loading", name if path is None else f"{name} from {path}")
+        with work:
+            relation = made() if path is None or there is not None else self.watch.aside(made)
         if not relation.store.here:
             self.device.hold(relation)
         return relation
@@ -161,15 +155,12 @@ class Workspace:
         self,
         text: str,
         params: Mapping[str, Any] | None,
-        on_progress: OnProgress | None = None,
         reports: Ledger | None = None,
         strategy: str = "auto",
     ) -> Session:
         """A session for a text that is asked, not kept."""
         program = self.parse(text, "<query>", bare=True)
-        return self.session(
-            program, params, on_progress=on_progress, reports=reports, strategy=strategy
-        )
+        return self.session(program, params, reports=reports, strategy=strategy)
 
     def keep(
         self,
@@ -177,7 +168,6 @@ class Workspace:
         key: str | None,
         params: Mapping[str, Any] | None = None,
         folders: Folders | None = None,
-        on_progress: OnProgress | None = None,
         reports: Ledger | None = None,
         strategy: str = "auto",
     ) -> Session:
@@ -192,8 +182,8 @@ class Workspace:
         self.texts = {name: kept for name, kept in before.items() if name not in own}
         try:
             session = self.session(
-                program, params, folders=folders, on_progress=on_progress, reports=reports,
-                lasting=True, whole=key is not None, strategy=strategy,
+                program, params, folders=folders, reports=reports, lasting=True,
+                whole=key is not None, strategy=strategy,
             )  # fmt: skip
         except BaseException:
             self.texts = before
@@ -218,7 +208,6 @@ class Workspace:
         *,
         stored: Mapping[str, Relation] | None = None,
         folders: Folders | None = None,
-        on_progress: OnProgress | None = None,
         reports: Ledger | None = None,
         lasting: bool = False,
         whole: bool = False,
@@ -228,37 +217,17 @@ class Workspace:
         self.check_open()
         chosen = strategy_of(strategy)
         knobs = self.knobs if chosen == "auto" else replace(self.knobs, strategy=chosen)
-        self.stop.clear()
-
-        def poll() -> None:
-            if self.stop.is_set():
-                self.stop.clear()
-                raise Interrupted("the query was interrupted")
-
         self.ledger = Ledger(lasting=False) if reports is None else reports
-
-        begun = perf_counter()
-
-        def on_round(stratum: Stratum, done: Round) -> None:
-            if on_progress is not None:
-                new, total = sum(done.new.values()), sum(done.total.values())
-                names = ", ".join(dict.fromkeys(map(plain, stratum.relations)))
-                seconds = perf_counter() - begun
-                on_progress(
-                    Progress("round", names, total, None, "rows", done.number, new, seconds)
-                )
 
         settings = Settings(
             self.policy,
             folders or self.folders,
             self.memory_limit,
-            poll,
-            on_round,
+            self.watch,
             self.on_caution,
             self.chunk_rows,
             self.ledger,
             knobs,
-            self.announce,
             self.device,
         )
         return Session(
@@ -274,11 +243,6 @@ class Workspace:
             lasting,
             whole,
         )
-
-    def at_work(self) -> str:
-        """What is known of the join that runs, in a few words; asked by another thread."""
-        now = self.ledger.now
-        return "" if now is None else now.at_work()
 
     def tell(self, session: Session) -> None:
         """Says what a session found worth a warning."""

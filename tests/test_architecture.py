@@ -21,17 +21,18 @@ TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 LAYERS = {path.relative_to(PACKAGE).with_suffix("").parts[0] for path in FILES}
 
 # What each layer may import: a folder of the package, or a module at its top.
-BASE = {"errors", "values", "widths", "progress"}
+BASE = {"errors", "values", "widths", "progress", "watching"}
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {"storage", "cpu_ops", "printer", "gpu_ops", "executors", "engine"}
 FACE = ENGINE | {
-    "present", "result", "report", "profile", "workspace", "relations", "database"
+    "present", "result", "report", "workspace", "relations", "database"
 }  # fmt: skip
 MAY_IMPORT = {
     "errors": set(),
     "values": set(),
     "widths": set(),
-    "progress": {"errors"},
+    "progress": set(),
+    "watching": {"errors", "progress"},
     "parser": BASE,
     "plan": BASE,
     "storage": BASE,
@@ -44,7 +45,6 @@ MAY_IMPORT = {
     "present": BASE | {"storage"},
     "result": BASE | {"storage", "present"},
     "report": ENGINE,
-    "profile": ENGINE | {"report"},
     "workspace": ENGINE,
     "relations": ENGINE | {"result", "workspace"},
     "database": FACE,

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog as gd
+from gdatalog.engine import device
 from gdatalog.engine.ledger import RuleRun
 from gdatalog.executors import lftj
 from gdatalog.executors.levelwise import Seen
 from gdatalog.plan.nodes import Compact, Join, Step
-from gdatalog.profile import Profile
+from gdatalog.report import Profile
 from tests import test_depth_first as depth_first
 from tests.draw_patterns import drawn_pattern
-from tests.interpreted import interpreted
+from tests.interpreted import interpreted, load
 from tests.test_engine_oracle import Data, frame, share
+
+pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
 WAYS = depth_first.WAYS
 NONE = Seen()
@@ -80,7 +84,6 @@ def agree(text: str, data: Data, number: int) -> int:
         return sum(compare(one, other, number % len(WAYS) < 2) for one, other in loops)
 
 
-@pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 @pytest.mark.drawn
 @share(6)
 @given(st.integers(0, 1 << 40))
@@ -100,3 +103,93 @@ def test_dense_patterns(pattern: str) -> None:
         data: Data = {name: (("int", "int"), list(rows)) for name, rows in edges.items()}
         compared += agree(f"{head} <- {depth_first.PATTERNS[pattern]}{test}.", data, number + 2)
     assert compared > 5
+
+
+def bindings(profile: Profile) -> list[tuple[str, int]]:
+    """The variables of all levels, with how many values were bound."""
+    return [
+        (step.variable, run.seen[id(step)].rows_out)
+        for run in profile.runs
+        for join in run.plan.joins
+        for step in join.steps
+        if isinstance(step, Join)
+    ]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_what_comes_before_the_work_is_shared_out(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each worker does it, and again for each block; it was done once."""
+    with gd.connect(device="cpu") as db:
+        db["E"] = [(x, y) for x in range(9) for y in range(5)]
+        db["L"] = [(3,), (4,)]
+        text = "p(x, y) <- E(x, y), L(3), E(7, z), L(z)."
+        profile = profiled(db, text, number, monkeypatch)
+        (run,) = profile.runs
+        first, *_ = run.plan.joins[0].steps
+        assert not isinstance(first, Join) and run.seen[id(first)].rows_out == 1
+        assert len(profile.result) == 45
+
+
+@pytest.mark.parametrize("number", range(len(WAYS)), ids=WAYS)
+def test_triangles_by_hand(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of edges x < y among 0..4: 4 vertices have an edge upwards, 6 edges lead to one of these,
+    and there are 10 triangles."""
+    with gd.connect(device="cpu") as db:
+        db["E"] = [(x, y) for x in range(5) for y in range(x + 1, 5)]
+        profile = profiled(db, "n(count()) <- E(x, y), E(y, z), E(x, z).", number, monkeypatch)
+        assert profile.result.fetchall() == [(10,)]
+        assert [count for _, count in bindings(profile)] == [4, 6, 10]
+        seen = profile.runs[0].seen.values()
+        assert all(entry.seconds == 0 for entry in seen)  # of no step alone
+
+
+RECURSIVE = (
+    "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z). p(x, z) <- E(x, y), p(y, z).",
+    "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z), z != x.",
+)
+
+
+@pytest.mark.parametrize("text", RECURSIVE)
+@pytest.mark.parametrize("number", range(4))
+def test_rounds_of_compiled_loops(text: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with gd.connect(device="cpu") as db:
+        db["E"] = [(x, (x * x + y) % 40) for x in range(40) for y in (1, 3, 9)]
+        db._workspace.force(split="never", dying="never")
+        broad = db.profile(text, strategy="levelwise")
+        deep = profiled(db, text, number, monkeypatch)
+        assert set(deep.result.fetchall()) == set(broad.result.fetchall())
+        assert bindings(deep) == bindings(broad)
+        assert {str(c) for run in deep.runs for c in run.executors.values()} == {
+            "depth-first: asked for", "depth-first: the rounds are worth it"
+        }  # fmt: skip
+
+
+def test_what_has_its_own_loops_is_not_counted() -> None:
+    """A fixpoint for each value: nothing is told of its steps, rather than something wrong."""
+    with gd.connect(device="cpu") as db:
+        db["E"] = [(x, x + 1) for x in range(20)]
+        profile = db.profile(f"{RECURSIVE[1]}", strategy="lftj")
+        assert profile.strata[0].way is not None and not any(run.seen for run in profile.runs)
+
+
+def test_queries_run_the_plain_loops() -> None:
+    """What is printed for them has nothing in it that counts, before a profile and after."""
+    texts: list[str] = []
+    with gd.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patch:
+        db["E"] = [(x, y) for x in range(5) for y in range(5)]
+
+        def noted(name: str, text: str, *_: Any) -> Any:
+            texts.append(text)
+            return load(name, text)
+
+        patch.setattr(device.code_cache, "load", noted)
+        text = "n(a, count()) <- E(a, b), E(b, c), E(a, c)."
+        answers = [db.query(text, strategy="lftj").fetchall()]
+        answers.append(db.profile(text, strategy="lftj").result.fetchall())
+        db["E"] = [(x, y) for x in range(5) for y in range(5)]
+        answers.append(db.query(text, strategy="lftj").fetchall())
+    before, profile, after = texts
+    assert before == after and "bound_" not in before and "bound_1 += 1" in profile
+    assert answers[0] == answers[1] == answers[2] == [(x, 25) for x in range(5)]

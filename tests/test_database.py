@@ -335,15 +335,6 @@ def test_a_parameter_is_a_value_and_never_text() -> None:
     assert gd.query("p($x).", params={"x": text}).fetchall() == [(text,)]
 
 
-def test_progress_is_told_round_by_round(db: gd.Database) -> None:
-    seen: list[gd.Progress] = []
-    db.query("path(x,z) <- E(x,z) ; path(x,y), E(y,z).", on_progress=seen.append)
-    assert [round_.round for round_ in seen] == list(range(1, len(seen) + 1))
-    last = seen[-1]
-    assert (last.stage, last.what, last.new_rows, last.unit) == ("round", "path", 0, "rows")
-    assert last.done == 3 and last.total is None and last.share is None and last.seconds > 0
-
-
 def test_warnings_are_of_the_text_at_hand_only(db: gd.Database) -> None:
     with pytest.warns(gd.ProgramWarning, match="`y` is used only once") as caught:
         db.run("p(x) <- E(x, y).")
@@ -437,10 +428,10 @@ def test_explanations(db: gd.Database) -> None:
     assert str(found) == repr(found)
     assert "stratum 1: path[bf] (recursive)" in str(found)
     assert "for each new path[bf](" in str(found)
-    data = found.to_dict()
-    assert data["strata"][0]["relations"] == ["path[bf]"] and data["strata"][0]["recursive"]
-    assert any("in E(" in line for line in data["strata"][0]["rules"][0]["plan"])
-    assert found._repr_html_().startswith("<pre>") and "&lt;-" in found._repr_html_()
+    first = found.to_dict()["children"][0]
+    assert first["facts"] == {"relations": "path[bf]", "recursive": True}
+    assert any("in E(" in node.label for node in found.tree.find("level"))
+    assert found._repr_html_().startswith("<div") and "&lt;-" in found._repr_html_()
     assert "only stored relations" in str(db.explain("?- E."))
 
 
@@ -449,12 +440,13 @@ def test_profiles(db: gd.Database) -> None:
     found = db.profile("n(count()) <- two(_, _).")
     assert rows(found.result) == [(1,)]
     assert str(found) == repr(found)
-    assert "two: 1 rows" in str(found) and "held at the most" in str(found)
+    assert "1 row of two" in str(found) and "held at the most" in str(found)
     assert "tried" in str(found) and " ms" in str(found)
+    facts = [dict(rule.facts) for rule in found.tree.find("rule")]
+    assert [rule["relation"] for rule in facts] == ["two", "n"] and facts[0]["rows"] == 1
     data = found.to_dict()
-    assert [rule["relation"] for rule in data["rules"]] == ["two", "n"]
-    assert data["seconds"] > 0 and data["peak_bytes"] > 0 and data["rules"][0]["rows"] == 1
-    assert found._repr_html_().startswith("<pre>")
+    assert data["seconds"] > 0 and data["facts"]["peak_bytes"] > 0
+    assert found._repr_html_().startswith("<div")
     assert "not reached" in str(db.profile("p(x) <- E(9, x), E(x, _)."))
 
 

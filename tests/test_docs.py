@@ -5,11 +5,21 @@ How blocks are run, and how to write them, stands in doc_blocks.py. test_site.py
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+import test_gpu_checks
 from doc_blocks import REASONS, Block, Page, blocks_of, matches
 from terminal import ROOT
+
+import gdatalog as gd
+from gdatalog.gpu_ops.checks import checks
+from gdatalog.gpu_ops.probe import Probe
+from gdatalog.parser.directives import DIRECTIVES
+from gdatalog.parser.words import INFIX_WORDS
+from gdatalog.plan.functions import AGGREGATES, ALIASES, FUNCTIONS, GENERATORS, TYPES
+from gdatalog.shell import cli
 
 DOCS = ROOT / "docs"
 # What `make bench` writes is no page of ours: it shows tables, and runs nothing.
@@ -39,6 +49,53 @@ def test_every_fence_is_read() -> None:
         text = path.read_text(encoding="utf-8")
         fences = [line for line in text.splitlines() if line.lstrip().startswith("```")]
         assert len(fences) == 2 * len(blocks_of(text)), name
+
+
+def words(page: str) -> set[str]:
+    """The words that a page names in running text."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return {
+        word for code in re.findall(r"`([^`\n]+)`", text) for word in re.split(r"[^\w.-]+", code)
+    }
+
+
+def test_the_language_page_names_every_word() -> None:
+    functions = {name for name in (*FUNCTIONS, *ALIASES) if name.isidentifier()}
+    directives = {f".{name}" for name in DIRECTIVES if not name.endswith("_type")}
+    wanted = functions | directives | AGGREGATES | GENERATORS | INFIX_WORDS | set(TYPES)
+    assert wanted - words("language.md") == set()
+
+
+def test_the_shell_page_names_every_option_and_code() -> None:
+    text = (DOCS / "shell.md").read_text(encoding="utf-8")
+    rows = set(re.findall(r"(?:^\| |, )`(-[^` ]+)", text, re.MULTILINE))
+    options = {name for option in cli.command.params for name in option.opts if name[0] == "-"}
+    assert rows == options | {"-h", "--help"}
+    codes = {cli.DONE, cli.WRONG, cli.USAGE, cli.RESOURCES, cli.INTERRUPTED}
+    assert set(map(int, re.findall(r"^\| (\d+) \|", text, re.MULTILINE))) == codes
+
+
+def test_the_python_page_names_all_that_is_public() -> None:
+    dotted = words("python.md") | {"Database", "Result", "Explanation", "Profile"}
+    named = {part for word in dotted for part in word.split(".")}
+    methods = {
+        name
+        for thing in (gd.Database, gd.Result)
+        for name, value in vars(thing).items()
+        if name[0] != "_" and (callable(value) or isinstance(value, property))
+    }
+    # what other parts of the package call
+    wanted = {*gd.__all__, *methods} - {"table", "shared"}
+    assert wanted - named == set()
+
+
+@pytest.mark.parametrize("state", test_gpu_checks.STATES, ids=lambda state: state[1])
+def test_troubleshooting_knows_what_the_doctor_says(state: tuple[Probe, str, str]) -> None:
+    said = checks(state[0])[-1].found
+    text = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([^`]+)`", text, re.MULTILINE)
+    patterns = [".*".join(map(re.escape, row.split("..."))) for row in rows]
+    assert any(re.match(pattern, said) for pattern in patterns), said
 
 
 # ----------------------------------------------------------------------------- the harness itself

@@ -14,7 +14,7 @@ from gdatalog.engine.devices import NO_GPU
 from gdatalog.engine.ledger import Ledger, RuleRun
 from gdatalog.gpu_ops import tiles
 from gdatalog.gpu_ops.device import Gpu
-from gdatalog.profile import Profile
+from gdatalog.report import Profile
 from gdatalog.shell.output import Output
 from gdatalog.shell.repl import Repl
 from tests.cuda_host import HostDriver, needs_compiler
@@ -39,16 +39,16 @@ def test_the_device_of_a_database(db: gd.Database) -> None:
 
 @needs_compiler
 def test_an_explanation_says_where_and_why(db: gd.Database) -> None:
-    lines = str(db.explain(TEXT + " r(x, s) <- p(x), q(s).")).splitlines()
-    assert lines[0] == "on cuda:0 (a GPU is there)"
-    assert lines.count("    run on the CPU: cat() makes new strings") == 1
-    at = lines.index("    run on the CPU: cat() makes new strings")
-    assert lines[at - 1] == "    give q(~1)"
-    assert not any("run breadth-first" in line for line in lines)
-    found = db.explain(TEXT + " r(x, s) <- p(x), q(s).").to_dict()
-    assert found["device"] == "cuda:0"
-    rules = [rule for stratum in found["strata"] for rule in stratum["rules"]]
-    assert [rule["device"] for rule in rules] == ["cuda:0", "cpu", "cuda:0"]
+    found = db.explain(TEXT + " r(x, s) <- p(x), q(s).")
+    assert str(found).startswith("on cuda:0 (a GPU is there), strategy levelwise")
+    assert ("device", "cuda:0") in found.tree.facts
+    rules = found.tree.find("rule")
+    assert [dict(rule.facts)["device"] for rule in rules] == ["cuda:0", "cpu", "cuda:0"]
+    left = [
+        rule.label for rule in rules if "run on the CPU: cat() makes new strings" in rule.details
+    ]
+    assert left == ['q(cat(s, "!")) <- N(_~1, s).']
+    assert str(found).count("run on the CPU") == 1
 
 
 def test_a_profile_says_where_and_why(db: gd.Database) -> None:
@@ -58,24 +58,24 @@ def test_a_profile_says_where_and_why(db: gd.Database) -> None:
     profile = Profile(
         Ledger(runs=[RuleRun(rule.plan, seconds=0.5), left]), 1.0, 2048, None, "cuda:0"
     )
-    lines = str(profile).splitlines()
-    assert lines[0] == "1.000 s in all on cuda:0, 2.0 KiB held at the most"
-    at = lines.index("p: 3 rows in 0.500 s (50%)")
-    assert lines[at + 1] == "  on the CPU: counts or sums may leave 62 bits"
-    assert sum("on the CPU" in line for line in lines) == 1
-    found = profile.to_dict()
-    assert found["device"] == "cuda:0"
-    assert [rule["device"] for rule in found["rules"]] == ["cuda:0", "cpu"]
+    assert str(profile).startswith("1.000 s on cuda:0, 2.0 KiB held at the most")
+    first, second = profile.tree.find("rule")
+    assert second.share == 0.5 and ("rows", 3) in second.facts
+    assert "run on the CPU: counts or sums may leave 62 bits" in second.details
+    assert str(profile).count("on the CPU") == 1
+    assert ("device", "cuda:0") in profile.tree.facts
+    assert [dict(rule.facts)["device"] for rule in (first, second)] == ["cuda:0", "cpu"]
 
 
 def test_on_the_cpu_nothing_is_said_of_it() -> None:
     with gd.connect(device="cpu") as db:
         db["E"] = [(1, 2)]
-        assert str(db.explain("p(x) <- E(x, _).")).startswith("stratum 1: p\n")
-        assert db.explain("p(x) <- E(x, _).").to_dict()["device"] == "cpu"
+        found = db.explain("p(x) <- E(x, _).")
+        assert str(found).startswith("on cpu, strategy auto") and "CPU" not in str(found)
+        assert ("device", "cpu") in found.tree.facts
         profile = db.profile("p(x) <- E(x, _).")
-        assert "s in all, " in str(profile) and "CPU" not in str(profile)
-        assert profile.to_dict()["device"] == "cpu"
+        assert " s on cpu, " in str(profile) and "CPU" not in str(profile)
+        assert ("device", "cpu") in profile.tree.facts
 
 
 @pytest.mark.parametrize(

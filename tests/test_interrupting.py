@@ -65,7 +65,7 @@ def test_interrupting_from_another_thread(db: gd.Database, text: str) -> None:
     timer.start()
     with (
         warnings.catch_warnings(),
-        pytest.raises(gd.Interrupted, match="the query was interrupted"),
+        pytest.raises(gd.Interrupted, match=r"interrupted: .*, after \d"),
     ):
         warnings.simplefilter("ignore", gd.ProgramWarning)
         db.query(text)
@@ -74,7 +74,7 @@ def test_interrupting_from_another_thread(db: gd.Database, text: str) -> None:
 
 def test_an_interrupted_run_is_not_kept(db: gd.Database) -> None:
     def stop(progress: gd.Progress) -> None:
-        if progress.round == 5:
+        if (progress.round or 0) >= 5:
             db.interrupt()
 
     with pytest.raises(gd.Interrupted):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from gdatalog.engine import evaluation
 from gdatalog.engine.knobs import STRATEGIES, Knobs, cores
 from gdatalog.shell import cli, repl
 from gdatalog.shell.output import Output
-from gdatalog.shell.progress import ProgressLine
 
 RULE = "p(x) <- e(x, _)."
 
@@ -148,63 +146,3 @@ def test_settings_that_are_wrong(capsys: Any) -> None:
     err = capsys.readouterr().err
     assert "hint: strategy or threads" in err and 'one of "auto", "lftj", "levelwise"' in err
     assert "it is used as .set [strategy|threads [VALUE]]" in err
-
-
-# ----------------------------------------------------------------------------- compilations
-
-
-class Screen(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def shown(screen: Screen, text: str) -> bool:
-    until = time.monotonic() + 10
-    while text not in screen.getvalue() and time.monotonic() < until:
-        time.sleep(0.01)
-    return text in screen.getvalue()
-
-
-def test_a_compilation_is_told_of_at_once_and_goes_away() -> None:
-    screen = Screen()
-    line = ProgressLine(screen, after=1e6)
-    with line("p"):
-        line.announce("compiling p(x)")
-        assert shown(screen, "\r\x1b[2Kcompiling p(x)... 0 s")
-        line.announce("")
-        assert shown(screen, "0 s\r\x1b[2K")  # too early for another line
-        line.announce("compiling q(x)")
-        assert shown(screen, "compiling q(x)")
-    assert screen.getvalue().endswith("\r\x1b[2K")
-
-
-def test_it_gives_way_to_what_was_shown_before() -> None:
-    screen = Screen()
-    line = ProgressLine(screen, after=0.0)
-    with line("p"):
-        line.announce("compiling p(x)")
-        assert shown(screen, "compiling p(x)")
-        line.announce("")
-        assert shown(screen, "p: ")
-
-
-def test_nothing_is_told_into_a_file() -> None:
-    file = io.StringIO()
-    line = ProgressLine(file, after=0.0)
-    with line("p"):
-        line.announce("compiling p(x)")
-        time.sleep(0.05)
-    assert file.getvalue() == ""
-
-
-def test_who_is_told(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    """The shell's line on a terminal; a log in a program."""
-    db = connect()
-    session = db._workspace.open(RULE, None)
-    with caplog.at_level("INFO", "gdatalog"):
-        session.evaluation.limits.announce("compiling p(x)")
-        session.evaluation.limits.announce("")
-    assert caplog.messages == ["compiling p(x)"]
-    shell = repl.Repl(db, Output(io.StringIO()), interactive=False)
-    db._workspace.open(RULE, None).evaluation.limits.announce("compiling p(x)")
-    assert shell.line.doing == "compiling p(x)"

@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 
 import pytest
 from pygments.lexers import get_lexer_by_name
-from pygments.token import Comment, Error, Generic, Keyword, Name, Number, Operator, String
+from pygments.token import Comment, Error, Generic, Keyword, Name, Number, Operator, String, Text
 from terminal import ROOT
 
 from gdatalog.shell.lexer import DatalogLexer, SessionLexer
@@ -63,8 +63,13 @@ def test_half_programs_and_wrong_ones_have_colours() -> None:
 
 def test_a_session() -> None:
     text = "$ gdatalog\ngdatalog> e(1).\ne: 1 fact added\n<input 1>:1:2: type error: no\n"
+    text += "gdatalog> .load e f.csv\ngdatalog> .explain p(x).\ngdatalog> .decl d(x: int)\n"
     pieces = [(kind, piece) for _, kind, piece in SessionLexer().get_tokens_unprocessed(text)]
-    assert [piece for kind, piece in pieces if kind is Generic.Prompt] == ["$ ", "gdatalog> "]
+    assert [piece for kind, piece in pieces if kind is Generic.Prompt] == ["$ "] + 4 * [
+        "gdatalog> "
+    ]
+    assert [piece for kind, piece in pieces if kind is Keyword] == [".load", ".explain", ".decl"]
+    assert {(Text, " e f.csv\n"), (Name.Function, "p"), (Keyword.Type, "int")} <= set(pieces)
     assert (Name.Function, "e") in pieces
     assert (Generic.Error, "<input 1>:1:2: type error: no\n") in pieces
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from itertools import islice, permutations
 from typing import Any
 
@@ -150,10 +151,10 @@ def test_explain_tells_what_is_expected() -> None:
     with gd.connect() as db:
         db["E"] = [(a, b) for a in range(50) for b in range(50)]
         shown = str(db.explain("p(x, y) <- E(x, y), x < y."))
-        assert "x in E{0 < 1}([x], y)   -- ~49 bindings" in shown
-        assert "y in E{0 < 1}(x, [y]), cut to y > x   -- ~1,200 bindings" in shown
+        assert re.search(r"x in E\{0 < 1\}\(\[x\], y\) +~49\n", shown)
+        assert re.search(r"y in E\{0 < 1\}\(x, \[y\]\), cut to y > x +~1,200\n", shown)
         db["one"] = [(1,)]
-        assert "x in one([x])   -- ~1 binding\n" in str(db.explain("p(x) <- one(x)."))
+        assert re.search(r"x in one\(\[x\]\) +~1\n", str(db.explain("p(x) <- one(x).")))
 
 
 # ----------------------------------------------------------------------------- what must follow

@@ -41,6 +41,8 @@ from gdatalog.plan.nodes import (
     Step,
     TrieRef,
 )
+from gdatalog.report.planned import rule_text, stratum_label
+from gdatalog.report.words import about
 from tests.corners import CORNERS
 from tests.draw import PROFILES, drawn
 from tests.examples import EXAMPLES
@@ -237,9 +239,22 @@ def snapshots() -> list[tuple[str, str]]:
     return [tuple(case.split("----\n")) for case in cases]  # type: ignore[misc]
 
 
+def expected(step: Step) -> str:
+    return about(step.estimate) if isinstance(step, Join) else ""
+
+
 def explained(text: str) -> str:
+    """The plans alone, without what is said of executors and indexes."""
     db = loaded(DATA)
-    return str(db.explain(text, {"k": 3} if "$k" in text else None)) + "\n"
+    lines = []
+    found = db.explain(text, {"k": 3} if "$k" in text else None)
+    for number, planned in enumerate(found.strata, 1):
+        lines.append(stratum_label(number, planned.stratum))
+        lines += [f"  {told}" for told in planned.told]
+        for rule in planned.rules:
+            lines.append(f"  {rule_text(rule.rule)}")
+            lines += [f"    {line}" for line in format_rule(rule.plan, expected).splitlines()]
+    return "".join(f"{line}\n" for line in lines)
 
 
 @pytest.mark.parametrize(

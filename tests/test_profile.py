@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import io
-from typing import Any
-
-import pytest
-
 import gdatalog as gd
 from gdatalog.engine.ledger import Ledger, StratumTold, Way
-from gdatalog.executors import lftj
 from gdatalog.executors.limits import Limits
-from gdatalog.profile import Profile, sparkline
-from gdatalog.shell.progress import ProgressLine
-from tests.interpreted import interpreted
+from gdatalog.report import Profile
+from gdatalog.report.text import sparkline
 
 CHAIN = [(at, at + 1) for at in range(40)]
 LINEAR = "path(x, y) <- E(x, y). path(x, z) <- path(x, y), E(y, z)."
@@ -76,16 +69,17 @@ def test_the_text_shows_few_of_many_rounds() -> None:
     assert shown[:3] == [0, 1, 2] and shown[-3:] == [38, 39, 40] and len(shown) <= 9
     assert sum(line[0] == "..." for line in lines) >= 1
     assert "rule 2: path(x, z) <- path(x, y), E(y, z)." in text
-    assert len(profile.to_dict()["strata"][0]["rules"]) == len(rounds)
+    assert len(profile.to_dict()["rounds"]) == len(rounds)
 
 
 def test_all_as_plain_data() -> None:
     profile = database([(1, 2), (2, 3)]).profile(f"{LINEAR} n(count()) <- path(_, _).")
-    first, second = profile.to_dict()["strata"]
+    strata = [node for node in profile.to_dict()["children"] if node["kind"] == "stratum"]
+    first, second = (node["facts"] for node in strata)
     assert first["recursive"] and not second["recursive"]
-    assert first["relations"] == ["path"] and first["rows"] == {"path": 3}
-    assert first["peak_bytes"] > 0 and 0 < first["seconds"] <= profile.seconds
-    assert second["rows"] == {"n": 1}
+    assert first["relations"] == "path" and first["rows of path"] == 3
+    assert first["peak_bytes"] > 0 and 0 < strata[0]["seconds"] <= profile.seconds
+    assert second["rows of n"] == 1
 
 
 def test_a_fixpoint_without_rounds() -> None:
@@ -99,12 +93,12 @@ def test_a_fixpoint_without_rounds() -> None:
     told.end({"path": 1000})
     profile = Profile(Ledger(strata=[told]), 1.0, 8192, None)
     assert "split on x: 5 values, 1,234 rows tried, 2 threads, 0.500 s" in str(profile)
-    assert "fixpoint: 1,000 rows of path, " in str(profile)
-    assert "0.500 s, 4.0 KiB at the most" in str(profile) and "tried  new" not in str(profile)
+    assert "1,000 rows of path, 4.0 KiB held" in str(profile)
+    assert "500.0" in str(profile) and "tried  new" not in str(profile)
     (line,) = profile.rounds.to_dict("records")
     assert line["tried"] == 1234 and line["new"] == 1000 and line["duplicates"] == 234
     assert profile.rounds["round"].isna().all()
-    assert profile.to_dict()["strata"][0]["way"].startswith("split on x: 5 values")
+    assert dict(profile.tree.children[0].facts)["way"].startswith("split on x: 5 values")
 
 
 def test_without_a_profile_rounds_are_forgotten() -> None:
@@ -112,7 +106,6 @@ def test_without_a_profile_rounds_are_forgotten() -> None:
     assert len(db.query(LINEAR, strategy="levelwise")) == 820
     ledger = db._workspace.ledger
     assert not ledger.strata and not ledger.runs
-    assert ledger.now is not None and not ledger.now.rules
 
 
 def test_a_row_of_bars() -> None:
@@ -121,46 +114,3 @@ def test_a_row_of_bars() -> None:
     assert sparkline([1, 100]) == "▁█"
     bars = sparkline(list(range(1000)))
     assert len(bars) <= 60 and bars[-1] == "█" and list(bars) == sorted(bars, key="·▁▂▃▄▅▆▇█".index)
-
-
-# ------------------------------------------------------------------------ while it is running
-
-
-def test_what_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rule that runs, and how much of its join is done."""
-    db = database([(1, 2), (2, 3), (3, 1)])
-    seen: list[str] = []
-    ran = StratumTold.ran
-
-    def watched(self: StratumTold, did: Any) -> None:
-        for share in (0.25, None):
-            self.limits.share = share
-            seen.append(db._workspace.at_work())
-        ran(self, did)
-
-    monkeypatch.setattr(StratumTold, "ran", watched)
-    assert len(db.query(LINEAR, strategy="levelwise")) == 9
-    assert {"rule 1 of 2", "rule 1 of 2 at 25%", "rule 2 of 2", "rule 2 of 2 at 25%"} == set(seen)
-    assert db._workspace.at_work() == ""
-
-
-def test_compiled_loops_tell_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    shares: list[float | None] = []
-    share = lftj._share
-
-    def noted(control: Any) -> float | None:
-        shares.append(share(control))
-        return shares[-1]
-
-    monkeypatch.setattr(lftj, "_share", noted)
-    db = database([(x, y) for x in range(35) for y in range(35)])
-    with interpreted():  # slow enough to be asked on the way
-        assert len(db.query("n(count()) <- E(a, b), E(b, c), E(a, c).", strategy="lftj")) == 1
-    assert shares and all(seen is None or 0.0 <= seen <= 1.0 for seen in shares)
-    assert any(seen is not None for seen in shares)
-
-
-def test_the_line_tells_it() -> None:
-    line = ProgressLine(io.StringIO(), at_work=lambda: "rule 2 of 3 at 64%")
-    line("path")
-    assert line.text().startswith("path: ") and "now rule 2 of 3 at 64%" in line.text()

@@ -12,9 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Protocol
 
-from gdatalog.engine.depth import Nest
+from gdatalog.engine.depth import Form, form_of_bag, form_of_rows
+from gdatalog.engine.knobs import Knobs
 from gdatalog.executors.limits import Limits
+from gdatalog.plan.effects import all_steps, expressions
+from gdatalog.plan.nodes import JoinPlan, RulePlan
+from gdatalog.printer.expressions import printable
 
 # Expected work (in rows looked at) from which on the breadth-first executor is not even tried:
 # where the code is at hand, and where it has to be compiled first.
@@ -45,6 +50,35 @@ class Choice:
         return f"{self.kind}: {self.reason}"
 
 
+class Candidate(Protocol):
+    """A join that is to be run, as far as the choice asks: a `Nest`, or what is foreseen of one.
+
+    `reason`: why it cannot be printed; `compiled`: whether its loops are at hand.
+    """
+
+    @property
+    def join(self) -> JoinPlan: ...
+    @property
+    def form(self) -> Form: ...
+    @property
+    def knobs(self) -> Knobs: ...
+    @property
+    def reason(self) -> str | None: ...
+    @property
+    def compiled(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """A join before the indexes are there that its loops would be printed for."""
+
+    join: JoinPlan
+    form: Form
+    knobs: Knobs
+    reason: str | None
+    compiled: bool = False
+
+
 class Impatient(Exception):
     """The time that was given is over."""
 
@@ -53,7 +87,7 @@ class TooSlow(Exception):
     """The same for the rounds of a fixpoint, of whose rules each may have its own time."""
 
 
-def took(nest: Nest, seconds: float) -> None:
+def took(nest: Candidate, seconds: float) -> None:
     """Remembers what a join has taken breadth-first."""
     spend((nest.join, nest.form), seconds)
 
@@ -70,11 +104,11 @@ def spent_on(key: object) -> float:
     return _taken.get(key, 0.0)
 
 
-def choose(nest: Nest, spent: float = 0.0) -> Choice:
+def choose(nest: Candidate, spent: float = 0.0) -> Choice:
     """Which executor runs a join, of which `spent` seconds of patience did not see the end."""
     if nest.knobs.strategy == "levelwise":
         return Choice(True, "asked for")
-    small = f"about {nest.join.cost:.2g} rows to look at"
+    small = f"about {float(f'{nest.join.cost:.2g}'):,.0f} rows to look at"
     again = spent_on((nest.join, nest.form)) >= ENOUGH
     if nest.knobs.strategy == "auto" and not again and not spent and nest.join.cost < AT_HAND:
         return Choice(True, small, FIRST)
@@ -91,6 +125,21 @@ def choose(nest: Nest, spent: float = 0.0) -> Choice:
     if nest.compiled or nest.join.cost >= TO_COMPILE:
         return Choice(False, small)
     return Choice(True, f"{small}, before a compilation", SECOND)
+
+
+def foreseen(plan: RulePlan, number: int, knobs: Knobs) -> Choice:
+    """What will be chosen for a join, as far as that is known before its indexes are there: not
+    whether its loops have been compiled by now."""
+    join = plan.joins[number]
+    form = form_of_bag(plan.keys, plan.gathers) if plan.gathers else form_of_rows(join)
+    return choose(Foreseen(join, form, knobs, unprintable(join)))
+
+
+def unprintable(join: JoinPlan) -> str | None:
+    """Why a join cannot run depth-first, by what it computes."""
+    computed = [expr for step in all_steps(join.steps) for expr in expressions(step)]
+    reasons = (printable(expr) for expr in (*computed, *join.outputs))
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 @contextmanager

@@ -86,7 +86,6 @@ def part_of(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> E
         evaluation.params,
         evaluation.remembered,
         lambda names: all(map(_is_users, names)) and evaluation.keep(names),
-        evaluation.on_round,
         evaluation.ledger,
         evaluation.limit_sizes,
         evaluation.force_chunk,

@@ -147,22 +147,6 @@ class Nest:
         counters = self.printed.counters
         return {COUNTS: np.zeros(len(counters), dtype=np.int64)} if counters else {}
 
-    def saw(self, counts: Any) -> dict[int, Seen]:
-        """What has been counted, by id of the step."""
-        steps = list(all_steps(self.join.steps))
-        seen: dict[int, Seen] = {}
-        for counter, count in zip(self.printed.counters, counts.tolist(), strict=True):
-            entry = seen.setdefault(id(steps[counter.step]), Seen())
-            if counter.tried:
-                entry.tried = count
-            else:
-                entry.rows_out = count
-        for step in steps:
-            entry = seen.get(id(step), Seen())
-            if isinstance(step, Join) and len(step.participants) == 1:
-                entry.tried = entry.rows_out  # all values of a list
-        return seen
-
     def run(
         self, scope: Scope, limits: Limits, told: str, wanted: int | None = None
     ) -> list[Block]:
@@ -179,7 +163,7 @@ class Nest:
                 wanted,
                 {**given, **self.marks, **counts},
             )
-            self.seen = self.saw(counts[COUNTS]) if counts else {}
+            self.seen = counted(self.printed, self.join, counts[COUNTS]) if counts else {}
             return found
         except MemoryLimitError:
             if self.knobs.strategy != "auto":
@@ -187,6 +171,23 @@ class Nest:
             # The other executor lets go of equal rows as it goes.
             limits.charge("blocks", 0)
             raise GiveUp("rows of compiled loops did not fit into the memory limit") from None
+
+
+def counted(printed: Printed, join: JoinPlan, counts: Any) -> dict[int, Seen]:
+    """What loops have counted, by id of the step of the join that they run."""
+    steps = list(all_steps(join.steps))
+    seen: dict[int, Seen] = {}
+    for counter, count in zip(printed.counters, counts.tolist(), strict=True):
+        entry = seen.setdefault(id(steps[counter.step]), Seen())
+        if counter.tried:
+            entry.tried = count
+        else:
+            entry.rows_out = count
+    for step in steps:
+        entry = seen.get(id(step), Seen())
+        if isinstance(step, Join) and len(step.participants) == 1:
+            entry.tried = entry.rows_out  # all values of a list
+    return seen
 
 
 def _print(

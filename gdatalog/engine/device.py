@@ -189,11 +189,9 @@ def compiled_function(printed: Printed, limits: Limits, told: str) -> Any:
     """A printed function, compiled if it is not yet; `told`: what of, for messages."""
     name = code_cache.versioned(printed.shape, printed.source)
     if not code_cache.compiled(name):
-        limits.announce(f"compiling {told}")
-    try:
-        return code_cache.load(name, printed.source, limits.poll).run
-    finally:
-        limits.announce("")
+        with limits.watch.work("compiling", told):
+            return code_cache.load(name, printed.source, limits.poll).run
+    return code_cache.load(name, printed.source, limits.poll).run
 
 
 CPU: Device = Cpu()

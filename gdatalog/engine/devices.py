@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from threading import RLock
@@ -17,6 +17,7 @@ from types import TracebackType
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.no_gpu import plainly_none
 from gdatalog.errors import DeviceError, UsageError
+from gdatalog.watching import Watch
 
 NO_GPU = "there is no NVIDIA GPU"
 ASKED = "asked for"
@@ -87,19 +88,22 @@ def _opened(number: int, why: str, memory: int | None) -> Opened:
 
 
 class Turn:
-    """One call at a time, by whichever thread; within, the thread works on the device."""
+    """One call at a time, by whichever thread; within, the thread works on the device, and is
+    watched."""
 
-    def __init__(self, use: Callable[[], AbstractContextManager[None]]) -> None:
+    def __init__(self, use: Callable[[], AbstractContextManager[None]], watch: Watch) -> None:
         self._lock = RLock()
         self._use = use
-        self._used: list[AbstractContextManager[None]] = []
+        self._watch = watch
+        self._used: list[ExitStack] = []
 
     def __enter__(self) -> None:
         self._lock.acquire()
         try:
-            used = self._use()
-            used.__enter__()
-            self._used.append(used)
+            with ExitStack() as stack:
+                stack.enter_context(self._watch.call())
+                stack.enter_context(self._use())
+                self._used.append(stack.pop_all())
         except BaseException:
             self._lock.release()
             raise

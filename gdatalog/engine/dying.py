@@ -34,6 +34,8 @@ def run_rounds(
     if parts is None:
         return _rounds(stratum, seeds, around)
     found = _rounds(parts.stratum, seeds, around_parts(stratum, parts, around), parts.schemas)
+    for record in around.ledger.strata[-1:]:
+        record.how = parts.told
     for name in parts.schemas:
         around.limits.charge(name, 0)
     return found
@@ -63,9 +65,5 @@ def _rounds(
 
 
 def around_parts(stratum: Stratum, parts: Parted, around: Surroundings) -> Surroundings:
-    """The same surroundings, which know the relations of the parts; who listens does not."""
-    return replace(
-        around,
-        schemas={**around.schemas, **parts.schemas},
-        on_round=lambda _, round_: around.on_round(stratum, round_),
-    )
+    """The same surroundings, which know the relations of the parts."""
+    return replace(around, schemas={**around.schemas, **parts.schemas})

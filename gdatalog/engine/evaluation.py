@@ -38,7 +38,7 @@ from gdatalog.engine.remembered import (
     news_since,
     settled,
 )
-from gdatalog.engine.surroundings import Round, Surroundings
+from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import Caution
 from gdatalog.executors.limits import Limits
 from gdatalog.parser.syntax import Atom, Param
@@ -63,7 +63,6 @@ class Evaluation:
     params: Mapping[str, Value] = field(default_factory=dict)
     remembered: Memory = field(default_factory=dict)
     keep: Callable[[Collection[str]], bool] = lambda names: True  # what is remembered
-    on_round: Callable[[Stratum, Round], None] = lambda stratum, round_: None
     ledger: Ledger = field(default_factory=lambda: Ledger(lasting=False))
     limit_sizes: Mapping[str, int] = field(default_factory=dict)
     force_chunk: int | None = None
@@ -312,7 +311,6 @@ class Evaluation:
             self.limits,
             self.memory,
             self.limit_sizes,
-            self.on_round,
             self.ledger,
             self.force_chunk,
             self.knobs,

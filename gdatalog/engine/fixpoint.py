@@ -95,6 +95,8 @@ def plan_stratum(
     if splits.split is not None:
         told.append(f"a fixpoint for each {splits.split_by()}")
         return [*plans, *_plans(splits)], tuple(told)
+    if stratum.recursive and InPlace(stratum, {}, around).refusal is None:
+        told.append("best values are improved in place")
     parts = parted_stratum(stratum, around)
     if parts is not None:
         stratum, around = parts.stratum, around_parts(stratum, parts, around)

@@ -93,23 +93,25 @@ class Following(Rounds):
             derived.setdefault(rule.head.name, []).extend(found)
         rounds: list[Round] = []
         try:
-            while self._take(derived):
-                self.around.limits.poll()
-                if self._too_many():
-                    return None
-                derived = {}
-                for rule in self.stratum.rules if self.stratum.recursive else ():
-                    derived.setdefault(rule.head.name, []).extend(self._of_new_rows(rule))
-                rounds.append(
-                    Round(
-                        len(rounds) + 1,
-                        {name: delta.length for name, delta in self.deltas.items()},
-                        {name: table.length for name, table in self.tables.items()},
-                        self.record.end_round(),
+            with self.around.limits.watch.work("round", self.name, unit="rows") as work:
+                while self._take(derived):
+                    work.round = len(rounds) + 1
+                    self.around.limits.poll()
+                    if self._too_many():
+                        return None
+                    derived = {}
+                    for rule in self.stratum.rules if self.stratum.recursive else ():
+                        derived.setdefault(rule.head.name, []).extend(self._of_new_rows(rule))
+                    rounds.append(
+                        Round(
+                            len(rounds) + 1,
+                            {name: delta.length for name, delta in self.deltas.items()},
+                            {name: table.length for name, table in self.tables.items()},
+                            self.record.end_round(),
+                        )
                     )
-                )
-                self.around.on_round(self.stratum, rounds[-1])
-                self._check_improving(len(rounds))
+                    rounds[-1].tell(work)
+                    self._check_improving(len(rounds))
         except MemoryLimitError as error:
             raise self._growth(error, rounds) from None
         self.record.end({name: table.length for name, table in self.tables.items()})

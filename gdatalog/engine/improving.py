@@ -18,17 +18,16 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cpu_ops import code_cache
 from gdatalog.cpu_ops.best_values import BYTES, BestValues
 from gdatalog.cpu_ops.loose import loose_of
 from gdatalog.engine.best import Best, improves_for_ever
 from gdatalog.engine.choose import ENOUGH, FIRST, SECOND, Choice, spent_on
 from gdatalog.engine.derived import Rows, in_order, union_rows
-from gdatalog.engine.device import CPU
+from gdatalog.engine.device import CPU, compiled_function
 from gdatalog.engine.groups import Codes, Span, Spans, Uncoded, columns_of, passed_on, span
 from gdatalog.engine.ledger import Way
 from gdatalog.engine.stratum import StratumRun
-from gdatalog.engine.surroundings import Round, Surroundings
+from gdatalog.engine.surroundings import Surroundings
 from gdatalog.executors.lftj import UNITS, GiveUp, given_arrays, run_workers, worker_of
 from gdatalog.plan.effects import all_steps, expressions, participants
 from gdatalog.plan.nodes import (
@@ -171,7 +170,8 @@ class InPlace(StratumRun):
     def run(self) -> dict[str, Relation] | None:
         """The relations; None if they are left to the rounds after all."""
         try:
-            return self._run_in_place()
+            with self.around.limits.watch.work("joining", self.name, unit="values"):
+                return self._run_in_place()
         except (_Left, Uncoded, Unprintable, GiveUp):
             return None
         finally:
@@ -298,14 +298,7 @@ class InPlace(StratumRun):
         table.settle(relation)
 
     def _compiled(self, printed: Printed) -> Any:
-        limits = self.around.limits
-        name = code_cache.versioned(printed.shape, printed.source)
-        if not CPU.ready(printed):
-            limits.announce(f"compiling {' and '.join(self.stratum.relations)}")
-        try:
-            return code_cache.load(name, printed.source, limits.poll).run
-        finally:
-            limits.announce("")
+        return compiled_function(printed, self.around.limits, self.name)
 
     def _print(self, kept: Sequence[Kept], numbered: bool) -> tuple[Printed, list[Trie]]:
         tries = [[self._index(f.join, at) for at in range(len(f.join.tries))] for f in self.follows]
@@ -400,10 +393,9 @@ class InPlace(StratumRun):
                 raise improves_for_ever(each.name, group, self.around.scope.symbols, rule)
 
     def _tell(self, found: Mapping[str, Relation], threads: int, seconds: float) -> None:
-        """Says what was done: to the progress line, and to a profile."""
+        """Tells a profile what was done."""
         around = self.around
         rows = {name: relation.length for name, relation in found.items()}
-        around.on_round(self.stratum, Round(1, rows, rows))
         name = "best values in place"
         self.record.way = Way(name, sum(rows.values()), "groups", threads, seconds=seconds)
         for number, plan in enumerate(self.plans):

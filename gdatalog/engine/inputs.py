@@ -17,6 +17,7 @@ from gdatalog.storage.lineage import Version
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import FEW
 from gdatalog.storage.symbols import SymbolTable
+from gdatalog.watching import watching
 
 
 @dataclass(slots=True)
@@ -103,8 +104,14 @@ class Inputs(Mapping[str, Relation]):
         with placed(directive):
             found, path, schema, key, version = self._find(source, name)
             if found is None:
-                table = read_relation(directive, name, path, schema, folders)
-                found = Relation.from_table(table, self.symbols)
+
+                def made() -> Relation:
+                    table = read_relation(directive, name, path, schema, folders)
+                    return Relation.from_table(table, self.symbols)
+
+                watch = watching()
+                with watch.work("loading", f"{name} from {path}"):
+                    found = watch.aside(made)
                 self.read.files[key] = version, found
             return found
 

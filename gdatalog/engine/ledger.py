@@ -110,12 +110,15 @@ class StratumTold:
     """What evaluating one stratum did.
 
     `lasting`: the rounds are all kept, and the first of several rules that gave a row is looked
-    for; without it each round is forgotten with the next.
+    for; without it each round is forgotten with the next. `plans` are those that its rules had;
+    `how` says how its rules became these.
     """
 
     stratum: Stratum
     limits: Limits
     lasting: bool = False
+    plans: list[tuple[CheckedRule, RulePlan]] = field(default_factory=list)
+    how: tuple[str, ...] = ()
     rules: list[RuleRound] = field(default_factory=list)
     way: Way | None = None
     rounds: int = 0
@@ -167,17 +170,6 @@ class StratumTold:
         self.seconds = max(perf_counter() - self._began, told)
         self._most()
 
-    def at_work(self) -> str:
-        """What is known of the rule that runs: its number, and how much of its join is done."""
-        share = self.limits.share
-        done = "" if share is None else f"{share:.0%}"
-        running = self._open[-1:]  # another thread may ask
-        rules = self.stratum.rules
-        if len(rules) < 2 or not running or running[0].rule not in rules:
-            return done
-        number = f"rule {rules.index(running[0].rule) + 1} of {len(rules)}"
-        return f"{number} at {done}" if done else number
-
     def _most(self) -> int:
         """The most bytes that were held since this was last asked."""
         most = self.limits.highest()
@@ -203,7 +195,7 @@ class Index:
 class Ledger:
     """What is told of an evaluation: of rules over all rounds, and of strata.
 
-    `lasting`: for a profile, which tells of all that was; without it only of what is at work.
+    `lasting`: for a profile, which tells of all that was; without it nothing is kept.
     `planning`: seconds of checking and planning; `compiling`: of all that was compiled or loaded.
     """
 
@@ -213,7 +205,6 @@ class Ledger:
     indexes: list[Index] = field(default_factory=list)
     runs: list[RuleRun] = field(default_factory=list)
     strata: list[StratumTold] = field(default_factory=list)
-    now: StratumTold | None = None  # what is being evaluated
 
     def run_of(self, plan: RulePlan) -> RuleRun | None:
         if not self.lasting:
@@ -226,10 +217,10 @@ class Ledger:
 
     def begun(self, stratum: Stratum, limits: Limits) -> StratumTold:
         """A stratum whose evaluation begins."""
-        self.now = StratumTold(stratum, limits, self.lasting)
+        told = StratumTold(stratum, limits, self.lasting)
         if self.lasting:
-            self.strata.append(self.now)
-        return self.now
+            self.strata.append(told)
+        return told
 
     def forget(self, record: StratumTold, runs: int | None = None) -> None:
         """What was begun in a way that was given up; `runs`: how many rules had run before it."""

@@ -27,6 +27,7 @@ from gdatalog.planner.checked import CheckedRule
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.table import Array
+from gdatalog.watching import Work
 
 FEW = 20_000  # rows of what a stratum reads: fewer are tried by the other rounds first
 SHARE = 4  # marks may take one part of so many of what the device has free
@@ -198,10 +199,21 @@ class MarkedRounds(StratumRun):
         passing: Collection[str],
     ) -> bool:
         """Goes on until nothing is new; False if the kernels cannot be printed."""
+        with self.around.limits.watch.work("round", self.name, unit="rows") as work:
+            return self._rounds_of(followers, marked, passing, work)
+
+    def _rounds_of(
+        self,
+        followers: Sequence[Follower],
+        marked: Mapping[str, Marked],
+        passing: Collection[str],
+        work: Work,
+    ) -> bool:
         xp, around = self.ops.xp, self.around
         number = 0
         while any(table.count for table in marked.values()):
             number += 1
+            work.round = number
             around.limits.poll()
             found: dict[str, list[Columns]] = {name: [] for name in marked}
             for each in followers:
@@ -222,15 +234,12 @@ class MarkedRounds(StratumRun):
                 if table.count and name not in passing:
                     table.blocks.append(table.new)
                 around.limits.charge(name, table.nbytes)
-            around.on_round(
-                self.stratum,
-                Round(
-                    number,
-                    {name: table.count for name, table in marked.items()},
-                    {name: table.length for name, table in marked.items()},
-                    self.record.end_round(),
-                ),
-            )
+            Round(
+                number,
+                {name: table.count for name, table in marked.items()},
+                {name: table.length for name, table in marked.items()},
+                self.record.end_round(),
+            ).tell(work)
         return True
 
     def _follow(self, each: Follower, marked: Mapping[str, Marked]) -> list[Columns] | None:

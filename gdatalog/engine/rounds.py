@@ -81,15 +81,17 @@ class Rounds(StratumRun):
     def _rounds(self, variants: Sequence[Variant]) -> None:
         news: list[Round] = []
         try:
-            while any(delta.length for delta in self.deltas.values()):
-                self.around.limits.poll()
-                news.append(self._round(len(news) + 1, variants))
-                for rule in self.replannings:
-                    rule.look()
-                self.around.on_round(self.stratum, news[-1])
-                self._check_improving(news[-1].number)
-                if self._full_enough():
-                    break
+            with self.around.limits.watch.work("round", self.name, unit="rows") as work:
+                while any(delta.length for delta in self.deltas.values()):
+                    work.round = len(news) + 1
+                    self.around.limits.poll()
+                    news.append(self._round(work.round, variants))
+                    for rule in self.replannings:
+                        rule.look()
+                    news[-1].tell(work)
+                    self._check_improving(news[-1].number)
+                    if self._full_enough():
+                        break
         except MemoryLimitError as error:
             raise self._growth(error, news) from None
 

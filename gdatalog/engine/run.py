@@ -99,6 +99,7 @@ class Run:
         depth_first: Callable[[], None],
     ) -> None:
         """Runs a join by one executor, and where that is too slow by the other."""
+        self.limits.watch.innermost.one_of(number, len(self.plan.joins))
         spent = 0.0
         while True:
             choice = choose(nest, spent)

@@ -22,31 +22,29 @@ from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import CheckedText, Prepared
 from gdatalog.engine.remembered import Memory
-from gdatalog.engine.surroundings import Round
 from gdatalog.errors import Caution, DataError, UsageError
 from gdatalog.executors.limits import Limits
 from gdatalog.parser import Program, expand_includes
 from gdatalog.parser.syntax import Decl, Directive, Include, Query, Rule, Statement
-from gdatalog.planner.checked import Checked, CheckedQuery, Schema, Stratum
+from gdatalog.planner.checked import Checked, CheckedQuery, Schema
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, Value
+from gdatalog.watching import Watch, watching
 
 
 @dataclass(slots=True)
 class Settings:
-    """How a session runs: limits, folders, what to call back."""
+    """How a session runs: limits, folders, who looks on."""
 
     policy: FilePolicy = field(default_factory=FilePolicy)
     folders: Folders = field(default_factory=Folders)
     memory: int = 8 << 30
-    poll: Callable[[], None] = lambda: None
-    on_round: Callable[[Stratum, Round], None] = lambda stratum, round_: None
+    watch: Watch = field(default_factory=watching)
     warn: Callable[[Caution], None] = lambda caution: None
     force_chunk: int | None = None
     ledger: Ledger = field(default_factory=lambda: Ledger(lasting=False))
     knobs: Knobs = Knobs()
-    announce: Callable[[str], None] = lambda what: None
     device: Device = CPU
 
 
@@ -154,7 +152,7 @@ class Session:
     def _evaluation(self, stored: Inputs) -> Evaluation:
         settings = self.settings
         own = {head.name for s in self.parts.rules if isinstance(s, Rule) for head in s.heads}
-        limits = Limits(memory=settings.memory, poll=settings.poll, announce=settings.announce)
+        limits = Limits(memory=settings.memory, watch=settings.watch)
 
         lasting = self.lasting
 
@@ -172,7 +170,6 @@ class Session:
             {name: self._coerce(name, value) for name, value in self.params.items()},
             self.remembered,
             keep,
-            settings.on_round,
             settings.ledger,
             self._limit_sizes(),
             settings.force_chunk,

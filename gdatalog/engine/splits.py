@@ -27,7 +27,6 @@ from gdatalog.engine.ledger import StratumTold, Way
 from gdatalog.engine.seeds import Grouped, copied, grouped, order_by
 from gdatalog.engine.spans import limits_of, narrow, spans_of, stamps_for
 from gdatalog.engine.stratum import StratumRun, atoms
-from gdatalog.engine.surroundings import Round
 from gdatalog.errors import MemoryLimitError, Note
 from gdatalog.executors.lftj import GiveUp
 from gdatalog.executors.worklist import ListRoom
@@ -328,17 +327,18 @@ class Splits(StratumRun):
         around = self.around
         limits, names = around.limits, self.stratum.relations
         try:
-            found = around.device.follow(
-                task.printed,
-                task.tries,
-                around.scope,
-                limits,
-                ", ".join(names),
-                around.knobs,
-                task.beside,
-                task.rooms,
-                around.force_chunk,
-            )
+            with limits.watch.work("joining", self.name, len(task.values), "values"):
+                found = around.device.follow(
+                    task.printed,
+                    task.tries,
+                    around.scope,
+                    limits,
+                    self.name,
+                    around.knobs,
+                    task.beside,
+                    task.rooms,
+                    around.force_chunk,
+                )
         except GiveUp:
             return None
         except MemoryLimitError as error:
@@ -359,9 +359,8 @@ class Splits(StratumRun):
     def _tell(
         self, record: StratumTold, rows: Mapping[str, int], values: int, started: float
     ) -> None:
-        """Says what was done: to the progress line, and to a profile."""
+        """Tells a profile what was done."""
         around = self.around
-        around.on_round(self.stratum, Round(1, rows, rows))
         seconds = perf_counter() - started
         name = f"a fixpoint for each {self.split_by()}"
         here = around.device is CPU

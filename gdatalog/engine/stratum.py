@@ -14,7 +14,7 @@ from typing import Any
 
 from gdatalog.engine.best import Best, optimum_columns
 from gdatalog.engine.budget import chunk_rows
-from gdatalog.engine.derived import Derived, Rows, in_order, laid, relation_of, union_rows
+from gdatalog.engine.derived import Blocks, Derived, Rows, in_order, laid, relation_of, union_rows
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.growing import Growing
 from gdatalog.engine.knobs import Strategy
@@ -25,6 +25,7 @@ from gdatalog.engine.sources import Sources, TrieOf
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.parser.syntax import Atom
 from gdatalog.plan.nodes import RulePlan, TrieRef, Version
+from gdatalog.planner.adornments import plain
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.rules import plan_rule
 from gdatalog.planner.sizes import Assumed, Size
@@ -32,6 +33,7 @@ from gdatalog.planner.walk import walk
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
+from gdatalog.watching import patiently
 
 # Relations in whose stead others are read, by what asks for their tries.
 Parts = Mapping[TrieRef, Relation]
@@ -59,6 +61,7 @@ class StratumRun:
         self.tables: dict[str, Growing | Best] = {}
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}  # of relations that are not kept in runs
+        self.planned: list[tuple[CheckedRule, RulePlan]] = []
         self.made = 0  # texts that were in no data
         for name in stratum.relations:
             schema = around.schemas[name]
@@ -76,9 +79,16 @@ class StratumRun:
             )
 
     @cached_property
+    def name(self) -> str:
+        """The relations as users call them, for who looks on."""
+        return ", ".join(dict.fromkeys(map(as_called, self.stratum.relations)))
+
+    @cached_property
     def record(self) -> StratumTold:
         """What is told of it, from its first rule on."""
-        return self.around.ledger.begun(self.stratum, self.around.limits)
+        told = self.around.ledger.begun(self.stratum, self.around.limits)
+        told.plans = self.planned
+        return told
 
     def once(self, limit: int | None = None) -> dict[str, Relation]:
         """The one relation of a stratum that is not recursive; at most `limit` of its rows."""
@@ -115,8 +125,13 @@ class StratumRun:
 
     def _add(self, name: str, parts: Sequence[Derived], found: int = 0) -> Relation:
         """Adds what rules have given; gives what of it is new, behind the rows that loops found."""
-        rows = union_rows([in_order(part, self.ops) for part in parts], self.ops)
-        new = self.tables[name].add(*rows)
+        table, ops = self.tables[name], self.ops
+
+        def added() -> Relation:
+            return table.add(*union_rows([in_order(part, ops) for part in parts], ops))
+
+        count = found + sum(p.count if isinstance(p, Blocks) else p[1] for p in parts)
+        new = patiently(count, added) if self.around.device is CPU else added()
         if parts or not found:
             self.record.derived(name, parts, new.behind(found) if found else new, self.ops)
         return new
@@ -124,6 +139,12 @@ class StratumRun:
     def rule_of(self, plan: RulePlan) -> CheckedRule:
         """The rule that a plan was made of: where it stands says which."""
         return next(rule for rule in self.rules[plan.relation] if rule.span is plan.span)
+
+    def called(self, rule: CheckedRule) -> str:
+        """A rule's relation, and which of several rules it is, for who looks on."""
+        name, rules = as_called(rule.head.name), self.stratum.rules
+        number = next((at for at, own in enumerate(rules, 1) if own is rule), 0)
+        return f"{name} (rule {number} of {len(rules)})" if number and len(rules) > 1 else name
 
     def recursive(self, rule: CheckedRule) -> bool:
         if not self.stratum.recursive or rule.body is None:
@@ -146,7 +167,10 @@ class StratumRun:
                 rule, around.schemas, around.param_types, sizes, recursive, first=first
             )
 
-        return around.plans.plan(rule, first, around.relation, make)
+        plan = around.plans.plan(rule, first, around.relation, make)
+        if not any(plan is other for _, other in self.planned):
+            self.planned.append((rule, plan))
+        return plan
 
     def _sizes(self, name: str, version: Version, relation_of: Callable[[str], Relation]) -> Size:
         arity = self.around.schemas[name].arity
@@ -182,21 +206,23 @@ class StratumRun:
         trie_of: TrieOf = partial(self.trie_of, parts=parts)
         if around.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
             trie_of = narrowed(plan.joins[0], trie_of, self._finished, around.scope)
-        found = run_rule(
-            plan,
-            Sources(trie_of, self.rows_of),
-            around.scope,
-            limits,
-            limit,
-            report,
-            lasting,
-            around.knobs if strategy is None else replace(around.knobs, strategy=strategy),
-            around.device,
-            Sources(
-                partial(self.trie_of, device=CPU, parts=parts), partial(self.rows_of, device=CPU)
-            ),
-            did,
-        )
+        with limits.watch.work("joining", self.called(did.rule)):
+            found = run_rule(
+                plan,
+                Sources(trie_of, self.rows_of),
+                around.scope,
+                limits,
+                limit,
+                report,
+                lasting,
+                around.knobs if strategy is None else replace(around.knobs, strategy=strategy),
+                around.device,
+                Sources(
+                    partial(self.trie_of, device=CPU, parts=parts),
+                    partial(self.rows_of, device=CPU),
+                ),
+                did,
+            )
         self.record.ran(did)
         self.made += len(around.scope.symbols) - texts
         limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
@@ -233,6 +259,14 @@ class StratumRun:
         trie = device.trie(relation, ref)
         device.charge(self.around.limits, what, relation)
         return trie
+
+
+def as_called(relation: str) -> str:
+    """
+    >>> as_called("path[bf]?"), as_called("sg~1"), as_called("?1")
+    ('path', 'sg', 'the query')
+    """
+    return "the query" if relation.startswith("?") else plain(relation).partition("~")[0]
 
 
 def atoms(rule: CheckedRule) -> list[Atom]:

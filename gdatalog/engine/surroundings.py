@@ -1,4 +1,4 @@
-"""What evaluating a stratum needs from outside of it, and what it tells of its rounds."""
+"""What evaluating a stratum needs from outside of it, and what a round did."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.ledger import Ledger, RuleRound
 from gdatalog.engine.prepared import Plans
 from gdatalog.executors.limits import Limits
-from gdatalog.planner.checked import Schema, Stratum
+from gdatalog.planner.checked import Schema
 from gdatalog.storage.relation import Relation
 from gdatalog.values import TypeName
+from gdatalog.watching import Work
 
 
 @dataclass(slots=True)
 class Round:
-    """What a round of a fixpoint did, for the progress line and for errors.
+    """What a round of a fixpoint did, for errors and for who looks on.
 
     `rules`: what each rule did that ran in it.
     """
@@ -27,6 +28,11 @@ class Round:
     new: Mapping[str, int]
     total: Mapping[str, int]
     rules: Sequence[RuleRound] = ()
+
+    def tell(self, work: Work) -> None:
+        """Says that it has ended."""
+        work.new_rows = sum(self.new.values())
+        work.at(sum(self.total.values()))
 
 
 @dataclass(slots=True)
@@ -40,7 +46,6 @@ class Surroundings:
     limits: Limits
     memory: int
     limit_sizes: Mapping[str, int] = field(default_factory=dict)  # .limitsize
-    on_round: Callable[[Stratum, Round], None] = lambda stratum, round_: None
     ledger: Ledger = field(default_factory=lambda: Ledger(lasting=False))
     force_chunk: int | None = None
     knobs: Knobs = Knobs()

@@ -24,7 +24,7 @@ import numpy as np
 
 from gdatalog.cpu_ops import code_cache
 from gdatalog.engine.choose import Choice
-from gdatalog.engine.depth import Form, Nest
+from gdatalog.engine.depth import Form, Nest, counted
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.device import CPU, compiled_function
 from gdatalog.engine.growing import Growing
@@ -61,7 +61,6 @@ class Ready:
     """Loops that can be run at once, for rows of certain widths."""
 
     loops: Loops
-    nest: Nest  # that they are of
     hashed: bool
     widths: tuple[str, ...]
 
@@ -84,7 +83,11 @@ class Variant:
     ready: Ready | None = None
     report: RuleRun | None = None  # what a profile is told of the whole plan
     found: int = 0  # new rows that loops have found in this round
+    called: str = field(init=False)  # for who looks on
     lasting: dict[int, Any] = field(default_factory=dict)  # what it remembers of all rounds
+
+    def __post_init__(self) -> None:
+        self.called = self.run.called(self.rule)
 
     @property
     def join(self) -> JoinPlan:
@@ -108,6 +111,10 @@ class Variant:
     def follow(self) -> tuple[list[Derived], RuleRound]:
         """Follows what is new; rows of which it is not known yet whether they are new, and what it
         did. Rows of loops are the relation's already, and `new`, if there are no others."""
+        with self.run.around.limits.watch.work("joining", self.called):
+            return self._follow()
+
+    def _follow(self) -> tuple[list[Derived], RuleRound]:
         did = self.run.record.running(self.plan.relation, self.rule)
         self.found, self.report = 0, self.run.around.ledger.run_of(self.whole)
         began = perf_counter()
@@ -252,8 +259,8 @@ class Variant:
             partial(self.run.trie_of, parts=parts), lambda name: (self._blocks()[0], 0)
         )
         form = Form(self.join.outputs, fresh=True, hashed=hashed)
-        counted = self.report is not None
-        return Nest(self.join, form, sources, self.run.around.knobs, CPU, counted=counted)
+        knobs, profiled = self.run.around.knobs, self.report is not None
+        return Nest(self.join, form, sources, knobs, CPU, counted=profiled)
 
     def _loops(self, parts: Parts, hashed: bool, given: Columns) -> Loops | None:
         """Loops for these relations; None if they cannot be printed."""
@@ -268,7 +275,7 @@ class Variant:
         around = self.run.around
         function = compiled_function(nest.printed, around.limits, self.plan.relation)
         loops = Loops(function, nest.printed, nest.tries, around.scope, around.knobs.workers)
-        self.ready = Ready(loops, nest, hashed, widths)
+        self.ready = Ready(loops, hashed, widths)
         return loops
 
     def _by_loops(self, parts: Parts, did: RuleRound) -> bool:
@@ -322,8 +329,7 @@ class Variant:
             self.report.rows += rows
             self.report.seconds += seconds
             self.report.executors[self.number] = choice
-            assert self.ready is not None
-            self.report.saw(self.ready.nest.saw(loops.tallied()))
+            self.report.saw(counted(loops.printed, self.join, loops.tallied()))
 
 
 def pieces(blocks: Sequence[Columns]) -> Iterator[Columns]:

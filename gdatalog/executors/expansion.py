@@ -44,8 +44,14 @@ class Expansion:
         if once is not None:
             yield from self._expand(step, self.frontier, once, ())
             return
+        work, rows, done = self.walk.limits.watch.innermost, self.frontier.size, 0
         for frontier, lists, _ in self._parts(self._choices(step)):
-            yield from self._expand(step, frontier, lists, tests)
+            if frontier.size == rows:
+                yield from self._expand(step, frontier, lists, tests)
+                continue
+            with work.within(done / rows, (done + frontier.size) / rows):
+                yield from self._expand(step, frontier, lists, tests)
+            done += frontier.size
 
     def _parts(self, choices: Sequence[Lists]) -> Iterator[tuple[Frontier, Lists, Array | None]]:
         """The rows, each with its shortest list: all of them (None), or in groups by which list
@@ -92,14 +98,13 @@ class Expansion:
 
     def _counted(self, step: Join, tests: Sequence[Comparison]) -> Array:
         """The values of each row, looked up and counted, and never made."""
-        ops, limits = self.ops, self.walk.limits
+        ops = self.ops
         counts: Array = ops.xp.zeros(self.frontier.size, dtype=ops.xp.int64)
         for frontier, lists, rows in self._parts(self._choices(step)):
             sought, _ = self._others(step, frontier, lists)
             tested = [(op, self._keys(expr, frontier)) for op, expr in tests]
             mine = counts if rows is None else ops.xp.zeros(frontier.size, dtype=ops.xp.int64)
-            for low, high, skip, take, size in ops.pieces(lists.lengths, limits.chunk, lists.total):
-                limits.poll()
+            for low, high, skip, take, size in self.walk.pieces(lists.lengths, lists.total):
                 starts, lengths = lists.starts[low:high], lists.lengths[low:high]
                 if take >= 0:
                     starts, lengths = starts + skip, ops.xp.full(1, take)
@@ -239,12 +244,11 @@ class Expansion:
     def _expand(
         self, step: Join, frontier: Frontier, lists: Lists, tests: Sequence[Comparison]
     ) -> Iterator[Frontier]:
-        ops, limits = self.ops, self.walk.limits
+        ops = self.ops
         tested = [(op, self._keys(expr, frontier)) for op, expr in tests]
         sought, names = self._others(step, frontier, lists)
         placed = lists.who in names
-        for low, high, skip, take, size in ops.pieces(lists.lengths, limits.chunk, lists.total):
-            limits.poll()
+        for low, high, skip, take, size in self.walk.pieces(lists.lengths, lists.total):
             starts, lengths = lists.starts[low:high], lists.lengths[low:high]
             whole = take < 0
             if not whole:

@@ -31,6 +31,7 @@ from gdatalog.executors.lftj import (
     given_arrays,
     own_arguments,
     tallied,
+    tell,
 )
 from gdatalog.executors.limits import Limits
 from gdatalog.storage.table import Array
@@ -182,6 +183,7 @@ class Loops:
                 while thread.is_alive():
                     thread.join(0.02)
                     limits.poll()
+                    tell(self.control, limits)
                     limits.charge("blocks", sum(worker.held for worker in self.workers))
         except BaseException:
             self.control[STOP_FLAG] = 1

@@ -73,9 +73,8 @@ class Generation:
         return keys
 
     def _pieces(self, lengths: Array) -> Iterator[tuple[Array, Array]]:
-        ops, limits = self.ops, self.walk.limits
-        for low, high, skip, take, size in ops.pieces(lengths, limits.chunk):
-            limits.poll()
+        ops = self.ops
+        for low, high, skip, take, size in self.walk.pieces(lengths):
             mine = lengths[low:high] if take < 0 else ops.xp.full(1, take)
             rows, positions = ops.expand(ops.xp.full(len(mine), skip), mine, size)
             self.tried += len(rows)

@@ -17,7 +17,7 @@ Above 300 lines, for each kind of step is run here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -105,6 +105,24 @@ class Levelwise:
         entry.tried += tried
         entry.rows_out += went
         entry.seconds += perf_counter() - started
+
+    def pieces(
+        self, lengths: Array, total: int | None = None
+    ) -> Iterator[tuple[int, int, int, int, int]]:
+        """The operation of this name, which tells what share of the rows each piece is of."""
+        limits, rows = self.limits, len(lengths)
+        work = limits.watch.innermost
+        for piece in self.ops.pieces(lengths, limits.chunk, total):
+            limits.poll()
+            low, high, skip, take, _ = piece
+            part, parts = (low, high), rows
+            if take >= 0 and rows == 1 and total:
+                part, parts = (skip, skip + take), total
+            if part == (0, parts):
+                yield piece
+            else:
+                with work.within(part[0] / parts, part[1] / parts):
+                    yield piece
 
     # --------------------------------------------------------------------------- narrower
 

@@ -133,14 +133,12 @@ def run_workers(workers: Sequence[Worker], control: Array, limits: Limits) -> No
                 thread.join(0.02)
                 limits.poll()
                 limits.charge("blocks", sum(worker.held for worker in workers))
-                limits.share = _share(control)
+                tell(control, limits)
     except BaseException:
         control[STOP_FLAG] = 1
         for thread in pool:
             thread.join()
         raise
-    finally:
-        limits.share = None
     for worker in workers:
         if worker.error is not None:
             raise worker.error
@@ -150,10 +148,11 @@ def run_workers(workers: Sequence[Worker], control: Array, limits: Limits) -> No
         raise Outside
 
 
-def _share(control: Array) -> float | None:
-    """How much of the work is done; None while no worker has taken any."""
+def tell(control: Array, limits: Limits) -> None:
+    """Tells how much of the work is done, once a worker has taken any."""
     units = int(control[UNITS])
-    return int(control[COUNTER]) / units if units else None
+    if units:
+        limits.watch.part(min(units, int(control[COUNTER])), units)
 
 
 def given_arrays(printed: Any, tries: Sequence[Trie], scope: Any) -> dict[str, Array]:

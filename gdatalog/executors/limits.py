@@ -1,4 +1,4 @@
-"""What an execution may use: chunk size, memory, and who may stop it."""
+"""What an execution may use: chunk size, memory, and who looks on and may stop it."""
 
 from __future__ import annotations
 
@@ -7,26 +7,28 @@ from dataclasses import dataclass, field
 
 from gdatalog.errors import MemoryLimitError
 from gdatalog.progress import format_bytes
+from gdatalog.watching import Watch, watching
 
 
 @dataclass(slots=True)
 class Limits:
-    """`chunk`: how many rows a level may have at once. `poll` raises if the query is to stop.
+    """`chunk`: how many rows a level may have at once. `watch` is told what is done and how far it
+    is; `poll` is its look at whether the query is to stop, or the look of who has less patience.
 
-    `announce` is told of what takes a while and is no work on rows, such as "compiling p(x)",
-    and "" when that is over.
     `charge(what, bytes)` says how much is held now under a name, and raises if all together
     is more than `memory`.
     """
 
     chunk: int = 1 << 19
     memory: int | None = None
-    poll: Callable[[], None] = lambda: None
-    announce: Callable[[str], None] = lambda what: None
+    watch: Watch = field(default_factory=watching)
     held: dict[str, int] = field(default_factory=dict)
     peak: int = 0
-    share: float | None = None  # of the join that runs: how much of it is done, where known
     high: int = 0  # the most that was held since `highest` was called
+    poll: Callable[[], None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.poll = self.watch.poll
 
     def spare(self) -> int:
         """How many bytes may still be held."""

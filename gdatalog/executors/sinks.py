@@ -106,7 +106,7 @@ class RowSet(Sink):
                 self.limits.charge("answers", self._marked.nbytes)
                 return
             self._marked = None
-        self._settled = self.ops.sort_rows(rows, self.limits.poll)
+        self._settled = self.ops.sort_rows(rows)
         self.count = len(self._settled[0])
         self.limits.charge("answers", sum(column.nbytes for column in self._settled))
         if self.limit is not None and self.count >= self.limit:

@@ -6,7 +6,7 @@ integer each, which one radix sort orders; wider rows are sorted column by colum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,6 @@ from gdatalog.storage.elsewhere import Elsewhere
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN
 
 Columns = tuple[Array, ...]
-Poll = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +107,11 @@ class Rows(Arrays):
         kept = self.survivors(self.firsts(values))
         return values if len(kept) == len(values) else values[kept]
 
-    def sort_rows(self, columns: Sequence[Array], poll: Poll | None = None) -> Columns:
-        """The same set of rows, sorted lexicographically and without duplicates.
-
-        A sort is a matter of milliseconds here: `poll` is asked once.
-        """
+    def sort_rows(self, columns: Sequence[Array]) -> Columns:
+        """The same set of rows, sorted lexicographically and without duplicates."""
         columns = tuple(columns)
         if not columns or len(columns[0]) < 2:
             return columns
-        if poll is not None:
-            poll()
         if len(columns) == 1:
             return (self.sorted_set(columns[0]),)
         packing = self.packing(columns)

@@ -101,12 +101,11 @@ class Walks:
 
         `rooms`: how many elements a tile needs of scratch that does not go by tries.
         """
-        if not self.ready(printed):
-            limits.announce(f"compiling {told}")
-        try:
+        if self.ready(printed):
             loops, kernel = self.kernel(printed, told)
-        finally:
-            limits.announce("")
+        else:
+            with limits.watch.work("compiling", told):
+                loops, kernel = self.kernel(printed, told)
         launch = _Launch(self, loops, kernel, tries, scope, limits, wanted, beside, rooms)
         try:
             return launch.blocks()

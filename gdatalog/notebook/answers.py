@@ -14,8 +14,7 @@ from gdatalog.engine.session import Ask, Session
 from gdatalog.errors import UsageError
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Query, Rule
-from gdatalog.profile import Profile
-from gdatalog.progress import OnProgress
+from gdatalog.report import Profile
 from gdatalog.result import Result
 
 
@@ -54,7 +53,7 @@ class Answers:
     profile: Profile | None = None
 
 
-def run(db: Database, text: Text, how: How, on_progress: OnProgress) -> Answers:
+def run(db: Database, text: Text, how: How) -> Answers:
     """Keeps a text's rules and answers it. If anything goes wrong, nothing of it is kept."""
     if how.limit is not None and how.limit < 0:
         raise UsageError(f"a limit cannot be negative: {how.limit}")
@@ -71,7 +70,6 @@ def run(db: Database, text: Text, how: How, on_progress: OnProgress) -> Answers:
                 text.key,
                 how.params,
                 Folders(),
-                on_progress,
                 reports=ledger,
                 strategy=how.strategy,
             )

@@ -18,8 +18,7 @@ from gdatalog.notebook.progress import progress_of
 from gdatalog.notebook.shown import short_errors, warnings_on_stderr
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Decl, Directive, Rule, Statement
-from gdatalog.profile import Profile
-from gdatalog.report import Explanation
+from gdatalog.report import Explanation, Profile
 from gdatalog.result import Result
 
 # Under these names IPython finds our magics on a shell, and what to leave a line of theirs alone.
@@ -191,8 +190,8 @@ class Magics:
 
     def _run(self, text: Text, how: How) -> Answers:
         db = self.db
-        with warnings_on_stderr(db), progress_of(self.shell, db) as meter:
-            return run(db, text, how, meter)
+        with warnings_on_stderr(db), progress_of(self.shell, db):
+            return run(db, text, how)
 
     def explain(self, line: str, cell: str | None) -> Explanation:
         given, text = self._text(EXPLAIN, line, cell)

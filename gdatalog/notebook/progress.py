@@ -13,8 +13,10 @@ from types import TracebackType
 from typing import Any
 
 from gdatalog.database import Database
-from gdatalog.progress import OnProgress, Progress, duration
+from gdatalog.progress import duration
 from gdatalog.shell.progress import ProgressLine
+from gdatalog.watching import Watch
+from gdatalog.watching import Watch
 
 AFTER = 0.5  # seconds: what is quicker needs no bar
 EVERY = 0.2
@@ -24,36 +26,28 @@ Bundle = dict[str, str]
 
 
 class ProgressBar:
-    """Used around a call, and given to it as `on_progress`.
+    """Used around a call of a database, whose `watch` tells how far it is.
 
-    It has a thread of its own, for a step that takes long may report nothing in between. `show`
+    It has a thread of its own, for what takes longest tells nothing by itself meanwhile. `show`
     is called with what to show, and whether that replaces what was shown.
     """
 
     def __init__(
-        self,
-        show: Callable[[Bundle, bool], None],
-        at_work: Callable[[], str] = lambda: "",
-        after: float = AFTER,
+        self, show: Callable[[Bundle, bool], None], watch: Watch, after: float = AFTER
     ) -> None:
         self.show = show
-        self.at_work = at_work
+        self.watch = watch
         self.after = after
-        self.last: Progress | None = None
         self._ended = Event()
         self._thread: Thread | None = None
         self._started = 0.0
 
-    def __call__(self, progress: Progress) -> None:
-        self.last = progress
-
-    def __enter__(self) -> OnProgress:
+    def __enter__(self) -> None:
         self._started = perf_counter()
         # In the context of the cell, so that what the thread shows lands in the cell's output.
         context = copy_context()
         self._thread = Thread(target=lambda: context.run(self._run), daemon=True)
         self._thread.start()
-        return self
 
     def __exit__(
         self,
@@ -74,37 +68,28 @@ class ProgressBar:
         self.show({"text/plain": "", "text/html": ""}, True)
 
     def bundle(self) -> Bundle:
-        """The bar as it is now. Where the end is unknown it says so: it only moves."""
-        seconds = perf_counter() - self._started
-        last, known = self.last, ""
-        told = [duration(seconds)]
-        if last is not None:
-            told = [*last.figures(), *told]
-            if last.share is not None:
-                known = f' value="{last.share:.3f}"'
-        at_work = self.at_work()
-        if at_work:
-            told.append(f"now {at_work}")
-        text = f"{'running' if last is None else last.title}: {', '.join(told)}"
+        """The bar as it is now. Where the end is unknown it has no value: then it only moves."""
+        progress, told = self.watch.told()
+        title, share = ("running", None) if progress is None else (progress.title, progress.share)
+        if progress is None or progress.left is None:
+            told.append(duration(perf_counter() - self._started))
+        text = f"{title}: {', '.join(told)}"
+        value = "" if share is None else f' value="{share:.3f}"'
         html = (
             '<div style="display:flex;align-items:center;gap:0.8em">'
-            f'<progress max="1"{known} style="width:14em"></progress>'
+            f'<progress max="1"{value} style="width:14em"></progress>'
             f"<span>{escape(text)}</span></div>"
         )
         return {"text/plain": text, "text/html": html}
 
 
 @contextmanager
-def progress_of(shell: Any, db: Database) -> Iterator[OnProgress]:
-    """What shows progress in this shell: a bar in a notebook, a line on a terminal."""
-    at_work = db._workspace.at_work
-    if getattr(shell, "kernel", None) is not None:
-        with ProgressBar(_displayer(), at_work) as bar:
-            yield bar
-    else:
-        line = ProgressLine(sys.stderr, AFTER, at_work)
-        with line("datalog"):
-            yield line.see
+def progress_of(shell: Any, db: Database) -> Iterator[None]:
+    """Shows progress as this shell can: a bar in a notebook, a line on a terminal."""
+    watch = db._workspace.watch
+    notebook = getattr(shell, "kernel", None) is not None
+    with ProgressBar(_displayer(), watch) if notebook else ProgressLine(sys.stderr, watch, AFTER):
+        yield
 
 
 def _displayer() -> Callable[[Bundle, bool], None]:

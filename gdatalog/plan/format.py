@@ -1,8 +1,12 @@
-"""A plan as text: a line for each step, indented where the rows become more."""
+"""A plan as text: a line for each step, indented where the rows become more.
+
+What steps are called stands here alone; `report` draws trees of the same words.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import (
@@ -14,6 +18,7 @@ from gdatalog.plan.nodes import (
     Filter,
     Gather,
     Generate,
+    Given,
     Guard,
     Join,
     JoinPlan,
@@ -62,121 +67,70 @@ def format_rule(rule: RulePlan, remark: Remark = lambda step: "") -> str:
     lines = []
     for number, join in enumerate(rule.joins):
         if len(rule.joins) > 1:
-            lines.append(f"alternative {number + 1} of {len(rule.joins)}")
+            lines.append(alternative_label(number, len(rule.joins)))
         lines += format_join(join, remark)
-    if rule.gathers:
-        keys = ", ".join(key.name for key in rule.keys)
-        gathers = ", ".join(f"{g.variable} = {_gathered(g)}" for g in rule.gathers)
-        lines.append(f"gather {gathers}" + (f" by {keys}" if keys else ""))
-    head = ", ".join(map(format_expr, rule.head))
-    lines.append(f"give {rule.relation}({head})")
-    return "\n".join(lines)
-
-
-def _gathered(gather: Gather | Reduction) -> str:
-    return f"{gather.kind}({', '.join(map(format_expr, gather.targets))})"
+    return "\n".join([*lines, *ending_labels(rule)])
 
 
 def format_join(join: JoinPlan, remark: Remark = lambda step: "") -> list[str]:
     """One line a step; `remark` may add to each what was expected or what happened."""
-    paths = _paths(join.steps, len(join.tries))
     lines = []
     if join.given is not None:
-        names = ", ".join(slot.name for slot in join.given.slots)
-        lines.append(f"for each new {join.given.relation}({names})")
-    lines += _lines(join.steps, join.tries, paths, len(lines), remark)
+        lines.append(given_label(join.given))
+    lines += _lines(join.steps, Labels.of(join), len(lines), remark)
     if join.orbit > 1:
-        lines.append(f"each row stands for {join.orbit} bindings: one of each orbit is looked for")
+        lines.append(orbit_label(join.orbit))
     return lines
 
 
-def _paths(steps: Sequence[Step], count: int) -> list[list[str]]:
-    """What each trie's levels are bound to."""
-    paths: list[list[str]] = [[] for _ in range(count)]
-    for step in all_steps(tuple(steps)):
-        if isinstance(step, Seek):
-            name = format_expr(step.value)
-        elif isinstance(step, (Join, Assign, Generate)):
-            name = step.variable
-        else:
-            continue
-        for part in step.participants:
-            paths[part.trie].append(name)
-    return paths
-
-
-def _lines(
-    steps: Sequence[Step],
-    tries: Sequence[TrieRef],
-    paths: list[list[str]],
-    indent: int,
-    remark: Remark,
-) -> Iterator[str]:
-    def at(part: Participant) -> str:
-        ref = tries[part.trie]
-        path = paths[part.trie]
-        shown = [*path[: part.depth], f"[{path[part.depth]}]", *path[part.depth + 1 :]]
-        return f"{_trie(ref)}({', '.join(shown)})"
-
+def _lines(steps: Sequence[Step], labels: Labels, indent: int, remark: Remark) -> Iterator[str]:
     for step in steps:
         pad = "  " * indent
+        text = ", ".join((labels.head(step), *labels.remarks(step)))
         note = remark(step)
-        match step:
-            case Guard():
-                text = f"only if {_trie(tries[step.trie])} has rows"
-                text += ", as often as it has" if step.weighted else ""
-            case Seek():
-                text = f"seek {format_expr(step.value)} in {_and(map(at, step.participants))}"
-            case Join():
-                text = f"{step.variable} in {_and(map(at, step.participants))}"
-                if step.cuts:
-                    bounds = (f"{step.variable} {c.op} {format_expr(c.bound)}" for c in step.cuts)
-                    text += f", cut to {', '.join(bounds)}"
-                if step.reuse is not None:
-                    text += f", from the list of {step.reuse.variable}"
-                indent += 1
-            case Assign():
-                text = f"{step.variable} := {format_expr(step.expr)}"
-                if step.participants:
-                    text += f" in {_and(map(at, step.participants))}"
-                text += ", which may fail" if step.may_fail else ""
-            case Generate():
-                if step.span is not None:
-                    values = f"range({', '.join(map(format_expr, step.span))})"
-                else:
-                    values = "{" + ", ".join(map(format_expr, step.values)) + "}"
-                text = f"{step.variable} in {values}"
-                if step.participants:
-                    text += f" and in {_and(map(at, step.participants))}"
-                indent += 1
-            case Filter():
-                text = f"only if {format_expr(step.test)}"
-            case Compact():
-                text = f"one row for each ({', '.join(step.keep)})"
-                text += " of all rounds" if step.lasting else ""
-            case Restore():
-                text = f"{', '.join(step.variables)} := "
-                text += "the value of " if len(step.ranks) == 1 else "the values of "
-                text += ", ".join(step.ranks) + (", sorted" if len(step.ranks) > 1 else "")
-            case Branch():
-                text = step.mode
-                if step.reduction is not None:
-                    text = f"{step.reduction.variable} := {_gathered(step.reduction)}"
-                if step.reads:
-                    text += f" for each ({', '.join(step.reads)})"
         yield pad + text + (f"   -- {note}" if note else "")
+        if isinstance(step, (Join, Generate)):
+            indent += 1
         if isinstance(step, Branch):
             for number, inner in enumerate(step.alternatives):
                 if number:
                     yield pad + "or"
-                yield from _lines(inner, tries, paths, indent + 1, remark)
+                yield from _lines(inner, labels, indent + 1, remark)
 
 
-def _and(parts: Iterator[str] | map[str]) -> str:
-    return " and ".join(parts)
+# ----------------------------------------------------------------- what parts of a plan are called
 
 
-def _trie(ref: TrieRef) -> str:
+def alternative_label(number: int, count: int) -> str:
+    return f"alternative {number + 1} of {count}"
+
+
+def given_label(given: Given) -> str:
+    names = ", ".join(slot.name for slot in given.slots)
+    return f"for each new {given.relation}({names})"
+
+
+def orbit_label(orbit: int) -> str:
+    return f"each row stands for {orbit} bindings: one of each orbit is looked for"
+
+
+def ending_labels(rule: RulePlan) -> list[str]:
+    """What becomes of a rule's bindings: aggregates, if there are any, and the head."""
+    labels = []
+    if rule.gathers:
+        keys = ", ".join(key.name for key in rule.keys)
+        gathers = ", ".join(f"{g.variable} = {_gathered(g)}" for g in rule.gathers)
+        labels.append(f"gather {gathers}" + (f" by {keys}" if keys else ""))
+    head = ", ".join(map(format_expr, rule.head))
+    return [*labels, f"give {rule.relation}({head})"]
+
+
+def trie_label(ref: TrieRef) -> str:
+    """A trie: the relation, the order of its columns, and which of its rows.
+
+    >>> trie_label(TrieRef("E", "old", (1, 0)))
+    'old E[1,0]'
+    """
     text = ref.relation if ref.version == "full" else f"{ref.version} {ref.relation}"
     text = f"ranked {text}" if ref.ranked else text
     if ref.columns != tuple(range(len(ref.columns))):
@@ -184,3 +138,89 @@ def _trie(ref: TrieRef) -> str:
     if ref.tests:
         text += "{" + ", ".join(f"{t.left} {t.op} {t.right}" for t in ref.tests) + "}"
     return text
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What the steps of a join are called: `paths` has what each trie's levels are bound to."""
+
+    tries: tuple[TrieRef, ...]
+    paths: tuple[tuple[str, ...], ...]
+
+    @staticmethod
+    def of(join: JoinPlan) -> Labels:
+        paths: list[list[str]] = [[] for _ in join.tries]
+        for step in all_steps(join.steps):
+            if isinstance(step, Seek):
+                name = format_expr(step.value)
+            elif isinstance(step, (Join, Assign, Generate)):
+                name = step.variable
+            else:
+                continue
+            for part in step.participants:
+                paths[part.trie].append(name)
+        return Labels(join.tries, tuple(map(tuple, paths)))
+
+    def participant(self, part: Participant) -> str:
+        """A trie with one of its levels, in brackets: `E(x, [y])`."""
+        path = self.paths[part.trie]
+        shown = [*path[: part.depth], f"[{path[part.depth]}]", *path[part.depth + 1 :]]
+        return f"{trie_label(self.tries[part.trie])}({', '.join(shown)})"
+
+    def _all(self, parts: Sequence[Participant]) -> str:
+        return " and ".join(map(self.participant, parts))
+
+    def head(self, step: Step) -> str:
+        """What a step does."""
+        match step:
+            case Guard():
+                return f"only if {trie_label(self.tries[step.trie])} has rows"
+            case Seek():
+                return f"seek {format_expr(step.value)} in {self._all(step.participants)}"
+            case Join():
+                return f"{step.variable} in {self._all(step.participants)}"
+            case Assign():
+                within = f" in {self._all(step.participants)}" if step.participants else ""
+                return f"{step.variable} := {format_expr(step.expr)}{within}"
+            case Generate():
+                if step.span is not None:
+                    values = f"range({', '.join(map(format_expr, step.span))})"
+                else:
+                    values = "{" + ", ".join(map(format_expr, step.values)) + "}"
+                within = f" and in {self._all(step.participants)}" if step.participants else ""
+                return f"{step.variable} in {values}{within}"
+            case Filter():
+                return f"only if {format_expr(step.test)}"
+            case Compact():
+                lasting = " of all rounds" if step.lasting else ""
+                return f"one row for each ({', '.join(step.keep)}){lasting}"
+            case Restore():
+                what = "the value of" if len(step.ranks) == 1 else "the values of"
+                return f"{', '.join(step.variables)} := {what} {', '.join(step.ranks)}"
+            case Branch():
+                text: str = step.mode
+                if step.reduction is not None:
+                    text = f"{step.reduction.variable} := {_gathered(step.reduction)}"
+                return f"{text} for each ({', '.join(step.reads)})" if step.reads else text
+
+    def remarks(self, step: Step) -> tuple[str, ...]:
+        """How it does that, where there is something to say."""
+        match step:
+            case Guard() if step.weighted:
+                return ("as often as it has",)
+            case Join():
+                bounds = (f"{step.variable} {c.op} {format_expr(c.bound)}" for c in step.cuts)
+                cut = (f"cut to {', '.join(bounds)}",) if step.cuts else ()
+                if step.reuse is None:
+                    return cut
+                return (*cut, f"from the list of {step.reuse.variable}")
+            case Assign() if step.may_fail:
+                return ("which may fail",)
+            case Restore() if len(step.ranks) > 1:
+                return ("sorted",)
+            case _:
+                return ()
+
+
+def _gathered(gather: Gather | Reduction) -> str:
+    return f"{gather.kind}({', '.join(map(format_expr, gather.targets))})"

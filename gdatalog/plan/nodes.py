@@ -262,10 +262,11 @@ Step = Guard | Seek | Join | Assign | Generate | Filter | Compact | Restore | Br
 @dataclass(frozen=True, slots=True)
 class Given:
     """Rows that a plan is run for, each in turn: what is new of a relation. Their columns are
-    these variables, which all steps find bound."""
+    these variables, which all steps find bound. `rows`: as many as estimates were made for."""
 
     relation: str
     slots: tuple[Slot, ...]
+    rows: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

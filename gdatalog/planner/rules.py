@@ -145,6 +145,7 @@ def _plan_join(
     tries = builder.tries()
     if not bag:
         steps = compact_rows(steps, tries, live, recursive, names)
+    given = None if given is None else replace(given, rows=rows)
     return JoinPlan(tries, steps, tuple(outputs), bag, cost=builder.cost, given=given)
 
 

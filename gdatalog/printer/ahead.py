@@ -14,7 +14,7 @@ from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nest import Node, measurable, recoding
 from gdatalog.plan.nodes import Join, Step
 from gdatalog.printer.lists import Met, Walk, fill, marks_of
-from gdatalog.printer.measure import both, last_pair
+from gdatalog.printer.pairs import both, last_pair
 from gdatalog.printer.scope import Known
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from gdatalog.plan.nest import Node, recoding
 from gdatalog.plan.nodes import Generate, Join, Slot, Step
 from gdatalog.printer.ahead import close_marks, look_ahead
 from gdatalog.printer.lists import Met, Walk, walk_of
-from gdatalog.printer.measure import last_pair, measurable_here, measure, measure_pair
+from gdatalog.printer.measure import measurable_here, measure
+from gdatalog.printer.pairs import last_pair, measure_pair
 from gdatalog.printer.recode import print_bits, print_recoded
 from gdatalog.printer.scope import Clip, Known, Turn
 from gdatalog.printer.turns import begin_unit, turns

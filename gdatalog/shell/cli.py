@@ -25,6 +25,7 @@ from gdatalog.shell.messages import say, say_error, say_unexpected
 from gdatalog.shell.output import FORMATS, Output
 from gdatalog.shell.parameters import read_parameters
 from gdatalog.shell.program import Job, Text, run_job
+from gdatalog.watching import AS_IT_WAS, told_of
 
 if TYPE_CHECKING:
     from gdatalog.shell.start import Begun
@@ -170,8 +171,8 @@ def run(args: Sequence[str] | None = None, begun: Begun | None = None) -> int:
     except click.ClickException as problem:
         problem.show()
         return USAGE
-    except KeyboardInterrupt:
-        say("interrupted")
+    except KeyboardInterrupt as error:
+        say(told_of(error).removesuffix(AS_IT_WAS))
         return INTERRUPTED
     except BrokenPipeError:
         _drop_output()  # whoever reads our answers has seen enough

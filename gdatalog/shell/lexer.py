@@ -27,7 +27,7 @@ from pygments.token import (
 )
 
 from gdatalog.errors import Source
-from gdatalog.parser.directives import DIRECTIVE_TYPES, QUALIFIERS
+from gdatalog.parser.directives import DIRECTIVE_TYPES, DIRECTIVES, QUALIFIERS
 from gdatalog.parser.scanner import scan
 from gdatalog.parser.tokens import Token
 from gdatalog.plan.functions import AGGREGATES, ALIASES, FUNCTIONS, GENERATORS, TYPES
@@ -110,13 +110,20 @@ class SessionLexer(Lexer):
 
     def _typed(self, line: str, at: int, start: int) -> Iterator[Piece]:
         typed = line[start:]
-        if line.startswith("$"):
-            yield at + start, Text, typed
+        command = _COMMAND.match(typed)
+        name = command[0] if command is not None and command[1] not in DIRECTIVES else ""
+        if name:
+            yield at + start, Keyword, name
+        rest = at + start + len(name)
+        if line.startswith("$") or (name and name[1:] not in _OF_TEXT):
+            yield rest, Text, typed[len(name) :]
         else:
-            for place, kind, text in DatalogLexer().get_tokens_unprocessed(typed):
-                yield at + start + place, kind, text
+            for place, kind, text in DatalogLexer().get_tokens_unprocessed(typed[len(name) :]):
+                yield rest + place, kind, text
 
 
+_COMMAND = re.compile(r"\.(\w+)")
+_OF_TEXT = frozenset({"explain", "profile"})  # commands whose argument is a text of the language
 _PROMPT = re.compile(r"\$ |gdatalog> |     \.\.\.> ")
 _WRONG = re.compile(r"\S[^\n]*? error: |error: ")
 

@@ -4,18 +4,42 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import traceback
 
 from gdatalog import __version__
 from gdatalog.errors import Error
 
+RED, YELLOW, CALM = "31", "33", "36"
+_KINDS = "|".join(sorted({"error", "internal error", *(k.kind for k in Error.__subclasses__())}))
+# What stands in colour: the kind of an error with its place left plain, carets, hints.
+_PAINTED = (
+    (re.compile(rf"^((?:.+:\d+:\d+: )?)((?:{_KINDS}):)", re.M), f"1;{RED}"),
+    (re.compile(r"^((?:.+:\d+:\d+: )?)(warning:)", re.M), f"1;{YELLOW}"),
+    (re.compile(r"^( *\|\s*)(\^+)", re.M), f"1;{RED}"),
+    (re.compile(r"^( *)(hint: .*)", re.M), CALM),
+)
+
 
 def say(text: str) -> None:
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
     with contextlib.suppress(OSError):
-        print(text, file=sys.stderr, flush=True)
+        print(painted(text) if _has_colours() else text, file=sys.stderr, flush=True)
+
+
+def _has_colours() -> bool:
+    """Whether stderr is a terminal that shows colours to somebody who wants them."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return not plain and sys.stderr.isatty()
+
+
+def painted(text: str) -> str:
+    """What is said, with the colours of a terminal."""
+    for what, colour in _PAINTED:
+        text = what.sub(rf"\1\033[{colour}m\2\033[0m", text)
+    return text
 
 
 def say_error(error: BaseException) -> None:

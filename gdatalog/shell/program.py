@@ -16,8 +16,7 @@ from gdatalog.engine.session import Ask, Session
 from gdatalog.errors import Caution, DataError, Error, UsageError
 from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Rule, Statement
-from gdatalog.profile import Profile
-from gdatalog.report import explain
+from gdatalog.report import Profile, explain
 from gdatalog.result import Result
 from gdatalog.shell.messages import say, say_error
 from gdatalog.shell.output import Output
@@ -50,12 +49,12 @@ def run_job(db: Database, job: Job, output: Output) -> list[Error]:
     try:
         program = _read(db, job.texts)
         reports = Ledger() if job.profile else None
-        line = ProgressLine(sys.stderr, at_work=db._workspace.at_work)
-        db._workspace.announce = line.announce
+        line = ProgressLine(sys.stderr, db._workspace.watch)
         with db._lock:
-            session = db._workspace.keep(
-                program, "<program>", job.params, job.folders, line.see, reports=reports
-            )
+            with line("reading"):
+                session = db._workspace.keep(
+                    program, "<program>", job.params, job.folders, reports=reports
+                )
             if job.explain:
                 output.text(str(explain(session, _explained_names(session), db._workspace.why)))
                 return []

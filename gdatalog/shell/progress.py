@@ -1,37 +1,35 @@
-"""A line that tells what a long query is at, and goes away when it ends."""
+"""A line that tells what a long call is at, and goes away when it ends."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
 from threading import Event, Thread
 from time import perf_counter
 from types import TracebackType
 from typing import TextIO
 
-from gdatalog.progress import Progress, format_bytes
+from gdatalog.progress import Progress, duration, format_bytes
+from gdatalog.watching import Watch
+from gdatalog.widths import cut, visible, width
 
 AFTER = 2.0  # seconds: what is quicker needs no line
-EVERY = 0.25
+EVERY = 0.2
+LONGEST_BAR, LEAST_BAR = 30, 8
 
 
 class ProgressLine:
-    """Used around an evaluation; writes only to a terminal.
+    """Used around what may take long; writes only to a terminal.
 
-    It has a thread of its own, for a join that takes long reports nothing by itself.
+    It has a thread of its own, which looks at the watch of the database: what takes longest tells
+    nothing by itself meanwhile, but time goes on.
     """
 
-    def __init__(
-        self, stream: TextIO, after: float = AFTER, at_work: Callable[[], str] = lambda: ""
-    ) -> None:
-        """`at_work` says what is known of the join that runs; it is asked while the line shows."""
+    def __init__(self, stream: TextIO, watch: Watch, after: float = AFTER) -> None:
         self.stream = stream
+        self.watch = watch
         self.after = after
-        self.at_work = at_work
         self.what = ""
-        self.round: Progress | None = None
-        self.doing = ""
-        self._woken = Event()
-        self._done = False
+        self._ended = Event()
         self._thread: Thread | None = None
         self._started = 0.0
 
@@ -40,23 +38,10 @@ class ProgressLine:
         self.what = what
         return self
 
-    def see(self, progress: Progress) -> None:
-        """What a Database calls once a round."""
-        self.round = progress
-
-    def announce(self, what: str) -> None:
-        """What is begun that is better told of at once, such as a compilation; "" ends it."""
-        self.doing = what
-        if what:
-            self._woken.set()
-
     def __enter__(self) -> None:
-        self.round = None
-        self.doing = ""
-        if self.stream.isatty():
+        if self._thread is None and self.stream.isatty():
             self._started = perf_counter()
-            self._done = False
-            self._woken.clear()
+            self._ended.clear()
             self._thread = Thread(target=self._show, daemon=True)
             self._thread.start()
 
@@ -67,23 +52,15 @@ class ProgressLine:
         trace: TracebackType | None,
     ) -> None:
         if self._thread is not None:
-            self._done = True
-            self._woken.set()
+            self._ended.set()
             self._thread.join()
             self._thread = None
 
     def _show(self) -> None:
         shown = ""
-        while True:
-            left = self._started + self.after - perf_counter()
-            self._woken.wait(EVERY if shown or left < EVERY else left)
-            self._woken.clear()
-            if self._done:
-                break
+        while not self._ended.wait(EVERY):
             before = shown
-            shown = (
-                self.text() if self.doing or perf_counter() - self._started >= self.after else ""
-            )
+            shown = self.text(self._columns()) if self._is_time() else ""
             if shown or before:
                 self.stream.write(f"\r\x1b[2K{shown}")
                 self.stream.flush()
@@ -91,22 +68,41 @@ class ProgressLine:
             self.stream.write("\r\x1b[2K")
             self.stream.flush()
 
-    def text(self) -> str:
-        parts = [f"{perf_counter() - self._started:.0f} s"]
-        if self.doing:
-            return f"{self.doing[:64]}... {parts[0]}"
-        what = self.what
-        if self.round is not None:
-            what = self.round.title
-            parts += self.round.figures()
-        at_work = self.at_work()
-        if at_work:
-            parts.append(f"now {at_work}")
+    def _is_time(self) -> bool:
+        """A compilation is told of at once: to who does not expect it, it looks like a fault."""
+        if perf_counter() - self._started >= self.after:
+            return True
+        now = self.watch.now
+        return now is not None and now.stage == "compiling"
+
+    def _columns(self) -> int:
+        try:
+            return os.get_terminal_size(self.stream.fileno()).columns or 80
+        except (OSError, ValueError):
+            return 80
+
+    def text(self, columns: int = 80) -> str:
+        """The line, for a terminal of so many columns: one that wrapped could not be taken back."""
+        progress, parts = self.watch.told()
+        told = progress or Progress("joining", self.what or "running")
+        title = visible(told.title)
+        if told.left is None:
+            parts.append(duration(perf_counter() - self._started))
         held = memory_used()
-        if held is not None:
+        if held is not None and told.stage != "compiling":
             parts.append(format_bytes(held))
-        # Short enough for any terminal: a line that wraps could not be taken back.
-        return f"{what[:24]}: {', '.join(parts)}"[:78]
+        figures = ", ".join(parts)
+        room = columns - 1
+        bar = min(LONGEST_BAR, room - width(f"{title}  {figures}"))
+        if told.share is None or bar < LEAST_BAR:
+            return cut(f"{title}: {figures}", room)
+        return f"{title} {self._bar(told.share, bar)} {figures}"
+
+    def _bar(self, share: float, columns: int) -> str:
+        plain = not (self.stream.encoding or "").lower().startswith("utf")
+        full, empty = ("#", "-") if plain else ("█", "░")
+        done = int(share * columns)
+        return full * done + empty * (columns - done)
 
 
 def memory_used() -> int | None:

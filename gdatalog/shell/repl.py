@@ -22,6 +22,7 @@ from gdatalog.shell.statements import take
 from gdatalog.shell.terminal import can_edit
 from gdatalog.shell.typed import GOES_ON, PROMPT, command_of, divide, is_whole
 from gdatalog.shell.undoing import SHARE, History, Loaded
+from gdatalog.watching import told_of
 
 if TYPE_CHECKING:
     from gdatalog.shell.prompt import Prompt
@@ -51,14 +52,13 @@ class Repl:
         self.interactive = interactive
         self.bail = bail
         self.timer = False
-        self.line = ProgressLine(sys.stderr, at_work=db._workspace.at_work)
+        self.line = ProgressLine(sys.stderr, db._workspace.watch)
         self.loaded: Mapping[str, Loaded] = {}  # the files that `.load` read
         self.history = History(db.memory_limit // SHARE)  # of `.undo`
         self.failed: list[BaseException] = []
         self._typed = ""  # of a statement whose dot is still to come
         self._count = 0
         self._stopped = False  # what ran was interrupted
-        db._workspace.announce = self.line.announce
         db._workspace.on_caution = lambda caution: say(caution.format())
 
     def loop(self, prompt: Prompt | None = None, first: str = "") -> list[BaseException]:
@@ -89,7 +89,8 @@ class Repl:
 
     def _converse(self, prompt: Prompt, text: str = "") -> list[BaseException]:
         """The same with a line editor, which hands over what is whole."""
-        prompt.doing = lambda: self.line.doing
+        watch = self.db._workspace.watch
+        prompt.doing = lambda: "" if (now := watch.now) is None else now.title
         try:
             while True:
                 try:
@@ -185,11 +186,11 @@ class Repl:
             action()
         except Leave:
             return False
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             if not self.interactive:
                 raise
             self._stopped = True
-            say("interrupted; the database is as it was")
+            say(told_of(error))
         except BrokenPipeError:
             raise
         except (Error, MemoryError, RecursionError) as error:

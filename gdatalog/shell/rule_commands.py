@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from typing import TYPE_CHECKING
 
@@ -109,4 +108,4 @@ def _save(repl: Repl, rest: str) -> None:
 def _read(repl: Repl, rest: str) -> None:
     (path,) = words_of(rest, "read", 1, 1)
     program = repl.db._workspace.parse(read_text(path, repl.db._workspace.policy), path)
-    take_file(repl, program, os.path.abspath(path))
+    take_file(repl, program, path)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.session import Session
 from gdatalog.errors import Error, UsageError, raise_together
 from gdatalog.parser import Program, format_node
@@ -25,22 +28,27 @@ NOT_EVALUATED = "not evaluated"
 
 def take(repl: Repl, text: str, name: str) -> None:
     """Takes a text that was typed: each statement is kept by itself."""
+    started = perf_counter()
     program = repl.db._workspace.parse(text, name, bare=True)
+    parsing = perf_counter() - started
     _refuse_facts(repl, program)
-    _keep(repl, program, None)
+    _keep(repl, program)
+    if repl.timer:
+        _tell_times(repl.db._workspace.ledger, parsing, perf_counter() - started)
 
 
-def take_file(repl: Repl, program: Program, name: str) -> None:
+def take_file(repl: Repl, program: Program, path: str) -> None:
     """Takes a file's program: reading it again replaces what it gave before."""
-    _keep(repl, program, name)
+    _keep(repl, program, os.path.abspath(path), f".read {shlex.quote(path)}")
 
 
-def _keep(repl: Repl, program: Program, key: str | None) -> None:
+def _keep(repl: Repl, program: Program, key: str | None = None, title: str | None = None) -> None:
+    """Keeps a program under a key, or each of its statements by itself; `.undo` calls it so."""
     db = repl.db
     before, state = db._workspace.texts, repl.history.state(repl)
     known, held = _facts(repl), db._workspace.evaluated()
     with db._lock:
-        session = db._workspace.keep(program, key, repl.params, repl.folders, repl.line.see)
+        session = db._workspace.keep(program, key, repl.params, repl.folders)
         asked = session.asks()
         try:
             # A file that asks says what to evaluate; whatever is typed is evaluated as it comes.
@@ -59,11 +67,19 @@ def _keep(repl: Repl, program: Program, key: str | None) -> None:
             raise
         rules = session.parts.rules
         if rules and (key is not None or any(format_node(s) not in before for s in rules)):
-            repl.history.keep(repl, _title(rules) if key is None else f".read {key}", state)
+            repl.history.keep(repl, title or _title(rules), state)
         if asked:
             repl.failed += answer_all(db, session, repl.output, repl.folders, repl.line)
         else:
             db._workspace.tell(session)
+
+
+def _tell_times(ledger: Ledger, parsing: float, whole: float) -> None:
+    """Where the time of a statement went."""
+    parts = {"parse": parsing, "plan": ledger.planning, "compile": ledger.compiling}
+    parts["run"] = max(0.0, whole - sum(parts.values()))
+    told = [f"{what} {seconds:.3f} s" for what, seconds in parts.items() if seconds]
+    say(", ".join(told))
 
 
 def _title(statements: Sequence[Statement]) -> str:

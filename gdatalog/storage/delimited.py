@@ -8,6 +8,7 @@ by record, to say which line is wrong.
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,12 +17,15 @@ from typing import Any
 
 from gdatalog.errors import DataError, Source, Span
 from gdatalog.storage.place import Place
+from gdatalog.storage.raw import CUTTING
+from gdatalog.watching import Left, watching
 
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 _DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", " ": "spaces"}
 SNIFFED = (",", "\t", ";", "|")
 _MARK = b"\xef\xbb\xbf"
 _END = "\0end\0"
+LONG = 1 << 24  # bytes, from which on it is worth telling how far the cutting is
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +159,9 @@ class Delimited:
         for block_size in (1 << 20, 1 << 26, min(len(data) + 1, (1 << 31) - 1)):
             read = arrow_csv.ReadOptions(column_names=names, block_size=block_size)
             try:
-                table = arrow_csv.read_csv(pa.BufferReader(data), read, parse, convert)
+                with watching().innermost.within(*CUTTING):
+                    file = pa.PythonFile(_Slowly(data), "r") if len(data) > LONG else data
+                    table = arrow_csv.read_csv(pa.input_stream(file), read, parse, convert)
                 return list(table.columns)
             except (pa.ArrowException, ValueError) as error:
                 if "straddl" not in str(error) or block_size > len(data):
@@ -208,6 +214,27 @@ class Delimited:
             header.end,
             first,
         )
+
+
+class _Slowly(io.RawIOBase):
+    """A text as a file, from which Arrow reads block after block; so far it has come."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = memoryview(data)
+        self._at = 0
+        self._watch, self._work = watching(), watching().innermost  # Arrow has threads of its own
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        if self._watch.left:
+            raise Left
+        end = len(self._data) if size < 0 else self._at + size
+        part = bytes(self._data[self._at : end])
+        self._at += len(part)
+        self._work.share(self._at / len(self._data))
+        return part
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from gdatalog.errors import DataError
@@ -22,6 +23,7 @@ from gdatalog.storage.place import Place
 from gdatalog.storage.raw import Declared, Raw, count_of_columns, listed, raw_of, raw_of_table
 from gdatalog.storage.table import Table
 from gdatalog.values import TypeName
+from gdatalog.watching import LATE, watching
 
 
 def table_from(
@@ -70,7 +72,13 @@ def table_of(
         raise DataError(f"{what}: the column name {unprintable!r} holds half a surrogate pair")
     types: list[TypeName] = []
     converted = []
+    watch, work = watching(), watching().innermost
+    work.new_rows = raw.length
+    if work.stage == "loading" and work.total is None:
+        work.total, work.unit = raw.length, "rows"
     for position, (name, origin) in enumerate(zip(names, picked, strict=True)):
+        work.share(position / len(picked))
+        watch.poll()
         expected = declared.types[position] if declared is not None else None
         place = Place(what, name) if raw.place is None else raw.place(origin, name)
         column = raw.columns[origin]
@@ -79,7 +87,10 @@ def table_of(
         elif raw.source == "json":
             kind, values = object_column(column, expected, place, json=True)
         else:
-            kind, values = column_from(column, expected, place, there)
+            typed = partial(column_from, column, expected, place, there)
+            by_arrays = there is None and not isinstance(column, list | tuple)
+            long = by_arrays and raw.length >= LATE
+            kind, values = watch.aside(typed) if long else typed()
         if len(values) != raw.length:
             message = f"{what}: column {name!r} has {len(values)} rows, the first {raw.length}"
             raise DataError(message, hint="all columns of a relation have one length")

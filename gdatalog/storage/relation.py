@@ -10,6 +10,7 @@ Above 300 lines, for all that can be asked of a relation stands here, done elsew
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from gdatalog.storage.threads import LONG, spread
 from gdatalog.storage.trie import RowTest, Trie, TrieName, first_levels, trie_name
 from gdatalog.storage.trie_builder import build_trie, trie_of_rows
 from gdatalog.values import TypeName
+from gdatalog.watching import LATE, patiently, watching
 
 
 class Relation:
@@ -139,8 +141,13 @@ class Relation:
 
         # One thread after the other gives texts their codes.
         plain = [at for at, kind in enumerate(table.types) if kind != "symbol"]
-        found = dict(zip(plain, spread(keys_of, plain, table.length >= LONG), strict=True))
-        keys = [found[at] if at in found else keys_of(at) for at in range(len(table.types))]
+
+        def all_keys() -> list[Array]:
+            found = dict(zip(plain, spread(keys_of, plain, table.length >= LONG), strict=True))
+            return [found[at] if at in found else keys_of(at) for at in range(len(table.types))]
+
+        late = table.length >= LATE and not any(away)
+        keys = watching().aside(all_keys) if late else all_keys()
         if any(away):
             laid = tuple(map(ops.xp.asarray, keys))
             return Relation.of_blocks(table.names, table.types, [laid], table.length, ops=ops)
@@ -329,7 +336,10 @@ class Relation:
         trie = self._tries.get(name)
         if trie is None:
             build = self._build_ranked if ranked else self._build
-            trie = first_levels(self._tries, name) or build(name[0], name[1], weighted)
+            trie = first_levels(self._tries, name)
+            if trie is None:
+                made = partial(build, name[0], name[1], weighted)
+                trie = patiently(self.at_most, made) if self._store.here else made()
             self._tries[name] = trie
         return trie
 

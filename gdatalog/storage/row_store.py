@@ -32,6 +32,7 @@ from gdatalog.storage.rows import (
 from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, by_stretches, spread
+from gdatalog.watching import patiently
 
 # Fewer rows than these are sorted at once: it costs nothing, and people see them in order.
 FEW = 1 << 14
@@ -165,7 +166,8 @@ class RowStore:
         self._bring()
         if not self._plain:
             with self._lock:
-                self._blocks = [_joined(self._blocks)]
+                blocks = self._blocks
+                self._blocks = [patiently(self._count, lambda: _joined(blocks))]
                 self._plain = True
         return self._blocks[0]
 
@@ -201,14 +203,11 @@ class RowStore:
         left, right = self.as_they_are()
         if len(left) == 0:
             return True
-        low, high = int(left.min()), int(left.max())
-        if (low, high) != (int(right.min()), int(right.max())):
-            return False
-        if high - low < DENSE * len(left) and not _same_values(left, right, low, high):
+        if not patiently(len(left), lambda: _alike(left, right)):
             return False
         self.distinct()
-        left, right = self.as_they_are()
-        return _mixed_sum(left) == _mixed_sum(right)
+        rows = self.as_they_are()
+        return patiently(len(left), lambda: len({_mixed_sum(column) for column in rows}) == 1)
 
     def _hold(self, rows: Columns, known: Known) -> None:
         # In this order: who reads without the lock sees what is known last.
@@ -220,30 +219,29 @@ class RowStore:
         rows = self.as_they_are()
         if len(rows) == 1 or self._count < FEW:
             self._hold(sort_rows(rows), Known.SORTED)
-        elif any(map(_all_different, rows)):
+        elif patiently(self._count, lambda: any(map(_all_different, rows))):
             self._known = Known.DISTINCT
         elif Packing.of(rows) is not None:
             self._hold(sort_rows(rows), Known.SORTED)
         else:
-            self._make_wide_distinct(rows)
+            self._hold(*patiently(self._count, lambda: _wide_distinct(rows)))
 
-    def _make_wide_distinct(self, rows: Columns) -> None:
-        """By a number for each row, drawn from its values: rows of one number may be equal."""
-        numbers = _numbers(rows)
-        ordered = sort_values(numbers, int(numbers.min()), int(numbers.max()))
-        again = ordered[1:][~firsts(ordered)[1:]]
-        if len(again) == 0:
-            self._known = Known.DISTINCT
-        elif len(again) > len(ordered) // 16:
-            self._hold(sort_rows(rows), Known.SORTED)
-        else:
-            doubtful = in_sorted(numbers, again)
-            few = sort_rows([column[doubtful] for column in rows])
-            sure = ~doubtful
-            kept = tuple(
-                np.append(column[sure], more) for column, more in zip(rows, few, strict=True)
-            )
-            self._hold(kept, Known.DISTINCT)
+
+def _wide_distinct(rows: Columns) -> tuple[Columns, Known]:
+    """Distinct rows, by a number for each, drawn from its values: those of one number may be
+    equal."""
+    numbers = _numbers(rows)
+    ordered = sort_values(numbers, int(numbers.min()), int(numbers.max()))
+    again = ordered[1:][~firsts(ordered)[1:]]
+    if len(again) == 0:
+        return rows, Known.DISTINCT
+    if len(again) > len(ordered) // 16:
+        return sort_rows(rows), Known.SORTED
+    doubtful = in_sorted(numbers, again)
+    few = sort_rows([column[doubtful] for column in rows])
+    sure = ~doubtful
+    kept = tuple(np.append(column[sure], more) for column, more in zip(rows, few, strict=True))
+    return kept, Known.DISTINCT
 
 
 def _joined(blocks: Sequence[Columns]) -> Columns:
@@ -304,6 +302,14 @@ def _numbers(rows: Columns) -> Array:
 def _mix(numbers: Array) -> None:
     numbers *= np.uint64(0x9E37_79B9_7F4A_7C15)
     numbers ^= numbers >> np.uint64(32)
+
+
+def _alike(left: Array, right: Array) -> bool:
+    """Whether two columns may have the same values: False if they plainly have not."""
+    low, high = int(left.min()), int(left.max())
+    if (low, high) != (int(right.min()), int(right.max())):
+        return False
+    return high - low >= DENSE * len(left) or _same_values(left, right, low, high)
 
 
 def _same_values(left: Array, right: Array, low: int, high: int) -> bool:

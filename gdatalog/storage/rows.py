@@ -6,7 +6,7 @@ or one search of plain integers does the work; wider rows are sorted column by c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,14 +14,13 @@ import numpy as np
 from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, by_stretches, spread
+from gdatalog.watching import patiently
 
 Columns = tuple[Array, ...]
-Poll = Callable[[], None]  # raises if what is under way is to stop
 
 # A set of values in a range this many times as long as the set is marked rather than sorted.
 DENSE = 16
 FEW = 1 << 16  # rows, up to which NumPy sorts by columns as fast as packed
-PART = 1 << 22  # values that are sorted at once, where somebody may want to stop
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 
@@ -96,12 +95,12 @@ def firsts(values: Array) -> Array:
     return marks
 
 
-def sorted_set(values: Array, poll: Poll | None = None) -> Array:
-    """The sorted distinct values of an array of ints.
+def sorted_set(values: Array) -> Array:
+    """The sorted distinct values of an array of ints."""
+    return patiently(len(values), lambda: _sorted_set(values))
 
-    A long array is sorted part by part, by value, with a call of `poll` before each part, which
-    may raise: so a user who stops a query does not wait for its sort.
-    """
+
+def _sorted_set(values: Array) -> Array:
     if ascending(values):
         return values
     low, high = int(values.min()), int(values.max())
@@ -112,24 +111,9 @@ def sorted_set(values: Array, poll: Poll | None = None) -> Array:
         found = np.flatnonzero(marks)
         found += low
         return found.astype(values.dtype, copy=False)
-    if poll is not None and len(values) > PART and high - low < 1 << 62:
-        return _sorted_by_parts(values, low, high, poll)
     values = sort_values(values, low, high)
     marks = firsts(values)
     return values if marks.all() else values[marks]
-
-
-def _sorted_by_parts(values: Array, low: int, high: int, poll: Poll) -> Array:
-    parts = min(200, len(values) // (PART // 2))
-    width = (high - low) // parts + 1
-    poll()
-    which = ((values.astype(np.int64, copy=False) - low) // width).astype(np.uint8)
-    found = []
-    for part in range(parts):
-        poll()
-        mine = sort_values(values[which == part], low + part * width, high)
-        found.append(mine[firsts(mine)])
-    return np.concatenate(found)
 
 
 def row_firsts(columns: Sequence[Array]) -> Array:
@@ -140,17 +124,21 @@ def row_firsts(columns: Sequence[Array]) -> Array:
     return marks
 
 
-def sort_rows(columns: Sequence[Array], poll: Poll | None = None) -> Columns:
+def sort_rows(columns: Sequence[Array]) -> Columns:
     """The same set of rows, sorted lexicographically and without duplicates."""
     columns = tuple(columns)
     if not columns or len(columns[0]) < 2:
         return columns
+    return patiently(len(columns[0]), lambda: _sort_rows(columns))
+
+
+def _sort_rows(columns: Columns) -> Columns:
     if len(columns) == 1:
-        return (sorted_set(columns[0], poll),)
+        return (sorted_set(columns[0]),)
     packing = Packing.of(columns)
     if packing is not None:
         packed = packing.pack(columns)
-        distinct = sorted_set(packed, poll)
+        distinct = sorted_set(packed)
         if distinct is packed:
             return columns
         return packing.unpack(distinct, [column.dtype for column in columns])
@@ -171,6 +159,10 @@ def order_rows(columns: Sequence[Array]) -> Array:
     count = len(columns[0])
     if count < FEW:
         return np.lexsort(tuple(columns)[::-1])
+    return patiently(count, lambda: _order_rows(columns, count))
+
+
+def _order_rows(columns: Sequence[Array], count: int) -> Array:
     room = 63 - (count - 1).bit_length()
     order: Array | None = None
     chunk: list[tuple[Array, int, int, int]] = []  # column, least value, bits below, bits
@@ -217,6 +209,10 @@ def _order_by(
 
 def first_rows(columns: Sequence[Array]) -> Array:
     """The indices, ascending, of one row of each set of equal rows: the first of them."""
+    return patiently(len(columns[0]), lambda: _first_rows(columns))
+
+
+def _first_rows(columns: Sequence[Array]) -> Array:
     packing = Packing.of(columns)
     if packing is not None:
         packed = packing.pack(columns)
@@ -235,6 +231,10 @@ def group_rows(columns: Sequence[Array], length: int) -> tuple[Array, Array]:
     """
     if not columns:
         return np.zeros(min(1, length), dtype=np.int64), np.zeros(length, dtype=np.int64)
+    return patiently(length, lambda: _group_rows(columns, length))
+
+
+def _group_rows(columns: Sequence[Array], length: int) -> tuple[Array, Array]:
     packing = Packing.of(columns)
     if packing is not None:
         packed = packing.pack(columns)

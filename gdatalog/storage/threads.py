@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import TypeVar
 
+from gdatalog.watching import watching, working_for
+
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
@@ -32,8 +34,17 @@ def spread(work: Callable[[Item], Made], items: Iterable[Item], long: bool) -> l
         return [work(item) for item in todo]
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(work, todo))
+    watch = watching()
+    if not watch.behind:
+        with ThreadPoolExecutor(workers) as pool:
+            return list(pool.map(work, todo))
+
+    def unless_left(item: Item) -> Made:
+        watch.poll()
+        return work(item)
+
+    with ThreadPoolExecutor(workers, initializer=working_for, initargs=(watch,)) as pool:
+        return list(pool.map(unless_left, todo))
 
 
 def by_stretches(work: Callable[[slice], None], length: int) -> None:

@@ -22,6 +22,7 @@ from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, spread
 from gdatalog.storage.trie import Trie, TrieLevel
+from gdatalog.watching import patiently
 
 # A column whose values are in a range this many times as long as it is counted, not sorted.
 DENSE = 2
@@ -29,6 +30,10 @@ DENSE = 2
 
 def build_trie(columns: Sequence[Array], depth: int, total: int, weighted: bool) -> Trie:
     """The trie of the first `depth` of lexicographically sorted columns of `total` rows."""
+    return patiently(total, lambda: _build_trie(columns, depth, total, weighted))
+
+
+def _build_trie(columns: Sequence[Array], depth: int, total: int, weighted: bool) -> Trie:
     if depth == 0:
         return Trie((), total, None)
     left: Columns = tuple(columns[:depth])
@@ -53,6 +58,10 @@ def build_trie(columns: Sequence[Array], depth: int, total: int, weighted: bool)
 
 def trie_of_rows(columns: Sequence[Array], length: int, weighted: bool) -> Trie:
     """The trie of rows in any order; if it is not weighted equal rows are the same row."""
+    return patiently(length, lambda: _trie_of_rows(columns, length, weighted))
+
+
+def _trie_of_rows(columns: Sequence[Array], length: int, weighted: bool) -> Trie:
     if length < 2 or not columns:
         return build_trie(columns, len(columns), length, weighted)
     if len(columns) == 1:

@@ -1,0 +1,116 @@
+"""The last two levels of a count, measured together where neither's lists depend on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gdatalog.plan.nest import unequal
+from gdatalog.plan.nodes import Join, Slot, Step
+from gdatalog.printer.lists import Met
+from gdatalog.printer.measure import first_of, measured, untold
+from gdatalog.printer.scope import Known
+
+if TYPE_CHECKING:
+    from gdatalog.printer.nest import Nest
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The last two levels of a count, of which neither's lists depend on the other: only their
+    values must differ."""
+
+    first: Join
+    last: Join
+    others: tuple[tuple[Slot, ...], tuple[Slot, ...]]  # what else each must differ from
+
+
+def last_pair(nest: Nest, steps: Sequence[Step], at: int) -> Pair | None:
+    """The pair that begins at a level."""
+    joins = [step for step in steps[at:] if isinstance(step, Join)]
+    if len(joins) != 2 or joins[0] is not steps[at]:
+        return None
+    first, last = joins
+    others: tuple[list[Slot], list[Slot]] = ([], [])
+    apart = False
+    for step in steps[at + 1 :]:
+        if step is last:
+            continue
+        a, b = unequal(step, first.variable), unequal(step, last.variable)
+        apart = apart or (a is not None and b is not None)
+        if a is None and b is None:
+            return None
+        if b is None and a is not None:
+            others[0].append(a)
+        if a is None and b is not None:
+            others[1].append(b)
+    nodes = [nest.paths.node(part) for join in joins for part in join.participants]
+    if not apart or first.cuts or last.cuts:
+        return None
+    if any(
+        not node.terms or not node.last or node.trie.weighted or first.variable in node.variables
+        for node in nodes
+    ):
+        return None
+    return Pair(first, last, (tuple(dict.fromkeys(others[0])), tuple(dict.fromkeys(others[1]))))
+
+
+def both(nest: Nest, pair: Pair) -> Met:
+    """The lists of both levels of a pair."""
+    lists = (*Met.of(nest, pair.first).lists, *Met.of(nest, pair.last).lists)
+    return Met({node: set() for node in lists}, {})
+
+
+def measure_pair(nest: Nest, pair: Pair, steps: Sequence[Step], known: Known) -> str:
+    """How many pairs of different values there are: all pairs less those of a common value.
+
+    `steps`: those from the first of the two on.
+    """
+    either = tuple(dict.fromkeys((*pair.others[0], *pair.others[1])))
+    told = _Pairs(nest, pair, steps, known)
+    one, other, common = (
+        nest.whole(*measured(nest, step, others, met, known, tell))
+        for step, others, met, tell in (
+            (pair.first, pair.others[0], Met.of(nest, pair.first), told.first),
+            (pair.last, pair.others[1], Met.of(nest, pair.last), told.last),
+            (pair.first, either, both(nest, pair), untold),
+        )
+    )
+    count = nest.text.name("m")
+    nest.text.line(f"{count} = {one} * {other} - {common}")
+    nest.bound(steps[-1], known, count)
+    return count
+
+
+@dataclass(slots=True)
+class _Pairs:
+    """Counts the bindings of a pair, as if they were made one by one: where that can be told."""
+
+    nest: Nest
+    pair: Pair
+    steps: Sequence[Step]
+    known: Known
+    one: str = ""  # how many the first level has
+
+    def first(self, count: str, other: Slot | None) -> None:
+        self.one = count
+        step = first_of(self.steps, self.pair.first, other)
+        if self._place(step) < self._place(self.pair.last):
+            self.nest.bound(step, self.known, count)
+
+    def last(self, count: str, other: Slot | None) -> None:
+        step = first_of(self.steps, self.pair.last, other)
+        firsts = [first_of(self.steps, self.pair.first, slot) for slot in self.pair.others[0]]
+        apart = next(
+            place
+            for place, each in enumerate(self.steps)
+            if unequal(each, self.pair.first.variable) is not None
+            and unequal(each, self.pair.last.variable) is not None
+        )
+        before = all(self._place(each) < self._place(self.pair.last) for each in firsts)
+        if before and self._place(step) < apart:
+            self.nest.bound(step, self.known, f"{self.one} * {count}")
+
+    def _place(self, step: Step) -> int:
+        return next(place for place, each in enumerate(self.steps) if each is step)

@@ -1,0 +1,101 @@
+"""`Explanation`: how a program will be evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from gdatalog.engine.budget import default_limit
+from gdatalog.engine.demand import part_of, rewritten_for
+from gdatalog.engine.evaluation import Evaluation
+from gdatalog.engine.fixpoint import plan_stratum
+from gdatalog.engine.session import Session
+from gdatalog.parser import format_node
+from gdatalog.report.indexes import Index, indexes_of
+from gdatalog.report.planned import WORTH_A_WORD, Planned, PlannedRule, PlannedStratum
+from gdatalog.report.shown import Shown
+from gdatalog.report.tree import Node
+from gdatalog.storage.relation import Relation
+
+
+class Explanation(Shown):
+    """How a program will be evaluated: its strata, and a plan for each rule.
+
+    Beside each variable stands how many bindings are expected once it is bound. `tree` has all
+    of it as plain data; `to_html()`, `to_mermaid()`, `to_json()` and `save(path)` draw it.
+
+    >>> import gdatalog as gd
+    >>> db = gd.connect(device="cpu")
+    >>> db["E"] = [(1, 2), (2, 3), (3, 1)]
+    >>> print(db.explain("p(x, z) <- E(x, y), E(y, z)."))
+    """
+
+    title = "gdatalog: a plan"
+
+    def __init__(self, planned: Planned) -> None:
+        self.planned = planned
+
+    @property
+    def strata(self) -> tuple[PlannedStratum, ...]:
+        """The strata in the order in which they are evaluated, with the plans of their rules."""
+        return self.planned.strata
+
+    def _tree(self) -> Node:
+        return self.planned.tree()
+
+
+def _at_hand(evaluation: Evaluation, name: str) -> Relation | None:
+    """A relation that need not be evaluated; those that rules are split into are in no schema."""
+    return evaluation.known(name) if name in evaluation.checked.schemas else None
+
+
+def explain(session: Session, names: Sequence[str], why: str = "asked for") -> Explanation:
+    """How the relations of these names would be evaluated; `why` on this device."""
+    whole = session.whole_asks()
+    settings = session.settings
+    device = settings.device
+    parts: list[tuple[Evaluation, list[str]]] = [(session.evaluation, [])]
+    notes: dict[str, None] = {}
+    for name in names:
+        part = part_of(session.evaluation, name, whole)
+        rewritten = rewritten_for(session.evaluation, name, whole)
+        notes.update(dict.fromkeys(rewritten.demand.notes))
+        if rewritten.covered:
+            notes[rewritten.covered] = None
+        if part is None:
+            parts[0][1].append(name)
+        else:
+            parts.append((part, [name]))
+    strata = []
+    indexes: dict[Index, None] = {}
+    for evaluation, wanted in parts:
+        around = evaluation.surroundings()
+        for stratum in evaluation.strata_of(wanted):
+            plans, told = plan_stratum(stratum, around)
+            rules = tuple(PlannedRule(rule, plan, device.refuses(plan)) for rule, plan in plans)
+            strata.append(PlannedStratum(stratum, rules, told))
+            own = [plan for _, plan in plans]
+            read = indexes_of(own, partial(_at_hand, evaluation), device, settings.memory)
+            indexes.update(dict.fromkeys(read))
+    asked = [
+        format_node(fact)
+        for part, _ in parts[1:]
+        for name, facts in part.checked.facts.items()
+        if name.endswith("?")
+        for fact in facts
+    ]
+    memory = settings.memory
+    needed = sum(index.asked.bytes or 0 for index in indexes if not index.asked.there)
+    said = memory != default_limit() or needed > WORTH_A_WORD * memory
+    return Explanation(
+        Planned(
+            tuple(strata),
+            device.name,
+            why,
+            settings.knobs,
+            tuple(asked),
+            tuple(notes),
+            tuple(indexes),
+            memory if said else None,
+        )
+    )

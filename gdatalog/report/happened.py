@@ -1,0 +1,264 @@
+"""What a program did, as the tree that says what it would do, with what came beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+
+from gdatalog.engine.ledger import Index, Ledger, RuleRun, StratumTold
+from gdatalog.plan.format import trie_label
+from gdatalog.plan.nodes import RulePlan, TrieRef
+from gdatalog.planner.checked import CheckedRule
+from gdatalog.progress import format_bytes
+from gdatalog.report.planned import (
+    chosen,
+    plan_label,
+    rule_text,
+    stratum_facts,
+    stratum_label,
+    where,
+)
+from gdatalog.report.rounds import rounds_node
+from gdatalog.report.steps import Executor, Happened, order_of, plan_nodes
+from gdatalog.report.tree import Fact, Kind, Node
+from gdatalog.report.words import many, per_second, took
+
+MOST_HELD = 8  # parts of what was held that are shown
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """What an evaluation did: its ledger, seconds, the most bytes that were held, and what was held
+    in the end by name."""
+
+    ledger: Ledger
+    seconds: float
+    peak: int
+    device: str = "cpu"
+    held: Mapping[str, int] = field(default_factory=dict)
+
+    def tree(self) -> Node:
+        """All of it as a tree."""
+        ledger = self.ledger
+        left = list(ledger.runs)
+        strata = [self._stratum(number, told, left) for number, told in enumerate(ledger.strata, 1)]
+        others = [
+            self._named("rule", f"for {run.plan.relation}", [run.plan], [run]) for run in left
+        ]
+        apart = Apart(
+            ledger.planning,
+            max(ledger.compiling, sum(run.compiling for run in ledger.runs)),
+            sum(run.indexing for run in ledger.runs),
+            sum(run.moving for run in ledger.runs),
+            sum(run.moved for run in ledger.runs),
+        )
+        return Node(
+            "plan",
+            f"{self.seconds:.3f} s {where(self.device, '')}, "
+            f"{format_bytes(self.peak)} held at the most",
+            (", ".join(apart.texts()),) if apart.texts() else (),
+            seconds=self.seconds,
+            facts=(
+                ("device", self.device),
+                ("seconds", self.seconds),
+                ("peak_bytes", self.peak),
+                *apart.facts(),
+            ),
+            children=(*strata, *others, *_indexes(ledger.indexes), *self._memory()),
+        )
+
+    def _share(self, seconds: float) -> float | None:
+        return seconds / self.seconds if self.seconds else None
+
+    # ------------------------------------------------------------------------------- strata
+
+    def _stratum(self, number: int, told: StratumTold, left: list[RuleRun]) -> Node:
+        """`left`: the runs that no stratum has claimed yet."""
+        details = list(told.how)
+        rows = ", ".join(f"{many(count, 'row')} of {name}" for name, count in told.rows.items())
+        rounds = ""
+        if told.stratum.recursive and told.way is None:
+            rounds = f" in {many(told.rounds, 'round')}"
+        details.append(f"{rows or 'no rows'}{rounds}, {format_bytes(told.peak)} held")
+        if told.way is not None:
+            details.append(str(told.way))
+        found = []
+        for rule in told.stratum.rules:
+            plans = [plan for own, plan in told.plans if own is rule]
+            runs = _claim(left, rule, plans)
+            if rule.body is not None and (plans or runs):
+                found.append((rule_text(rule), plans, runs))
+        numbers = {text: number for number, (text, _, _) in enumerate(found, 1)}
+        nodes = [
+            self._named(
+                "rule",
+                f"rule {numbers[text]}: {text}" if told.rounds and len(found) > 1 else text,
+                plans,
+                runs,
+            )
+            for text, plans, runs in found
+        ]
+        if told.stratum.recursive:
+            table = rounds_node(told, numbers)
+            nodes += [] if table is None else [table]
+        facts: list[tuple[str, Fact]] = [*stratum_facts(told.stratum)]
+        facts += [(f"rows of {name}", count) for name, count in told.rows.items()]
+        facts += [("rounds", told.rounds), ("peak_bytes", told.peak)]
+        if told.way is not None:
+            facts.append(("way", str(told.way)))
+        return Node(
+            "stratum",
+            stratum_label(number, told.stratum),
+            tuple(details),
+            seconds=told.seconds,
+            share=self._share(told.seconds),
+            facts=tuple(facts),
+            children=tuple(nodes),
+        )
+
+    def _named(
+        self, kind: Kind, label: str, plans: Sequence[RulePlan], runs: Sequence[RuleRun]
+    ) -> Node:
+        """A rule by its plans and what they did; plans that were made again have runs only."""
+        by_plan = {id(run.plan): run for run in runs}
+        every = [*plans, *(run.plan for run in runs if not any(run.plan is p for p in plans))]
+        every = sorted((plan for plan in every if plan.joins), key=lambda p: bool(p.recursive_on))
+        if len(every) == 1:
+            return self._plan(kind, label, every[0], by_plan.get(id(every[0])))
+        seconds = sum(run.seconds for run in runs)
+        seen: dict[str, int] = {}
+        parts = []
+        for plan in every:
+            name = plan_label(plan)
+            seen[name] = seen.get(name, 0) + 1
+            again = f", planned again ({seen[name] - 1})" if seen[name] > 1 else ""
+            parts.append(self._plan("plan of a rule", name + again, plan, by_plan.get(id(plan))))
+        return Node(
+            kind,
+            label,
+            seconds=seconds if runs else None,
+            share=self._share(seconds) if runs else None,
+            children=tuple(parts),
+        )
+
+    def _plan(self, kind: Kind, label: str, plan: RulePlan, run: RuleRun | None) -> Node:
+        if run is None:
+            executors = [Executor()] * len(plan.joins)
+            _, children = plan_nodes(plan, executors)
+            return Node(kind, label, facts=(("relation", plan.relation),), children=children)
+        executors = [
+            chosen(run.executors[number]) if number in run.executors else Executor()
+            for number in range(len(plan.joins))
+        ]
+        told = frozenset(n for n, choice in run.executors.items() if choice.breadth_first)
+        executor, children = plan_nodes(plan, executors, Happened(run.seen, self.seconds, told))
+        rate = [per_second(run.rows, run.seconds)] if run.rows and run.seconds else []
+        held = [f"{format_bytes(run.bytes)} held"] if run.bytes else []
+        apart = Apart.of(run)
+        left = () if run.left is None else (f"run on the CPU: {run.left}",)
+        return Node(
+            kind,
+            label,
+            (
+                *left,
+                *executor.details,
+                ", ".join([many(run.rows, "row"), *rate, *held, *apart.texts()]),
+            ),
+            seconds=run.seconds,
+            share=self._share(run.seconds),
+            facts=(
+                ("relation", plan.relation),
+                ("rows", run.rows),
+                ("bytes", run.bytes),
+                *apart.facts(),
+                ("device", self.device if run.left is None else "cpu"),
+                ("order", ", ".join(order_of(plan))),
+                *executor.facts,
+            ),
+            children=children,
+        )
+
+    # ------------------------------------------------------------------------------- memory
+
+    def _memory(self) -> tuple[Node, ...]:
+        """What was held in the end, the largest first."""
+        parts = sorted(((size, name) for name, size in self.held.items() if size), reverse=True)
+        if not parts:
+            return ()
+        shown = parts[:MOST_HELD]
+        rest = sum(size for size, _ in parts[MOST_HELD:])
+        texts = [f"{name} {format_bytes(size)}" for size, name in shown]
+        texts += [f"other {format_bytes(rest)}"] if rest else []
+        facts = tuple((name, size) for size, name in parts)
+        return (Node("memory", "held in the end", (", ".join(texts),), facts=facts),)
+
+
+def _claim(left: list[RuleRun], rule: CheckedRule, plans: Sequence[RulePlan]) -> list[RuleRun]:
+    """The runs of a rule's plans, and of plans that were made again while it ran."""
+    found = [
+        run
+        for run in left
+        if any(run.plan is plan for plan in plans)
+        or (run.plan.relation == rule.head.name and run.plan.span is rule.span)
+    ]
+    left[:] = [run for run in left if not any(run is other for other in found)]
+    return found
+
+
+def _indexes(indexes: Sequence[Index]) -> tuple[Node, ...]:
+    """The indexes that were read, and which of them had to be made."""
+    if not indexes:
+        return ()
+    made = [index.seconds for index in indexes if index.seconds is not None]
+    size = format_bytes(sum(index.bytes for index in indexes))
+    told = f"{len(made)} made in {took(sum(made))}" if made else "all there"
+    return (
+        Node(
+            "indexes",
+            f"indexes: {told}, {size} in all",
+            seconds=sum(made) if made else None,
+            facts=(("bytes", sum(index.bytes for index in indexes)),),
+            children=tuple(map(_index, indexes)),
+        ),
+    )
+
+
+def _index(index: Index) -> Node:
+    label = trie_label(TrieRef(index.relation, "full", index.columns))
+    told = "there already" if index.seconds is None else f"made in {took(index.seconds)}"
+    return Node(
+        "index",
+        label,
+        (f"{many(index.rows, 'entry')}, {told}, {format_bytes(index.bytes)}",),
+        seconds=index.seconds,
+        facts=(("rows", index.rows), ("bytes", index.bytes), ("there", index.seconds is None)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Seconds that went neither into rows nor into loops, and bytes to and from a device."""
+
+    planning: float
+    compiling: float
+    indexing: float
+    moving: float
+    moved: int
+
+    @staticmethod
+    def of(run: RuleRun) -> Apart:
+        return Apart(0.0, run.compiling, run.indexing, run.moving, run.moved)
+
+    def texts(self) -> list[str]:
+        spent = {
+            "planning": self.planning,
+            "compiling": self.compiling,
+            "making indexes": self.indexing,
+        }
+        texts = [f"{took(seconds)} {what}" for what, seconds in spent.items() if seconds]
+        if self.moved or self.moving:
+            texts.append(f"{format_bytes(self.moved)} moved in {took(self.moving)}")
+        return texts
+
+    def facts(self) -> tuple[tuple[str, Fact], ...]:
+        return tuple((field.name, getattr(self, field.name)) for field in fields(self))

@@ -1,0 +1,195 @@
+"""A tree as HTML: nested lists that fold, numbers in columns, bars. No script, no other file.
+
+A fragment brings its own style, which touches nothing outside of it; it is light or dark as the
+page is that it stands in: by the browser's wish, or by what notebooks say of their theme.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from html import escape
+from math import log10
+from pathlib import Path
+
+from gdatalog.report.tree import Cell, Node, Table
+from gdatalog.report.words import STAYS, about, unbroken
+
+_LIGHT = "--ink: #1f2933; --soft: #667382; --line: #d9dfe5; --ground: #ffffff; --raised: #f5f7f9; \
+--guessed: #b6c4d2; --came: #2a9d8f; --spent: #4c78c9; --mark: #b4450f; --mark-ground: #fdeee4; \
+color-scheme: light;"
+_DARK = "--ink: #dde3e9; --soft: #94a1ae; --line: #39424c; --ground: #171b20; --raised: #20262d; \
+--guessed: #51606f; --came: #3fb8a8; --spent: #6d9bec; --mark: #ff9d6b; --mark-ground: #43291a; \
+color-scheme: dark;"
+WIDEST_SERIES = 120  # bars
+
+
+def page(root: Node, title: str) -> str:
+    """A whole page, for a file."""
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title>"
+        '<link rel="icon" href="data:,">'
+        "<style>body { margin: 24px; background: #eef1f4; } .gdatalog-plan { margin: 0 auto; }"
+        " @media (prefers-color-scheme: dark) { body { background: #0d1013; } }</style>"
+        f"</head><body>{fragment(root)}</body></html>"
+    )
+
+
+def fragment(root: Node) -> str:
+    """What a notebook shows."""
+    return (
+        f'<div class="gdatalog-plan"><style>{_style()}</style>{"".join(_Drawn(root).all())}</div>'
+    )
+
+
+@cache
+def _style() -> str:
+    css = Path(__file__).with_name("plan.css").read_text(encoding="utf-8")
+    css = css.replace("/*DARK*/", _DARK).replace("/*LIGHT*/", _LIGHT)
+    return " ".join(css.split())
+
+
+class _Drawn:
+    """A tree on its way to HTML: which columns it has, and how long bars are."""
+
+    def __init__(self, root: Node) -> None:
+        self.root = root
+        nodes = [node for node in root.walk() if node is not root]
+        counts = [n for node in nodes for n in (node.estimate, node.actual) if n is not None]
+        self.most = max(counts, default=1.0)
+        self.timed = any(node.share is not None for node in nodes)
+        self.came = any(node.actual is not None for node in nodes)
+        self.guessed = any(node.estimate is not None for node in nodes)
+
+    def all(self) -> Iterator[str]:
+        yield f'<div class="body"><h1>{escape(self.root.label)}</h1>'
+        yield from (f'<span class="detail">{escape(text)}</span>' for text in self.root.details)
+        if self.guessed or self.timed:
+            yield f'<div class="row titles"><span></span>{self._titles()}</div>'
+        for child in self.root.children:
+            yield from self._node(child)
+        yield self._legend()
+        yield "</div>"
+
+    def _node(self, node: Node) -> Iterator[str]:
+        inside = bool(node.children or node.series or node.table)
+        kind = node.kind.replace(" ", "-") + (" marked" if node.marks else "")
+        row = self._what(node) + self._numbers(node)
+        if not inside:
+            yield f'<div class="{kind}"><div class="row">{row}</div></div>'
+            return
+        yield f'<details open class="{kind}"><summary class="row">{row}</summary>'
+        yield '<div class="below">'
+        if node.series:
+            yield _series(node.series)
+        if node.table is not None:
+            yield _table(node.table)
+        for child in node.children:
+            yield from self._node(child)
+        yield "</div></details>"
+
+    def _what(self, node: Node) -> str:
+        marks = "".join(f'<span class="mark">{escape(mark)}</span>' for mark in node.marks)
+        details = "".join(f'<span class="detail">{escape(text)}</span>' for text in node.details)
+        return (
+            f'<span class="what"><span class="label">{_words(node.label)}</span>'
+            f"{marks}{details}</span>"
+        )
+
+    def _titles(self) -> str:
+        cells = [("estimate", "expected")] if self.guessed else []
+        cells += [("actual", "bindings"), ("tried", "tried")] if self.came else []
+        cells += [("bindings", "")]
+        cells += [("seconds", "ms"), ("share", "share of all")] if self.timed else []
+        return _cells(cells)
+
+    def _numbers(self, node: Node) -> str:
+        if not (self.guessed or self.timed):
+            return ""
+        cells: list[tuple[str, str]] = []
+        if node.estimate is None and node.actual is None and not node.tried:
+            return _cells(self._times(node))  # the label has the room of what is not there
+        if self.guessed:
+            cells.append(("estimate", "" if node.estimate is None else about(node.estimate)))
+        if self.came:
+            cells.append(("actual", "" if node.actual is None else f"{node.actual:,}"))
+            cells.append(("tried", f"{node.tried:,}" if node.tried else ""))
+        bars = self._bar("guessed", node.estimate) + self._bar("came", node.actual)
+        cells.append(("bindings", bars))
+        return _cells([*cells, *self._times(node)])
+
+    def _times(self, node: Node) -> list[tuple[str, str]]:
+        if not self.timed:
+            return []
+        seconds = "" if node.seconds is None else f"{node.seconds * 1000:,.2f}"
+        return [("seconds", seconds), ("share", _share(node.share))]
+
+    def _bar(self, kind: str, count: float | None) -> str:
+        """Lengths grow with the number of digits: bindings differ by millions."""
+        if count is None:
+            return ""
+        share = log10(1 + count) / log10(1 + max(1.0, self.most))
+        return f'<span class="bar {kind}" style="width:{100 * share:.1f}%"></span>'
+
+    def _legend(self) -> str:
+        told = []
+        if self.guessed:
+            told.append('<span><i class="bar guessed"></i>bindings expected</span>')
+        if self.came:
+            told.append('<span><i class="bar came"></i>bindings that came</span>')
+        if self.guessed:
+            told.append("<span>lengths are logarithms</span>")
+        return f'<div class="legend">{"".join(told)}</div>' if told else ""
+
+
+def _cells(cells: list[tuple[str, str]]) -> str:
+    inside = "".join(f'<span class="n-{name}">{text}</span>' for name, text in cells)
+    return f'<span class="numbers">{inside}</span>'
+
+
+def _words(label: str) -> str:
+    """A label whose lines do not end within brackets, if that can be."""
+    words = (escape(word) for word in unbroken(label).split(" "))
+    return " ".join(f'<span class="word">{w}</span>' if STAYS in w else w for w in words)
+
+
+def _share(share: float | None) -> str:
+    if share is None:
+        return ""
+    width = min(100.0, 100 * share) * 0.6
+    return (
+        f'<span class="share"><span class="bar spent" style="width:{width:.1f}%"></span>'
+        f"{share:.0%}</span>"
+    )
+
+
+def _series(values: tuple[int, ...]) -> str:
+    """A bar for each value; where there are many, for the largest of several."""
+    step = -(-len(values) // WIDEST_SERIES)
+    tops = [(at, max(values[at : at + step])) for at in range(0, len(values), step)]
+    most = max(1, max(top for _, top in tops))
+    bars = "".join(
+        f'<i style="height:{100 * top / most:.1f}%" title="{at}: {top:,}"></i>' for at, top in tops
+    )
+    return f'<div class="series">{bars}</div>'
+
+
+def _table(table: Table) -> str:
+    texts = {
+        at
+        for at in range(len(table.columns))
+        if any(isinstance(row[at], str) for row in table.rows) and at == len(table.columns) - 1
+    }
+    head = "".join(_cell("th", name, at in texts) for at, name in enumerate(table.columns))
+    rows = "".join(
+        "<tr>" + "".join(_cell("td", cell, at in texts) for at, cell in enumerate(row)) + "</tr>"
+        for row in table.rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _cell(tag: str, cell: Cell, is_text: bool) -> str:
+    text = "" if cell is None else f"{cell:,}" if isinstance(cell, (int, float)) else cell
+    return f"<{tag}{' class=text' if is_text else ''}>{escape(text)}</{tag}>"

@@ -1,0 +1,99 @@
+"""Which indexes plans read, and about what memory those take that are to be made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from gdatalog.engine.asking import AskedIndex, memory_asked
+from gdatalog.engine.device import Device
+from gdatalog.plan.effects import longest_first
+from gdatalog.plan.nodes import RulePlan, TrieRef
+from gdatalog.progress import format_bytes
+from gdatalog.report.tree import Node
+from gdatalog.report.words import many
+from gdatalog.storage.relation import Relation
+
+RelationOf = Callable[[str], Relation | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index under the name that people read, and what is known of it."""
+
+    label: str
+    asked: AskedIndex
+
+    @property
+    def node(self) -> Node:
+        asked = self.asked
+        if asked.rows is None or asked.bytes is None:
+            return Node("index", self.label, ("of rows that are not there yet",))
+        size = format_bytes(asked.bytes)
+        told = f"{size}, there already" if asked.there else size if asked.exact else f"about {size}"
+        return Node(
+            "index",
+            self.label,
+            (f"{many(asked.rows, 'entry')}, {told}",),
+            facts=(
+                ("relation", asked.relation),
+                ("rows", asked.rows),
+                ("bytes", asked.bytes),
+                ("there", asked.there),
+            ),
+        )
+
+
+def indexes_of(
+    plans: Iterable[RulePlan], relation_of: RelationOf, device: Device, memory: int
+) -> list[Index]:
+    """The indexes that joins read, each once; not those that are the first levels of another."""
+    found = []
+    for plan in plans:
+        asked = memory_asked(plan, relation_of, device, memory).indexes
+        refs = dict.fromkeys(ref for join in plan.joins for ref in longest_first(join.tries))
+        for ref, index in zip(refs, asked, strict=True):
+            if ref.columns and (index.bytes != 0 or index.there or not index.rows):
+                relation = relation_of(ref.relation)
+                columns = None if relation is None else relation.columns
+                found.append(Index(index_label(ref, columns), index))
+    return found
+
+
+def index_label(ref: TrieRef, columns: Sequence[str] | None) -> str:
+    """An index by the names of its columns, in their order; by their numbers if there are none.
+
+    >>> index_label(TrieRef("E", "full", (1, 0)), ["src", "dst"])
+    'E by dst, src'
+    >>> index_label(TrieRef("path", "old", (0,)), None)
+    'old path by column 0'
+    """
+
+    def name(column: int) -> str:
+        return f"column {column}" if columns is None else columns[column]
+
+    text = ref.relation if ref.version == "full" else f"{ref.version} {ref.relation}"
+    text = f"ranked {text}" if ref.ranked else text
+    text += f" by {', '.join(map(name, ref.columns))}"
+    if ref.tests:
+        text += f" where {', '.join(f'{name(t.left)} {t.op} {name(t.right)}' for t in ref.tests)}"
+    return f"{text} with counts" if ref.weighted else text
+
+
+def indexes_node(indexes: Sequence[Index], limit: int | None) -> Node | None:
+    """All of them, and what they take together; `limit`: of memory, where that is worth a word."""
+    if not indexes:
+        return None
+    missing = [index.asked for index in indexes if not index.asked.there]
+    bytes_asked = sum(index.bytes or 0 for index in missing)
+    size = format_bytes(bytes_asked)
+    told = f"{len(missing)} to be made, {size}" if missing else "all there"
+    if not all(index.exact for index in missing):
+        told = f"{len(missing)} to be made, about {size}"
+    within = "" if limit is None else f" of at most {format_bytes(limit)}"
+    return Node(
+        "indexes",
+        f"indexes: {told}{within}",
+        facts=(("bytes", bytes_asked), ("limit", limit)),
+        children=tuple(index.node for index in indexes),
+    )

@@ -1,0 +1,80 @@
+"""A tree as a mermaid flowchart, which GitHub, GitLab and many editors draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gdatalog.report.tree import Kind, Node
+from gdatalog.report.words import about, took
+
+# Shapes by what a node is, as mermaid opens and closes them; others are boxes.
+_SHAPES: dict[Kind, tuple[str, str]] = {
+    "plan": ('(["', '"])'),
+    "stratum": ('(["', '"])'),
+    "branch": ('{{"', '"}}'),
+    "end": ('[/"', '"/]'),
+    "indexes": ('[("', '")]'),
+    "memory": ('[("', '")]'),
+}
+_STYLES = (
+    "classDef marked stroke:#c2410c,stroke-width:3px",
+    "classDef level stroke:#0f766e,stroke-width:2px",
+)
+
+
+def mermaid(root: Node) -> str:
+    """The tree as a flowchart from top to bottom.
+
+    >>> print(mermaid(Node("plan", 'on "cpu"', children=(Node("note", "x < 3"),))))
+    flowchart TD
+        n0(["on #quot;cpu#quot;"])
+        n1["x #lt; 3"]
+        n0 --> n1
+        classDef marked stroke:#c2410c,stroke-width:3px
+        classDef level stroke:#0f766e,stroke-width:2px
+    """
+    nodes = list(root.walk())
+    numbers = {id(node): at for at, node in enumerate(nodes)}
+    lines = ["flowchart TD"]
+    lines += [f"    n{at}{_box(node)}" for at, node in enumerate(nodes)]
+    for at, node in enumerate(nodes):
+        lines += [f"    n{at} --> n{numbers[id(child)]}" for child in node.children]
+    lines += [f"    {style}" for style in _STYLES]
+    for name, chosen in (("marked", _marked(nodes)), ("level", _levels(nodes))):
+        if chosen:
+            lines.append(f"    class {','.join(chosen)} {name}")
+    return "\n".join(lines)
+
+
+def _marked(nodes: list[Node]) -> list[str]:
+    return [f"n{at}" for at, node in enumerate(nodes) if node.marks]
+
+
+def _levels(nodes: list[Node]) -> list[str]:
+    return [f"n{at}" for at, node in enumerate(nodes) if node.kind == "level" and not node.marks]
+
+
+def _box(node: Node) -> str:
+    opens, closes = _SHAPES.get(node.kind, ('["', '"]'))
+    return opens + "<br/>".join(map(_escaped, _texts(node))) + closes
+
+
+def _texts(node: Node) -> Iterator[str]:
+    yield node.label
+    yield from node.details
+    numbers = []
+    if node.estimate is not None:
+        numbers.append(f"{about(node.estimate)} expected")
+    if node.actual is not None:
+        numbers.append(f"{node.actual:,} came")
+    if node.seconds is not None and node.kind != "plan":
+        numbers.append(took(node.seconds))
+    if numbers:
+        yield ", ".join(numbers)
+    yield from node.marks
+
+
+def _escaped(text: str) -> str:
+    """Entities of mermaid, whose names stand for what would end a label or be read as a tag."""
+    names = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;"}
+    return "".join(names.get(ch, ch) for ch in text)

@@ -1,0 +1,202 @@
+"""What a program will do, as a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gdatalog.engine.choose import SECOND, Choice, foreseen, unprintable
+from gdatalog.engine.knobs import Knobs
+from gdatalog.parser import format_node
+from gdatalog.plan.nodes import RulePlan
+from gdatalog.planner.checked import CheckedRule, Stratum
+from gdatalog.report.indexes import Index, indexes_node
+from gdatalog.report.steps import Executor, order_of, plan_nodes
+from gdatalog.report.tree import Node
+
+# Of the memory limit: what is asked for is shown with it from here on.
+WORTH_A_WORD = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRule:
+    """A rule of the program with one of its plans: that of the first round, or of later ones.
+
+    `left`: why the CPU runs it, where the device is another.
+    """
+
+    rule: CheckedRule
+    plan: RulePlan
+    left: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStratum:
+    """`told`: how its rules became those that are planned, and how its fixpoint is run."""
+
+    stratum: Stratum
+    rules: tuple[PlannedRule, ...]
+    told: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """All that is planned, and where it will run: `why` on this device.
+
+    `asked`: values of which parts of relations are evaluated; `notes`: why demand was not used
+    where it might have been. `limit`: bytes, where a limit was given.
+    """
+
+    strata: tuple[PlannedStratum, ...]
+    device: str = "cpu"
+    why: str = ""
+    knobs: Knobs = Knobs()
+    asked: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    indexes: tuple[Index, ...] = ()
+    limit: int | None = None
+
+    def tree(self) -> Node:
+        """All of it as a tree."""
+        if not self.strata:
+            label = "nothing to evaluate: only stored relations are read"
+            return Node("plan", label, facts=(("device", self.device),))
+        index = indexes_node(self.indexes, self.limit)
+        return Node(
+            "plan",
+            f"{where(self.device, self.why)}, {knobs_text(self.knobs)}",
+            (f"asked for: {', '.join(self.asked)}",) if self.asked else (),
+            facts=(
+                ("device", self.device),
+                ("why", self.why),
+                ("strategy", self.knobs.strategy),
+                ("threads", self.knobs.threads or None),
+            ),
+            children=(
+                *(self._stratum(n, planned) for n, planned in enumerate(self.strata, 1)),
+                *(() if index is None else (index,)),
+                *(Node("note", note) for note in self.notes),
+            ),
+        )
+
+    def _stratum(self, number: int, planned: PlannedStratum) -> Node:
+        rules: dict[int, list[PlannedRule]] = {}
+        for each in planned.rules:
+            rules.setdefault(id(each.rule), []).append(each)
+        split = any("a fixpoint for each" in told for told in planned.told)
+        return Node(
+            "stratum",
+            stratum_label(number, planned.stratum),
+            planned.told,
+            facts=stratum_facts(planned.stratum),
+            children=tuple(self._rule(plans, split) for plans in rules.values()),
+        )
+
+    def _rule(self, plans: Sequence[PlannedRule], split: bool) -> Node:
+        rule = plans[0].rule
+        found = [self._plan(planned, split) for planned in plans]
+        if len(found) == 1:
+            (executor, children) = found[0]
+            return Node("rule", rule_text(rule), executor.details, facts=(
+                ("relation", rule.head.name), *executor.facts), children=children)  # fmt: skip
+        parts = tuple(
+            Node(
+                "plan of a rule",
+                plan_label(planned.plan),
+                executor.details,
+                facts=executor.facts,
+                children=children,
+            )
+            for planned, (executor, children) in zip(plans, found, strict=True)
+        )
+        return Node("rule", rule_text(rule), facts=(("relation", rule.head.name),), children=parts)
+
+    def _plan(self, planned: PlannedRule, split: bool) -> tuple[Executor, tuple[Node, ...]]:
+        plan = planned.plan
+        executors = [self._executor(plan, number, split) for number in range(len(plan.joins))]
+        executor, children = plan_nodes(plan, executors)
+        left = () if planned.left is None else (f"run on the CPU: {planned.left}",)
+        device = self.device if planned.left is None else "cpu"
+        return (
+            Executor(
+                (*left, *executor.details),
+                (
+                    ("device", device),
+                    ("order", ", ".join(order_of(plan))),
+                    *executor.facts,
+                ),
+            ),
+            children,
+        )
+
+    def _executor(self, plan: RulePlan, number: int, split: bool) -> Executor:
+        join = plan.joins[number]
+        if join.given is not None:
+            executor = _following(self.knobs, split)
+        else:
+            executor = chosen(foreseen(plan, number, self.knobs), foreseen=True)
+        reason = unprintable(join)
+        if reason is None or ("reason", reason) in executor.facts:
+            return executor
+        return replace(executor, details=(*executor.details, f"never depth-first: {reason}"))
+
+
+def _following(knobs: Knobs, split: bool) -> Executor:
+    """How what follows from new rows is found."""
+    if knobs.strategy == "levelwise":
+        return chosen(Choice(True, "asked for"))
+    if split:
+        return Executor(
+            ("depth-first, value by value; what is soon done breadth-first, by rounds",),
+            (("executor", "depth-first"), ("reason", "the fixpoint splits")),
+        )
+    if knobs.strategy == "lftj":
+        return chosen(Choice(False, "asked for"))
+    return Executor(
+        ("breadth-first, by rounds; depth-first once these are worth a compilation",),
+        (("executor", "breadth-first"), ("reason", "rounds are small at first")),
+    )
+
+
+def chosen(choice: Choice, foreseen: bool = False) -> Executor:
+    """An executor that was chosen, and why; of one that is `foreseen`, until when."""
+    text = str(choice)
+    if foreseen and choice.patience == SECOND:
+        text += f"; depth-first if it takes more than {choice.patience:g} s"
+    return Executor((text,), (("executor", choice.kind), ("reason", choice.reason)))
+
+
+def where(device: str, why: str) -> str:
+    return "on cpu" if device == "cpu" else f"on {device}" + (f" ({why})" if why else "")
+
+
+def knobs_text(knobs: Knobs) -> str:
+    """What a user may force, as it is: threads matter to the depth-first executor only."""
+    told = [f"strategy {knobs.strategy}"]
+    if knobs.strategy != "levelwise":
+        count = knobs.threads
+        told.append(f"{count} thread{'s' * (count > 1)}" if count else "a thread for each core")
+    forced = {"intersect": knobs.intersect, "split": knobs.split, "dying": knobs.dying,
+              "telling": knobs.telling, "demand": knobs.demand}  # fmt: skip
+    told += [f"{name} {value}" for name, value in forced.items() if value != "auto"]
+    return ", ".join(told)
+
+
+def stratum_label(number: int, stratum: Stratum) -> str:
+    names = ", ".join(stratum.relations)
+    return f"stratum {number}: {names}" + (" (recursive)" if stratum.recursive else "")
+
+
+def stratum_facts(stratum: Stratum) -> tuple[tuple[str, str | bool], ...]:
+    return ("relations", ", ".join(stratum.relations)), ("recursive", stratum.recursive)
+
+
+def plan_label(plan: RulePlan) -> str:
+    """Which of the plans of a recursive rule it is."""
+    return "in each round" if plan.recursive_on else "before the rounds"
+
+
+def rule_text(rule: CheckedRule) -> str:
+    """A checked rule as a person would write it."""
+    head = format_node(rule.head)
+    return f"{head}." if rule.body is None else f"{head} <- {format_node(rule.body)}."

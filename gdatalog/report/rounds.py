@@ -1,0 +1,92 @@
+"""The rounds of a fixpoint: what each rule did in each, as rows of a frame and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gdatalog.engine.ledger import RuleRound, StratumTold
+from gdatalog.progress import format_bytes
+from gdatalog.report.planned import rule_text
+from gdatalog.report.tree import Cell, Node, Table
+from gdatalog.report.words import many
+
+COLUMNS = (
+    "stratum", "relation", "rule", "round", "tried", "new", "duplicates", "seconds", "bytes",
+    "executor",
+)  # fmt: skip
+ENDS = 3  # rounds that are shown of a long fixpoint's beginning and end; and its largest ones
+
+
+def round_lines(told: StratumTold) -> Iterator[tuple[Any, ...]]:
+    """A line of `Profile.rounds` for each rule and round, and for a fixpoint without rounds."""
+    names = ", ".join(told.stratum.relations)
+    for did in told.rules:
+        yield (
+            names, did.relation, rule_text(did.rule), did.round, did.tried, did.new,
+            did.duplicates, did.seconds, did.bytes, did.executor,
+        )  # fmt: skip
+    if told.way is not None:
+        before = sum(did.new or 0 for did in told.rules)
+        new = sum(told.rows.values()) - before
+        tried = told.way.tried
+        again = None if tried is None else max(0, tried - new)
+        yield (
+            names, names, str(told.way), None, tried, new, again,
+            told.way.seconds, told.peak, told.way.name,
+        )  # fmt: skip
+
+
+def rounds_node(told: StratumTold, numbers: dict[str, int]) -> Node | None:
+    """What rules did in the rounds that matter; `numbers` are those that the rules have."""
+    if not told.rules:
+        return None
+    by_round: dict[int, list[RuleRound]] = {}
+    for did in told.rules:
+        by_round.setdefault(did.round, []).append(did)
+    news = [sum(did.new or 0 for did in by_round.get(at, ())) for at in range(told.rounds + 1)]
+    rows: list[tuple[Cell, ...]] = []
+    shown = _shown(by_round)
+    for before, at in zip([-1, *shown], shown, strict=False):
+        if at > before + 1:
+            skipped = [did for n in range(before + 1, at) for did in by_round.get(n, ())]
+            rows.append(_row("...", None, skipped))
+        rows += [_row(at, numbers.get(rule_text(did.rule)), [did]) for did in by_round[at]]
+    label = f"new rows, round 0 to {told.rounds}" if told.rounds else many(told.rounds, "round")
+    return Node(
+        "rounds",
+        label,
+        series=tuple(news) if len(news) > 1 else (),
+        table=Table(("round", "rule", "tried", "new", "known", "ms", "held", "by"), tuple(rows)),
+        facts=(("rounds", told.rounds),),
+    )
+
+
+def _row(at: Cell, rule: int | None, done: Sequence[RuleRound]) -> tuple[Cell, ...]:
+    new, known = _sum([did.new for did in done]), _sum([did.duplicates for did in done])
+    by = ", ".join(dict.fromkeys(did.executor for did in done if did.executor))
+    return (
+        at,
+        rule,
+        sum(did.tried for did in done),
+        new,
+        known,
+        round(sum(did.seconds for did in done) * 1000, 1),
+        format_bytes(max((did.bytes for did in done), default=0)),
+        by,
+    )
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    """Together; nothing where one of them is not known."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def _shown(by_round: dict[int, list[RuleRound]]) -> list[int]:
+    """All rounds of a short fixpoint; of a long one the first, the largest, and the last."""
+    rounds = sorted(by_round)
+    if len(rounds) <= 3 * ENDS + 1:
+        return rounds
+    largest = sorted(rounds, key=lambda at: -sum(did.tried for did in by_round[at]))
+    return sorted({*rounds[:ENDS], *largest[:ENDS], *rounds[-ENDS:]})

@@ -1,0 +1,162 @@
+"""The plan of a rule as nodes: its joins, step by step, with what was expected and what came."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gdatalog.plan.effects import all_steps
+from gdatalog.plan.format import (
+    Labels,
+    alternative_label,
+    ending_labels,
+    given_label,
+    orbit_label,
+)
+from gdatalog.plan.nodes import Branch, Generate, Given, Join, JoinPlan, RulePlan, Step
+from gdatalog.report.tree import Fact, Kind, Node
+from gdatalog.report.words import wrong_by
+
+
+class Saw(Protocol):
+    """What happened at a step."""
+
+    rows_in: int
+    tried: int
+    rows_out: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """What happened at the steps of a plan, by their ids; of a `whole` evaluation in seconds.
+
+    `told`: the joins, by their numbers, of which everything was seen: what is not there of their
+    steps was not reached.
+    """
+
+    seen: Mapping[int, Saw]
+    whole: float
+    told: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """How a join is run: in words, and for programs."""
+
+    details: tuple[str, ...] = ()
+    facts: tuple[tuple[str, Fact], ...] = ()
+
+
+def plan_nodes(
+    plan: RulePlan, executors: Sequence[Executor], happened: Happened | None = None
+) -> tuple[Executor, tuple[Node, ...]]:
+    """The nodes of a plan. How its one join is run is told of the plan; of several, of each."""
+    ending = tuple(Node("end", label) for label in ending_labels(plan))
+    nodes = [
+        _Join(join, happened, happened is not None and number in happened.told).nodes()
+        for number, join in enumerate(plan.joins)
+    ]
+    if len(nodes) == 1:
+        return executors[0], (*nodes[0], *ending)
+    alternatives = (
+        Node(
+            "alternative",
+            alternative_label(number, len(nodes)),
+            executor.details,
+            facts=executor.facts,
+            children=children,
+        )
+        for number, (executor, children) in enumerate(zip(executors, nodes, strict=True))
+    )
+    return Executor(), (*alternatives, *ending)
+
+
+@dataclass(slots=True)
+class _Join:
+    """One join on its way to nodes. `scale`: how many more rows were given than expected."""
+
+    join: JoinPlan
+    happened: Happened | None
+    told: bool
+    scale: float | None = 1.0
+    labels: Labels = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.labels = Labels.of(self.join)
+
+    def nodes(self) -> tuple[Node, ...]:
+        orbit = (Node("note", orbit_label(self.join.orbit)),) if self.join.orbit > 1 else ()
+        if self.join.given is None:
+            return (*self._steps(self.join.steps), *orbit)
+        return (self._given(self.join.given), *orbit)
+
+    def _given(self, given: Given) -> Node:
+        """New rows came in all rounds together; what follows from them is expected by their
+        number."""
+        expected: float | None = given.rows or None
+        came: int | None = None
+        if self.happened is not None:
+            first = self.happened.seen.get(id(self.join.steps[0])) if self.join.steps else None
+            came = None if first is None else first.rows_in
+            self.scale = came / given.rows if came and given.rows else None
+            expected = None
+        return Node(
+            "given",
+            given_label(given),
+            estimate=expected,
+            actual=came,
+            children=self._steps(self.join.steps),
+        )
+
+    def _steps(self, steps: Sequence[Step]) -> tuple[Node, ...]:
+        """What follows a step that binds a variable to each of several values is below it."""
+        found: list[Node] = []
+        for at, step in enumerate(steps):
+            if isinstance(step, (Join, Generate)):
+                return (*found, self._step(step, "level", self._steps(steps[at + 1 :])))
+            if isinstance(step, Branch):
+                found.append(self._step(step, "branch", self._alternatives(step)))
+            else:
+                found.append(self._step(step, "step", ()))
+        return tuple(found)
+
+    def _alternatives(self, branch: Branch) -> tuple[Node, ...]:
+        if len(branch.alternatives) == 1:
+            return self._steps(branch.alternatives[0])
+        return tuple(
+            Node("or", "or" if number else "either", children=self._steps(inner))
+            for number, inner in enumerate(branch.alternatives)
+        )
+
+    def _step(self, step: Step, kind: Kind, children: tuple[Node, ...]) -> Node:
+        label, details = self.labels.head(step), self.labels.remarks(step)
+        estimate = step.estimate if isinstance(step, Join) else None
+        if self.happened is None:
+            return Node(kind, label, details, estimate, children=children)
+        estimate = None if estimate is None or self.scale is None else estimate * self.scale
+        saw = self.happened.seen.get(id(step))
+        if saw is None:
+            marks = ("not reached",) if self.told else ()
+            return Node(kind, label, details, estimate, marks=marks, children=children)
+        wrong = None if estimate is None else wrong_by(estimate, saw.rows_out)
+        seconds = saw.seconds or None
+        return Node(
+            kind,
+            label,
+            details,
+            estimate,
+            saw.rows_out,
+            saw.tried if isinstance(step, Join) else None,
+            seconds,
+            seconds / self.happened.whole if seconds and self.happened.whole else None,
+            () if wrong is None else (wrong,),
+            children=children,
+        )
+
+
+def order_of(plan: RulePlan) -> list[str]:
+    """The variables in the order in which they are bound."""
+    steps = (step for join in plan.joins for step in all_steps(join.steps))
+    return [step.variable for step in steps if isinstance(step, (Join, Generate))]

@@ -1,0 +1,198 @@
+"""A tree for a terminal: lines that guide the eye down, numbers in columns at the right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from textwrap import wrap
+
+from gdatalog.report.tree import Kind, Node, Table
+from gdatalog.report.words import STAYS, about, unbroken
+
+WIDTH = 100
+NARROWEST = 40  # what labels have of it at the least
+GAP = 2  # between columns
+SHORT = 0.1  # seconds
+BARS = "▁▂▃▄▅▆▇█"
+WIDEST = 60  # bars of a row
+SHARES = "▏▎▍▌▋▊▉█"
+SHARE_WIDTH = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line before it is laid out: guides before it, and before what of it goes on below.
+
+    `cells` are numbers at the right, by column; without them a line may be as long as all.
+    """
+
+    text: str
+    first: str
+    rest: str
+    cells: dict[str, str]
+    whole: bool = False  # never broken: part of a table
+
+
+def text(root: Node, width: int = WIDTH) -> str:
+    """The tree as lines of at most this width, where single words are not longer.
+
+    >>> leaf = Node("level", "y in E(x, [y])", estimate=1234.0)
+    >>> rule = Node("rule", "p(x) <- E(x, y).", children=(leaf,))
+    >>> print(text(Node("plan", "on cpu", children=(rule,))))
+    on cpu             expected
+    p(x) <- E(x, y).
+    └ y in E(x, [y])     ~1,200
+    """
+    rows = [*_rows(root)]
+    names = [name for name in _TITLES if any(name in row.cells for row in rows)]
+    widths = {
+        name: max(len(_TITLES[name]), *(len(row.cells.get(name, "")) for row in rows))
+        for name in names
+    }
+    most = max(NARROWEST, width - sum(size + GAP for size in widths.values()))
+    laid = []
+    left = 0
+    for at, row in enumerate(rows):
+        if at == 0:
+            row = replace(row, cells={name: _TITLES[name] for name in names})
+        # A line may be as long as it likes before its own first number.
+        before = 0
+        for name in names:
+            if row.cells.get(name):
+                break
+            before += widths[name] + GAP
+        lines = _broken(row, most + before if row.cells else width)
+        laid.append((row, lines))
+        left = max(left, len(lines[0]) - before if row.cells else 0)
+    out = []
+    for row, (first, *others) in laid:
+        out += [_line(first, row.cells, widths, left), *others]
+    return "\n".join(out)
+
+
+_TITLES = {
+    "estimate": "expected",
+    "actual": "bindings",
+    "tried": "tried",
+    "seconds": "ms",
+    "share": "share",
+    "marks": "",
+}
+_LEFT = frozenset({"share", "marks"})
+# Nodes whose details are short: on the line of the label, behind this.
+_JOINED: dict[Kind, str] = {"index": ": ", "level": ", ", "step": ", ", "branch": ", "}
+
+
+def _line(first: str, cells: dict[str, str], widths: dict[str, int], left: int) -> str:
+    parts = [" " * left]
+    for name, size in widths.items():
+        cell = cells.get(name, "")
+        parts.append(" " * GAP + (cell.ljust(size) if name in _LEFT else cell.rjust(size)))
+    return (first + "".join(parts)[len(first) :]).rstrip()
+
+
+def _cells(node: Node, short: bool) -> dict[str, str]:
+    """`short`: all took so little time that hundredths of a millisecond matter."""
+    cells = {}
+    if node.estimate is not None:
+        cells["estimate"] = about(node.estimate)
+    if node.actual is not None:
+        cells["actual"] = f"{node.actual:,}"
+    if node.tried:
+        cells["tried"] = f"{node.tried:,}"
+    if node.seconds is not None:
+        cells["seconds"] = f"{node.seconds * 1000:,.{2 if short else 1}f}"
+    if node.share is not None:
+        cells["share"] = f"{node.share:4.0%} {share_bar(node.share):{SHARE_WIDTH}}"
+    if node.marks:
+        cells["marks"] = ", ".join(node.marks)
+    return cells
+
+
+def _rows(root: Node) -> Iterator[Row]:
+    """The root, and what is below it at the same margin."""
+    short = root.seconds is not None and root.seconds < SHORT
+    yield Row(root.label, "", "  ", {})
+    yield from (Row(detail, "  ", "  ", {}) for detail in root.details)
+    for child in root.children:
+        yield from _below(child, "", "", partial(_cells, short=short))
+
+
+def _below(
+    node: Node, first: str, rest: str, cells: Callable[[Node], dict[str, str]]
+) -> Iterator[Row]:
+    """A node with its guides: before its own line, and before all that comes after it."""
+    beside = rest + ("│ " if node.children else "  ")
+    label = f"{node.label}: {sparkline(node.series)}" if node.series else node.label
+    joined = _JOINED.get(node.kind)
+    if joined is not None:
+        label = joined.join((label, *(detail.replace(" ", STAYS) for detail in node.details)))
+    yield Row(label, first, beside + "  ", {} if node.kind == "index" else cells(node))
+    for detail in node.details if joined is None else ():
+        yield Row(detail, beside, beside + "  ", {})
+    if node.table is not None:
+        yield from (Row(line, beside, beside, {}, True) for line in table_lines(node.table))
+    for at, child in enumerate(node.children):
+        last = at == len(node.children) - 1
+        guides = ("└ ", "  ") if last else ("├ ", "│ ")
+        yield from _below(child, rest + guides[0], rest + guides[1], cells)
+
+
+def _broken(row: Row, width: int) -> list[str]:
+    """A row in lines: between words, and not inside of brackets if that can be."""
+    if row.whole or len(row.first) + len(row.text) <= width:
+        return [row.first + row.text.replace(STAYS, " ")]
+    room = max(20, width - len(row.rest), width - len(row.first))
+    kept = unbroken(row.text)
+    lines = wrap(kept, max(20, width - max(len(row.first), len(row.rest))), break_long_words=False,
+                 break_on_hyphens=False)  # fmt: skip
+    if any(len(line) > room for line in lines):
+        lines = wrap(
+            row.text.replace(STAYS, " "), room, break_long_words=False, break_on_hyphens=False
+        )
+    lines = [line.replace(STAYS, " ") for line in lines]
+    return [row.first + lines[0], *(row.rest + line for line in lines[1:])]
+
+
+def share_bar(share: float) -> str:
+    """A part of all as a bar of eighths.
+
+    >>> share_bar(0.5), share_bar(0.001), share_bar(1.0)
+    ('██▌', '▏', '█████')
+    """
+    eighths = max(1, round(min(1.0, share) * SHARE_WIDTH * 8)) if share > 0 else 0
+    whole, part = divmod(eighths, 8)
+    return SHARES[-1] * whole + (SHARES[part - 1] if part else "")
+
+
+def sparkline(values: Sequence[int]) -> str:
+    """A bar for each value; where there are many, for the largest of several. 0 is a dot.
+
+    >>> sparkline([1, 4, 8, 2, 0])
+    '▁▄█▂·'
+    """
+    step = -(-len(values) // WIDEST) or 1
+    tops = [max(values[at : at + step]) for at in range(0, len(values), step)]
+    most = max(tops, default=0)
+    return "".join(BARS[-(-top * len(BARS) // most) - 1] if top else "·" for top in tops)
+
+
+def table_lines(table: Table) -> list[str]:
+    """A table's columns and rows, aligned.
+
+    >>> table_lines(Table(("round", "by"), ((1, "loops"), (10, "loops"))))
+    ['round  by', '    1  loops', '   10  loops']
+    """
+    cells = [tuple(map(str, table.columns))]
+    cells += [tuple("" if cell is None else cell_text(cell) for cell in row) for row in table.rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = []
+    for row in cells:
+        parts = [cell.rjust(size) for cell, size in zip(row[:-1], widths, strict=False)]
+        lines.append("  ".join([*parts, row[-1]]).rstrip())
+    return lines
+
+
+def cell_text(cell: str | int | float) -> str:
+    return f"{cell:,}" if isinstance(cell, (int, float)) else cell

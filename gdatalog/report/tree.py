@@ -1,0 +1,103 @@
+"""A plan as a tree of plain data: what explanations and profiles are, before they are drawn.
+
+Who draws it (`text`, `mermaid`, `html`) knows nothing of the engine; who builds it (`planned`,
+`happened`) knows nothing of terminals and pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+Kind = Literal[
+    "plan",  # the root
+    "stratum",
+    "rule",
+    "plan of a rule",  # one of several: before recursion, in its rounds, planned again
+    "alternative",
+    "given",  # for each new row of a relation
+    "level",  # a step that binds a variable to each of several values
+    "step",  # any other step
+    "branch",  # a negation, a witness, a count or an aggregate
+    "or",  # one of several alternatives of a branch
+    "end",  # what becomes of the bindings
+    "indexes",
+    "index",
+    "memory",
+    "rounds",
+    "note",
+]
+Fact = str | int | float | bool | None
+Cell = str | int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under the names of columns; numbers are right-aligned."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"columns": list(self.columns), "rows": [list(row) for row in self.rows]}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One thing that a plan says, and what is below it.
+
+    `details` say more, a line each. `estimate` and `actual` are bindings, expected and seen;
+    `tried` values looked at for them. `seconds` were spent here, a `share` of all. `marks` are what
+    to look at: an estimate that was wrong, a step that was not reached. `series` are numbers to be
+    drawn as a row of bars. `facts` have what details tell, by name, for programs.
+    """
+
+    kind: Kind
+    label: str
+    details: tuple[str, ...] = ()
+    estimate: float | None = None
+    actual: int | None = None
+    tried: int | None = None
+    seconds: float | None = None
+    share: float | None = None
+    marks: tuple[str, ...] = ()
+    series: tuple[int, ...] = ()
+    table: Table | None = None
+    facts: tuple[tuple[str, Fact], ...] = ()
+    children: tuple[Node, ...] = ()
+
+    def walk(self) -> Iterator[Node]:
+        """This node and all below it, as they are read."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def find(self, kind: Kind) -> list[Node]:
+        """All nodes of a kind.
+
+        >>> tree = Node("plan", "on cpu", children=(Node("stratum", "stratum 1: p"),))
+        >>> [node.label for node in tree.find("stratum")]
+        ['stratum 1: p']
+        """
+        return [node for node in self.walk() if node.kind == kind]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as dicts, lists, texts and numbers; what is empty is left out.
+
+        >>> Node("level", "x in E([x], y)", estimate=3.0).to_dict()
+        {'kind': 'level', 'label': 'x in E([x], y)', 'estimate': 3.0}
+        """
+        found: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is None or value == ():
+                continue
+            if field.name == "facts":
+                value = dict(value)
+            elif field.name == "children":
+                value = [child.to_dict() for child in value]
+            elif isinstance(value, Table):
+                value = value.to_dict()
+            found[field.name] = list(value) if isinstance(value, tuple) else value
+        return found

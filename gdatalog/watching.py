@@ -1,0 +1,372 @@
+"""Who looks on while a call runs: is told how far it is, and may stop it.
+
+Each database has one `Watch`. Whatever may take long says so:
+
+    with watch.work("loading", "E from e.csv", total=size, unit="bytes") as work:
+        for block in blocks:
+            ...
+            work.at(read)  # so much is done; here the call may be stopped
+
+Work lies within work: a join in a round of a fixpoint. The innermost is what is told of. The
+storage, which is handed no watch, asks for the one of the call in which it runs: `watching()`.
+
+A long call of NumPy or Arrow can neither be stopped nor tell anything: it runs `aside`, in a
+thread of its own, while the calling thread looks after who listens.
+
+Above 300 lines, for work, who watches it and what runs aside know one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread, local
+from time import perf_counter
+from types import TracebackType
+from typing import TypeVar
+
+from gdatalog.errors import Interrupted
+from gdatalog.progress import OnProgress, Progress, Stage, amount, duration
+
+EVERY = 0.1  # seconds between two calls of who listens, at the least
+LATE = 1 << 21  # rows, from which on a pass over them is so long that somebody may want to stop
+PATIENCE = 0.02  # seconds between two looks at whether somebody wants to stop
+
+AS_IT_WAS = "; the database is as it was"
+
+Made = TypeVar("Made")
+
+_here = local()
+
+
+def watching() -> Watch:
+    """The watch of the call that runs in this thread; one of its own where none does."""
+    found: Watch | None = getattr(_here, "watch", None)
+    if found is None:
+        found = _here.watch = Watch()
+    return found
+
+
+def told_of(error: KeyboardInterrupt) -> str:
+    """What was stopped by Ctrl-C, and how far it was."""
+    return next(iter(getattr(error, "__notes__", ())), f"interrupted{AS_IT_WAS}")
+
+
+def patiently(rows: int, work: Callable[[], Made]) -> Made:
+    """What `work` gives, which looks at so many rows again and again, as a sort does: aside, if
+    they are many, so that who waits for it sees it and may stop it."""
+    if rows < LATE:
+        return work()
+    watch = watching()
+    if watch.behind:
+        watch.poll()
+        return work()
+    with watch.work("sorting", "", rows, "rows"):
+        return watch.aside(work)
+
+
+def working_for(watch: Watch) -> None:
+    """From now on this thread, one of a pool, works for who waits there."""
+    _here.watch = watch
+
+
+class Left(BaseException):
+    """Work that ran aside, and that nobody waits for any more, ends with this."""
+
+
+class Work:
+    """A piece of work: `what` is done at which stage, and how much of it."""
+
+    __slots__ = (
+        "_depth", "_watch", "began", "done", "new_rows", "round", "span", "stage", "total", "unit",
+        "what",
+    )  # fmt: skip
+
+    def __init__(self, watch: Watch, stage: Stage, what: str, total: int | None, unit: str) -> None:
+        self.stage: Stage = stage
+        self.what = what
+        self.done = 0
+        self.total = total
+        self.unit = unit
+        self.round: int | None = None
+        self.new_rows: int | None = None
+        self.began = perf_counter()
+        self.span = 0.0, 1.0  # which part of it is at hand
+        self._watch = watch
+        self._depth = 0
+
+    def __enter__(self) -> Work:
+        works = self._watch.works
+        self._depth = len(works)
+        works.append(self)
+        if self.stage == "compiling":
+            self._watch.begun_compiling(self.what)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            self._watch.stopped()
+        del self._watch.works[self._depth :]
+
+    def at(self, done: int) -> None:
+        """So much of it is done; raises if the call is to stop."""
+        self.done = done
+        self._watch.poll()
+
+    @contextmanager
+    def within(self, low: float, high: float) -> Iterator[None]:
+        """Within, a part of the part at hand is at hand: from one share of it to another.
+
+        Where nobody knows how much work there is, it has ten thousand parts.
+        """
+        before = start, end = self.span
+        if self.total is None:
+            self.total, self.unit = 10_000, "parts"
+        self.span = start + (end - start) * low, start + (end - start) * high
+        self.done = int(self.total * self.span[0])
+        try:
+            yield
+        finally:
+            self.done = int(self.total * self.span[1])
+            self.span = before
+
+    def one_of(self, number: int, parts: int) -> None:
+        """The part at hand is one of several, counted from 0, from now on."""
+        if parts > 1:
+            self.span = 0.0, 1.0
+            with self.within(number / parts, (number + 1) / parts):
+                span, done = self.span, self.done
+            self.span, self.done = span, done
+
+    def share(self, share: float) -> None:
+        """So much of the part at hand is done."""
+        if self.total is not None:
+            low, high = self.span
+            self.done = int(self.total * (low + (high - low) * share))
+
+
+class Watch:
+    """Looks on while calls run, one at a time."""
+
+    def __init__(self) -> None:
+        self.stop = Event()  # set by who wants the call to stop
+        self.works: list[Work] = []  # what is done now, the innermost last
+        self.behind = False  # whether it is that of a thread that works aside
+        self.left = False  # whether nobody waits for that thread any more
+        self._aside: Watch | None = None  # where the innermost of it runs
+        self._listener: OnProgress | None = None
+        self._calls = 0  # one within another
+        self._began = self._told = 0.0
+        self._stopped: str | None = None
+
+    # ------------------------------------------------------------------------- who calls
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Within, this thread works for a call."""
+        before = getattr(_here, "watch", None)
+        if not self._calls:
+            self.stop.clear()
+            self.works.clear()
+            self._began = self._told = perf_counter()
+            self._stopped = None
+        self._calls += 1
+        _here.watch = self
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            if self._calls == 1:
+                error.add_note(self.stopped())
+            raise
+        finally:
+            self._calls -= 1
+            _here.watch = before
+
+    @contextmanager
+    def telling(self, on_progress: OnProgress | None) -> Iterator[None]:
+        """Within, `on_progress` is told how far the call is, if somebody gave one."""
+        before = self._listener
+        if on_progress is not None:
+            self._listener = on_progress
+        try:
+            yield
+        finally:
+            self._listener = before
+
+    @property
+    def now(self) -> Progress | None:
+        """What is at work, and how far it is; any thread may ask."""
+        seen = self.all_now()
+        return seen[-1] if seen else None
+
+    def all_now(self) -> list[Progress]:
+        """The same of all work that lies within other work, the innermost last."""
+        aside = self._aside
+        found: list[Progress] = []
+        round_: int | None = None
+        for work in [*self.works, *(aside.works if aside is not None else ())]:
+            round_ = work.round if work.round is not None else round_
+            seconds = perf_counter() - work.began
+            found.append(
+                Progress(
+                    work.stage, work.what, work.done, work.total, work.unit, round_,
+                    work.new_rows, seconds,
+                )
+            )  # fmt: skip
+        return found
+
+    def told(self) -> tuple[Progress | None, list[str]]:
+        """What to tell in one line: of what, and how far that is, in a few words each."""
+        seen = self.all_now()
+        if not seen:
+            return None, []
+        last = seen[-1]
+        rounds = next((each for each in reversed(seen) if each.stage == "round"), last)
+        told = rounds.figures()
+        if rounds is not last:
+            title = last.title
+            if last.stage == "joining":
+                title = title.removeprefix(rounds.what).strip(" ()")  # "rule 2 of 3"
+            if last.share is not None:
+                title = f"{title} at {int(100 * last.share)} %".lstrip()
+            told += [f"now {title}"] if title else []
+        return rounds, told
+
+    def stopped(self) -> str:
+        """What a call was at when it was stopped, and how far it was."""
+        if self._stopped is None:
+            self._stopped = f"interrupted{self._where()}{AS_IT_WAS}"
+        return self._stopped
+
+    def _where(self) -> str:
+        after = f" after {duration(perf_counter() - self._began)}"
+        seen = self.all_now()
+        if not seen:
+            return after
+        last = seen[-1]
+        rounds = [progress for progress in seen if progress.stage == "round"]
+        if rounds:
+            told = f"{rounds[-1].what}, round {rounds[-1].round or 1}"
+            told += f", {amount(rounds[-1].done, rounds[-1].unit)} so far"
+        elif last.share is not None:
+            told = f"{last.title} at {int(100 * last.share)} %"
+        else:
+            told = (
+                f"{last.title}, {amount(last.done, last.unit)} so far" if last.done else last.title
+            )
+        return f": {told},{after}"
+
+    # --------------------------------------------------------------------------- who works
+
+    def work(self, stage: Stage, what: str = "", total: int | None = None, unit: str = "") -> Work:
+        """For `with`: a piece of work; on the same thing as what it is a part of, if not said."""
+        if not what and self.works:
+            what = self.works[-1].what
+        return Work(self, stage, what, total, unit)
+
+    def poll(self) -> None:
+        """Raises if the call is to stop; tells who listens, where it is time to."""
+        if self.stop.is_set():
+            self.stop.clear()
+            raise Interrupted(self.stopped())
+        if self._listener is not None and perf_counter() - self._told >= EVERY:
+            self._tell(self._listener)
+
+    @property
+    def innermost(self) -> Work:
+        """The work that is done now; one that nobody is told of, if none is."""
+        return self.works[-1] if self.works else Work(self, "joining", "", None, "")
+
+    def part(self, done: int, total: int) -> None:
+        """So many parts of the innermost work are done, or of the part of it that is at hand."""
+        work = self.innermost
+        if work.span != (0.0, 1.0):
+            work.share(done / total)
+        else:
+            work.done, work.total, work.unit = done, total, work.unit or "parts"
+
+    def begun_compiling(self, what: str) -> None:
+        """A compilation is told of at once: it may be long, and nothing happens meanwhile."""
+        import logging
+
+        logging.getLogger("gdatalog").info("compiling %s", what)
+        if self._listener is not None:
+            self._tell(self._listener)
+
+    def _tell(self, listener: OnProgress) -> None:
+        now = self.now
+        if now is None:
+            return
+        self._listener = None  # what it asks of the database is not told of
+        try:
+            listener(now)
+        finally:
+            self._listener = listener
+            self._told = perf_counter()
+
+    def aside(self, work: Callable[[], Made]) -> Made:
+        """What `work` gives, in a thread of its own; this one polls meanwhile.
+
+        If that raises, nobody waits: the thread ends at its next look, and what it has made goes.
+        So `work` changes nothing that others hold.
+        """
+        found: list[Made] = []
+        errors: list[BaseException] = []
+        done, aside = Event(), _Aside(self)
+
+        def run() -> None:
+            _here.watch = aside
+            try:
+                found.append(work())
+            except BaseException as error:
+                errors.append(error)
+            done.set()
+
+        self._aside = aside
+        try:
+            Thread(target=run, daemon=True).start()
+            while not done.wait(PATIENCE):
+                self.poll()
+        except BaseException:
+            self.stopped()
+            aside.left = True
+            raise
+        finally:
+            self._aside = None
+        if errors:
+            raise errors.pop()
+        return found.pop()
+
+
+class _Aside(Watch):
+    """What the watch is in a thread that works aside: nobody listens to it but the watch."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self.behind = True
+        self.above = watch.works
+
+    @property
+    def innermost(self) -> Work:
+        return self.above[-1] if self.above and not self.works else super().innermost
+
+    def work(self, stage: Stage, what: str = "", total: int | None = None, unit: str = "") -> Work:
+        if not what and not self.works and self.above:
+            what = self.above[-1].what
+        return super().work(stage, what, total, unit)
+
+    def poll(self) -> None:
+        if self.left:
+            raise Left
+
+    def begun_compiling(self, what: str) -> None:
+        pass
+
+    def aside(self, work: Callable[[], Made]) -> Made:
+        self.poll()
+        return work()
