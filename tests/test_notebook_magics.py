@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 
 import gdatalog as gd
+from gdatalog.notebook.progress import ProgressBar
+from gdatalog.watching import Watch
 
 pytest.importorskip("IPython", reason="needs IPython, of the extra `dev`")
 
@@ -296,3 +298,39 @@ def test_the_package_does_not_import_ipython() -> None:
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout == "True False\n"
+
+
+# ---------------------------------------------------------------------------------- progress
+
+
+def test_a_bar_fills_where_the_end_is_known() -> None:
+    watch = Watch()
+    bar = ProgressBar(lambda bundle, again: None, watch)
+    assert "value" not in bar.bundle()["text/html"]
+    assert bar.bundle()["text/plain"].startswith("running: ")
+    with watch.work("loading", "E from <e>.csv", total=200, unit="bytes") as work:
+        work.at(50)
+        told = bar.bundle()
+        assert 'value="0.250"' in told["text/html"] and "&lt;e&gt;.csv" in told["text/html"]
+        assert told["text/plain"].startswith("loading E from <e>.csv: 25 %, 50 B of 200 B")
+    with watch.work("round", "path"):
+        told = bar.bundle()
+        assert "value" not in told["text/html"] and told["text/plain"].startswith("path: ")
+
+
+def test_a_bar_comes_late_and_goes() -> None:
+    shown: list[tuple[str, bool]] = []
+    twice = Event()
+
+    def show(bundle: dict[str, str], again: bool) -> None:
+        shown.append((bundle["text/html"], again))
+        if len(shown) == 2:
+            twice.set()
+
+    with ProgressBar(show, Watch(), after=3600):
+        pass
+    assert shown == []
+    with ProgressBar(show, Watch(), after=0):
+        assert twice.wait(60)
+    assert "<progress" in shown[0][0] and not shown[0][1]
+    assert shown[-1] == ("", True)

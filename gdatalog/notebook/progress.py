@@ -16,7 +16,6 @@ from gdatalog.database import Database
 from gdatalog.progress import duration
 from gdatalog.shell.progress import ProgressLine
 from gdatalog.watching import Watch
-from gdatalog.watching import Watch
 
 AFTER = 0.5  # seconds: what is quicker needs no bar
 EVERY = 0.2
