@@ -221,6 +221,22 @@ class Caution:
         return error.format()
 
 
+def meant(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant: it differs in case, or in a letter or two.
+
+    >>> meant("Edge", ["edge", "path"]), meant("levelwize", ["lftj", "levelwise"])
+    ('edge', 'levelwise')
+    """
+    from difflib import get_close_matches
+
+    names = [other for other in known if other != name]
+    by_case = {other.lower(): other for other in names}
+    if name.lower() in by_case:
+        return by_case[name.lower()]
+    found = get_close_matches(name, names, n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
 def raise_together(errors: Sequence[Error]) -> None:
     """Raise the first of `errors` (in source order) with the rest attached; nothing if none."""
     if not errors:

@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any
 
 from gdatalog.engine.derived import away
@@ -21,7 +20,7 @@ from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import Prepared
 from gdatalog.engine.remembered import Memory
 from gdatalog.engine.session import Kept, Session, Settings
-from gdatalog.errors import Caution, UsageError
+from gdatalog.errors import Caution, UsageError, meant
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Statement
 from gdatalog.planner.checked import Schema
@@ -91,7 +90,11 @@ class Workspace:
         from gdatalog.storage.frames import table_from
 
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
-            raise UsageError(f"not a relation's name: {name!r}")
+            hint = "a name is a letter or `_`, then letters, digits and `_`"
+            other = re.sub(r"\W", "_", name) if isinstance(name, str) else ""
+            if _NAME.fullmatch(other) and other not in _RESERVED:
+                hint += f": {other!r}"
+            raise UsageError(f"not a relation's name: {name!r}", hint=hint)
         if isinstance(data, (str, os.PathLike)):
             self.policy.reading(os.fspath(data), None)
         declared = schema or self._declared(name)
@@ -129,8 +132,8 @@ class Workspace:
 
     def near(self, name: str) -> str | None:
         """A spelling hint."""
-        close = get_close_matches(name, self.schemas(), 1)
-        return f"did you mean {close[0]!r}?" if close else None
+        close = meant(name, self.schemas())
+        return None if close is None else f"did you mean {close!r}?"
 
     # ----------------------------------------------------------------------------- sessions
 

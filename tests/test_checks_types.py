@@ -101,5 +101,6 @@ def test_a_parameter_of_the_wrong_type() -> None:
         "  note: `$name` is symbol, as it is given\n"
         "  note: p.dl:1:3: column 1 of `e` is int here, as a literal\n"
         " 1 | e(1).\n"
-        "   |   ^"
+        "   |   ^\n"
+        "  hint: `to_number(...)` reads an int from a text, `to_float(...)` a float"
     )

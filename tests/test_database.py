@@ -300,8 +300,8 @@ def test_parameters(value: Any, kind: str, stored: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        (None, "cannot be a NoneType"),
-        ([1], "cannot be a list"),
+        (None, "cannot be None"),
+        ([1], "cannot be of type list"),
         (1 << 63, "does not fit into 64 bits"),
         (float("nan"), "is NaN"),
         (pd.NaT, "is NaT"),

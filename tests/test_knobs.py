@@ -80,7 +80,8 @@ def test_ways_to_intersect_are_forced_by_tests(used: list[Knobs]) -> None:
 def test_a_strategy_that_there_is_not(strategy: Any) -> None:
     with pytest.raises(gd.UsageError, match="there is no strategy") as error:
         connect().query(RULE, strategy=strategy)
-    assert error.value.hint == 'one of "auto", "lftj", "levelwise"'
+    assert str(error.value.hint).endswith('one of "auto", "lftj", "levelwise"')
+    assert ('did you mean "lftj"' in str(error.value.hint)) == (strategy == "LFTJ")
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1.5, "2", True, 100_000])

@@ -224,7 +224,7 @@ def test_uneven_rows(rows: Any, message: str) -> None:
 
 def test_uneven_records_and_columns() -> None:
     assert refused_data([{"a": 1}, {"b": 2}]) == (
-        "data error: data: row 1 has the keys 1 column (b), the first 1 column (a)\n"
+        "data error: data: row 1 has the keys 'b', the first has 'a'\n"
         "  hint: all records have the same keys"
     )
     assert refused_data({"a": [1, 2], "b": [1]}) == (

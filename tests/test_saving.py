@@ -86,9 +86,7 @@ def test_corners_come_back(tmp_path: Path, monkeypatch: Any) -> None:
         first.feed(line)
     assert not first.repl.failed
     when = pd.to_datetime(["1999-12-31T23:59:59.123456789"], utc=True)
-    first.db["given"] = pd.DataFrame(
-        {"t": when, "a b": ["é\n\0"]}
-    )
+    first.db["given"] = pd.DataFrame({"t": when, "a b": ["é\n\0"]})
     first.db.load("w", pd.DataFrame({"y": [0.1], "t": when}), columns=["x", "y"])
     first.db.load("none", pd.DataFrame({"a": pd.Series([], dtype="float64")}))
     first.feed(".save session.dl")

@@ -16,7 +16,7 @@ from types import TracebackType
 
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.no_gpu import plainly_none
-from gdatalog.errors import DeviceError, UsageError
+from gdatalog.errors import DeviceError, UsageError, meant
 from gdatalog.watching import Watch
 
 NO_GPU = "there is no NVIDIA GPU"
@@ -45,7 +45,12 @@ def open_device(name: str, memory: int | None = None) -> Opened:
         return _usable(memory)
     found = _NAME.fullmatch(name)
     if found is None:
-        raise UsageError(f"there is no device {name!r}", hint='"auto", "cpu", "cuda", "cuda:1"')
+        kinds = ("auto", "cpu", "cuda")
+        near = "cuda" if name.lower() in ("gpu", "nvidia") else meant(name, kinds)
+        hint = 'devices are "auto", "cpu", "cuda", and "cuda:1" for the second GPU'
+        if near is not None:
+            hint = f'did you mean "{near}"? {hint}'
+        raise UsageError(f"there is no device {name!r}", hint=hint)
     number = int(found[1] or 0)
     problem = _trouble(number)
     if problem is not None:

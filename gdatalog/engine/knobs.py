@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from gdatalog.errors import UsageError
+from gdatalog.errors import UsageError, meant
 
 Strategy = Literal["auto", "lftj", "levelwise"]
 Telling = Literal["auto", "sort", "marks", "hash"]
@@ -58,7 +58,9 @@ def strategy_of(given: object) -> Strategy:
         if given == strategy:
             return strategy
     choices = ", ".join(f'"{strategy}"' for strategy in STRATEGIES)
-    raise UsageError(f"there is no strategy {given!r}", hint=f"one of {choices}")
+    near = meant(str(given), STRATEGIES)
+    hint = f"one of {choices}" if near is None else f'did you mean "{near}"? It is one of {choices}'
+    raise UsageError(f"there is no strategy {given!r}", hint=hint)
 
 
 def threads_of(given: object) -> int:

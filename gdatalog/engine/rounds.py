@@ -160,7 +160,7 @@ class Rounds(StratumRun):
         rounds = ", ".join(str(sum(n.new.values())) for n in news[-6:])
         names = " and ".join(self.stratum.relations)
         notes = [
-            Note("this rule is recursive", rule.span)
+            Note("this rule is recursive too", rule.span)
             for rule in self.stratum.rules
             if self.recursive(rule)
         ]
@@ -168,7 +168,7 @@ class Rounds(StratumRun):
         return MemoryLimitError(
             f"{error.message}, in round {len(news) + 1} of {names}{told}",
             notes[0].span if notes else None,
-            notes=notes,
+            notes=notes[1:],
             hint="does the recursion end? A rule that makes new values can go on for ever. "
             "Otherwise raise the limit: gdatalog.connect(memory_limit=...) or --memory-limit",
         )

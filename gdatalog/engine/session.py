@@ -272,8 +272,9 @@ def parameter(name: str, value: object) -> tuple[TypeName, Value]:
         if not INT_MIN < when <= INT_MAX:  # the least is NaT's
             raise DataError(f"the parameter ${name} is no time from 1677 to 2262: {value}")
         return "timestamp", when
+    found = "None" if value is None else f"of type {type(value).__name__}"
     raise DataError(
-        f"the parameter ${name} cannot be a {type(value).__name__}",
+        f"the parameter ${name} cannot be {found}",
         hint="parameters are ints, floats, strings, bools and timestamps",
     )
 

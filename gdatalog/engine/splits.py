@@ -388,7 +388,7 @@ class Splits(StratumRun):
         return MemoryLimitError(
             f"{error.message}, in the fixpoint of {' and '.join(self.stratum.relations)}",
             rules[0].span,
-            notes=[Note("this rule is recursive", rule.span) for rule in rules],
+            notes=[Note("this rule is recursive too", rule.span) for rule in rules[1:]],
             hint="does the recursion end? A rule that makes new values can go on for ever. "
             "Otherwise raise the limit: gdatalog.connect(memory_limit=...) or --memory-limit",
         )

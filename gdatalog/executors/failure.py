@@ -43,8 +43,24 @@ def describe_failure(expr: Expr, frontier: Frontier, ops: Any, scope: Any) -> Ev
     return EvaluationError(
         f"{why}: {format_expr(culprit)}{given}",
         culprit.span,
-        hint="test for it in the body: what can fail is computed only where the tests pass",
+        hint=f"{_test(culprit)}: what can fail is computed only where the tests pass",
     )
+
+
+def _test(culprit: Apply) -> str:
+    """The test of the body that keeps away what failed."""
+    args = [format_expr(arg) for arg in culprit.args]
+    tests = {
+        "/": f"{args[-1]} != 0",
+        "%": f"{args[-1]} != 0",
+        "sqrt": f"{args[0]} >= 0",
+        "log": f"{args[0]} >= 0",
+        "to_number": f'match("-?[0-9]+", {args[0]})',
+    }
+    test = tests.get(culprit.function)
+    plain = isinstance(culprit.args[-1], Slot)
+    as_in = f", as in `{test}`" if test is not None and plain else ""
+    return f"test for it in the body{as_in}"
 
 
 def _innermost(expr: Expr, frontier: Frontier, ops: Any, scope: Any) -> Apply:

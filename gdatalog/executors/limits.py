@@ -52,5 +52,19 @@ class Limits:
             told = ", ".join(f"{name} {format_bytes(size)}" for name, size in parts[:4] if size)
             raise MemoryLimitError(
                 f"this needs more than the memory limit of {format_bytes(self.memory)} ({told})",
-                hint="raise it: gdatalog.connect(memory_limit=...) or --memory-limit",
+                hint=_instead(parts[0][0])
+                + "raise it: gdatalog.connect(memory_limit=...) or --memory-limit",
             )
+
+
+def _instead(most: str) -> str:
+    """What may need less, by what holds the most."""
+    if most in ("answers", "blocks"):
+        return (
+            "where the rows are only counted or summed up, let the rule do it: "
+            "`count()`, `sum(x)`, `min(x)` keep no rows; or "
+        )
+    if most.startswith("index of "):
+        name = most.removeprefix("index of ")
+        return f"a rule that keeps the columns of {name} that are needed makes a smaller one; or "
+    return ""

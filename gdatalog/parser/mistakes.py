@@ -94,6 +94,12 @@ def _side_by_side(failure: Failure) -> Explained | ParseError | None:
         return foreign
     if lower == "in":
         return mistake(f"`{word}` is no word of the language", token.span, "write `in`")
+    if before.type == "NAME" and before.value in AGGREGATES and token.type in VALUES:
+        return mistake(
+            f"the aggregate `{before.value}` needs a colon and a body after its expression",
+            before.span.to(token.span),
+            f"as in {before.value} {token.text} : {{ R({token.text}) }}",
+        )
     if before.type == "NAME" and _capital_aggregate(before.value):
         rest = failure.tokens[failure.at :]
         if any(t.type == "COLON" for t in rest):
@@ -232,7 +238,9 @@ def _missing(failure: Failure) -> ParseError | None:
 def _beginning(token: Token) -> ParseError:
     """A statement that begins with what none may begin with."""
     hint = "a statement is a fact p(1), a rule p(x) <- q(x), a question ?- p(x), or a .directive"
-    ahead = re.search(r"([0-9]+)\.\s*$", token.source.text[max(0, token.start - 30) : token.start])
+    ahead = re.search(
+        r"([0-9]+)\.[ \t]*$", token.source.text[max(0, token.start - 30) : token.start]
+    )
     if ahead is not None:
         hint = f"`{ahead[1]}.` is {ahead[1]} and the end of a statement: write {ahead[1]}.0"
     return mistake(f"a statement cannot begin with `{token.text}`", token.span, hint)
@@ -248,6 +256,10 @@ def _misplaced(failure: Failure) -> ParseError | None:
     where = innermost(failure)
     if token.type in ("COMPARE", "EQUAL", "IN", "NOT") and where == "call":
         hint = "compare beside the atom: R(x, y), x < y"
+        before = failure.before
+        if token.type == "EQUAL" and before is not None and before.type == "NAME":
+            hint = "arguments go by position, `_` for a column that does not matter: R(x, _); "
+            hint += "compare beside the atom: R(x, y), x = y"
         return mistake("an argument is a value, not a condition", token.span, hint)
     if token.type == "SEMICOLON" and where == "call":
         return mistake("arguments are separated by commas", token.span)

@@ -264,6 +264,8 @@ def _directives(program: Program, catalog: Catalog, errors: list[Error]) -> None
 
 def no_such_relation(name: str, span: Span, catalog: Catalog) -> NameResolutionError:
     hint = did_you_mean(name, catalog.relations)
+    if name.endswith(".dl"):
+        hint = f'this is the name of a file: `gdatalog {name}`, or `db.run_file("{name}")`'
     return NameResolutionError(
         f"there is no relation `{name}`",
         span,

@@ -13,6 +13,7 @@ from gdatalog.parser.syntax import (
     Call,
     Column,
     Decl,
+    Directive,
     Literal,
     Not,
     Or,
@@ -27,7 +28,7 @@ from gdatalog.parser.syntax import (
 from gdatalog.plan.functions import AGGREGATES
 from gdatalog.planner.catalog import Catalog
 from gdatalog.planner.walk import Node, children, variables, walk
-from gdatalog.planner.words import either, show
+from gdatalog.planner.words import did_you_mean, either, show
 
 # Soufflé's pragmas and qualifiers: what they ask for is either done anyway or not needed.
 PRAGMAS = frozenset(
@@ -45,6 +46,12 @@ QUALIFIERS = frozenset(
         *("btree", "btree_delete", "brie", "override", "overridable"),
     )
 )
+# Of the keyword form of directives.
+OPTIONS = {
+    "input": ("IO", "filename", "name", "delimiter", "headers", "columns", "rfc4180"),
+    "output": ("IO", "filename", "name", "delimiter", "headers", "rfc4180"),
+    "limitsize": ("n",),
+}
 
 
 def cautions_of(program: Program, catalog: Catalog, whole: bool) -> tuple[Caution, ...]:
@@ -64,9 +71,11 @@ def cautions_of(program: Program, catalog: Catalog, whole: bool) -> tuple[Cautio
                     found += _wildcards_counted((body,))
             case Pragma(args) if args and args[0] not in PRAGMAS:
                 message = f"the pragma `{args[0]}` is not known, and does nothing"
-                found.append(Caution(message, statement.span))
+                found.append(Caution(message, statement.span, did_you_mean(args[0], PRAGMAS)))
             case Decl():
                 found += _qualifiers(statement)
+            case Directive():
+                found += _options(statement)
             case _:
                 pass
     found += _unsigned(program)
@@ -163,7 +172,19 @@ def _qualifiers(decl: Decl) -> Iterator[Caution]:
     for qualifier in decl.qualifiers:
         if qualifier not in QUALIFIERS:
             message = f"the qualifier `{qualifier}` is not known, and does nothing"
-            yield Caution(message, decl.span)
+            yield Caution(message, decl.span, did_you_mean(qualifier, QUALIFIERS))
+
+
+def _options(directive: Directive) -> Iterator[Caution]:
+    """Those of `.input E(IO=file, delimeter=",")`."""
+    known = OPTIONS.get(directive.kind, ())
+    for name, _ in directive.options:
+        if known and name not in known:
+            yield Caution(
+                f"the option `{name}` of .{directive.kind} is not known, and does nothing",
+                directive.span,
+                did_you_mean(name, known) or f"options are {', '.join(known)}",
+            )
 
 
 def _empty(program: Program, catalog: Catalog) -> Iterator[Caution]:

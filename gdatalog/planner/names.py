@@ -43,11 +43,12 @@ from gdatalog.planner.catalog import Catalog, arity_error, no_such_relation, no_
 from gdatalog.planner.checked import CheckedQuery, CheckedRule
 from gdatalog.planner.scopes import Fresh, Scopes
 from gdatalog.planner.walk import variables
-from gdatalog.planner.words import did_you_mean, either
+from gdatalog.planner.words import did_you_mean, either, nearest
 from gdatalog.values import TypeName
 
 # Names that are called like functions.
 CALLABLE = (*FUNCTIONS, *ALIASES, *GENERATORS, "distinct")
+PREDICATES = ("contains", "distinct", "match", "starts_with")  # which stand as literals
 _NAMED = tuple(name for name in (*CALLABLE, *sorted(AGGREGATES)) if name.isidentifier())
 _OPERATORS = ("band", "bor", "bxor", "bshl", "bshr", "bshru", "bnot", "land", "lor", "lxor", "lnot")
 _LISTED = sorted(name for name in FUNCTIONS if name.isidentifier() and name not in _OPERATORS)
@@ -188,7 +189,7 @@ class Names:
 
     def _unknown_literal(self, atom: Atom) -> Error:
         error = no_such_relation(atom.name, atom.span, self.catalog)
-        function = did_you_mean(atom.name, FUNCTIONS)
+        function = did_you_mean(atom.name, PREDICATES)
         if did_you_mean(atom.name, self.catalog.relations) is None and function is not None:
             error.hint = function
         return error
@@ -281,7 +282,8 @@ class Names:
                 return self._aggregate(expr)
 
     def _no_param(self, param: Param) -> None:
-        near = did_you_mean(param.name, self.params)
+        close = nearest(param.name, self.params)
+        near = None if close is None else f"did you mean `${close}`?"
         give = f'give it: `params={{"{param.name}": ...}}` in Python, `-M {param.name}=value`'
         hint = near or f"{give} on the command line"
         self._fail(f"the parameter `${param.name}` has no value", param.span, hint)

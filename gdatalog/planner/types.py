@@ -313,11 +313,17 @@ class Types:
 
 
 def _conversion(words: str, mask: int) -> str | None:
-    """The function that would help where an int meets a float."""
+    """The function, or the way to write it, that would help where two types meet."""
     if words == "int" and mask == BIT["float"]:
         return "`to_float(...)` makes a float of an int"
     if words == "float" and mask == INT:
         return "`to_int(...)` makes an int of a float, `to_float(...)` a float of an int"
+    if words == "symbol" and mask == BIT["timestamp"]:
+        return "a timestamp stands without quotes, behind an `@`: @2026-11-20"
+    if words == "symbol" and not mask & ~NUMBER:
+        return "`to_number(...)` reads an int from a text, `to_float(...)` a float"
+    if words in ("int", "float") and mask == BIT["symbol"]:
+        return "`to_string(...)` makes a text of a number"
     return None
 
 

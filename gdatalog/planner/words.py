@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from difflib import get_close_matches
 
-from gdatalog.errors import NOWHERE
+from gdatalog.errors import NOWHERE, meant
 from gdatalog.parser.syntax import (
     And,
     Atom,
@@ -98,11 +97,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     names = [other for other in known if other != name]
     if SYNONYMS.get(name.lower()) in names:
         return SYNONYMS[name.lower()]
-    by_case = {other.lower(): other for other in names}
-    if name.lower() in by_case:
-        return by_case[name.lower()]
-    found = get_close_matches(name, names, n=1, cutoff=0.6)
-    return found[0] if found else None
+    return meant(name, names)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:

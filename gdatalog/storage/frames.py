@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from gdatalog.errors import DataError
+from gdatalog.errors import DataError, meant
 from gdatalog.storage.arrays import empty_column
 from gdatalog.storage.cells import cells_column
 from gdatalog.storage.columns import column_from
@@ -149,7 +149,8 @@ def _match(
         elif len(columns) != arity:
             raise DataError(
                 f"{what}: columns asks for {listed(columns)}, the data has "
-                + (listed(names) if names is not None else count_of_columns(arity))
+                + (listed(names) if names is not None else count_of_columns(arity)),
+                hint=_misspelt(columns, names),
             )
         names = tuple(columns)
         if len(set(names)) < len(names):
@@ -167,6 +168,14 @@ def _match(
             hint="columns=[...] selects columns of the data by their names" if names else None,
         )
     return expected, picked
+
+
+def _misspelt(columns: Sequence[str], names: Sequence[str] | None) -> str | None:
+    """Which of the data's columns was meant by one that it has not."""
+    for name in columns:
+        if names is not None and name not in names and (near := meant(name, names)) is not None:
+            return f"there is no column {name!r}: did you mean {near!r}?"
+    return None
 
 
 def _declared(declared: Declared) -> str:

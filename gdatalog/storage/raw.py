@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -274,12 +274,15 @@ def _records(rows: list[Any], what: str) -> Raw:
             raise _uneven(position, row, "a record", what)
         if len(row) != len(names) or any(name not in row for name in names):
             raise DataError(
-                f"{what}: row {position} has the keys {listed([str(k) for k in row])}, "
-                f"the first {listed([str(name) for name in names])}",
+                f"{what}: row {position} has the keys {_keys(row)}, the first has {_keys(names)}",
                 hint="all records have the same keys",
             )
     columns = tuple([row[name] for row in rows] for name in names)
     return Raw(tuple(str(name) for name in names), columns, len(rows))
+
+
+def _keys(names: Iterable[object]) -> str:
+    return ", ".join(repr(name) for name in islice(names, 20)) or "of no column"
 
 
 def _uneven(position: int, row: object, expected: str, what: str) -> DataError:

@@ -1,0 +1,97 @@
+"""docs/errors.md has every error that a program's text can make (test_docs.py runs its entries)."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from doc_blocks import blocks_of
+from error_sites import Site, sites
+from terminal import ROOT
+
+from gdatalog import errors
+
+PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+PRINTED = "\n".join(
+    block.text for block in blocks_of(PAGE) if block.is_output or block.language == "console"
+)
+
+# Messages that the page does not show: where they are made, how they begin, and why.
+ELSEWHERE = "the message is handed over by the functions below it, which are in the page"
+HUGE = "it takes a program of thousands of lines"
+NOT_FIRST = "the parser refuses such a text first; for programs that are built without it"
+LEFT_OUT = [
+    ("parser/failure", None, ELSEWHERE),
+    ("parser/tokens", None, ELSEWHERE),
+    ("planner/names", None, ELSEWHERE),
+    ("parser/includes", "files are included more than", HUGE),
+    ("parser/scanner", "this is nested more than", HUGE),
+    ("planner/alternatives", "this body has more than", HUGE),
+    ("planner/improving", "more than", HUGE),
+    ("parser/parse", "here stands half of a character", "a page cannot hold half a character"),
+    ("parser/mistakes", "the statement is not complete", "what none of the tables knows"),
+    ("planner/names", "`count` counts matches and takes no expression", NOT_FIRST),
+    ("planner/names", "`count_distinct` needs an expression", NOT_FIRST),
+    ("planner/names", "`.+?` takes one expression", NOT_FIRST),
+    ("engine/budget", ".+? has not enough memory", "a GPU's memory, or the machine's"),
+    ("engine/depth", "a count does not fit", "it takes 2 to the 63 matches"),
+    ("engine/splits", ".+?, in the fixpoint of", "as `in round` of the page; which, is a choice"),
+    ("engine/files", "this database may .+? files in", "names the folder of the page's own run"),
+    ("engine/files", ".+?: cannot write to IO=", "as `cannot read from IO=` of the page"),
+    ("engine/session", r"the parameter \$.+? is NaT", "as NaN of the page"),
+    ("engine/session", r"the parameter \$.+? is no time", "as the times of the page"),
+    ("executors/gather", "the sum of inf and -inf", "as `not a number` of the page"),
+]
+
+
+def reason(site: Site) -> str | None:
+    for module, start, why in LEFT_OUT:
+        if site.module == module and (
+            site.pattern is None if start is None else (site.pattern or "").startswith(start)
+        ):
+            return why
+    return None
+
+
+def test_what_programs_can_make_is_in_the_page() -> None:
+    found = list(sites("parser", "planner", "engine", "executors"))
+    assert len(found) > 150
+    missing = [str(site) for site in found if not site.is_in(PRINTED) and reason(site) is None]
+    assert not missing
+
+
+def test_what_is_left_out_is_there() -> None:
+    found = list(sites("parser", "planner", "engine", "executors"))
+    for module, start, _ in LEFT_OUT:
+        of_module = [site for site in found if site.module == module]
+        if start is None:
+            assert any(site.pattern is None for site in of_module), module
+            continue
+        own = [site for site in of_module if (site.pattern or "").startswith(start)]
+        assert own and not any(site.is_in(PRINTED) for site in own), (module, start)
+
+
+def test_files_and_data_are_mostly_in_the_page() -> None:
+    found = [site for site in sites("storage") if site.pattern is not None]
+    shown = [site for site in found if site.is_in(PRINTED)]
+    assert len(shown) > len(found) / 2
+
+
+@pytest.mark.parametrize(
+    "kind",
+    sorted(
+        (kind for kind in vars(errors).values() if isinstance(kind, type)),
+        key=lambda kind: kind.__name__,
+    ),
+)
+def test_every_kind_is_in_the_page(kind: type) -> None:
+    if not issubclass(kind, errors.Error) or kind is errors.Error:
+        return
+    assert f"| `{kind.__name__}` |" in PAGE
+    assert kind is errors.Interrupted or f"{kind.kind}: " in PAGE
+
+
+def test_anchors_are_said_and_differ() -> None:
+    headings = re.findall(r"^###+ .*$", PAGE, re.MULTILINE)
+    anchors = [found[1] for line in headings if (found := re.search(r"\{#([\w-]+)\}$", line))]
+    assert len(anchors) == len(headings) == len(set(anchors)) > 40
