@@ -7,13 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event
+from queue import Queue
 
 import pandas as pd
 import pytest
 
 import gdatalog as gd
-from gdatalog.notebook.progress import ProgressBar
+from gdatalog.notebook.progress import ProgressBar, bundle
 from gdatalog.watching import Watch
 
 pytest.importorskip("IPython", reason="needs IPython, of the extra `dev`")
@@ -253,7 +253,7 @@ def test_explain_and_profile(notebook: Cells) -> None:
     ]
     assert all(isinstance(plan, gd.Explanation) for plan in plans)
     assert len(set(map(str, plans))) == 1
-    assert isinstance(notebook.run(f"%%datalog_profile --strategy lftj\n{text}"), gd.Profile)
+    assert isinstance(notebook.run(f"%%datalog_profile --strategy levelwise\n{text}"), gd.Profile)
     assert len(notebook.run(f"%datalog_profile {text}").result) == 6
     found = notebook.run(f"%%datalog --profile\n{text}")
     assert len(found) == 6 and len(notebook.displayed) == 1
@@ -306,32 +306,37 @@ def test_the_package_does_not_import_ipython() -> None:
 
 def test_a_bar_fills_where_the_end_is_known() -> None:
     watch = Watch()
-    bar = ProgressBar(lambda bundle, again: None, watch)
-    assert "value" not in bar.bundle()["text/html"]
-    assert bar.bundle()["text/plain"].startswith("running: ")
+    assert "value" not in bundle(watch, 3.0)["text/html"]
+    assert bundle(watch, 3.0)["text/plain"] == "running: 3.0 s"
     with watch.work("loading", "E from <e>.csv", total=200, unit="bytes") as work:
         work.at(50)
-        told = bar.bundle()
+        told = bundle(watch, 3.0)
         assert 'value="0.250"' in told["text/html"] and "&lt;e&gt;.csv" in told["text/html"]
         assert told["text/plain"].startswith("loading E from <e>.csv: 25 %, 50 B of 200 B")
     with watch.work("round", "path"):
-        told = bar.bundle()
+        told = bundle(watch, 3.0)
         assert "value" not in told["text/html"] and told["text/plain"].startswith("path: ")
 
 
 def test_a_bar_comes_late_and_goes() -> None:
-    shown: list[tuple[str, bool]] = []
-    twice = Event()
-
-    def show(bundle: dict[str, str], again: bool) -> None:
-        shown.append((bundle["text/html"], again))
-        if len(shown) == 2:
-            twice.set()
-
-    with ProgressBar(show, Watch(), after=3600):
-        pass
-    assert shown == []
-    with ProgressBar(show, Watch(), after=0):
-        assert twice.wait(60)
-    assert "<progress" in shown[0][0] and not shown[0][1]
-    assert shown[-1] == ("", True)
+    shown: Queue[tuple[str, bool]] = Queue()
+    watch = Watch()
+    bar = ProgressBar(
+        lambda bundle, again: shown.put((bundle["text/html"], again)), lambda: watch, after=0
+    )
+    bar.start()
+    for again in (False, True):  # two calls in one cell share the place
+        with watch.call():
+            html, replaced = shown.get(timeout=60)
+            assert "<progress" in html and replaced == again
+        while html:
+            html, replaced = shown.get(timeout=60)
+        assert replaced
+    bar.end()
+    assert shown.empty()
+    bar = ProgressBar(lambda bundle, again: shown.put(("", again)), lambda: watch, after=3600)
+    bar.start()
+    with watch.call():
+        assert watch.seconds is not None
+    bar.end()
+    assert shown.empty() and watch.seconds is None
