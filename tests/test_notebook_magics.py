@@ -99,6 +99,9 @@ def test_lines(notebook: Cells) -> None:
     assert found is None and isinstance(notebook.error, gd.TypeMismatchError)
     assert len(notebook.run("%datalog --param who=cid ?- follows(x, $who).")) == 2
     assert "a text is needed" in fails(notebook, "%datalog")
+    assert "did you mean --strategy?" in fails(notebook, "%datalog --stratgy lftj p(x)")
+    assert "%datalog? shows" in fails(notebook, "%datalog --wrong=3 p(x)")
+    assert "a word too many: 5" in fails(notebook, "%%datalog fans 5\np(x) <- follows(x, _).")
     assert "a quote is not closed" in fails(notebook, '%datalog_load "E')
 
 
@@ -109,6 +112,7 @@ def test_parameters_come_from_what_is_named_only(notebook: Cells) -> None:
     assert notebook.run("%datalog --params given ?- follows(x, $who).").fetchall() == [("ann",)]
     found = notebook.run("%%datalog --params given --param who=ann\n?- follows(x, $who).")
     assert found.fetchall() == [("cid",)]
+    assert "mean given?" in fails(notebook, "%datalog --params givn ?- follows(x, y).")
     assert "no variable 'nowhere'" in fails(notebook, "%datalog --params nowhere ?- follows(x, y).")
     assert "of type int" in fails(notebook, "%datalog --params wrong ?- follows(x, y).")
     assert "--param who: a parameter is given as" in fails(notebook, "%datalog --param who p(x).")
@@ -221,7 +225,8 @@ def test_load(notebook: Cells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert notebook.out == "E(who: symbol, whom: symbol): 5 rows\n"
     notebook.run("%datalog_load follows --columns a,b")
     assert notebook.out == "follows(a: symbol, b: symbol): 5 rows\n"
-    assert "neither a variable nor a file 'folows'" in fails(notebook, "%datalog_load E folows")
+    told = fails(notebook, "%datalog_load E folows")
+    assert "neither a variable nor a file 'folows'" in told and "did you mean follows?" in told
     assert "as in: df = follows[1]" in fails(notebook, "%datalog_load E follows[1]")
     assert "edgs.csv" in fails(notebook, "%datalog_load E edgs.csv")
     assert "two words" in fails(notebook, "%datalog_load E F G")
@@ -257,6 +262,11 @@ def test_explain_and_profile(notebook: Cells) -> None:
     assert len(notebook.run(f"%datalog_profile {text}").result) == 6
     found = notebook.run(f"%%datalog --profile\n{text}")
     assert len(found) == 6 and len(notebook.displayed) == 1
+    for options in ("--explain --profile", "--quiet --profile"):
+        told = fails(notebook, f"%%datalog {options}\n{text}")
+        assert "nothing for --profile to tell" in told
+    assert notebook.run(f"%%datalog plan --explain\n{text}") is None
+    assert isinstance(notebook.variables["plan"], gd.Explanation)
     told = fails(notebook, f"%datalog --strategy fast {text}")
     assert "invalid choice: 'fast'" in told and told.endswith(
         "hint: %datalog? shows how it is used"

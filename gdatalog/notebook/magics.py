@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 from gdatalog.database import Database, connect
 from gdatalog.errors import NameResolutionError, UsageError
@@ -25,7 +25,7 @@ from gdatalog.notebook.lines import (
     RULES,
 )
 from gdatalog.notebook.listing import Listing, list_relations
-from gdatalog.notebook.options import Options, parameters
+from gdatalog.notebook.options import Options, near, parameters
 from gdatalog.notebook.progress import ProgressBar, bar_of, line_of
 from gdatalog.notebook.shown import short_errors, warnings_on_stderr
 from gdatalog.parser import format_node
@@ -37,6 +37,8 @@ from gdatalog.watching import Watch
 # Under these names IPython finds our magics on a shell, and what to leave a line of theirs alone.
 OURS = "_gdatalog_magics"
 AS_IT_IS = "_ipython_magic_no_var_expand"
+
+Shown = TypeVar("Shown", Result, Explanation)
 
 
 class Magics:
@@ -156,6 +158,7 @@ class Magics:
 
     def datalog(self, line: str, cell: str | None) -> Result | Explanation | None:
         given, text = self._text(DATALOG, line, cell)
+        _check_options(given)
         name = given.name
         if name is not None and not name.isidentifier():
             raise UsageError(
@@ -164,7 +167,8 @@ class Magics:
             )
         params = parameters(given, self.shell.user_ns)
         if given.explain:
-            return self._explained(text, params)
+            plan = self._explained(text, params)
+            return plan if name is None else self._named(name, plan, given.show)
         how = How(params, given.strategy, given.limit, given.profile, name is not None, given.quiet)
         answers = self._run(Text(text, self.cells.source, self.cells.key(text, name)), how)
         for told in answers.told:
@@ -173,13 +177,15 @@ class Magics:
         if answers.profile is not None:
             self._display(answers.profile)
         if name is not None:
-            self.shell.push({name: results[-1]})
-            results = results if given.show else []
-        elif given.quiet:
-            results = []
+            return self._named(name, results[-1], given.show)
         for result in results[:-1]:
             self._display(result)
         return results[-1] if results else None
+
+    def _named(self, name: str, value: Shown, show: bool) -> Shown | None:
+        """Gives a value to a variable of the notebook; what is given back is shown."""
+        self.shell.push({name: value})
+        return value if show else None
 
     def _run(self, text: Text, how: How) -> Answers:
         db = self.db
@@ -218,7 +224,8 @@ class Magics:
         if word in self.shell.user_ns and not word.startswith("_"):
             return self.shell.user_ns[word]
         if word.isidentifier() and not os.path.exists(word):
-            raise UsageError(f"there is neither a variable nor a file {word!r}")
+            hint = near(word, self.shell.user_ns)
+            raise UsageError(f"there is neither a variable nor a file {word!r}", hint=hint)
         if not os.path.exists(word) and re.search(r"[(\[]", word):
             raise UsageError(
                 f"{word!r} is no file, and expressions are not evaluated here",
@@ -246,7 +253,8 @@ class Magics:
         name = DB.read(line).variable
         if name is not None:
             if name not in self.shell.user_ns:
-                raise UsageError(f"the notebook has no variable {name!r}")
+                hint = near(name, self.shell.user_ns)
+                raise UsageError(f"the notebook has no variable {name!r}", hint=hint)
             db = self.shell.user_ns[name]
             if not isinstance(db, Database):
                 raise UsageError(f"{name!r} is of type {type(db).__name__}, not a Database")
@@ -279,6 +287,13 @@ class Magics:
         from IPython.display import display
 
         display(thing)  # type: ignore[no-untyped-call]
+
+
+def _check_options(given: Any) -> None:
+    if given.explain and given.profile:
+        raise UsageError("--explain evaluates nothing, so there is nothing for --profile to tell")
+    if given.quiet and given.profile:
+        raise UsageError("--quiet evaluates nothing, so there is nothing for --profile to tell")
 
 
 def _defined(statement: Statement) -> tuple[str, ...]:
