@@ -33,6 +33,8 @@ from threading import Lock, RLock, Thread
 from time import time
 from types import ModuleType
 
+from gdatalog.spent import spending
+
 MOST_BYTES, MOST_MODULES = 256 << 20, 2000
 DAY = 86_400.0  # seconds
 PATIENCE = 0.02  # between two looks at whether somebody wants to stop
@@ -116,9 +118,10 @@ def load(name: str, source: str, poll: Callable[[], None] = lambda: None) -> Mod
             making = _Making(name, source)
             making.start()
             _making[name] = making
-    while making.is_alive():
-        making.join(PATIENCE)
-        poll()
+    with spending("compiling"):
+        while making.is_alive():
+            making.join(PATIENCE)
+            poll()
     if making.error is not None:
         raise making.error
     return _modules[name]
