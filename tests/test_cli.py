@@ -266,7 +266,7 @@ def test_cautions_go_to_stderr(run):
 def test_usage_errors(run):
     code, out, err = run("--bial")
     assert (code, out) == (2, "")
-    assert "No such option '--bial'" in err and "--bail" in err
+    assert err == "usage error: there is no option --bial\n  hint: did you mean --bail?\n"
     assert run("--memory-limit", "lots", "-c", "?- 1 < 2.")[0] == 2
     assert run("--device", "tpu", "-c", "?- 1 < 2.")[0] == 2
     assert run("--format", "xml", "-c", "?- 1 < 2.")[0] == 2
