@@ -163,9 +163,8 @@ class Repl:
 
     def feed(self, line: str) -> bool:
         """Takes a line; False if it says to leave."""
-        if not self._typed:
-            if command_of(line) is not None:
-                return self._run_command(line)
+        if not self._typed and command_of(line) is not None:
+            return self._run_command(line)
         if self._typed and self.interactive:
             begun = command_of(line) if line.lstrip().startswith(".") else None
             if begun is not None and begun[0] in COMMANDS:
