@@ -25,7 +25,7 @@ def test_the_words_of_a_program() -> None:
     text = """.decl e(a: int, b: symbol) output  // pairs
         .input e(IO=file, filename="e.csv")
         p(x, count()) <- e(x, y), !e(y, _), not e(y, x), abs(x - 1) > 2, y in {"a", $b}.
-        n = max(x, 3) ; m = sum z : { e(z, "b") }.  /* open"""
+        n = max(x, 3) ; m = sum z : { e(z, "b") }.  /* shut */"""
     keywords = [".decl", "int", "symbol", "output", ".input", "!", "not", "in"]
     assert words(text, Keyword) == keywords
     assert words(text, Name.Function) == ["e", "e", "p", "e", "e", "e", "e"]
@@ -34,7 +34,7 @@ def test_the_words_of_a_program() -> None:
     assert words(text, String) == ["file", '"e.csv"', '"a"', '"b"']
     assert words(text, Name.Variable.Global) == ["$b"]
     assert words(text, Number) == ["1", "2", "3"]
-    assert words(text, Comment) == ["// pairs", "/* open"]
+    assert words(text, Comment) == ["// pairs", "/* shut */"]
     assert words("p(x) <- 'a'.", Error) == ["'a'"]
 
 
