@@ -226,7 +226,7 @@ Words between the parts of a conversation.
 
 ```console
 gdatalog> p(x) <-
-     ...> e(x, _).
+     ...>     e(x, _).
 p: 1 tuple (0.002 s, cpu)
 gdatalog> .quit
 ```
