@@ -10,7 +10,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.token import Comment, Error, Generic, Keyword, Name, Number, Operator, String, Text
 from terminal import ROOT
 
-from gdatalog.shell.lexer import DatalogLexer, SessionLexer
+from gdatalog.shell.lexer import CellLexer, DatalogLexer, SessionLexer
 
 INSTALLED = "gdatalog" in {point.name for point in entry_points(group="pygments.lexers")}
 PROGRAMS = sorted((ROOT / "queries").glob("*.dl"))
@@ -54,12 +54,18 @@ def test_half_programs_and_wrong_ones_have_colours() -> None:
         cuts = sorted(draw.randrange(len(whole)) for _ in range(4))
         wrong = draw.choice("\"'({.\n#$/*?@")
         text = whole[cuts[0] : cuts[1]][:200] + wrong + whole[cuts[2] :][:99]
-        for lexer in (DatalogLexer(), SessionLexer()):
+        for lexer in (DatalogLexer(), SessionLexer(), CellLexer()):
             at = 0
             for start, _, piece in lexer.get_tokens_unprocessed(text):
                 assert start == at and piece
                 at += len(piece)
             assert at == len(text)
+
+
+def test_a_cell() -> None:
+    pieces = CellLexer().get_tokens_unprocessed("%%datalog fans --show\np(x) <- e(x).")
+    found = [(kind, piece) for _, kind, piece in pieces]
+    assert found[:3] == [(Keyword, "%%datalog"), (Text, " fans --show\n"), (Name.Function, "p")]
 
 
 def test_a_session() -> None:

@@ -107,6 +107,25 @@ class SessionLexer(Lexer):
             at += len(line)
 
 
+class CellLexer(Lexer):
+    """A notebook's cell: a line of IPython's, then a program."""
+
+    name = "Datalog cell"
+    aliases = ("gdatalog-cell",)
+    filenames = ()
+    mimetypes = ()
+
+    def get_tokens_unprocessed(self, text: str) -> Iterator[Piece]:
+        line = re.match(r"(%%\w+)([^\n]*\n)?", text)
+        if line is not None:
+            yield 0, Keyword, line[1]
+            if line[2]:
+                yield line.end(1), Text, line[2]
+        first = line.end() if line is not None else 0
+        for start, kind, piece in DatalogLexer().get_tokens_unprocessed(text[first:]):
+            yield first + start, kind, piece
+
+
 _WRONG = re.compile(r"(\S[^\n]*? )?(error|unsafe rule|not stratified|memory limit): ")
 
 
