@@ -199,6 +199,11 @@ class Watch:
             self._listener = before
 
     @property
+    def seconds(self) -> float | None:
+        """How long the call has run that runs now; None where none does. Any thread may ask."""
+        return perf_counter() - self._began if self._calls else None
+
+    @property
     def now(self) -> Progress | None:
         """What is at work, and how far it is; any thread may ask."""
         seen = self.all_now()
