@@ -113,7 +113,9 @@ class Workspace:
         path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
         work = self.watch.work("loading", name if path is None else f"{name} from {path}")
         with work:
-            relation = made() if path is None or there is not None else self.watch.aside(made)
+            # What else there is may know its thread, or be made while it is read.
+            passive = path is not None or type(data) is list
+            relation = self.watch.aside(made) if passive and there is None else made()
         if not relation.store.here:
             self.device.hold(relation)
         return relation

@@ -169,7 +169,8 @@ class StratumRun:
                 rule, around.schemas, around.param_types, sizes, recursive, first=first
             )
 
-        plan = around.plans.plan(rule, first, around.relation, make)
+        with around.limits.watch.work("planning", self.called(rule)):
+            plan = around.plans.plan(rule, first, around.relation, make)
         if not any(plan is other for _, other in self.planned):
             self.planned.append((rule, plan))
         return plan
