@@ -171,12 +171,46 @@ def test_rounds_of_compiled_loops(text: str, number: int, monkeypatch: pytest.Mo
         }  # fmt: skip
 
 
-def test_what_has_its_own_loops_is_not_counted() -> None:
-    """A fixpoint for each value: nothing is told of its steps, rather than something wrong."""
+SPLIT = (
+    RECURSIVE[1],
+    "b(x, z) <- a(x, y), E(y, z), z != x. a(x, y) <- E(x, y). a(x, z) <- b(x, y), E(y, z), y < 30.",
+)
+
+
+@pytest.mark.parametrize("text", SPLIT)
+@pytest.mark.parametrize("number", range(4))
+def test_a_fixpoint_for_each_value(text: str, number: int) -> None:
+    """Its loops count what rounds bind, however often a block is full and a value begun anew."""
+    with gd.connect(device="cpu", threads=1 + number % 2) as db:
+        db["E"] = [(x, (x * x + y) % 40) for x in range(40) for y in (1, 3, 9)]
+        db._workspace.force(split="never", dying="never")
+        broad = db.profile(text, strategy="levelwise")
+        db._workspace.force(split="always")
+        db._workspace.chunk_rows = (None, 1, 2, 7)[number]  # of a first block
+        deep = db.profile(text, strategy="lftj")
+    assert set(deep.result.fetchall()) == set(broad.result.fetchall())
+    assert any(told.way is not None for told in deep.strata)
+    counts = {
+        id(step): (step, seen.rows_out)
+        for run in deep.runs
+        for join in run.plan.joins
+        for step in join.steps
+        if (seen := run.seen.get(id(step))) is not None
+    }
+    expected = {key: seen for run in broad.runs for key, seen in run.seen.items()}
+    assert len(counts) >= 3
+    for key, (step, count) in counts.items():
+        assert count == expected[key].rows_out, step
+
+
+def test_what_is_not_counted_is_not_told() -> None:
+    """Best values in place: nothing is told of steps, rather than something wrong."""
     with gd.connect(device="cpu") as db:
         db["E"] = [(x, x + 1) for x in range(20)]
-        profile = db.profile(f"{RECURSIVE[1]}", strategy="lftj")
-        assert profile.strata[0].way is not None and not any(run.seen for run in profile.runs)
+        profile = db.profile("d(0, 0). d(y, min(c + 1)) <- d(x, c), E(x, y).", strategy="lftj")
+        (told,) = profile.strata
+        assert told.way is not None and told.way.name == "best values in place"
+        assert not any(run.seen for run in profile.runs)
 
 
 def test_queries_run_the_plain_loops() -> None:
