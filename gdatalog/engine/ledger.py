@@ -20,6 +20,7 @@ from gdatalog.engine.choose import Choice
 from gdatalog.engine.derived import Derived, in_order, laid
 from gdatalog.executors.levelwise import Seen
 from gdatalog.executors.limits import Limits
+from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import RulePlan, TrieRef, Version
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.spent import Costs, so_far
@@ -64,7 +65,10 @@ class RuleRun:
 
     def saw(self, seen: Mapping[int, Seen]) -> None:
         """What happened at steps, by the id of each, beside what is known by now."""
+        own = {id(step) for join in self.plan.joins for step in all_steps(join.steps)}
         for step, more in seen.items():
+            if step not in own:
+                continue
             entry = self.seen.setdefault(step, Seen())
             entry.rows_in += more.rows_in
             entry.tried += more.tried
