@@ -58,7 +58,7 @@ from gdatalog.planner.worsening import PLAIN, Fixed, Motion, Moving, motion
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.improving import GROW, ROUND, Follow, Kept, print_improving
 from gdatalog.printer.module import Printed
-from gdatalog.spent import Costs, so_far
+from gdatalog.spent import Costs, so_far, spending
 from gdatalog.storage.keys import decode_value, narrow
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, firsts
@@ -328,8 +328,11 @@ class InPlace(StratumRun):
         ref = join.tries[number]
         relation = self.around.relation(ref.relation)
         if _only_walked(join, number) and not relation.indexed(ref.columns, ()):
-            found = loose_of(relation, ref.columns)
+            there, before = ref.columns in relation.loose, so_far()
+            with spending("indexing"):
+                found = loose_of(relation, ref.columns)
             if found is not None:
+                self.told_of(ref, found, None if there else (so_far() - before).indexing)
                 CPU.charge(self.around.limits, ref.relation, relation)
                 return found
         return self.trie_of(ref)

@@ -258,8 +258,8 @@ class Ledger:
         finally:
             self.costs += so_far() - before
 
-    def index(self, ref: TrieRef, trie: Trie, built: bool, seconds: float) -> None:
-        """A trie that is read."""
+    def index(self, ref: TrieRef, trie: Trie, seconds: float | None) -> None:
+        """A trie that is read; `seconds`: what making it took, None if it was there."""
         key = ref.relation, ref.columns, ref.version
         same = (one for one in self.indexes if (one.relation, one.columns, one.version) == key)
         found = next(same, None)
@@ -268,7 +268,7 @@ class Ledger:
             self.indexes.append(found)
         rows = len(trie.levels[-1]) if trie.levels else trie.total
         found.rows, found.bytes = max(found.rows, rows), max(found.bytes, trie.nbytes)
-        if built:
+        if seconds is not None:
             found.built += 1
             found.seconds = (found.seconds or 0.0) + seconds
 
