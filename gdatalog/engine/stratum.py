@@ -167,11 +167,21 @@ class StratumRun:
                 rule, around.schemas, around.param_types, sizes, recursive, first=first
             )
 
+        def planned() -> RulePlan:
+            return around.plans.plan(rule, first, around.relation, make)
+
         with around.limits.watch.work("planning", self.called(rule)):
-            plan = around.plans.plan(rule, first, around.relation, make)
+            plan = patiently(self._rows_read(rule), planned, None)
         if not any(plan is other for _, other in self.planned):
             self.planned.append((rule, plan))
         return plan
+
+    def _rows_read(self, rule: CheckedRule) -> int:
+        """The rows of the largest relation that planning a rule on the CPU looks at."""
+        if self.around.device is not CPU:
+            return 0
+        names = {atom.name for atom in atoms(rule)} - self.tables.keys()
+        return max((self.around.relation(name).at_most for name in names), default=0)
 
     def _sizes(self, name: str, version: Version, relation_of: Callable[[str], Relation]) -> Size:
         arity = self.around.schemas[name].arity
