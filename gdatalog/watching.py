@@ -208,7 +208,7 @@ class Watch:
             yield
         except KeyboardInterrupt as error:
             if self._calls == 1:
-                error.add_note(f"interrupted: {self.stopped()}")
+                error.add_note(f"interrupted: {self.stopped()}".replace(": after", " after", 1))
             raise
         finally:
             self._calls -= 1
@@ -224,6 +224,11 @@ class Watch:
             yield
         finally:
             self._listener = before
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the call has run that runs now; None where none does. Any thread may ask."""
+        return perf_counter() - self._began if self._calls else None
 
     @property
     def now(self) -> Progress | None:

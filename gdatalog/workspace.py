@@ -235,19 +235,20 @@ class Workspace:
             knobs,
             self.device,
         )
-        return Session(
-            self.stored if stored is None else stored,
-            tuple(self.texts.values()),
-            program,
-            self.symbols,
-            settings,
-            self._remembered if reports is None else {},
-            self._read,
-            self._prepared,
-            {**self.params, **(params or {})},
-            lasting,
-            whole,
-        )
+        with self.ledger.spending():
+            return Session(
+                self.stored if stored is None else stored,
+                tuple(self.texts.values()),
+                program,
+                self.symbols,
+                settings,
+                self._remembered if reports is None else {},
+                self._read,
+                self._prepared,
+                {**self.params, **(params or {})},
+                lasting,
+                whole,
+            )
 
     def tell(self, session: Session) -> None:
         """Says what a session found worth a warning."""

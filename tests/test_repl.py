@@ -144,13 +144,14 @@ def test_rules_keep_their_parameters(talk):
         args=["-M", "least=1"],
     )  # fmt: skip
     assert code == 0
-    assert out.startswith("e(c0: int)  2\np(x: int)   1  rules\n\nx\n2\n\nstratum 1: p\n")
+    assert out.startswith("e(c0: int)  2\np(x: int)   1  rules\n\nx\n2\n\non cpu, strategy auto")
+    assert "\nstratum 1: p\n└ p(x) <- e(x), x > $least.\n" in out
 
 
 def test_parameters_and_timing(talk):
     code, out, err = talk("e(1). e(2).", "e(x), x > $least.", args=["-M", "least=1", "--timing"])
     assert (code, out) == (0, "x\n2\n")
-    assert err.count("TIME") == 2
+    assert err.count("parse TIME, run TIME\n") == 2
 
 
 # -------------------------------------------------------------------------------- commands

@@ -33,6 +33,7 @@ from threading import Lock, RLock
 from time import time
 from types import ModuleType
 
+from gdatalog.spent import spending
 from gdatalog.watching import PATIENCE, Hand
 
 MOST_BYTES, MOST_MODULES = 256 << 20, 2000
@@ -117,8 +118,9 @@ def load(name: str, source: str, poll: Callable[[], None] = lambda: None) -> Mod
             making = _Making(name, source)
             making.start()
             _making[name] = making
-    while not making.wait(PATIENCE):
-        poll()
+    with spending("compiling"):
+        while not making.wait(PATIENCE):
+            poll()
     if making.error is not None:
         raise making.error
     return _modules[name]

@@ -108,7 +108,8 @@ def choose(nest: Candidate, spent: float = 0.0) -> Choice:
     """Which executor runs a join, of which `spent` seconds of patience did not see the end."""
     if nest.knobs.strategy == "levelwise":
         return Choice(True, "asked for")
-    small = f"about {float(f'{nest.join.cost:.2g}'):,.0f} rows to look at"
+    rows = float(f"{nest.join.cost:.2g}")
+    small = "about 1 row to look at" if round(rows) == 1 else f"about {rows:,.0f} rows to look at"
     again = spent_on((nest.join, nest.form)) >= ENOUGH
     if nest.knobs.strategy == "auto" and not again and not spent and nest.join.cost < AT_HAND:
         return Choice(True, small, FIRST)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from gdatalog.engine.knobs import STRATEGIES
@@ -33,6 +34,17 @@ class Options(argparse.ArgumentParser):
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+
+    def parse_args(self, words: Sequence[str]) -> argparse.Namespace:  # type: ignore[override]
+        given, rest = self.parse_known_args(words)
+        for word in rest:
+            if word.startswith("--"):
+                name = word.partition("=")[0]
+                hint = near(name, self.names()) or f"{self.prog}? shows how it is used"
+                raise UsageError(f"{self.prog} has no option {name}", hint=hint)
+        if rest:
+            self.error(f"there is a word too many: {' '.join(rest)}")
+        return given
 
     def error(self, message: str) -> NoReturn:
         name = self.prog.lstrip("%")
@@ -108,7 +120,8 @@ def parameters(given: argparse.Namespace, variables: Mapping[str, Any]) -> dict[
     if given.params is not None:
         named = variables.get(given.params)
         if given.params not in variables:
-            raise UsageError(f"--params: the notebook has no variable {given.params!r}")
+            hint = near(given.params, variables)
+            raise UsageError(f"--params: the notebook has no variable {given.params!r}", hint=hint)
         if not isinstance(named, Mapping):
             raise UsageError(
                 f"--params: {given.params!r} is of type {type(named).__name__}, not a dict",
@@ -116,3 +129,9 @@ def parameters(given: argparse.Namespace, variables: Mapping[str, Any]) -> dict[
             )
         found.update(named)
     return {**found, **read_parameters(given.param, "--param")}
+
+
+def near(word: str, names: Iterable[str]) -> str | None:
+    """A spelling hint."""
+    close = get_close_matches(word, [name for name in names if not name.startswith("_")], 1)
+    return f"did you mean {close[0]}?" if close else None

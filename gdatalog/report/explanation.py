@@ -28,6 +28,16 @@ class Explanation(Shown):
     >>> db = gd.connect(device="cpu")
     >>> db["E"] = [(1, 2), (2, 3), (3, 1)]
     >>> print(db.explain("p(x, z) <- E(x, y), E(y, z)."))
+    on cpu, strategy auto, a thread for each core  expected
+    stratum 1: p
+    └ p(x, z) <- E(x, y), E(y, z).
+      │ breadth-first: about 9 rows to look at
+      ├ y in E[1,0]([y], x) and E([y], z)                ~3
+      │ └ x in E[1,0](y, [x])                            ~3
+      │   └ z in E(y, [z])                               ~3
+      └ give p(x, z)
+    indexes: 1 to be made, 72 B
+    └ E by column1, column0: 3 entries, 72 B
     """
 
     title = "gdatalog: a plan"

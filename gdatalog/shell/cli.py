@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,12 +20,14 @@ import click
 from gdatalog import __version__
 from gdatalog.database import Database, connect
 from gdatalog.engine.files import Folders
-from gdatalog.engine.knobs import STRATEGIES, Strategy
+from gdatalog.engine.knobs import STRATEGIES, Strategy, threads_of
 from gdatalog.errors import DeviceError, Error, UsageError
+from gdatalog.report.shown import FORMS
 from gdatalog.shell.messages import say, say_error, say_unexpected
 from gdatalog.shell.output import FORMATS, Output
 from gdatalog.shell.parameters import read_parameters
 from gdatalog.shell.program import Job, Text, run_job
+from gdatalog.shell.registry import chosen
 from gdatalog.watching import AS_IT_WAS, told_of
 
 if TYPE_CHECKING:
@@ -46,6 +49,13 @@ with tabs. All else goes to stderr.
 """
 
 
+class Among(click.Choice):  # type: ignore[type-arg]
+    """One of some words; another is answered with what may be meant."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        return chosen(value, self.choices, param.opts[-1])
+
+
 @click.command(help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("files", nargs=-1)
 @click.option("-c", "commands", metavar="TEXT", multiple=True, help="Run this program text.")
@@ -59,11 +69,15 @@ with tabs. All else goes to stderr.
 @click.option("-I", "include", metavar="FOLDER", multiple=True, help="Where .include looks too.")
 @click.option("--device", metavar="DEVICE", default="auto", help="auto, cpu, cuda or cuda:N.")
 @click.option("--memory-limit", metavar="SIZE", help="What a query may hold, as in 8GiB.")
-@click.option("-j", "threads", metavar="N", type=int, help="Threads; else one for each core.")
+@click.option("-j", "threads", metavar="N", help="Threads; else one for each core.")
+@click.option("--strategy", type=Among(STRATEGIES), default="auto", help="How rules are run.")
 @click.option(
-    "--strategy", type=click.Choice(STRATEGIES), default="auto", help="How rules are run."
+    "--format",
+    "form",
+    metavar="FORMAT",
+    type=Among((*FORMATS, *(form for form in FORMS if form not in FORMATS))),
+    help=f"How answers are written: {', '.join(FORMATS)}; plans: {', '.join(FORMS)}.",
 )
-@click.option("--format", "form", type=click.Choice(FORMATS), help="How answers are written.")
 @click.option("--explain", is_flag=True, help="Print the plans, evaluate nothing.")
 @click.option("--profile", is_flag=True, help="Tell what each step did, on stderr.")
 @click.option("--timing", is_flag=True, help="Tell the time of each answer, on stderr.")
@@ -87,7 +101,7 @@ class Options:
     include: tuple[str, ...]
     device: str
     memory_limit: str | None
-    threads: int | None
+    threads: str | None
     strategy: Strategy
     form: str | None
     explain: bool
@@ -111,6 +125,13 @@ def start(options: Options, begun: Begun | None = None) -> int:
         raise UsageError("--explain and --profile need a program: name a file, or give one with -c")
     if options.explain and options.profile:
         raise UsageError("--explain evaluates nothing, so there is nothing for --profile to tell")
+    forms = FORMS if options.explain else FORMATS
+    if options.form is not None and options.form not in forms:
+        what = "plans of --explain" if options.explain else "answers"
+        other = "" if options.explain else ", or with --explain any of " + ", ".join(FORMS)
+        raise UsageError(
+            f"{what} have no format {options.form!r}", hint=f"one of {', '.join(forms)}{other}"
+        )
     if options.files.count("-") > 1:
         raise UsageError("stdin (-) can be read once only")
     params = read_parameters(options.params)
@@ -125,14 +146,18 @@ def start(options: Options, begun: Begun | None = None) -> int:
     job = Job(
         texts, params, folders, options.explain, options.profile, options.timing, options.bail
     )
-    failed = run_job(db, job, Output(sys.stdout, options.form))
+    output = Output(sys.stdout, None if options.explain else options.form)
+    failed = run_job(db, job, output, options.form if options.explain else None)
     return max(map(exit_code, failed), default=DONE)
 
 
 def _connect(options: Options) -> Database:
-    return connect(
-        device=options.device, memory_limit=options.memory_limit, threads=options.threads
-    )
+    given = options.threads
+    if given is None or given == "auto":
+        threads = None
+    else:
+        threads = threads_of(int(given) if given.isdecimal() else given)
+    return connect(device=options.device, memory_limit=options.memory_limit, threads=threads)
 
 
 def _interact(
@@ -169,7 +194,7 @@ def run(args: Sequence[str] | None = None, begun: Begun | None = None) -> int:
         sys.stdout.flush()
         return code
     except click.ClickException as problem:
-        problem.show()
+        say_error(_misused(problem))
         return USAGE
     except KeyboardInterrupt as error:
         say(told_of(error).removesuffix(AS_IT_WAS))
@@ -190,6 +215,17 @@ def run(args: Sequence[str] | None = None, begun: Begun | None = None) -> int:
     except Exception as error:
         say_unexpected(error)
         return WRONG
+
+
+def _misused(problem: click.ClickException) -> UsageError:
+    """What Click says of options, as we say it."""
+    hint = "gdatalog --help lists the options"
+    if isinstance(problem, click.NoSuchOption):
+        known = [name for option in command.params for name in option.opts if name[:2] == "--"]
+        close = get_close_matches(problem.option_name, [*known, "--help"], 1)
+        hint = f"did you mean {close[0]}?" if close else hint
+        return UsageError(f"there is no option {problem.option_name}", hint=hint)
+    return UsageError(problem.format_message().rstrip("."), hint=hint)
 
 
 def _drop_output() -> None:

@@ -9,6 +9,7 @@ from typing import TextIO
 
 from gdatalog.parser.syntax import Directive
 from gdatalog.present import box, cells
+from gdatalog.report.shown import Shown
 from gdatalog.result import Result
 from gdatalog.storage.table import Table
 from gdatalog.storage.writers import facts_text, table_text
@@ -68,6 +69,15 @@ class Output:
         self._begin("listing")
         self.stream.write(f"{name}\t{count}\n")
         self.stream.flush()
+
+    def plan(self, plan: Shown, form: str | None = None) -> None:
+        """An explanation or a profile: as a text that fits the terminal, or in a form."""
+        if form is not None:
+            self.text(plan.render(form))
+        elif self.stream.isatty():
+            self.text(plan.to_text(shutil.get_terminal_size().columns))
+        else:
+            self.text(str(plan))
 
     def text(self, text: str) -> None:
         """What was asked for and is no answer: an explanation, help."""

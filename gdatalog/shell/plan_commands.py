@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from gdatalog.errors import UsageError
+from gdatalog.report.shown import Shown
+from gdatalog.shell.messages import say
 from gdatalog.shell.registry import command, example_of
 
 if TYPE_CHECKING:
@@ -12,27 +15,48 @@ if TYPE_CHECKING:
 
 
 @command(
-    "plans", "explain", "QUERY OR RULE", "how it would be evaluated",
-    ".explain ?- path(1, y).",
+    "plans", "explain", "QUERY [> FILE]", "how a query or a rule would be evaluated",
+    ".explain ?- path(1, y).", ".explain path(1, y). > plan.html",
+    more="Nothing is evaluated. A file's ending says how it is drawn: .html, .json, .mmd (mermaid) "
+    "or .txt.",
 )  # fmt: skip
 def _explain(repl: Repl, rest: str) -> None:
-    _needs_text("explain", rest)
+    text, path = _divided("explain", rest)
     with repl.line("explain"):
-        plan = str(repl.db.explain(rest, repl.params))
-    repl.output.text(plan)
+        plan = repl.db.explain(text, repl.params)
+    _give(repl, plan, path)
 
 
 @command(
-    "plans", "profile", "QUERY OR RULE", "evaluate it anew; rows and time of each step",
-    ".profile ?- path(1, y).",
+    "plans", "profile", "QUERY [> FILE]", "evaluate it anew; rows and time of each step",
+    ".profile ?- path(1, y).", ".profile path(1, y). > profile.html",
+    more="Nothing that is known already is used. A file's ending says how it is drawn: .html, "
+    ".json, .mmd (mermaid) or .txt.",
 )  # fmt: skip
 def _profile(repl: Repl, rest: str) -> None:
-    _needs_text("profile", rest)
+    text, path = _divided("profile", rest)
     with repl.line("profile"):
-        found = str(repl.db.profile(rest, repl.params))
-    repl.output.text(found)
+        found = repl.db.profile(text, repl.params)
+    _give(repl, found, path)
 
 
-def _needs_text(name: str, rest: str) -> None:
-    if not rest:
+# A comparison looks alike, but for the ending.
+_NAME = r"""(["']?)([^\s"']+|(?<=["'])[^"']+)\.(html|json|mmd|txt)\2"""
+_INTO = re.compile(rf"(.*?)\s*>\s*{_NAME}\s*", re.DOTALL)
+
+
+def _divided(name: str, rest: str) -> tuple[str, str | None]:
+    """The query, and the file that its plan is to go to."""
+    found = _INTO.fullmatch(rest)
+    text, path = (found[1], f"{found[3]}.{found[4]}") if found else (rest, None)
+    if not text:
         raise UsageError(f".{name} needs a query or a rule", hint=example_of(name))
+    return text, path
+
+
+def _give(repl: Repl, plan: Shown, path: str | None) -> None:
+    if path is None:
+        repl.output.plan(plan)
+    else:
+        plan.save(repl.db._workspace.policy.writing(path, None))
+        say(f"-> {path}")

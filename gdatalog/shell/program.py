@@ -44,8 +44,11 @@ class Job:
     bail: bool = False
 
 
-def run_job(db: Database, job: Job, output: Output) -> list[Error]:
-    """Answers what the texts, as one program, ask for; the errors on the way, all told of."""
+def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> list[Error]:
+    """Answers what the texts, as one program, ask for; the errors on the way, all told of.
+
+    `form`: how a plan is written.
+    """
     try:
         program = _read(db, job.texts)
         reports = Ledger() if job.profile else None
@@ -56,7 +59,8 @@ def run_job(db: Database, job: Job, output: Output) -> list[Error]:
                     program, "<program>", job.params, job.folders, reports=reports
                 )
             if job.explain:
-                output.text(str(explain(session, _explained_names(session), db._workspace.why)))
+                plan = explain(session, _explained_names(session), db._workspace.why)
+                output.plan(plan, form)
                 return []
             started = perf_counter()
             failed = answer_all(db, session, output, job.folders, line, job.timing, job.bail)

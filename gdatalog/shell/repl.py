@@ -95,15 +95,19 @@ class Repl:
             while True:
                 try:
                     if not self.take_all(text) or (self.failed and self.bail):
-                        return self.failed
+                        break
                     prompt.learn(*look(self.db))
+                except KeyboardInterrupt as error:  # between two pieces of work
+                    say(told_of(error))
+                try:
                     text = prompt.read()
                 except KeyboardInterrupt:
-                    text = ""
+                    text = ""  # what was typed is dropped
                 except EOFError:
-                    return self.failed
+                    break
         finally:
             prompt.close()
+        return self.failed
 
     def take_all(self, text: str) -> bool:
         """Takes what is whole of a text of commands and statements; False if it says to leave."""
@@ -120,7 +124,11 @@ class Repl:
     def _run_command(self, line: str) -> bool:
         found = command_of(line)
         assert found is not None
-        return self._guarded(lambda: run_command(self, *found))
+        started = perf_counter()
+        goes_on = self._guarded(lambda: run_command(self, *found))
+        if self.timer and goes_on:
+            say(f"{perf_counter() - started:.3f} s")
+        return goes_on
 
     def _interrupted(self) -> None:
         if not self.interactive:
@@ -155,10 +163,8 @@ class Repl:
 
     def feed(self, line: str) -> bool:
         """Takes a line; False if it says to leave."""
-        if not self._typed:
-            command = command_of(line)
-            if command is not None:
-                return self._guarded(lambda: run_command(self, *command))
+        if not self._typed and command_of(line) is not None:
+            return self._run_command(line)
         if self._typed and self.interactive:
             begun = command_of(line) if line.lstrip().startswith(".") else None
             if begun is not None and begun[0] in COMMANDS:
@@ -181,7 +187,6 @@ class Repl:
 
     def _guarded(self, action: Any) -> bool:
         """Runs one thing; tells of whatever goes wrong in it. False if it says to leave."""
-        started = perf_counter()
         try:
             action()
         except Leave:
@@ -199,8 +204,6 @@ class Repl:
         except Exception as error:
             self.failed.append(error)
             say_unexpected(error)
-        if self.timer:
-            say(f"{perf_counter() - started:.3f} s")
         return True
 
 

@@ -281,12 +281,20 @@ def _write_arrow(table: Table, kind: str, file: BinaryIO) -> None:
             # Parquet counts no rows where there is no column.
             data = data.replace_schema_metadata({ROWS: str(table.length)})
         with pq.ParquetWriter(file, data.schema, compression="zstd") as writer:
-            for start in _starts(table, _GROUP) if table.length else (0,):
-                writer.write_table(data.slice(start, _GROUP), row_group_size=_GROUP)
+            for part in _groups(table, data):
+                writer.write_table(part, row_group_size=_GROUP)
         return
     with pa.ipc.new_file(file, data.schema) as writer:
-        for start in _starts(table, _GROUP) if table.length else (0,):
-            writer.write_table(data.slice(start, _GROUP))
+        for part in _groups(table, data):
+            writer.write_table(part)
+
+
+def _groups(table: Table, data: Any) -> Iterator[Any]:
+    if not table.columns or not table.length:
+        yield data
+        return
+    for start in _starts(table, _GROUP):
+        yield data.slice(start, _GROUP)
 
 
 def _write(name: str, fill: Callable[[BinaryIO], None]) -> None:

@@ -1,0 +1,261 @@
+"""Each option of the command line: what stands on stdout, what on stderr, and the exit code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from gdatalog import __version__
+from gdatalog.shell import cli, doctor
+
+# For each option command lines with an exit code, all of stdout, and all of stderr: patterns, with
+# times as TIME. What no case names is a test that fails.
+Case = tuple[list[str], int, str, str]
+YES = ["-c", "?- 1 < 2."]
+GRAPH = "E(1, 2). E(2, 3). path(x, z) <- E(x, z) ; path(x, y), E(y, z). ?- path(1, x)."
+READS = ".decl R(x: int) .input R ?- R(x)."
+USAGE = r"usage error: .*\n  hint: .*\n"
+
+CASES: dict[str, list[Case]] = {
+    "-c": [
+        (["-c", GRAPH], 0, r"x\n2\n3\n", ""),
+        (["-c", "p(1).", "-c", "?- p(x)."], 0, r"x\n1\n", ""),
+        (["-c", "p(1)"], 0, "", r"note: nothing was asked\. .*\n"),
+        (
+            ["-c", "?- p(1)."],
+            1,
+            "",
+            r"<command line>:1:4: name error: there is no relation `p`\n.*",
+        ),
+        (["-c"], 2, "", r"usage error: Option '-c' requires an argument\n  hint: .* --help .*\n"),
+    ],
+    "-F": [
+        (["-F", "facts", "-c", READS], 0, r"x\n7\n", ""),
+        (["-c", READS], 1, "", r"<command line>:1:17: data error: R\.facts: there is no .*"),
+        (["-F", "nowhere", "-c", READS], 1, "", r".*hint: there is no folder 'nowhere' either\n"),
+    ],
+    "-D": [
+        (["-D", "-", "-c", "p(1). .output p"], 0, r"-+\np\n=+\n1\n=+\n", ""),
+        (["-D", "-", "--format", "csv", "-c", "p(1). .output p"], 0, r"c0\n1\n", ""),
+        (["-D", "out", "-c", "p(1). .output p"], 0, "", ""),
+        (
+            ["-D", "p.dl", "-c", "p(1). .output p"],
+            1,
+            "",
+            r".*data error: p\.dl/p\.csv: cannot be .*",
+        ),
+    ],
+    "-M": [
+        (["-M", "n=1", "-c", "?- x = $n + 1."], 0, r"x\n2\n", ""),
+        (["-M", "$n=1.5", "-M", 't="1"', "-c", "?- x = $n, y = $t."], 0, r"x\ty\n1\.5\t1\n", ""),
+        (["-M", "n", *YES], 2, "", r"usage error: -M n: a parameter is given as -M name=value\n"),
+        (["-M", "n=1", "-M", "n=2", *YES], 2, "", r"usage error: .* \$n is given twice\n"),
+        (["-c", "?- x = $n."], 1, "", r"<command line>:1:8: name error: .*`-M n=value`.*"),
+        (["-M", "n=a", "-c", "?- x = $n + 1."], 1, "", r"<command line>:1:\d+: type error: .*"),
+    ],
+    "-I": [
+        (["-I", "lib", "-c", '.include "one.dl" ?- one(x).'], 0, r"x\n1\n", ""),
+        (["-I", "no", "-I", "lib", "-c", '.include "one.dl" ?- one(x).'], 0, r"x\n1\n", ""),
+        (["-c", '.include "one.dl"'], 1, "", r"<command line>:1:1: data error: cannot read .*"),
+    ],
+    "--device": [
+        (["--device", "cpu", *YES], 0, r"yes\n", ""),
+        (["--device", "auto", *YES], 0, r"yes\n", ""),
+        (["--device", "cuda:99", *YES], 3, "", r"device error: .*"),
+        (["--device", "gpu", *YES], 2, "", r"usage error: there is no device 'gpu'\n  hint: .*\n"),
+    ],
+    "--memory-limit": [
+        (["--memory-limit", "1GiB", *YES], 0, r"yes\n", ""),
+        (
+            ["--memory-limit", "64KiB", "-c", "?- x = range(0, 100000)."],
+            3,
+            "",
+            r".*memory limit: .*",
+        ),
+        (["--memory-limit", "lots", *YES], 2, "", r"usage error: not a size: 'lots'\n  hint: .*\n"),
+    ],
+    "-j": [
+        (["-j", "1", *YES], 0, r"yes\n", ""),
+        (["-j", "0", *YES], 2, "", r"usage error: not a number of threads: 0\n  hint: .*\n"),
+        (["-j", "x", *YES], 2, "", r"usage error: not a number of threads: 'x'\n  hint: .*\n"),
+    ],
+    "--strategy": [
+        (["--strategy", "levelwise", "-c", GRAPH], 0, r"x\n2\n3\n", ""),
+        (["--strategy", "lftj", "-c", GRAPH], 0, r"x\n2\n3\n", ""),
+        (["--strategy", "auto", "-c", GRAPH], 0, r"x\n2\n3\n", ""),
+        (
+            ["--strategy", "lfjt", *YES],
+            2,
+            "",
+            r"usage error: there is no --strategy 'lfjt'\n  hint: did you mean lftj\?\n",
+        ),
+    ],
+    "--format": [
+        (["--format", "csv", "-c", '?- x = "a,b".'], 0, r'x\n"a,b"\n', ""),
+        (["--format", "tsv", "-c", GRAPH], 0, r"x\n2\n3\n", ""),
+        (["--format", "json", "-c", GRAPH], 0, r'\[\n\{"x": 2\},\n\{"x": 3\}\n\]\n', ""),
+        (["--format", "jsonl", "-c", GRAPH], 0, r'\{"x": 2\}\n\{"x": 3\}\n', ""),
+        (["--format", "markdown", "-c", GRAPH], 0, r"\| x \|\n\|--:\|\n\| 2 \|\n\| 3 \|\n", ""),
+        (
+            ["--format", "box", "-c", GRAPH],
+            0,
+            r"┌───┐\n│ x │\n├───┤\n│ 2 │\n│ 3 │\n└───┘\n2 rows\n",
+            "",
+        ),
+        # Into a pipe a box is whole too.
+        (["--format", "box", "-c", "?- x = range(0, 500)."], 0, r"([^\n]+\n){504}500 rows\n", ""),
+        (["--format", "jsno", *YES], 2, "", r".*'jsno'\n  hint: did you mean json\?\n"),
+        (
+            ["--format", "html", *YES],
+            2,
+            "",
+            r"usage error: answers have no format 'html'\n  hint: .*",
+        ),
+    ],
+    "--explain": [
+        (["--explain", "-c", GRAPH + " ?- x = 1 / 0."], 0, r".*stratum 1\b.*path.*", ""),
+        (["--explain", "--format", "text", "-c", GRAPH], 0, r".*stratum 1\b.*", ""),
+        (["--explain", "--format", "json", "-c", GRAPH], 0, r"\{\n.*\}\n", ""),
+        (["--explain", "--format", "mermaid", "-c", GRAPH], 0, r"flowchart .*", ""),
+        (["--explain", "--format", "html", "-c", GRAPH], 0, r"<!DOCTYPE html>.*</html>\n+", ""),
+        (["--explain", "--format", "csv", "-c", GRAPH], 2, "", r".*plans .* no format 'csv'\n .*"),
+        (["--explain"], 2, "", r"usage error: --explain and --profile need a program: .*\n"),
+        (["--explain", "-c", "p(x) <- q(x)."], 1, "", r"<command line>:1:9: name error: .*"),
+    ],
+    "--profile": [
+        (["--profile", "-c", GRAPH], 0, r"x\n2\n3\n", r".*path.*stratum.*|.*stratum.*path.*"),
+        (["--profile"], 2, "", r"usage error: .*\n"),
+        (
+            ["--profile", "--explain", *YES],
+            2,
+            "",
+            r"usage error: --explain evaluates nothing, .*\n",
+        ),
+    ],
+    "--timing": [
+        (
+            ["--timing", "-c", "p(1). .output p ?- p(x).", "-D", "-"],
+            0,
+            r".*x\n1\n",
+            r"p: TIME\nquery: TIME\ntotal: TIME\n",
+        ),
+        (
+            ["--timing", "-c", "?- x = 1 / 0."],
+            1,
+            "",
+            r".*division by zero.*query: TIME\ntotal: TIME\n",
+        ),
+    ],
+    "--bail": [
+        (["-c", "?- x = 1 / 0. ?- 1 < 2."], 1, r"yes\n", r".*division by zero.*"),
+        (["--bail", "-c", "?- x = 1 / 0. ?- 1 < 2."], 1, "", r".*division by zero.*"),
+    ],
+    "--doctor": [
+        (["--doctor"], 0, r"all is well\n", ""),
+        (["--doctor", "x.dl"], 0, r"all is well\n", ""),
+    ],
+    "--clear-cache": [(["--clear-cache"], 0, r"cleared\n", "")],
+    "--version": [(["--version"], 0, re.escape(f"gdatalog {__version__}\n"), "")],
+    "--help": [
+        (["--help"], 0, r"Usage: gdatalog .*\n", ""),
+        (["-h"], 0, r"Usage: gdatalog .*\n", ""),
+    ],
+    "files": [
+        (["p.dl", "lib/one.dl"], 0, r"x\n5\n", ""),
+        (["q.dl"], 1, "", r"data error: cannot read 'q\.dl': .*\n  hint: did you mean 'p\.dl'\?\n"),
+        (["p.dl", "lib/one.dl", "-c", "one(x), p(x)"], 0, r"x\n5\n\nx\n", ""),
+        (["-"], 0, r"yes\n", ""),
+        (["-", "p.dl"], 0, r"yes\n\nx\n5\n", ""),
+        (["-", "-"], 2, "", r"usage error: stdin \(-\) can be read once only\n"),
+        ([], 0, r"yes\n", ""),
+    ],
+    "unknown": [
+        (
+            ["--fromat", "csv"],
+            2,
+            "",
+            r"usage error: .* --fromat\n  hint: did you mean --format\?\n",
+        ),
+        (["--memory", "1GiB"], 2, "", r".*hint: did you mean --memory-limit\?\n"),
+        (["-x"], 2, "", r"usage error: there is no option -x\n  hint: gdatalog --help .*\n"),
+    ],
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder to work in, with facts and programs, and a program on stdin."""
+    for name, text in {
+        "facts/R.facts": "7\n",
+        "lib/one.dl": "one(1).",
+        "p.dl": "p(5).\n?- p(x).\n",
+        "stdin.dl": "?- 1 < 2.\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(doctor, "doctor", found)
+    with Path("stdin.dl").open(encoding="utf-8") as program:
+        monkeypatch.setattr("sys.stdin", program)
+        yield tmp_path
+
+
+class found:
+    """What the doctor would say, who has tests of his own (test_doctor.py)."""
+
+    well = True
+
+    def __init__(self, clear_cache: bool) -> None:
+        self.clear_cache = clear_cache
+
+    def __str__(self) -> str:
+        return "cleared" if self.clear_cache else "all is well"
+
+
+def all_cases() -> Iterator[Any]:
+    for option, cases in CASES.items():
+        for number, case in enumerate(cases):
+            yield pytest.param(case, id=f"{option} {number}")
+
+
+@pytest.mark.parametrize("case", list(all_cases()))
+def test_option(case: Case, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    args, code, out, err = case
+    assert cli.run(args) == code
+    printed = capsys.readouterr()
+    said = re.sub(r"\d+\.\d{3} s", "TIME", printed.err)
+    assert re.fullmatch(out, printed.out, re.DOTALL), printed.out
+    assert re.fullmatch(err, said, re.DOTALL), said
+    if args[:2] == ["-D", "out"]:
+        assert (folder / "out" / "p.csv").read_text() == "1\n"
+
+
+def test_no_option_is_without_a_case() -> None:
+    options = {
+        max(option.opts, key=len) if isinstance(option, click.Option) else option.name
+        for option in cli.command.params
+    }
+    assert options | {"--help", "unknown"} == set(CASES)
+    assert all(len({code for _, code, _, _ in CASES[o]}) > 1 for o in options if takes_value(o))
+
+
+def takes_value(name: Any) -> bool:
+    """Whether an option can be given a value that is wrong."""
+    return any(
+        name in option.opts and isinstance(option, click.Option) and not option.is_flag
+        for option in cli.command.params
+    )
+
+
+def test_help_tells_of_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.run(["--help"])
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    for option in cli.command.params:
+        if isinstance(option, click.Option):
+            assert option.help and all(f" {name}" in out for name in option.opts)
