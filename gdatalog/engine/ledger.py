@@ -119,7 +119,8 @@ class Way:
         tried = "" if self.tried is None else f", {self.tried:,} rows tried"
         threads = "" if not self.threads else f", {self.threads} thread{'s' * (self.threads > 1)}"
         took = f"{self.seconds:.3f} s"
-        return f"{self.name}: {self.parts:,} {self.of}{tried}{threads}, {took}"
+        of = self.of.removesuffix("s") if self.parts == 1 else self.of
+        return f"{self.name}: {self.parts:,} {of}{tried}{threads}, {took}"
 
 
 @dataclass(slots=True)

@@ -124,11 +124,7 @@ class Repl:
     def _run_command(self, line: str) -> bool:
         found = command_of(line)
         assert found is not None
-        started = perf_counter()
-        goes_on = self._guarded(lambda: run_command(self, *found))
-        if self.timer and goes_on:
-            say(f"{perf_counter() - started:.3f} s")
-        return goes_on
+        return self._guarded(lambda: run_command(self, *found))
 
     def _interrupted(self) -> None:
         if not self.interactive:
@@ -187,6 +183,7 @@ class Repl:
 
     def _guarded(self, action: Any) -> bool:
         """Runs one thing; tells of whatever goes wrong in it. False if it says to leave."""
+        started = perf_counter()
         try:
             action()
         except Leave:
@@ -204,6 +201,8 @@ class Repl:
         except Exception as error:
             self.failed.append(error)
             say_unexpected(error)
+        if self.timer:
+            say(f"{perf_counter() - started:.3f} s")
         return True
 
 
