@@ -224,7 +224,7 @@ def test_html_needs_nothing_else_and_is_escaped() -> None:
     assert fragment in page and "<html" not in fragment
     # Every rule of the style is for what is inside.
     style = fragment[fragment.index("<style>") + 7 : fragment.index("</style>")]
-    for selectors in re.findall(r"([^{}]+)\{", re.sub(r"@media[^{]+\{", "", style)):
+    for selectors in re.findall(r"([^{}]+)\{", re.sub(r"@(?:media|container)[^{]+\{", "", style)):
         assert all(".gdatalog-plan" in each for each in selectors.split(","))
 
 
