@@ -20,6 +20,7 @@ from prompt_toolkit.input import create_input
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout.processors import TabsProcessor
 from prompt_toolkit.output import create_output
 from prompt_toolkit.shortcuts import PromptSession
 from prompt_toolkit.styles import Style
@@ -66,6 +67,7 @@ class Prompt:
             enable_open_in_editor=True,
             tempfile_suffix=".dl",
             bottom_toolbar=self._bar,
+            input_processors=[TabsProcessor(char1=" ", char2=" ")],
             key_bindings=self._keys(),
             style=Style.from_dict(LOOK),
             input=create_input(sys.stdin),
@@ -89,7 +91,10 @@ class Prompt:
         if self._history.trouble and not self._told:
             self._told = True
             say(self._history.trouble)
-        return text
+        end = divide(text, self.known.commands).end
+        if text[end:].strip():  # an editor has sent it
+            self._rest = text[end:].strip()
+        return text[:end]
 
     def close(self) -> None:
         """Gives the terminal back as it was."""
