@@ -125,6 +125,7 @@ def test_tab(tmp_path: Path) -> None:
         # A menu, with what is known of each; Enter chooses and sends nothing.
         at.type("?- E(" + TAB)
         at.wait_for("column 1 of E(src: int, dst: int)")
+        at.wait_for("\ncpu · E(src: int, dst: int) · 1 relation")  # also below, as one types
         assert re.search(r" src, dst\) +E\(src: int, dst: int\)", at.screen)
         at.type(TAB + ENTER)
         line_is(at, PROMPT + "?- E(src, dst)")
