@@ -51,9 +51,14 @@ class Progress:
 
     @property
     def left(self) -> float | None:
-        """The seconds that the rest will take, if it goes on so; None where nobody can say."""
+        """The seconds that the rest will take, if it goes on so; None where nobody can say.
+
+        Of the first twentieth nobody can.
+        """
         share = self.share
-        return self.seconds * (1 - share) / share if share and self.seconds > 0 else None
+        if share is None or share < 0.05 or self.seconds <= 0:
+            return None
+        return self.seconds * (1 - share) / share
 
     @property
     def title(self) -> str:

@@ -4,7 +4,7 @@ How to write a page:
 
 - Name the page in mkdocs.yml's nav: it must be there, and links must lead somewhere.
 - A ```text block shows what the block before it prints. A line `...` in it stands for any lines;
-  with ```text roughly numbers are not compared (those of times never are).
+  with ```text roughly numbers and bars are not compared (times and `<input 7>` never are).
 - ```python blocks of a page run in order, in one namespace, in a folder of the page's own. What
   they print must be shown. With title="NetworkX" a block runs only where that module is installed.
 - ```csv title="edges.csv" (tsv, json, text, facts) writes that file into the folder. So does
@@ -72,7 +72,7 @@ _FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _OPTION = re.compile(r'(\w+)(?:="([^"]*)")?')
-_NUMBER = re.compile(r"[-~]?\d[\d,]*(\.\d+)?(e[+-]?\d+)?")
+_NUMBER = re.compile(r"[-~]?\d[\d,]*(\.\d+)?(e[+-]?\d+)?( million| billion| [KMG]i?B| B\b)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +144,9 @@ def matches(shown: str, came: str, roughly: bool = False) -> bool:
 
 
 def _comparable(text: str, roughly: bool) -> str:
-    text = without_times(text)
+    text = re.sub(r"<input \d+>", "<input>", without_times(text))
     if roughly:
-        text = re.sub(r" +|─+", " ", _NUMBER.sub("N", text))
+        text = re.sub(r"[ ─▁-▏]+", " ", _NUMBER.sub("N", text))
     return "\n".join(line.rstrip() for line in text.strip("\n").split("\n"))
 
 
@@ -314,5 +314,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     sys.exit(main(sys.argv[1:]))

@@ -163,13 +163,15 @@ class Conversation:
 
     def take(self, lines: list[str]) -> str:
         """Types the lines of a statement or a command; gives them as echoed, and the answer."""
-        for line in lines:
-            y = self.terminal.cursor_row
-            if line == "^C":
-                self.terminal.type(CTRL_C)
-            else:
-                self.terminal.type(line + ENTER)
-            self._wait(y)
+        y = self.terminal.cursor_row
+        if lines == ["^C"]:
+            self.terminal.type(CTRL_C)
+        elif len(lines) == 1:
+            self.terminal.type(lines[0] + ENTER)
+        else:  # pasted: nothing is indented then that is not so here
+            self.terminal.paste("\n".join(lines))
+            self.terminal.type(ENTER)
+        self._wait(y)
         return self._since_then()
 
     def close(self) -> None:
@@ -184,9 +186,9 @@ class Conversation:
 
     def _wait(self, above: int) -> None:
         """Waits for an empty prompt below a row of the screen, or for the end."""
-        prompts = (PROMPT.rstrip(), GOES_ON.rstrip())
 
         def asks() -> bool:
-            return self.terminal.cursor_row > above and self.terminal.cursor_line in prompts
+            below = self.terminal.cursor_row > above
+            return below and self.terminal.cursor_line == PROMPT.rstrip()
 
         self.ended = not self.terminal.wait_until(asks)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +23,10 @@ TAB, ENTER, BACKSPACE, ESCAPE = "\t", "\r", "\x7f", "\x1b"
 CTRL_C, CTRL_D, CTRL_R = "\x03", "\x04", "\x12"
 UP, DOWN, RIGHT, LEFT = "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D"
 PASTE_BEGINS, PASTE_ENDS = "\x1b[200~", "\x1b[201~"
+
+_NOT_OURS = frozenset(
+    {"COLUMNS", "LINES", "INPUTRC", "NO_COLOR", "GDATALOG_STATE", "XDG_STATE_HOME"}
+)
 
 
 class Terminal:
@@ -46,15 +52,19 @@ class Terminal:
         self._stream = pyte.ByteStream(self._screen)
         self.end, theirs = pty.openpty()
         _set_size(theirs, lines, columns)
-        own = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "INPUTRC")}
+        own = {k: v for k, v in os.environ.items() if k not in _NOT_OURS}
         own |= {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "TERM": "xterm-256color"}
+        own |= environment or {}
+        self._state = tempfile.mkdtemp(prefix="gdatalog-state-")  # for a history of its own
+        if "XDG_STATE_HOME" not in own:
+            own.setdefault("GDATALOG_STATE", self._state)
         self.process = subprocess.Popen(
             [*command, *args],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
             cwd=folder,
-            env={**own, **(environment or {})},
+            env=own,
             start_new_session=True,
             preexec_fn=_take_terminal,
         )
@@ -74,6 +84,7 @@ class Terminal:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         os.close(self.end)
+        shutil.rmtree(self._state, ignore_errors=True)
 
     @property
     def screen(self) -> str:

@@ -102,5 +102,5 @@ def test_a_parameter_of_the_wrong_type() -> None:
         "  note: p.dl:1:3: column 1 of `e` is int here, as a literal\n"
         " 1 | e(1).\n"
         "   |   ^\n"
-        "  hint: `to_number(...)` reads an int from a text, `to_float(...)` a float"
+        "  hint: give `$name` as int"
     )

@@ -7,11 +7,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from queue import Queue
 
 import pandas as pd
 import pytest
 
 import gdatalog as gd
+from gdatalog.notebook.progress import ProgressBar, bundle
+from gdatalog.watching import Watch
 
 pytest.importorskip("IPython", reason="needs IPython, of the extra `dev`")
 
@@ -96,6 +99,9 @@ def test_lines(notebook: Cells) -> None:
     assert found is None and isinstance(notebook.error, gd.TypeMismatchError)
     assert len(notebook.run("%datalog --param who=cid ?- follows(x, $who).")) == 2
     assert "a text is needed" in fails(notebook, "%datalog")
+    assert "did you mean --strategy?" in fails(notebook, "%datalog --stratgy lftj p(x)")
+    assert "%datalog? shows" in fails(notebook, "%datalog --wrong=3 p(x)")
+    assert "a word too many: 5" in fails(notebook, "%%datalog fans 5\np(x) <- follows(x, _).")
     assert "a quote is not closed" in fails(notebook, '%datalog_load "E')
 
 
@@ -106,6 +112,7 @@ def test_parameters_come_from_what_is_named_only(notebook: Cells) -> None:
     assert notebook.run("%datalog --params given ?- follows(x, $who).").fetchall() == [("ann",)]
     found = notebook.run("%%datalog --params given --param who=ann\n?- follows(x, $who).")
     assert found.fetchall() == [("cid",)]
+    assert "mean given?" in fails(notebook, "%datalog --params givn ?- follows(x, y).")
     assert "no variable 'nowhere'" in fails(notebook, "%datalog --params nowhere ?- follows(x, y).")
     assert "of type int" in fails(notebook, "%datalog --params wrong ?- follows(x, y).")
     assert "--param who: a parameter is given as" in fails(notebook, "%datalog --param who p(x).")
@@ -203,7 +210,7 @@ def test_an_interrupt_is_one_line(notebook: Cells, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("gdatalog.notebook.answers._answer", interrupted)
     notebook.run("%%datalog\np(x) <- follows(x, _).")
     assert isinstance(notebook.error, KeyboardInterrupt)
-    assert notebook.out.strip() == "interrupted; the database is as it was"
+    assert re.fullmatch(r"interrupted after .*; the database is as it was\n*", notebook.out)
     monkeypatch.undo()
     assert "p" not in notebook.run("%datalog_db")
 
@@ -218,7 +225,8 @@ def test_load(notebook: Cells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert notebook.out == "E(who: symbol, whom: symbol): 5 rows\n"
     notebook.run("%datalog_load follows --columns a,b")
     assert notebook.out == "follows(a: symbol, b: symbol): 5 rows\n"
-    assert "neither a variable nor a file 'folows'" in fails(notebook, "%datalog_load E folows")
+    told = fails(notebook, "%datalog_load E folows")
+    assert "neither a variable nor a file 'folows'" in told and "did you mean follows?" in told
     assert "as in: df = follows[1]" in fails(notebook, "%datalog_load E follows[1]")
     assert "edgs.csv" in fails(notebook, "%datalog_load E edgs.csv")
     assert "two words" in fails(notebook, "%datalog_load E F G")
@@ -250,10 +258,15 @@ def test_explain_and_profile(notebook: Cells) -> None:
     ]
     assert all(isinstance(plan, gd.Explanation) for plan in plans)
     assert len(set(map(str, plans))) == 1
-    assert isinstance(notebook.run(f"%%datalog_profile --strategy lftj\n{text}"), gd.Profile)
+    assert isinstance(notebook.run(f"%%datalog_profile --strategy levelwise\n{text}"), gd.Profile)
     assert len(notebook.run(f"%datalog_profile {text}").result) == 6
     found = notebook.run(f"%%datalog --profile\n{text}")
     assert len(found) == 6 and len(notebook.displayed) == 1
+    for options in ("--explain --profile", "--quiet --profile"):
+        told = fails(notebook, f"%%datalog {options}\n{text}")
+        assert "nothing for --profile to tell" in told
+    assert notebook.run(f"%%datalog plan --explain\n{text}") is None
+    assert isinstance(notebook.variables["plan"], gd.Explanation)
     told = fails(notebook, f"%datalog --strategy fast {text}")
     assert "invalid choice: 'fast'" in told and told.endswith(
         "hint: %datalog? shows how it is used"
@@ -296,3 +309,44 @@ def test_the_package_does_not_import_ipython() -> None:
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout == "True False\n"
+
+
+# ---------------------------------------------------------------------------------- progress
+
+
+def test_a_bar_fills_where_the_end_is_known() -> None:
+    watch = Watch()
+    assert "value" not in bundle(watch, 3.0)["text/html"]
+    assert bundle(watch, 3.0)["text/plain"] == "running: 3.0 s"
+    with watch.work("loading", "E from <e>.csv", total=200, unit="bytes") as work:
+        work.at(50)
+        told = bundle(watch, 3.0)
+        assert 'value="0.250"' in told["text/html"] and "&lt;e&gt;.csv" in told["text/html"]
+        assert told["text/plain"].startswith("loading E from <e>.csv: 25 %, 50 B of 200 B")
+    with watch.work("round", "path"):
+        told = bundle(watch, 3.0)
+        assert "value" not in told["text/html"] and told["text/plain"].startswith("path: ")
+
+
+def test_a_bar_comes_late_and_goes() -> None:
+    shown: Queue[tuple[str, bool]] = Queue()
+    watch = Watch()
+    bar = ProgressBar(
+        lambda bundle, again: shown.put((bundle["text/html"], again)), lambda: watch, after=0
+    )
+    bar.start()
+    for again in (False, True):  # two calls in one cell share the place
+        with watch.call():
+            html, replaced = shown.get(timeout=60)
+            assert "<progress" in html and replaced == again
+        while html:
+            html, replaced = shown.get(timeout=60)
+        assert replaced
+    bar.end()
+    assert shown.empty()
+    bar = ProgressBar(lambda bundle, again: shown.put(("", again)), lambda: watch, after=3600)
+    bar.start()
+    with watch.call():
+        assert watch.seconds is not None
+    bar.end()
+    assert shown.empty() and watch.seconds is None

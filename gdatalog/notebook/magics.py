@@ -3,74 +3,42 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
 from gdatalog.database import Database, connect
 from gdatalog.errors import NameResolutionError, UsageError
 from gdatalog.notebook.answers import Answers, How, Text, forget, run
 from gdatalog.notebook.cells import Cells
 from gdatalog.notebook.completion import Completer
+from gdatalog.notebook.lines import (
+    DATALOG,
+    DB,
+    EXPLAIN,
+    HELP,
+    HELP_OPTIONS,
+    LOAD,
+    PROFILE,
+    RELATIONS,
+    RULES,
+)
 from gdatalog.notebook.listing import Listing, list_relations
-from gdatalog.notebook.options import Options, parameters, with_answers, with_parameters
-from gdatalog.notebook.progress import progress_of
+from gdatalog.notebook.options import Options
+from gdatalog.notebook.progress import ProgressBar, bar_of, line_of
 from gdatalog.notebook.shown import short_errors, warnings_on_stderr
+from gdatalog.notebook.variables import data_named, database_named, parameters
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Decl, Directive, Rule, Statement
 from gdatalog.report import Explanation, Profile
 from gdatalog.result import Result
+from gdatalog.watching import Watch
 
 # Under these names IPython finds our magics on a shell, and what to leave a line of theirs alone.
 OURS = "_gdatalog_magics"
 AS_IT_IS = "_ipython_magic_no_var_expand"
 
-HELP = """\
-%%datalog [NAME]             the cell is a program: its rules are kept, its `?-` or last rule is
-                             answered. With NAME the answer goes into that variable.
-%datalog TEXT                the same for a line; fans = %datalog ?- follows(x, "ann").
-%datalog_load [R] DATA       a file, or a DataFrame of the notebook, as the relation R
-%datalog_explain TEXT        the plan of a text; nothing is evaluated
-%datalog_profile TEXT        evaluates a text, and tells rows and time of each step of its plan
-%datalog_relations           the relations, with columns and numbers of rows
-%datalog_rules [R]           the rules that are kept
-%datalog_db [VARIABLE]       the database of the magics; with VARIABLE, that one from now on
-%datalog_help                this list
-
-%%datalog_explain and %%datalog_profile take a cell. `?` after a magic shows its options, as in
-%datalog?"""
-
-DATALOG = with_answers(
-    Options("%datalog", "Keeps the rules of a cell or a line, and answers its `?-` or last rule.")
-)
-DATALOG.add_argument("name", nargs="?", help="of a cell: the variable that gets the answer")
-DATALOG.add_argument("--limit", type=int, metavar="N", help="at most so many rows")
-DATALOG.add_argument("--explain", action="store_true", help="show the plan, evaluate nothing")
-DATALOG.add_argument("--profile", action="store_true", help="show what each step of it did too")
-DATALOG.add_argument("--show", action="store_true", help="show an answer that gets a name too")
-DATALOG.add_argument("--quiet", action="store_true", help="keep the rules, and show nothing")
-
-EXPLAIN = with_parameters(
-    Options("%datalog_explain", "Shows the plan of a text; nothing is evaluated.")
-)
-PROFILE = with_answers(
-    Options("%datalog_profile", "Evaluates a text, and tells rows and time of each step.")
-)
-LOAD = Options("%datalog_load", "Puts data under a relation's name, in place of what was there.")
-LOAD.add_argument(
-    "data",
-    nargs="+",
-    metavar="[RELATION] DATA",
-    help="a variable of the notebook, or a file; it gives the relation's name if there is none",
-)
-LOAD.add_argument("--columns", metavar="A,B,...", help="names for the columns")
-
-RELATIONS = Options("%datalog_relations", "The relations, with columns and numbers of rows.")
-RULES = Options("%datalog_rules", "The rules and declarations that are kept.")
-RULES.add_argument("relation", nargs="?", help="only those that define this one")
-DB = Options("%datalog_db", "The database of the magics.")
-DB.add_argument("variable", nargs="?", help="a Database of the notebook: the one from now on")
-HELP_OPTIONS = Options("%datalog_help", "The list of the magics.")
+Shown = TypeVar("Shown", Result, Explanation)
 
 
 class Magics:
@@ -83,6 +51,7 @@ class Magics:
         texts = [name for name, kinds, _, _ in self._table() if "cell" in kinds]
         self.completer = Completer(shell, options, texts, lambda: self.db)
         self.registered = False
+        self._bar: ProgressBar | None = None
         self._db: Database | None = None
 
     # ------------------------------------------------------------------------- in the shell
@@ -105,9 +74,10 @@ class Magics:
             for kind in kinds:
                 magic = self._magic(name, options, act)
                 self.shell.register_magic_function(magic, kind, name)
-        self.shell.events.register("pre_run_cell", self.cells.begin)
+        self.shell.events.register("pre_run_cell", self._cell_begins)
         self.shell.events.register("post_run_cell", self._cell_ends)
         self.completer.register()
+        self._start_bar()  # of the cell that loads the extension
 
     def unregister(self) -> None:
         """Takes them away again."""
@@ -117,9 +87,10 @@ class Magics:
         for name, kinds, _, _ in self._table():
             for kind in kinds:
                 self.shell.magics_manager.magics[kind].pop(name, None)
-        self.shell.events.unregister("pre_run_cell", self.cells.begin)
+        self.shell.events.unregister("pre_run_cell", self._cell_begins)
         self.shell.events.unregister("post_run_cell", self._cell_ends)
         self.completer.unregister()
+        self._end_bar()
 
     def _table(self) -> list[tuple[str, tuple[str, ...], Options, Callable[..., Any]]]:
         """Each magic: its name, as what it is used, its options, what it does."""
@@ -147,7 +118,31 @@ class Magics:
         setattr(magic, AS_IT_IS, True)
         return magic
 
+    def _cell_begins(self, info: Any) -> None:
+        self.cells.begin(info)
+        self._start_bar()
+
+    def _start_bar(self) -> None:
+        self._end_bar()
+        self._bar = bar_of(
+            self.shell, lambda: None if self._db is None else self._db._workspace.watch
+        )
+        if self._bar is not None:
+            self._bar.start()
+
+    def _watch(self) -> Watch | None:
+        return None if self._db is None else self._db._workspace.watch
+
+    def _end_bar(self) -> None:
+        if self._bar is not None:
+            self._bar.end()
+        self._bar = None
+
+    def _line(self) -> AbstractContextManager[None]:
+        return line_of(self.shell, self.db._workspace.watch)
+
     def _cell_ends(self, result: Any) -> None:
+        self._end_bar()
         gone = self.cells.end(result)
         if gone and self._db is not None and not self._db._workspace.closed:
             forget(self._db, gone)
@@ -163,6 +158,7 @@ class Magics:
 
     def datalog(self, line: str, cell: str | None) -> Result | Explanation | None:
         given, text = self._text(DATALOG, line, cell)
+        _check_options(given)
         name = given.name
         if name is not None and not name.isidentifier():
             raise UsageError(
@@ -171,7 +167,8 @@ class Magics:
             )
         params = parameters(given, self.shell.user_ns)
         if given.explain:
-            return self._explained(text, params)
+            plan = self._explained(text, params)
+            return plan if name is None else self._named(name, plan, given.show)
         how = How(params, given.strategy, given.limit, given.profile, name is not None, given.quiet)
         answers = self._run(Text(text, self.cells.source, self.cells.key(text, name)), how)
         for told in answers.told:
@@ -180,17 +177,19 @@ class Magics:
         if answers.profile is not None:
             self._display(answers.profile)
         if name is not None:
-            self.shell.push({name: results[-1]})
-            results = results if given.show else []
-        elif given.quiet:
-            results = []
+            return self._named(name, results[-1], given.show)
         for result in results[:-1]:
             self._display(result)
         return results[-1] if results else None
 
+    def _named(self, name: str, value: Shown, show: bool) -> Shown | None:
+        """Gives a value to a variable of the notebook; what is given back is shown."""
+        self.shell.push({name: value})
+        return value if show else None
+
     def _run(self, text: Text, how: How) -> Answers:
         db = self.db
-        with warnings_on_stderr(db), progress_of(self.shell, db):
+        with warnings_on_stderr(db), self._line():
             return run(db, text, how)
 
     def explain(self, line: str, cell: str | None) -> Explanation:
@@ -198,13 +197,13 @@ class Magics:
         return self._explained(text, parameters(given, self.shell.user_ns))
 
     def _explained(self, text: str, params: dict[str, Any]) -> Explanation:
-        with warnings_on_stderr(self.db), progress_of(self.shell, self.db):
+        with warnings_on_stderr(self.db), self._line():
             return self.db.explain(text, params)
 
     def profile(self, line: str, cell: str | None) -> Profile:
         given, text = self._text(PROFILE, line, cell)
         params = parameters(given, self.shell.user_ns)
-        with warnings_on_stderr(self.db), progress_of(self.shell, self.db):
+        with warnings_on_stderr(self.db), self._line():
             return self.db.profile(text, params, strategy=given.strategy)
 
     def load(self, line: str, cell: str | None) -> None:
@@ -214,28 +213,15 @@ class Magics:
             LOAD.error(f"a relation and its data are two words, here are {len(given.data)}")
         name = names[0] if names else os.path.basename(data).split(".")[0]
         columns = None if given.columns is None else given.columns.split(",")
-        with progress_of(self.shell, self.db):
-            self.db.load(name, self._data(data), columns=columns)
+        with self._line():
+            self.db.load(name, data_named(data, self.shell.user_ns), columns=columns)
         found = self.db[name]
         pairs = ", ".join(map(": ".join, zip(found.columns, found.dtypes, strict=True)))
         print(f"{name}({pairs}): {'1 row' if len(found) == 1 else f'{len(found):,} rows'}")
 
-    def _data(self, word: str) -> Any:
-        """A variable of the notebook, if there is one of that name; else the path of a file."""
-        if word in self.shell.user_ns and not word.startswith("_"):
-            return self.shell.user_ns[word]
-        if word.isidentifier() and not os.path.exists(word):
-            raise UsageError(f"there is neither a variable nor a file {word!r}")
-        if not os.path.exists(word) and re.search(r"[(\[]", word):
-            raise UsageError(
-                f"{word!r} is no file, and expressions are not evaluated here",
-                hint=f"give it a name first, as in: df = {word}",
-            )
-        return os.path.expanduser(word)
-
     def relations(self, line: str, cell: str | None) -> Listing:
         RELATIONS.read(line)
-        with progress_of(self.shell, self.db):
+        with self._line():
             return list_relations(self.db)
 
     def rules(self, line: str, cell: str | None) -> None:
@@ -252,13 +238,7 @@ class Magics:
     def use(self, line: str, cell: str | None) -> Database:
         name = DB.read(line).variable
         if name is not None:
-            if name not in self.shell.user_ns:
-                raise UsageError(f"the notebook has no variable {name!r}")
-            db = self.shell.user_ns[name]
-            if not isinstance(db, Database):
-                raise UsageError(f"{name!r} is of type {type(db).__name__}, not a Database")
-            db._workspace.check_open()
-            self._db = db
+            self._db = database_named(name, self.shell.user_ns)
         return self.db
 
     def help(self, line: str, cell: str | None) -> None:
@@ -286,6 +266,13 @@ class Magics:
         from IPython.display import display
 
         display(thing)  # type: ignore[no-untyped-call]
+
+
+def _check_options(given: Any) -> None:
+    if given.explain and given.profile:
+        raise UsageError("--explain evaluates nothing, so there is nothing for --profile to tell")
+    if given.quiet and given.profile:
+        raise UsageError("--quiet evaluates nothing, so there is nothing for --profile to tell")
 
 
 def _defined(statement: Statement) -> tuple[str, ...]:

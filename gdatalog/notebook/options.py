@@ -1,7 +1,6 @@
 """The lines of magics: options before a text, and what they mean.
 
-`$name` in a text is the language's own, so nothing on such a line is expanded by IPython, and
-no variable of the notebook is read but one that an option names.
+`$name` in a text is the language's own, so nothing on such a line is expanded by IPython.
 """
 
 from __future__ import annotations
@@ -9,12 +8,12 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import NoReturn
 
 from gdatalog.engine.knobs import STRATEGIES
 from gdatalog.errors import UsageError
-from gdatalog.shell.parameters import read_parameters
+from gdatalog.notebook.variables import near
 
 # An option at the beginning of a line, and a word after it, which may be quoted.
 _OPTION = re.compile(r"\s*(--[a-z]+)(?:=|\s+|$)")
@@ -33,6 +32,17 @@ class Options(argparse.ArgumentParser):
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+
+    def parse_args(self, words: Sequence[str]) -> argparse.Namespace:  # type: ignore[override]
+        given, rest = self.parse_known_args(words)
+        for word in rest:
+            if word.startswith("--"):
+                name = word.partition("=")[0]
+                hint = near(name, self.names()) or f"{self.prog}? shows how it is used"
+                raise UsageError(f"{self.prog} has no option {name}", hint=hint)
+        if rest:
+            self.error(f"there is a word too many: {' '.join(rest)}")
+        return given
 
     def error(self, message: str) -> NoReturn:
         name = self.prog.lstrip("%")
@@ -100,19 +110,3 @@ def with_parameters(options: Options) -> Options:
         "--params", metavar="VARIABLE", help="a dict of the notebook, with values for $names"
     )
     return options
-
-
-def parameters(given: argparse.Namespace, variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The values for `$name`s: those of the dict that is named, then those on the line."""
-    found: dict[str, Any] = {}
-    if given.params is not None:
-        named = variables.get(given.params)
-        if given.params not in variables:
-            raise UsageError(f"--params: the notebook has no variable {given.params!r}")
-        if not isinstance(named, Mapping):
-            raise UsageError(
-                f"--params: {given.params!r} is of type {type(named).__name__}, not a dict",
-                hint="one value is given as --param name=value",
-            )
-        found.update(named)
-    return {**found, **read_parameters(given.param, "--param")}

@@ -1,18 +1,18 @@
-"""A progress bar in the output of a cell, which goes away when the work is done."""
+"""A progress bar in the output of a cell, which goes away when the work is done.
+
+It shows what the database of the magics does, whether a magic asks or Python.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from html import escape
 from threading import Event, Thread
-from time import perf_counter
-from types import TracebackType
 from typing import Any
 
-from gdatalog.database import Database
 from gdatalog.progress import duration
 from gdatalog.shell.progress import ProgressLine
 from gdatalog.watching import Watch
@@ -22,77 +22,81 @@ EVERY = 0.2
 
 # What is shown: kinds of content by their MIME types.
 Bundle = dict[str, str]
+NOTHING: Bundle = {"text/plain": "", "text/html": ""}
 
 
 class ProgressBar:
-    """Used around a call.
+    """While it is on, the bar is there whenever a call of a database has taken a while.
 
-    It has a thread of its own, which looks at the watch of the database: what takes long may
-    report nothing in between. `show` is called with what to show, and whether that replaces what
-    was shown.
+    It has a thread of its own, which looks at the watch of the database: what takes longest tells
+    nothing by itself meanwhile. `show` is called with what to show, and whether that replaces
+    what was shown.
     """
 
     def __init__(
         self,
         show: Callable[[Bundle, bool], None],
-        watch: Watch,
+        watch: Callable[[], Watch | None],
         after: float = AFTER,
     ) -> None:
         self.show = show
         self.watch = watch
         self.after = after
         self._ended = Event()
-        self._thread: Thread | None = None
-        self._started = 0.0
-
-    def __enter__(self) -> None:
-        self._started = perf_counter()
         # In the context of the cell, so that what the thread shows lands in the cell's output.
         context = copy_context()
         self._thread = Thread(target=lambda: context.run(self._run), daemon=True)
+
+    def start(self) -> None:
         self._thread.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def end(self) -> None:
         self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._thread.join()
 
     def _run(self) -> None:
-        if self._ended.wait(self.after):
-            return
-        self.show(self.bundle(), False)
+        placed = shown = False
         while not self._ended.wait(EVERY):
-            self.show(self.bundle(), True)
-        self.show({"text/plain": "", "text/html": ""}, True)
-
-    def bundle(self) -> Bundle:
-        """The bar as it is now. Where the end is unknown it says so: it only moves."""
-        progress, told = self.watch.told()
-        told.append(duration(perf_counter() - self._started))
-        share = None if progress is None else progress.share
-        known = "" if share is None else f' value="{share:.3f}"'
-        text = f"{'running' if progress is None else progress.title}: {', '.join(told)}"
-        html = (
-            '<div style="display:flex;align-items:center;gap:0.8em">'
-            f'<progress max="1"{known} style="width:14em"></progress>'
-            f"<span>{escape(text)}</span></div>"
-        )
-        return {"text/plain": text, "text/html": html}
+            watch = self.watch()
+            seconds = None if watch is None else watch.seconds
+            if watch is not None and seconds is not None and seconds >= self.after:
+                self.show(bundle(watch, seconds), placed)
+                placed = shown = True
+            elif shown:
+                self.show(NOTHING, True)
+                shown = False
+        if shown:
+            self.show(NOTHING, True)
 
 
-@contextmanager
-def progress_of(shell: Any, db: Database) -> Iterator[None]:
-    """What shows progress in this shell: a bar in a notebook, a line on a terminal."""
-    watch = db._workspace.watch
-    kernel = getattr(shell, "kernel", None) is not None
-    shown = ProgressBar(_displayer(), watch) if kernel else ProgressLine(sys.stderr, watch, AFTER)
-    with shown:
-        yield
+def bundle(watch: Watch, seconds: float) -> Bundle:
+    """The bar as it is now. Where the end is unknown it has no value: then it only moves."""
+    progress, told = watch.told()
+    title, share = ("running", None) if progress is None else (progress.title, progress.share)
+    if progress is None or progress.left is None:
+        told.append(duration(seconds))
+    text = f"{title}: {', '.join(told)}"
+    value = "" if share is None else f' value="{share:.3f}"'
+    html = (
+        '<div style="display:flex;align-items:center;gap:0.8em">'
+        f'<progress max="1"{value} style="width:14em"></progress>'
+        f"<span>{escape(text)}</span></div>"
+    )
+    return {"text/plain": text, "text/html": html}
+
+
+def bar_of(shell: Any, watch: Callable[[], Watch | None]) -> ProgressBar | None:
+    """A bar for the cell that runs, where cells have outputs of their own."""
+    if getattr(shell, "kernel", None) is None:
+        return None
+    return ProgressBar(_displayer(), watch)
+
+
+def line_of(shell: Any, watch: Watch) -> AbstractContextManager[None]:
+    """What shows progress within, where cells have none: a line on stderr."""
+    if getattr(shell, "kernel", None) is not None:
+        return nullcontext()
+    return ProgressLine(sys.stderr, watch, AFTER)
 
 
 def _displayer() -> Callable[[Bundle, bool], None]:

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 
 from gdatalog.database import Database
 from gdatalog.errors import Error
-
-INTERRUPTED = "interrupted; the database is as it was"
+from gdatalog.watching import told_of
 
 
 @contextmanager
@@ -21,7 +20,7 @@ def short_errors() -> Iterator[None]:
         _show_once(error, str(error))
         raise
     except KeyboardInterrupt as stopped:
-        _show_once(stopped, str(stopped) or INTERRUPTED)
+        _show_once(stopped, told_of(stopped))
         raise
 
 

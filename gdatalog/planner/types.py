@@ -40,8 +40,8 @@ from gdatalog.planner.catalog import Catalog
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.planner.unify import BIT, BOOL, INT, NUMBER, Unifier, Why, mask_of
 from gdatalog.planner.walk import rebuild
-from gdatalog.planner.words import show
-from gdatalog.values import TypeName
+from gdatalog.planner.words import either, show
+from gdatalog.values import TYPE_NAMES, TypeName
 
 _RESULTS: dict[str, int] = {"count": INT, "count_distinct": INT, "mean": BIT["float"]}
 
@@ -250,7 +250,7 @@ class Types:
             TypeMismatchError(
                 f"{told}, but {subject} is {self.unifier.words(node)}",
                 expr.span,
-                hint=_conversion(self.unifier.words(node), mask),
+                hint=_conversion(subject, self.unifier.words(node), mask),
                 notes=self._note(subject, node, expr.span),
             )
         )
@@ -264,7 +264,7 @@ class Types:
             TypeMismatchError(
                 f"{lead}{subject} is {words}, but {other} is {other_words}",
                 span,
-                hint=_conversion(words, self.unifier.masks[self.unifier.find(there)]),
+                hint=_conversion(subject, words, self.unifier.masks[self.unifier.find(there)]),
                 notes=[*self._note(subject, node, span), *self._note(other, there, span)],
             )
         )
@@ -312,8 +312,16 @@ class Types:
         return {name: self._settle(node) for name, node in self.params.items()}
 
 
-def _conversion(words: str, mask: int) -> str | None:
+def _conversion(subject: str, words: str, mask: int) -> str | None:
     """The function, or the way to write it, that would help where two types meet."""
+    if subject.startswith("`$"):
+        return f"give {subject} as {either([name for name in TYPE_NAMES if mask & BIT[name]])}"
+    written = subject.strip('`"')
+    if words == "symbol" and not mask & ~NUMBER and subject.startswith('`"'):
+        number = written.replace(".", "", 1).lstrip("-").isdigit()
+        return f"without quotes it is a number: `{written}`" if number else None
+    if words == "int" and mask == BIT["symbol"] and written.lstrip("-").isdigit():
+        return f'in quotes it is a text: `"{written}"`'
     if words == "int" and mask == BIT["float"]:
         return "`to_float(...)` makes a float of an int"
     if words == "float" and mask == INT:

@@ -17,6 +17,7 @@ from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import completion_is_selected, has_focus
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.input import create_input
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import create_output
@@ -80,6 +81,11 @@ class Prompt:
         """
         rest, self._rest = self._rest, ""
         text = self._session.prompt(default=rest)
+        later = get_typeahead(self._session.input)
+        stops = [at for at, press in enumerate(later) if press.key == Keys.ControlC]
+        store_typeahead(self._session.input, later[stops[-1] + 1 :] if stops else later)
+        if stops:
+            raise KeyboardInterrupt  # it came before what was sent has begun
         if self._history.trouble and not self._told:
             self._told = True
             say(self._history.trouble)
@@ -94,6 +100,11 @@ class Prompt:
         """Takes a snapshot; from any thread."""
         self.known, self.status = known, status
         self._colours.known = known
+        self._session.app.invalidate()
+
+    def fail(self) -> None:
+        """There is nothing to learn; from any thread."""
+        self.doing = lambda: "the engine did not start: Enter tells why"
         self._session.app.invalidate()
 
     def check(self) -> None:
@@ -119,7 +130,7 @@ class Prompt:
         buffer = self._session.default_buffer
         status, doing = self.status, self.doing()
         if status is None:
-            return [("class:bar-busy", "starting")]
+            return [("class:bar-busy", doing or "starting")]
         counts = f"{_number(status.relations, 'relation')}, {_number(status.rows, 'row')}"
         memory = format_bytes(status.limit)
         if status.used is not None:

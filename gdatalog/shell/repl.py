@@ -95,15 +95,19 @@ class Repl:
             while True:
                 try:
                     if not self.take_all(text) or (self.failed and self.bail):
-                        return self.failed
+                        break
                     prompt.learn(*look(self.db))
+                except KeyboardInterrupt as error:  # between two pieces of work
+                    say(told_of(error))
+                try:
                     text = prompt.read()
                 except KeyboardInterrupt:
-                    text = ""
+                    text = ""  # what was typed is dropped
                 except EOFError:
-                    return self.failed
+                    break
         finally:
             prompt.close()
+        return self.failed
 
     def take_all(self, text: str) -> bool:
         """Takes what is whole of a text of commands and statements; False if it says to leave."""
@@ -155,10 +159,8 @@ class Repl:
 
     def feed(self, line: str) -> bool:
         """Takes a line; False if it says to leave."""
-        if not self._typed:
-            command = command_of(line)
-            if command is not None:
-                return self._guarded(lambda: run_command(self, *command))
+        if not self._typed and command_of(line) is not None:
+            return self._run_command(line)
         if self._typed and self.interactive:
             begun = command_of(line) if line.lstrip().startswith(".") else None
             if begun is not None and begun[0] in COMMANDS:

@@ -31,9 +31,12 @@ class Begun:
         self._there = Event()
         prompt.drawn = Thread(target=self._load, daemon=True).start
 
-    def database(self) -> Database:
-        """The database; waits until it is there."""
+    def wait(self) -> None:
+        """Waits until the database is there, or it is known why there is none."""
         self._there.wait()
+
+    def database(self) -> Database:
+        self.wait()
         if self._problem is not None:
             raise self._problem
         assert self._db is not None
@@ -53,6 +56,7 @@ class Begun:
                 self.prompt.tell(status.why)
         except BaseException as problem:
             self._problem = problem
+            self.prompt.fail()
         finally:
             self._there.set()
         try:
@@ -89,6 +93,10 @@ def _begin() -> Begun:
         if begun.first.strip():
             if (command_of(begun.first) or ("",))[0] in ("quit", "exit"):
                 _leave(begun.prompt)
+            try:
+                begun.wait()
+            except KeyboardInterrupt:
+                continue  # what was typed is dropped
             return begun
 
 

@@ -53,6 +53,7 @@ class Colours(Lexer):
         self._buffer = buffer
 
     def invalidation_hash(self) -> Hashable:
+        self._colours.look(self._buffer().text)
         return self._colours.state(self._cursor())
 
     def _cursor(self) -> int:
@@ -60,11 +61,11 @@ class Colours(Lexer):
 
     def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
         text, cursor = document.text, self._cursor()
-        self._colours.look(text)
 
         def line(number: int) -> StyleAndTextTuples:
             if not 0 <= number < document.line_count:
                 return []
+            self._colours.look(text)  # it may have looked at another one since
             at = document.translate_row_col_to_index(number, 0)
             end = at + len(document.lines[number])
             shown: StyleAndTextTuples = []
