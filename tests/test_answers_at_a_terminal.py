@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from gdatalog.shell.messages import say
-from tests.terminal import CTRL_D, ENTER, Terminal
+from tests.terminal import CTRL_D, ENTER, ROOT, Terminal
 
 LONG = "and on " * 30
 
@@ -108,3 +110,17 @@ def test_colours_are_left_out_where_nobody_wants_them(tmp_path: Path, monkeypatc
         assert ("\x1b[1;31mtype error:\x1b[0m" in screen.getvalue()) is coloured
         assert ("\x1b[36mhint: so\x1b[0m" in screen.getvalue()) is coloured
         screen.truncate(0)
+
+
+def test_the_session_in_readme_is_what_its_script_types() -> None:
+    picture = ElementTree.parse(ROOT / "docs" / "images" / "session.svg")
+    tags = {node.tag.rpartition("}")[2] for node in picture.iter()}
+    assert tags == {"svg", "rect", "text", "path"}  # nothing that runs, and nothing from elsewhere
+    lines: dict[str, str] = {}
+    for node in picture.iter("{http://www.w3.org/2000/svg}text"):
+        lines[node.attrib["y"]] = lines.get(node.attrib["y"], "") + (node.text or "")
+    shown = "\n".join(lines.values())
+    script = (ROOT / "docs" / "make_session.py").read_text(encoding="utf-8")
+    typed = [ast.literal_eval(line)[0] for line in re.findall(r"^    (\(.*\)),$", script, re.M)]
+    assert len(typed) == 8
+    assert all(line in shown for line in typed)
