@@ -119,8 +119,8 @@ def test_the_session_in_readme_is_what_its_script_types() -> None:
     lines: dict[str, str] = {}
     for node in picture.iter("{http://www.w3.org/2000/svg}text"):
         lines[node.attrib["y"]] = lines.get(node.attrib["y"], "") + (node.text or "")
-    shown = "\n".join(lines.values())
+    shown = "\n".join(lines.values()).replace(" ", "")  # blanks are not drawn
     script = (ROOT / "docs" / "make_session.py").read_text(encoding="utf-8")
     typed = [ast.literal_eval(line)[0] for line in re.findall(r"^    (\(.*\)),$", script, re.M)]
     assert len(typed) == 8
-    assert all(line in shown for line in typed)
+    assert [line for line in typed if line.replace(" ", "") not in shown] == []
