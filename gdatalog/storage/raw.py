@@ -1,4 +1,7 @@
-"""Raw columns: what a piece of data holds, before its columns are matched and typed."""
+"""Raw columns: what a piece of data holds, before its columns are matched and typed.
+
+Every kind of data that people load has its function: hence the length.
+"""
 
 from __future__ import annotations
 
