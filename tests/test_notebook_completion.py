@@ -71,6 +71,13 @@ def test_completion(
     assert all(one.text.startswith(text[one.start :]) for one in found)
 
 
+@pytest.mark.parametrize(
+    "text", ["%%datalog\np(x) <- imp", "%%datalog pri", "%datalog ?- follows(x, y), x = pri"]
+)
+def test_python_is_not_offered_in_datalog(notebook: Cells, text: str) -> None:
+    assert [one.text for one in complete(notebook, text)] in (["imp"], ["pri"])
+
+
 def test_completion_elsewhere_is_ipythons(notebook: Cells) -> None:
     for text in ("follows.colum", "%%time\nfollows.colum", "1 % follows.colum"):
         found = complete(notebook, text)
