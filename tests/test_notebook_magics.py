@@ -210,7 +210,7 @@ def test_an_interrupt_is_one_line(notebook: Cells, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("gdatalog.notebook.answers._answer", interrupted)
     notebook.run("%%datalog\np(x) <- follows(x, _).")
     assert isinstance(notebook.error, KeyboardInterrupt)
-    assert re.fullmatch(r"interrupted after .*; the database is as it was\n*", notebook.out)
+    assert re.fullmatch(r"interrupted.* after .*; the database is as it was\n*", notebook.out)
     monkeypatch.undo()
     assert "p" not in notebook.run("%datalog_db")
 
