@@ -82,3 +82,12 @@ def test_completion_elsewhere_is_ipythons(notebook: Cells) -> None:
     for text in ("follows.colum", "%%time\nfollows.colum", "1 % follows.colum"):
         found = complete(notebook, text)
         assert "columns" in [one.text.removeprefix(".") for one in found], text
+
+
+def test_a_closed_database_offers_nothing(notebook: Cells) -> None:
+    with gd.connect() as other:
+        notebook.variables["other"] = other
+        notebook.run("%datalog_db other")
+    assert [one.text for one in complete(notebook, "%datalog ?- fol")] == ["fol"]
+    notebook.run("%datalog_db db")
+    assert [one.text for one in complete(notebook, "%datalog ?- fol")] == ["follows("]

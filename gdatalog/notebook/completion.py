@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.database import Database
+from gdatalog.errors import Error
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.shell.completion import complete
 from gdatalog.shell.filenames import files_at
@@ -61,7 +62,10 @@ class Completer:
         def matcher(context: Any) -> dict[str, Any]:
             lines = context.full_text.split("\n")
             before = "\n".join([*lines[: context.cursor_line], context.text_until_cursor])
-            found = self.offered(before, context.full_text)
+            try:
+                found = self.offered(before, context.full_text)
+            except Error:  # of a database that is closed: it is told of when the cell runs
+                found = []
             if found == []:  # what stands there is offered, or else others offer Python and files
                 word = _NAME.search(before)[0]  # type: ignore[index]
                 found = [Offered(word, len(word), "")]
