@@ -17,6 +17,7 @@ from gdatalog.engine.ledger import Index, Ledger, RuleRun
 from gdatalog.report import Profile
 from gdatalog.report.tree import Node, Table
 from gdatalog.report.words import wrong_by
+from gdatalog.spent import Costs
 
 SNAPSHOTS = Path(__file__).with_name("plans") / "reports.txt"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
@@ -146,7 +147,7 @@ def test_time_and_bytes_that_went_elsewhere() -> None:
                   bytes=4096)  # fmt: skip
     made = Index("E", (1, 0), 300, 2048, 0.5)
     there = Index("E", (0,), 300, 1024)
-    ledger = Ledger(runs=[run], planning=0.125, compiling=1.5, indexes=[made, there])
+    ledger = Ledger(runs=[run], costs=Costs(planning=0.125, compiling=1.5), indexes=[made, there])
     found = Profile(ledger, 4.0, 8192, None, "cpu", {"index of E": 3072, "p": 100})
     (rule,) = found.tree.find("rule")
     assert rule.details[-1] == (

@@ -246,8 +246,9 @@ def _indexes(indexes: Sequence[Index]) -> tuple[Node, ...]:
 
 
 def _index(index: Index) -> Node:
-    label = trie_label(TrieRef(index.relation, "full", index.columns))
-    told = "there already" if index.seconds is None else f"made in {took(index.seconds)}"
+    label = trie_label(TrieRef(index.relation, index.version, index.columns))
+    often = f"{index.built:,} times " if index.built > 1 else ""
+    told = "there already" if index.seconds is None else f"made {often}in {took(index.seconds)}"
     return Node(
         "index",
         label,
