@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from gdatalog.errors import SafetyError
 from gdatalog.parser import parse
 from gdatalog.parser.syntax import Query
 from gdatalog.planner.binding import bound_by
@@ -13,6 +16,27 @@ from tests.tables import checked, said, table
 @pytest.mark.parametrize(("program", "says"), table("safety"))
 def test_says(program: str, says: str) -> None:
     assert said(program) == says
+
+
+SHOWN = re.compile(r"p\.dl:([0-9]+):[0-9]+: unsafe rule: `(\w+)`(?:.*\n)*?  hint: .*: `(.+\.)`")
+
+
+def test_the_rules_that_hints_show_are_safe() -> None:
+    shown = 0
+    for case in table("safety"):
+        program, says = case.values
+        for error in says.split("\n\n"):
+            found = SHOWN.match(error)
+            if found is None:
+                continue
+            lines = program.split("\n")
+            lines[int(found[1]) - 1] = found[3]
+            try:
+                checked("\n".join(lines))
+            except SafetyError as still:  # of another variable
+                assert f"`{found[2]}` is not bound" not in str(still)
+            shown += 1
+    assert shown > 8
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,8 @@ def test_a_program_that_grows_for_ever(text: str) -> None:
     assert "memory limit of 1.0 MiB" in says and f"{ENDLESS[text]} " in says
     assert ", in round " in says and "new rows in the last rounds: " in says
     assert "does the recursion end?" in says
-    rules = [note.span.text for note in caught.value.notes if note.span is not None]
+    places = [caught.value.span, *(note.span for note in caught.value.notes)]
+    rules = [place.text for place in places if place is not None]
     assert len(rules) == text.count("<-") and all("<-" in rule for rule in rules)
     assert not list(db.relations)
 

@@ -65,7 +65,7 @@ def test_json_of_columns() -> None:
             "e.jsonl",
             '{"a": 1}\n\n{"a": null}',
             "e.jsonl:3:1: data error: column 'a': a value is missing (None)\n"
-            "  hint: drop such rows first, .dropna(), or fill them, .fillna(...)",
+            "  hint: a relation has no missing values: drop such rows, or give them a value",
         ),
         (
             "e.json",
@@ -122,7 +122,7 @@ def test_parquet_of_other_types() -> None:
         read_table("e.parquet", declared=E)
     assert str(caught.value) == (
         "data error: e.parquet: row 0, column 'dst': expected int, found the float 1.0\n"
-        '  hint: convert the data, .astype("int64"), or declare the column float'
+        '  hint: mend the file, or declare the column float'
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from gdatalog.errors import DataError, Source, Span
 from gdatalog.storage.delimited import bad_utf8
-from gdatalog.storage.place import Place, shown
+from gdatalog.storage.place import FilePlace, Place, shown
 from gdatalog.storage.raw import Raw, raw_of_rows
 
 
@@ -52,7 +52,7 @@ def raw_of_json_lines(name: str, data: bytes) -> Raw:
 
 
 @dataclass(frozen=True, slots=True)
-class _LinePlace(Place):
+class _LinePlace(FilePlace):
     """A column of a file whose rows each have a line."""
 
     lines: list[tuple[int, str]]

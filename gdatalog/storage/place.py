@@ -48,6 +48,19 @@ class Place:
         return self.error(row, f"cannot store {shown(found)}, a {type(found).__name__}", hint)
 
 
+@dataclass(frozen=True, slots=True)
+class FilePlace(Place):
+    """A column of a file: what is wrong in it is mended there."""
+
+    def missing(self, row: int, found: object) -> DataError:
+        hint = "a relation has no missing values: drop such rows, or give them a value"
+        return self.error(row, f"a value is missing ({shown(found)})", hint)
+
+    def mismatch(self, row: int, declared: TypeName, found: object, kind: str) -> DataError:
+        hint = f"mend the file, or declare the column {kind}"
+        return self.error(row, f"expected {declared}, found the {kind} {shown(found)}", hint)
+
+
 def shown(value: object, width: int = 60) -> str:
     """A value as an error shows it."""
     if isinstance(value, np.generic):

@@ -1,4 +1,7 @@
-"""Raw columns: what a piece of data holds, before its columns are matched and typed."""
+"""Raw columns: what a piece of data holds, before its columns are matched and typed.
+
+Every kind of data that people load has its function: hence the length.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,6 @@ from gdatalog.storage.device_columns import fetched, lies_on_device
 from gdatalog.storage.place import Place, shown
 from gdatalog.storage.table import Table
 from gdatalog.values import TypeName
-
-# Which share of loading a file it is to read its bytes, to cut them up, to type the columns, and
-# to make keys of them: for a large CSV file of ints, the slowest to read.
-READING, CUTTING, TYPING, KEYING = (0.0, 0.05), (0.05, 0.4), (0.4, 0.9), (0.9, 1.0)
 
 
 class Declared(Protocol):
