@@ -303,10 +303,19 @@ class Database:
 
     # -------------------------------------------------------------------------------- plans
 
-    def explain(self, text: str, params: Mapping[str, Any] | None = None) -> Explanation:
-        """How a text would be evaluated: nothing is, but what its plan's sizes need."""
+    def explain(
+        self,
+        text: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        strategy: Strategy = "auto",
+    ) -> Explanation:
+        """How a text would be evaluated: nothing is, but what its plan's sizes need.
+
+        What comes prints itself as a tree; `save("plan.html")` makes a page of it.
+        """
         with self._lock:
-            session = self._workspace.open(text, params)
+            session = self._workspace.open(text, params, strategy=strategy)
             return explain(session, [session.asked()], self._workspace.why)
 
     def profile(

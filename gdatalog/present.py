@@ -149,7 +149,10 @@ def html_table(
     by which notebooks know tables of data.
     """
     sides = ["right" if kind in NUMBERS else "left" for kind in kinds]
-    styles = [f' style="text-align:{side}"' for side in sides]
+    wrapped = ["" if kind == "symbol" else ";white-space:nowrap" for kind in kinds]
+    styles = [
+        f' style="text-align:{side}{wrap}"' for side, wrap in zip(sides, wrapped, strict=True)
+    ]
     parts = [f'<table class="dataframe" style="{SHAPE}"><thead><tr>']
     for name, kind, style in zip(names, kinds, styles, strict=True):
         below = f'<br><small style="font-weight:normal;{FAINT}">{escape(kind)}</small>'

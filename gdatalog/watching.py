@@ -70,6 +70,28 @@ def working_for(watch: Watch) -> None:
     _here.watch = watch
 
 
+class Hand(Thread):
+    """A thread that can be waited for a while: where Ctrl-C ends `Thread.join(seconds)`, Python
+    takes the thread for one that has ended (bpo-46726)."""
+
+    def __init__(
+        self, target: Callable[[], None], name: str | None = None, daemon: bool = True
+    ) -> None:
+        super().__init__(name=name, daemon=daemon)
+        self._work = target
+        self._ended = Event()
+
+    def run(self) -> None:
+        try:
+            self._work()
+        finally:
+            self._ended.set()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Whether it has ended, by then."""
+        return self._ended.wait(seconds)
+
+
 class Left(BaseException):
     """Work that ran aside, and that nobody waits for any more, ends with this."""
 
@@ -147,7 +169,7 @@ class Work:
         """So much of the part at hand is done."""
         if self.total is not None:
             low, high = self.span
-            self.done = int(self.total * (low + (high - low) * share))
+            self.done = int(self.total * (low + (high - low) * min(1.0, share)))
 
 
 class Watch:
@@ -181,7 +203,7 @@ class Watch:
             yield
         except KeyboardInterrupt as error:
             if self._calls == 1:
-                error.add_note(self.stopped())
+                error.add_note(f"interrupted: {self.stopped()}")
             raise
         finally:
             self._calls -= 1
@@ -245,14 +267,13 @@ class Watch:
     def stopped(self) -> str:
         """What a call was at when it was stopped, and how far it was."""
         if self._stopped is None:
-            self._stopped = f"interrupted{self._where()}{AS_IT_WAS}"
-        return self._stopped
+            self._stopped = f"{self._where()}after {duration(perf_counter() - self._began)}"
+        return f"{self._stopped}{AS_IT_WAS}"
 
     def _where(self) -> str:
-        after = f" after {duration(perf_counter() - self._began)}"
         seen = self.all_now()
         if not seen:
-            return after
+            return ""
         last = seen[-1]
         rounds = [progress for progress in seen if progress.stage == "round"]
         if rounds:
@@ -264,14 +285,14 @@ class Watch:
             told = (
                 f"{last.title}, {amount(last.done, last.unit)} so far" if last.done else last.title
             )
-        return f": {told},{after}"
+        return f"{told}, "
 
     # --------------------------------------------------------------------------- who works
 
     def work(self, stage: Stage, what: str = "", total: int | None = None, unit: str = "") -> Work:
         """For `with`: a piece of work; on the same thing as what it is a part of, if not said."""
-        if not what and self.works:
-            what = self.works[-1].what
+        if not what:
+            what = self.works[-1].what if self.works else "rows"
         return Work(self, stage, what, total, unit)
 
     def poll(self) -> None:
@@ -322,7 +343,7 @@ class Watch:
         """
         found: list[Made] = []
         errors: list[BaseException] = []
-        done, aside = Event(), _Aside(self)
+        aside = _Aside(self)
 
         def run() -> None:
             _here.watch = aside
@@ -330,12 +351,12 @@ class Watch:
                 found.append(work())
             except BaseException as error:
                 errors.append(error)
-            done.set()
 
         self._aside = aside
         try:
-            Thread(target=run, daemon=True).start()
-            while not done.wait(PATIENCE):
+            hand = Hand(run)
+            hand.start()
+            while not hand.wait(PATIENCE):
                 self.poll()
         except BaseException:
             self.stopped()

@@ -113,7 +113,9 @@ class Workspace:
         path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
         work = self.watch.work("loading", name if path is None else f"{name} from {path}")
         with work:
-            relation = made() if path is None or there is not None else self.watch.aside(made)
+            # What else there is may know its thread, or be made while it is read.
+            passive = path is not None or type(data) is list
+            relation = self.watch.aside(made) if passive and there is None else made()
         if not relation.store.here:
             self.device.hold(relation)
         return relation
@@ -233,19 +235,20 @@ class Workspace:
             knobs,
             self.device,
         )
-        return Session(
-            self.stored if stored is None else stored,
-            tuple(self.texts.values()),
-            program,
-            self.symbols,
-            settings,
-            self._remembered if reports is None else {},
-            self._read,
-            self._prepared,
-            {**self.params, **(params or {})},
-            lasting,
-            whole,
-        )
+        with self.ledger.spending():
+            return Session(
+                self.stored if stored is None else stored,
+                tuple(self.texts.values()),
+                program,
+                self.symbols,
+                settings,
+                self._remembered if reports is None else {},
+                self._read,
+                self._prepared,
+                {**self.params, **(params or {})},
+                lasting,
+                whole,
+            )
 
     def tell(self, session: Session) -> None:
         """Says what a session found worth a warning."""

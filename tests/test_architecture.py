@@ -21,7 +21,7 @@ TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 LAYERS = {path.relative_to(PACKAGE).with_suffix("").parts[0] for path in FILES}
 
 # What each layer may import: a folder of the package, or a module at its top.
-BASE = {"errors", "values", "widths", "progress", "watching"}
+BASE = {"errors", "values", "widths", "spent", "progress", "watching"}
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {"storage", "cpu_ops", "printer", "gpu_ops", "executors", "engine"}
 FACE = ENGINE | {
@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "errors": set(),
     "values": set(),
     "widths": set(),
+    "spent": set(),
     "progress": set(),
     "watching": {"errors", "progress"},
     "parser": BASE,

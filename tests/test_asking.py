@@ -30,9 +30,9 @@ def database() -> gd.Database:
 
 def asked(db: gd.Database, text: str) -> list[Asked]:
     evaluation = db._workspace.open(text, None).evaluation
-    around = evaluation.surroundings()
+    around, schemas = evaluation.surroundings(), evaluation.checked.schemas
     return [
-        memory_asked(plan, evaluation.at_hand, CPU, 1 << 30)
+        memory_asked(plan, lambda n: evaluation.known(n) if n in schemas else None, CPU, 1 << 30)
         for stratum in evaluation.checked.strata
         for _, plan in plan_stratum(stratum, around)[0]
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from time import perf_counter, sleep
 from typing import Any
 
 import pytest
@@ -12,11 +13,13 @@ from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog.engine import device
-from gdatalog.engine.ledger import RuleRun
+from gdatalog.engine.knobs import Strategy
+from gdatalog.engine.ledger import Ledger, RuleRun
 from gdatalog.executors import lftj
 from gdatalog.executors.levelwise import Seen
 from gdatalog.plan.nodes import Compact, Join, Step
 from gdatalog.report import Profile
+from gdatalog.spent import so_far, spending
 from tests import test_depth_first as depth_first
 from tests.draw_patterns import drawn_pattern
 from tests.interpreted import interpreted, load
@@ -193,3 +196,77 @@ def test_queries_run_the_plain_loops() -> None:
     before, profile, after = texts
     assert before == after and "bound_" not in before and "bound_1 += 1" in profile
     assert answers[0] == answers[1] == answers[2] == [(x, 25) for x in range(5)]
+
+
+# --------------------------------------------------------------------------- what else it costs
+
+
+def ledger_of(db: gd.Database, text: str, strategy: Strategy) -> Ledger:
+    ledger = Ledger()
+    session = db._workspace.open(text, None, reports=ledger, strategy=strategy)
+    session.relation(session.asked())
+    return ledger
+
+
+TRIANGLES = "n(count()) <- E(a, b), E(b, c), E(a, c)."
+
+
+def test_seconds_beside_work_on_rows() -> None:
+    edges = [(x, y) for x in range(30) for y in range(30) if x * y % 7 < 3]
+    with gd.connect(device="cpu") as db:
+        db["E"] = edges
+        first, again = (ledger_of(db, TRIANGLES, "levelwise") for _ in range(2))
+    assert first.planning > again.planning == 0.0  # what was checked and planned is known
+    (run,) = first.runs
+    assert 0 < run.indexing < run.seconds and run.bytes > 0
+    assert (run.compiling, run.moving, run.moved) == (0.0, 0.0, 0)
+    assert first.costs.indexing >= run.indexing > 0
+    (made,), (there,) = first.indexes, again.indexes
+    assert (made.relation, made.version, made.columns) == ("E", "full", (0, 1))
+    assert (made.built, there.built) == (1, 0) and made.seconds is not None
+    assert made.seconds > 0 and there.seconds is None
+    assert made.rows == there.rows == len(edges)
+    assert 0 < made.bytes <= there.bytes  # with what was made for searches
+
+
+def test_compiling_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(name: str, text: str, *_: Any) -> Any:
+        with spending("compiling"):
+            sleep(0.01)
+        return load(name, text)
+
+    monkeypatch.setattr(device.code_cache, "load", slow)
+    with gd.connect(device="cpu") as db:
+        db["E"] = [(x, x + 1) for x in range(9)]
+        db._workspace.force(split="never", dying="never")
+        one = ledger_of(db, TRIANGLES, "lftj")
+        rounds = ledger_of(db, RECURSIVE[0], "lftj")
+    assert 0.01 <= one.runs[0].compiling < one.runs[0].seconds
+    assert [run.compiling >= 0.01 for run in rounds.runs] == [True] * 3
+    assert sum(run.compiling for run in rounds.runs) == pytest.approx(rounds.compiling)
+
+
+def test_what_is_inside_of_another_kind_is_its_own() -> None:
+    before, began = so_far(), perf_counter()
+    with spending("planning"):
+        with spending("indexing"):
+            sleep(0.002)
+            with spending("moving", 64):
+                sleep(0.002)
+        with pytest.raises(ValueError, match="no"), spending("indexing"):
+            sleep(0.002)
+            raise ValueError("no")
+    spent, passed = so_far() - before, perf_counter() - began
+    assert spent.indexing >= 0.004 and spent.moving >= 0.002 and spent.moved == 64
+    assert spent.planning >= 0 and spent.planning + spent.indexing + spent.moving <= passed
+
+
+def test_parts_of_relations_are_one_index() -> None:
+    """A recursion makes the same index of each part of what it makes."""
+    with gd.connect(device="cpu") as db:
+        db["E"] = [(x, x + 1) for x in range(12)]
+        text = "p(x, y) <- E(x, y). p(x, w) <- p(x, y), p(y, z), p(z, w)."
+        ledger = ledger_of(db, text, "levelwise")
+    keys = [(index.relation, index.version, index.columns) for index in ledger.indexes]
+    assert len(keys) == len(set(keys))
+    assert sum(index.built for index in ledger.indexes) > len(keys)

@@ -51,6 +51,19 @@ def test_an_explanation_says_where_and_why(db: gd.Database) -> None:
     assert str(found).count("run on the CPU") == 1
 
 
+@needs_compiler
+def test_what_is_copied_is_told_and_no_step_of_loops(db: gd.Database) -> None:
+    ledger = Ledger()
+    text = "n(count()) <- E(a, b), E(b, c), E(a, c)."
+    session = db._workspace.open(text, None, reports=ledger, strategy="lftj")
+    assert session.relation(session.asked()).length == 1
+    (run,), (index,) = ledger.runs, ledger.indexes
+    assert run.moved == 2 * 3 * 4 and run.moving > 0  # two columns of three rows
+    assert 0 < run.compiling < run.seconds and 0 < run.indexing < run.seconds
+    assert index.built == 1 and index.bytes == 40  # 2 + 3 values, 2 + 3 offsets, of 4 bytes each
+    assert not run.seen
+
+
 def test_a_profile_says_where_and_why(db: gd.Database) -> None:
     (stratum,) = db.explain("p(x) <- E(x, y), x < y.").strata
     (rule,) = stratum.rules

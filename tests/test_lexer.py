@@ -10,7 +10,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.token import Comment, Error, Generic, Keyword, Name, Number, Operator, String, Text
 from terminal import ROOT
 
-from gdatalog.shell.lexer import DatalogLexer, SessionLexer
+from gdatalog.shell.lexer import CellLexer, DatalogLexer, SessionLexer
 
 INSTALLED = "gdatalog" in {point.name for point in entry_points(group="pygments.lexers")}
 PROGRAMS = sorted((ROOT / "queries").glob("*.dl"))
@@ -25,15 +25,16 @@ def test_the_words_of_a_program() -> None:
     text = """.decl e(a: int, b: symbol) output  // pairs
         .input e(IO=file, filename="e.csv")
         p(x, count()) <- e(x, y), !e(y, _), not e(y, x), abs(x - 1) > 2, y in {"a", $b}.
-        n = max(x, 3) ; m = sum z : { e(z, "b") }.  /* open"""
-    assert words(text, Keyword) == [".decl", "int", "symbol", "output", ".input"]
+        n = max(x, 3) ; m = sum z : { e(z, "b") }.  /* shut */"""
+    keywords = [".decl", "int", "symbol", "output", ".input", "!", "not", "in"]
+    assert words(text, Keyword) == keywords
     assert words(text, Name.Function) == ["e", "e", "p", "e", "e", "e", "e"]
     assert words(text, Name.Builtin) == ["count", "abs", "max", "sum"]
-    assert words(text, Operator.Word) == ["not", "in"]
-    assert words(text, String) == ['"e.csv"', '"a"', '"b"']
+    assert words(text, Operator)[:4] == ["=", "=", "<-", "-"]
+    assert words(text, String) == ["file", '"e.csv"', '"a"', '"b"']
     assert words(text, Name.Variable.Global) == ["$b"]
     assert words(text, Number) == ["1", "2", "3"]
-    assert words(text, Comment) == ["// pairs", "/* open"]
+    assert words(text, Comment) == ["// pairs", "/* shut */"]
     assert words("p(x) <- 'a'.", Error) == ["'a'"]
 
 
@@ -53,12 +54,18 @@ def test_half_programs_and_wrong_ones_have_colours() -> None:
         cuts = sorted(draw.randrange(len(whole)) for _ in range(4))
         wrong = draw.choice("\"'({.\n#$/*?@")
         text = whole[cuts[0] : cuts[1]][:200] + wrong + whole[cuts[2] :][:99]
-        for lexer in (DatalogLexer(), SessionLexer()):
+        for lexer in (DatalogLexer(), SessionLexer(), CellLexer()):
             at = 0
             for start, _, piece in lexer.get_tokens_unprocessed(text):
                 assert start == at and piece
                 at += len(piece)
             assert at == len(text)
+
+
+def test_a_cell() -> None:
+    pieces = CellLexer().get_tokens_unprocessed("%%datalog fans --show\np(x) <- e(x).")
+    found = [(kind, piece) for _, kind, piece in pieces]
+    assert found[:3] == [(Keyword, "%%datalog"), (Text, " fans --show\n"), (Name.Function, "p")]
 
 
 def test_a_session() -> None:
@@ -69,7 +76,7 @@ def test_a_session() -> None:
         "gdatalog> "
     ]
     assert [piece for kind, piece in pieces if kind is Keyword] == [".load", ".explain", ".decl"]
-    assert {(Text, " e f.csv\n"), (Name.Function, "p"), (Keyword.Type, "int")} <= set(pieces)
+    assert {(Text, " e f.csv"), (Name.Function, "p"), (Keyword.Type, "int")} <= set(pieces)
     assert (Name.Function, "e") in pieces
     assert (Generic.Error, "<input 1>:1:2: type error: no\n") in pieces
 

@@ -243,7 +243,7 @@ def test_work_within_work() -> None:
             with watch.work("sorting"):
                 assert watch.now.what == "path (rule 2 of 2)"
         rounds.at(1_204_332)
-        assert watch.stopped().startswith("interrupted: path, round 7, 1,204,332 rows so far, aft")
+        assert watch.stopped().startswith("path, round 7, 1,204,332 rows so far, after 0.")
     assert watch.now is None
 
 
@@ -269,7 +269,7 @@ def test_work_aside_ends_when_nobody_waits() -> None:
         watch.stop.set()
 
     threading.Thread(target=stop).start()
-    stopped = pytest.raises(gd.Interrupted, match="interrupted: loading E, after")
+    stopped = pytest.raises(gd.Interrupted, match="loading E, after")
     with stopped, watch.call(), watch.work("loading", "E"):
         watch.aside(work)
     assert ended.wait(10) and seen == [True]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -20,6 +21,7 @@ pytest.importorskip("material", reason="needs mkdocs-material")
 
 POINTS = """[pygments.lexers]
 gdatalog = gdatalog.shell.lexer:DatalogLexer
+gdatalog_cell = gdatalog.shell.lexer:CellLexer
 gdatalog_console = gdatalog.shell.lexer:SessionLexer
 """
 
@@ -117,7 +119,28 @@ def test_every_block_is_a_block(site: Path) -> None:
 def test_programs_have_colours(site: Path) -> None:
     text = (site / "index.html").read_text(encoding="utf-8")
     assert '<span class="nf">' in text
-    assert "docs/hooks" not in text and not list(site.rglob("*.py"))
+    cells = (site / "notebooks.html").read_text(encoding="utf-8")
+    assert 'class="language-gdatalog-cell' in cells and not list(site.rglob("*.py"))
+
+
+def test_search_needs_no_server(site: Path, tmp_path: Path) -> None:
+    """Chromium, with the page read from the disk."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("needs chromium")
+    quiet = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking"
+    budget = ["--virtual-time-budget=5000", f"--user-data-dir={tmp_path}"]
+    page = f"file://{site}/index.html?q=recursion"
+    done = subprocess.run(
+        [chromium, *quiet.split(), *budget, "--dump-dom", page],
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=60,
+    )
+    found = re.search(r"(\d+) matching documents", done.stdout)
+    assert found is not None and int(found[1]) > 3
+    assert "Uncaught" not in done.stderr
 
 
 def test_the_shell_is_what_the_lexers_are_for(site: Path) -> None:

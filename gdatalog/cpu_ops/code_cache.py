@@ -29,13 +29,15 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Lock, RLock, Thread
+from threading import Lock, RLock
 from time import time
 from types import ModuleType
 
+from gdatalog.spent import spending
+from gdatalog.watching import PATIENCE, Hand
+
 MOST_BYTES, MOST_MODULES = 256 << 20, 2000
 DAY = 86_400.0  # seconds
-PATIENCE = 0.02  # between two looks at whether somebody wants to stop
 
 _HELPERS = Path(__file__).with_name("compiled")
 _DOCSTRING = re.compile(r'\A"""(?:[^"\\]|"(?!""))*"""\s*')
@@ -116,25 +118,25 @@ def load(name: str, source: str, poll: Callable[[], None] = lambda: None) -> Mod
             making = _Making(name, source)
             making.start()
             _making[name] = making
-    while making.is_alive():
-        making.join(PATIENCE)
-        poll()
+    with spending("compiling"):
+        while not making.wait(PATIENCE):
+            poll()
     if making.error is not None:
         raise making.error
     return _modules[name]
 
 
-class _Making(Thread):
+class _Making(Hand):
     """Makes one module. Numba does not bear being interrupted, so it has a thread of its own,
     which ends what it began: the next to ask has the code."""
 
     def __init__(self, name: str, source: str) -> None:
-        super().__init__(name=f"compiling {name}")
+        super().__init__(self._make, f"compiling {name}", daemon=False)
         self.module = name
         self.source = source
         self.error: BaseException | None = None
 
-    def run(self) -> None:
+    def _make(self) -> None:
         try:
             with _one_at_a_time:
                 _modules[self.module] = _made(self.module, self.source)

@@ -109,7 +109,7 @@ def choose(nest: Candidate, spent: float = 0.0) -> Choice:
     if nest.knobs.strategy == "levelwise":
         return Choice(True, "asked for")
     rows = float(f"{nest.join.cost:.2g}")
-    small = "about 1 row to look at" if round(rows) == 1 else f"about {rows:,.0f} rows to look at"
+    small = "about 1 row to look at" if rows < 1.5 else f"about {rows:,.0f} rows to look at"
     again = spent_on((nest.join, nest.form)) >= ENOUGH
     if nest.knobs.strategy == "auto" and not again and not spent and nest.join.cost < AT_HAND:
         return Choice(True, small, FIRST)

@@ -21,6 +21,7 @@ from gdatalog.planner.adornments import plain
 from gdatalog.planner.demand import Demand, under_demand
 from gdatalog.planner.sizes import Size
 from gdatalog.planner.worth import World
+from gdatalog.spent import spending
 from gdatalog.storage.relation import Relation
 
 MOST = 0.5  # the part of a column's values from which on asking for them gains nothing
@@ -139,7 +140,8 @@ def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()
     worklists = evaluation.device is CPU and knobs.split != "never"
     worklists = worklists and knobs.strategy != "levelwise"
     world = World(there.__contains__, data.__contains__, size, evaluation.limit_sizes, worklists)
-    demand = under_demand(evaluation.checked, name, world, knob == "always")
+    with spending("planning"):
+        demand = under_demand(evaluation.checked, name, world, knob == "always")
     text = None if demand.checked is None else CheckedText(demand.checked)
     held = {own: ref(relation) for own, relation in looked_at.items()}
     made = Rewritten(demand, text, held)

@@ -128,15 +128,6 @@ class Evaluation:
             self._evaluate(self._reads(stratum))
             return self._run(stratum, limit)[name]
 
-    def at_hand(self, name: str) -> Relation | None:
-        """A relation that is data, or has been evaluated by now."""
-        if name not in self.checked.schemas:
-            return None  # a part of others, which only lives while these are evaluated
-        if name in self._known or name not in self._home:
-            return self.relation(name)
-        found = self.remembered.get(self._home[name].relations)
-        return None if found is None else found.relations.get(name)
-
     def needed(self, wanted: Iterable[str]) -> set[str]:
         """The relations that have to be evaluated for these."""
         needed: set[str] = set()

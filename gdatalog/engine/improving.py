@@ -47,6 +47,7 @@ from gdatalog.planner.worsening import PLAIN, Fixed, Motion, Moving, motion
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.improving import GROW, ROUND, Follow, Kept, print_improving
 from gdatalog.printer.module import Printed
+from gdatalog.spent import Costs, so_far
 from gdatalog.storage.keys import decode_value, narrow
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, firsts
@@ -183,6 +184,7 @@ class InPlace(StratumRun):
             name: union_rows([in_order(part, self.ops) for part in self.first(name)], self.ops)
             for name in self.tables
         }
+        before = so_far()
         self.spans.find(rows, self.follows)
         most = self._most_codes(rows)
         split = passed_on(self.kept, self.follows)
@@ -201,7 +203,7 @@ class InPlace(StratumRun):
         else:
             self._as_whole(codes, rows, ordered, numbered)
         found = self.finished()
-        self._tell(found, threads, perf_counter() - began)
+        self._tell(found, threads, perf_counter() - began, so_far() - before)
         return found
 
     def _as_whole(
@@ -392,7 +394,9 @@ class InPlace(StratumRun):
                 rule = next(r for r in self.rules[each.name] if self.recursive(r))
                 raise improves_for_ever(each.name, group, self.around.scope.symbols, rule)
 
-    def _tell(self, found: Mapping[str, Relation], threads: int, seconds: float) -> None:
+    def _tell(
+        self, found: Mapping[str, Relation], threads: int, seconds: float, costs: Costs
+    ) -> None:
         """Tells a profile what was done."""
         around = self.around
         rows = {name: relation.length for name, relation in found.items()}
@@ -404,6 +408,8 @@ class InPlace(StratumRun):
                 return
             if number == 0:
                 report.rows, report.seconds = sum(rows.values()), seconds
+                report.spent(costs)
+                report.bytes = self.record.peak
             report.executors = dict.fromkeys(range(len(plan.joins)), Choice(False, name))
 
 

@@ -2,11 +2,14 @@
 
 Rounds are told of as they end, for the line that shows what a long query is at; only a profile
 keeps all of them, and asks which of several rules was first to give a row.
+
+Above 300 lines, for what a profile knows is told in one place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -17,10 +20,12 @@ from gdatalog.engine.choose import Choice
 from gdatalog.engine.derived import Derived, in_order, laid
 from gdatalog.executors.levelwise import Seen
 from gdatalog.executors.limits import Limits
-from gdatalog.plan.nodes import RulePlan
+from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.planner.checked import CheckedRule, Stratum
+from gdatalog.spent import Costs, so_far
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.trie import Trie
 
 
 @dataclass(slots=True)
@@ -29,8 +34,13 @@ class RuleRun:
     executor each join was run, with the reason.
 
     `seconds` is the whole; `compiling`, `indexing` and `moving` are parts of it: compiling loops
-    or loading them, building indexes, and copying `moved` bytes to and from a device. `bytes`: the
-    most that the evaluation held meanwhile.
+    or loading them, building indexes, and copying `moved` bytes to and from a device. What is left
+    is work on rows. Loops that a profile runs are a form of their own, which counts and is compiled
+    by itself. What is copied from a device waits for the kernels that make it. `bytes`: the most
+    that the evaluation held meanwhile.
+
+    `seen` has what happened at steps, by the id of each: of those that nobody counted, nothing.
+    Loops tell of no step's `seconds` alone, and `tried` only where one list is walked.
     """
 
     plan: RulePlan
@@ -44,6 +54,13 @@ class RuleRun:
     bytes: int = 0
     executors: dict[int, Choice] = field(default_factory=dict)  # by the number of the join
     left: str | None = None  # why it ran on the CPU, where the device was another
+
+    def spent(self, costs: Costs) -> None:
+        """What running it has cost beside work on rows."""
+        self.compiling += costs.compiling
+        self.indexing += costs.indexing
+        self.moving += costs.moving
+        self.moved += costs.moved
 
     def saw(self, seen: Mapping[int, Seen]) -> None:
         """What happened at steps, by the id of each, beside what is known by now."""
@@ -102,7 +119,8 @@ class Way:
         tried = "" if self.tried is None else f", {self.tried:,} rows tried"
         threads = "" if not self.threads else f", {self.threads} thread{'s' * (self.threads > 1)}"
         took = f"{self.seconds:.3f} s"
-        return f"{self.name}: {self.parts:,} {self.of}{tried}{threads}, {took}"
+        of = self.of.removesuffix("s") if self.parts == 1 else self.of
+        return f"{self.name}: {self.parts:,} {of}{tried}{threads}, {took}"
 
 
 @dataclass(slots=True)
@@ -125,6 +143,8 @@ class StratumTold:
     rows: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     peak: int = 0  # bytes held at the most
+    costs: Costs = Costs()  # beside work on rows
+    _before: Costs = Costs()  # what had been spent when it began
     _open: list[RuleRound] = field(default_factory=list)  # of the round that runs
     _began: float = field(default_factory=perf_counter)
 
@@ -168,6 +188,8 @@ class StratumTold:
         self.rows = rows
         told = 0.0 if self.way is None else self.way.seconds
         self.seconds = max(perf_counter() - self._began, told)
+        if self.lasting:
+            self.costs = so_far() - self._before
         self._most()
 
     def _most(self) -> int:
@@ -177,17 +199,22 @@ class StratumTold:
         return most
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Index:
-    """A trie that a rule read: of which relation, by which of its columns, in which order.
+    """A trie that rules read: of a relation, its levels the `columns` in this order.
 
-    `seconds`: what building it took; None: it was there already.
+    `built` says how often it was made: of what a recursion makes, there is another one for each of
+    its parts; 0: it was there already. `seconds`: what that took, None if nothing was made. `rows`
+    and `bytes` are those of the largest. `version` is "full", or tells which of a relation's rows
+    a recursion reads.
     """
 
     relation: str
+    version: str
     columns: tuple[int, ...]
-    rows: int
-    bytes: int
+    rows: int = 0
+    bytes: int = 0
+    built: int = 0
     seconds: float | None = None
 
 
@@ -196,15 +223,51 @@ class Ledger:
     """What is told of an evaluation: of rules over all rounds, and of strata.
 
     `lasting`: for a profile, which tells of all that was; without it nothing is kept.
-    `planning`: seconds of checking and planning; `compiling`: of all that was compiled or loaded.
+    `costs`: what all of it has cost beside work on rows, checking and planning included.
     """
 
     lasting: bool = True
-    planning: float = 0.0
-    compiling: float = 0.0
+    costs: Costs = Costs()
     indexes: list[Index] = field(default_factory=list)
     runs: list[RuleRun] = field(default_factory=list)
     strata: list[StratumTold] = field(default_factory=list)
+
+    @property
+    def planning(self) -> float:
+        """Seconds of checking and planning."""
+        return self.costs.planning
+
+    @property
+    def compiling(self) -> float:
+        """Seconds of compiling loops, or of loading them."""
+        return self.costs.compiling
+
+    def spending(self) -> AbstractContextManager[None]:
+        """Within, what this thread spends is told here, if all is told."""
+        return self._told() if self.lasting else nullcontext()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        before = so_far()
+        try:
+            yield
+        finally:
+            self.costs += so_far() - before
+
+    def index(self, ref: TrieRef, trie: Trie, built: bool, seconds: float) -> None:
+        """A trie that is read."""
+        key = ref.relation, ref.version, ref.columns
+        found = next(
+            (one for one in self.indexes if (one.relation, one.version, one.columns) == key), None
+        )
+        if found is None:
+            found = Index(*key)
+            self.indexes.append(found)
+        rows = len(trie.levels[-1]) if trie.levels else trie.total
+        found.rows, found.bytes = max(found.rows, rows), max(found.bytes, trie.nbytes)
+        if built:
+            found.built += 1
+            found.seconds = (found.seconds or 0.0) + seconds
 
     def run_of(self, plan: RulePlan) -> RuleRun | None:
         if not self.lasting:
@@ -219,6 +282,7 @@ class Ledger:
         """A stratum whose evaluation begins."""
         told = StratumTold(stratum, limits, self.lasting)
         if self.lasting:
+            told._before = so_far()
             self.strata.append(told)
         return told
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 from gdatalog.engine.choose import Choice
@@ -24,6 +25,7 @@ from gdatalog.engine.surroundings import Round
 from gdatalog.executors.lftj import GiveUp, Outside
 from gdatalog.plan.nodes import JoinPlan, RulePlan
 from gdatalog.planner.checked import CheckedRule
+from gdatalog.spent import so_far
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.table import Array
@@ -254,7 +256,9 @@ class MarkedRounds(StratumRun):
         nest = Nest(each.join, form, sources, around.knobs, around.device, beside)
         if nest.reason is not None:
             return None
+        began, before = perf_counter(), so_far()
         blocks = nest.run(around.scope, around.limits, relation)
+        did.seconds += perf_counter() - began
         did.new = sum(len(block[0]) for block in blocks)
         choice = Choice(False, "new rows, told by marks on the device")
         did.executors[each.number] = str(choice)
@@ -263,6 +267,10 @@ class MarkedRounds(StratumRun):
             report.rows += did.new
             report.executors[each.number] = choice
         self.record.ran(did)
+        if report is not None:
+            report.seconds += did.seconds
+            report.spent(so_far() - before)
+            report.bytes = max(report.bytes, did.bytes)
         return blocks
 
     def _relation(self, name: str, table: Marked) -> Relation:

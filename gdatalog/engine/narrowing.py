@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 
 import numpy as np
 
@@ -75,9 +76,11 @@ def narrowed(
     trie_of: TrieOf,
     relation_of: Callable[[TrieRef], Relation | None],
     scope: Scope,
+    tell: Callable[[TrieRef, Trie, float], None],
 ) -> TrieOf:
     """`trie_of`, but for tries of long relations that are not there yet: those of the rows that
-    can matter to this join. `relation_of` knows the relations that do not change meanwhile.
+    can matter to this join. `relation_of` knows the relations that do not change meanwhile; `tell`
+    is told of each trie that is made, and what that took.
     """
     if may_fail(join.steps):
         return trie_of  # what fails is told of by running a part of the join
@@ -91,9 +94,10 @@ def narrowed(
     for atom in waiting:
         whole = atom.relation
         if atom.rows is not None and len(atom.rows) <= WORTH * whole.at_most:
-            part = whole.part(atom.rows)
+            part, began = whole.part(atom.rows), perf_counter()
             found[atom.ref] = part.trie(atom.ref.columns, _tests(atom.ref), atom.ref.weighted)
             whole.narrowed.add(atom.ref.columns)
+            tell(atom.ref, found[atom.ref], perf_counter() - began)
     return lambda ref: found[ref] if ref in found else trie_of(ref)
 
 

@@ -23,6 +23,7 @@ from gdatalog.planner.checked import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.dying import Parted
 from gdatalog.planner.sizes import Size, Statistics
 from gdatalog.planner.walk import walk
+from gdatalog.spent import spending
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import TypeName
@@ -78,7 +79,8 @@ class Plans:
         """What `make` makes of these rules, the same each time, so that it is planned once."""
         key = (what, *map(id, rules))
         if key not in self._rewritten:
-            self._rewritten[key] = tuple(rules), make()
+            with spending("planning"):
+                self._rewritten[key] = tuple(rules), make()
         found: Value = self._rewritten[key][1]
         return found
 
@@ -139,7 +141,8 @@ class Plans:
                 seen[name] = size.rows + 1
             return size
 
-        plan = make(look)
+        with spending("planning"):
+            plan = make(look)
         self._following[id(rule), read] = seen, plan
         return plan
 
@@ -156,7 +159,8 @@ def _looking(relation: RelationOf, make: Callable[[RelationOf], Value]) -> tuple
         looked_at[name] = relation(name)
         return looked_at[name]
 
-    made = make(look)
+    with spending("planning"):
+        made = make(look)
     return tuple((name, ref(found)) for name, found in looked_at.items()), made
 
 
@@ -221,7 +225,8 @@ class Prepared:
         )
         found = self.programs.get(key)
         if found is None:
-            checked = check(program, known, types, whole=whole)
+            with spending("planning"):
+                checked = check(program, known, types, whole=whole)
             found = CheckedText(checked, tuple(texts))
             self.programs.put(key, found)
         return found

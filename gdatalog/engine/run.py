@@ -25,6 +25,7 @@ from gdatalog.executors.reduction import add_rows
 from gdatalog.executors.sinks import Bag, RowSet, Sink
 from gdatalog.plan.effects import longest_first, may_fail, one_row_each
 from gdatalog.plan.nodes import JoinPlan, RulePlan
+from gdatalog.spent import Costs, so_far
 from gdatalog.storage.rows import Columns
 
 AUTO = Knobs()
@@ -252,6 +253,7 @@ def run_rule(
     is read on the CPU, where a rule runs that its device leaves to it.
     """
     started = perf_counter()
+    before = Costs() if report is None else so_far()
     found: Derived | None = None
     reason = device.refuses(plan)
     if reason is None:
@@ -276,6 +278,7 @@ def run_rule(
     if report is not None:
         report.rows += found.count if isinstance(found, Blocks) else found[1]
         report.seconds += seconds
+        report.spent(so_far() - before)
     if did is not None:
         did.seconds += seconds
     return found

@@ -243,7 +243,8 @@ class Session:
         return self.checked.last
 
     def relation(self, name: str, limit: int | None = None) -> Relation:
-        return answer(self.evaluation, name, limit, self.whole_asks())
+        with self.settings.ledger.spending():
+            return answer(self.evaluation, name, limit, self.whole_asks())
 
     def whole_asks(self) -> set[str]:
         """The relations that the text's outputs need: they are evaluated in full anyway."""

@@ -36,6 +36,7 @@ from gdatalog.planner.splitting import Split, split_of
 from gdatalog.printer.module import Printed
 from gdatalog.printer.worklist import Listed, Recursive, print_split
 from gdatalog.printer.worklist_tile import print_tiles
+from gdatalog.spent import Costs, so_far
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -276,7 +277,7 @@ class Splits(StratumRun):
         """The relations; None where only rounds can tell what is right."""
         if all(group is None for group in self.groups.values()):
             return {name: self._relation(name, Blocks([], 0)) for name in self.stratum.relations}
-        record, started = self.record, perf_counter()
+        record, started = self.record, (perf_counter(), so_far())
         task = self.task(self.groups)
         found = None if task is None else self._follow(task)
         if task is None or found is None:
@@ -310,7 +311,7 @@ class Splits(StratumRun):
         if all(group is None for group in self.groups.values()):
             none = self.ops.xp.empty(0, dtype=self.ops.xp.int64)
             return dict.fromkeys(self.stratum.relations, (none, none))
-        record, started = self.record, perf_counter()
+        record, started = self.record, (perf_counter(), so_far())
         task = self.task(self.groups, counts=True)
         if task is None or self._follow(task) is None:
             return None
@@ -357,11 +358,15 @@ class Splits(StratumRun):
         return relation
 
     def _tell(
-        self, record: StratumTold, rows: Mapping[str, int], values: int, started: float
+        self,
+        record: StratumTold,
+        rows: Mapping[str, int],
+        values: int,
+        started: tuple[float, Costs],
     ) -> None:
-        """Tells a profile what was done."""
+        """Tells a profile what was done. `started`: when, and what had been spent by then."""
         around = self.around
-        seconds = perf_counter() - started
+        seconds = perf_counter() - started[0]
         name = f"a fixpoint for each {self.split_by()}"
         here = around.device is CPU
         threads = around.knobs.workers if here else 0
@@ -374,6 +379,8 @@ class Splits(StratumRun):
                 return
             if number == 0:
                 report.rows, report.seconds = sum(rows.values()), seconds
+                report.spent(so_far() - started[1])
+                report.bytes = record.peak
             report.executors = dict.fromkeys(range(len(plan.joins)), Choice(False, name))
 
     def split_by(self) -> str:

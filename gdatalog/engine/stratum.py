@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from time import perf_counter
 from types import MappingProxyType
 from typing import Any
 
@@ -30,6 +31,7 @@ from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.rules import plan_rule
 from gdatalog.planner.sizes import Assumed, Size
 from gdatalog.planner.walk import walk
+from gdatalog.spent import Costs, so_far, spending
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
@@ -167,7 +169,8 @@ class StratumRun:
                 rule, around.schemas, around.param_types, sizes, recursive, first=first
             )
 
-        plan = around.plans.plan(rule, first, around.relation, make)
+        with around.limits.watch.work("planning", self.called(rule)):
+            plan = around.plans.plan(rule, first, around.relation, make)
         if not any(plan is other for _, other in self.planned):
             self.planned.append((rule, plan))
         return plan
@@ -203,9 +206,15 @@ class StratumRun:
         if did is None:
             did = self.record.running(plan.relation, self.rule_of(plan))
         texts = len(around.scope.symbols)
+        began = perf_counter()
+        before = Costs() if report is None else so_far()
         trie_of: TrieOf = partial(self.trie_of, parts=parts)
         if around.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
-            trie_of = narrowed(plan.joins[0], trie_of, self._finished, around.scope)
+            with spending("indexing"):
+                trie_of = narrowed(plan.joins[0], trie_of, self._finished, around.scope, self._made)
+        if report is not None:
+            report.seconds += perf_counter() - began
+            report.spent(so_far() - before)
         with limits.watch.work("joining", self.called(did.rule)):
             found = run_rule(
                 plan,
@@ -224,6 +233,8 @@ class StratumRun:
                 did,
             )
         self.record.ran(did)
+        if report is not None:
+            report.bytes = max(report.bytes, did.bytes)
         self.made += len(around.scope.symbols) - texts
         limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
         return found
@@ -245,7 +256,7 @@ class StratumRun:
         what = ("" if ref.version == "full" else f"{ref.version} ") + ref.relation
         part = parts.get(ref)
         if part is not None:
-            trie = device.trie(part, ref)
+            trie = self._trie(device, part, ref)
             table = self.tables[ref.relation]
             if device is CPU and isinstance(table, Growing):
                 self.around.limits.charge(f"index of {ref.relation}", table.runs.trie_nbytes)
@@ -256,9 +267,25 @@ class StratumRun:
             relation = self.tables[ref.relation].full()
         else:
             relation = self.around.relation(ref.relation)
-        trie = device.trie(relation, ref)
+        trie = self._trie(device, relation, ref)
         device.charge(self.around.limits, what, relation)
         return trie
+
+    def _trie(self, device: Device, relation: Relation, ref: TrieRef) -> Trie:
+        """A device's trie; what it takes to make it is told."""
+        ledger = self.around.ledger
+        if not ledger.lasting:
+            return device.trie(relation, ref)
+        there, before = device.made(relation, ref), so_far()
+        with spending("indexing"):
+            trie = device.trie(relation, ref)
+        ledger.index(ref, trie, there is None, (so_far() - before).indexing)
+        return trie
+
+    def _made(self, ref: TrieRef, trie: Trie, seconds: float) -> None:
+        """A trie of some of a relation's rows has been made in place of that of all."""
+        if self.around.ledger.lasting:
+            self.around.ledger.index(ref, trie, True, seconds)
 
 
 def as_called(relation: str) -> str:

@@ -38,6 +38,7 @@ from gdatalog.executors.lftj import DONE, OUTSIDE
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
 from gdatalog.planner.checked import CheckedRule
+from gdatalog.spent import Costs, so_far
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 
@@ -118,6 +119,7 @@ class Variant:
         did = self.run.record.running(self.plan.relation, self.rule)
         self.found, self.report = 0, self.run.around.ledger.run_of(self.whole)
         began = perf_counter()
+        before = Costs() if self.report is None else so_far()
         derived: list[Derived] = []
         for parts in self._combinations():
             if self._worth(parts) and self._by_loops(parts, did):
@@ -131,6 +133,9 @@ class Variant:
             did.new = self.found
         self.taken += perf_counter() - began
         self.run.record.ran(did)
+        if self.report is not None:
+            self.report.spent(so_far() - before)
+            self.report.bytes = max(self.report.bytes, did.bytes)
         return derived, did
 
     def change(self, plan: RulePlan, whole: RulePlan, expected: float) -> None:

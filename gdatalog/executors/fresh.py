@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -36,6 +35,7 @@ from gdatalog.executors.lftj import (
 from gdatalog.executors.limits import Limits
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
+from gdatalog.watching import PATIENCE, Hand
 
 CROWDED = 7  # a call ends: the rows that there was room for have come
 TRIED, MET = 7, 8  # where a worker's state has how many rows came, and the row that lies outside
@@ -175,20 +175,19 @@ class Loops:
         return DONE
 
     def _together(self, limits: Limits) -> None:
-        pool = [Thread(target=worker.run, daemon=True) for worker in self.at_work]
+        pool = [Hand(worker.run) for worker in self.at_work]
         for thread in pool:
             thread.start()
         try:
             for thread in pool:
-                while thread.is_alive():
-                    thread.join(0.02)
+                while not thread.wait(PATIENCE):
                     limits.poll()
                     tell(self.control, limits)
                     limits.charge("blocks", sum(worker.held for worker in self.workers))
         except BaseException:
             self.control[STOP_FLAG] = 1
             for thread in pool:
-                thread.join()
+                thread.wait()
             raise
 
     def taken(self) -> list[Block]:

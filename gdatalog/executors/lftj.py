@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from threading import Thread
 from types import MappingProxyType
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 from gdatalog.executors.limits import Limits
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
+from gdatalog.watching import PATIENCE, Hand
 
 Block = tuple[Array, ...]
 
@@ -124,20 +124,19 @@ def tallied(printed: Any, workers: Sequence[Any]) -> Array:
 
 def run_workers(workers: Sequence[Worker], control: Array, limits: Limits) -> None:
     """Runs workers, each in a thread of its own, to the end; or stops them all."""
-    pool = [Thread(target=worker.run, daemon=True) for worker in workers]
+    pool = [Hand(worker.run) for worker in workers]
     for thread in pool:
         thread.start()
     try:
         for thread in pool:
-            while thread.is_alive():
-                thread.join(0.02)
+            while not thread.wait(PATIENCE):
                 limits.poll()
                 limits.charge("blocks", sum(worker.held for worker in workers))
                 tell(control, limits)
     except BaseException:
         control[STOP_FLAG] = 1
         for thread in pool:
-            thread.join()
+            thread.wait()
         raise
     for worker in workers:
         if worker.error is not None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from gdatalog.gpu_ops.driver import Driver
 from gdatalog.gpu_ops.launching import TILE, Kernels
+from gdatalog.spent import spending
 
 Array = Any  # the device's: CuPy's on a GPU
 
@@ -36,7 +37,8 @@ class Arrays:
 
     def to_host(self, columns: Sequence[Array]) -> tuple[Any, ...]:
         """The columns in the machine's memory, as NumPy's arrays."""
-        return tuple(column.get() for column in columns)
+        with spending("moving", sum(int(column.nbytes) for column in columns)):
+            return tuple(column.get() for column in columns)
 
     def totals(self, *lists: Array) -> list[int]:
         """The sum of each array of ints: one round trip."""

@@ -23,6 +23,7 @@ from gdatalog.gpu_ops.rows import Rows
 from gdatalog.plan.nodes import Apply, Expr, Slot, slots
 from gdatalog.printer.expressions import printable
 from gdatalog.printer.tables import fill
+from gdatalog.spent import spending
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import TypeName
 
@@ -63,7 +64,9 @@ class Expressions(Rows):
         """The place of each symbol among all texts in the order of code points."""
         ranks = self._ranks.get(symbols)
         if ranks is None or len(ranks) != len(symbols):
-            ranks = self.xp.asarray(symbols.ranks())
+            host = symbols.ranks()
+            with spending("moving", host.nbytes):
+                ranks = self.xp.asarray(host)
             self._ranks[symbols] = ranks
         return ranks[codes]
 
@@ -142,7 +145,8 @@ class Expressions(Rows):
         if known is None:
             if len(self._tables) >= _KEPT:
                 self._tables.clear()
-            known = table, self.xp.asarray(table)
+            with spending("moving", table.nbytes):
+                known = table, self.xp.asarray(table)
             self._tables[id(table)] = known
         return known[1]
 

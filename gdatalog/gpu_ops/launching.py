@@ -7,6 +7,7 @@ from typing import Any
 
 from gdatalog.gpu_ops.driver import Driver, Kernel
 from gdatalog.gpu_ops.sources import whole
+from gdatalog.spent import spending
 
 THREADS = 256  # of a block, as in compact.cuh
 TILE = 4 * THREADS  # entries that a block takes at a time, as in compact.cuh
@@ -37,7 +38,8 @@ class Kernels:
         key = "".join([*lines, text]), name
         kernel = self._known.get(key)
         if kernel is None:
-            kernel = self.driver.kernels(whole(key[0]), [name], f"the kernel {name}")[name]
+            with spending("compiling"):
+                kernel = self.driver.kernels(whole(key[0]), [name], f"the kernel {name}")[name]
             self._known[key] = kernel
             self._resident[key] = kernel.resident(THREADS)
         blocks = max(1, min(-(-size // TILE), self._resident[key]))

@@ -29,6 +29,7 @@ from gdatalog.gpu_ops.driver import Driver, Kernel
 from gdatalog.gpu_ops.loops import Loops, loops_of
 from gdatalog.printer.arguments import Argument
 from gdatalog.printer.module import Printed
+from gdatalog.spent import spending
 
 Block = tuple[Any, ...]
 
@@ -80,7 +81,8 @@ class Walks:
         loops = self._loops_of(printed)
         kernel = self._kernels.get(loops.source)
         if kernel is None:
-            kernel = self.driver.kernels(loops.source, ["walk_plan"], told)["walk_plan"]
+            with spending("compiling"):
+                kernel = self.driver.kernels(loops.source, ["walk_plan"], told)["walk_plan"]
             if len(self._kernels) >= MOST_KERNELS:
                 self._kernels.clear()
             self._kernels[loops.source] = kernel
@@ -121,7 +123,8 @@ class Walks:
         if found is None or found[0] is not array:
             if len(self._uploaded) >= 32:
                 self._uploaded.clear()
-            found = array, self.driver.xp.asarray(array)
+            with spending("moving", array.nbytes):
+                found = array, self.driver.xp.asarray(array)
             self._uploaded[id(array)] = found
         return found[1]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
@@ -25,9 +24,10 @@ from gdatalog.notebook.lines import (
     RULES,
 )
 from gdatalog.notebook.listing import Listing, list_relations
-from gdatalog.notebook.options import Options, near, parameters
+from gdatalog.notebook.options import Options
 from gdatalog.notebook.progress import ProgressBar, bar_of, line_of
 from gdatalog.notebook.shown import short_errors, warnings_on_stderr
+from gdatalog.notebook.variables import data_named, database_named, parameters
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Decl, Directive, Rule, Statement
 from gdatalog.report import Explanation, Profile
@@ -214,24 +214,10 @@ class Magics:
         name = names[0] if names else os.path.basename(data).split(".")[0]
         columns = None if given.columns is None else given.columns.split(",")
         with self._line():
-            self.db.load(name, self._data(data), columns=columns)
+            self.db.load(name, data_named(data, self.shell.user_ns), columns=columns)
         found = self.db[name]
         pairs = ", ".join(map(": ".join, zip(found.columns, found.dtypes, strict=True)))
         print(f"{name}({pairs}): {'1 row' if len(found) == 1 else f'{len(found):,} rows'}")
-
-    def _data(self, word: str) -> Any:
-        """A variable of the notebook, if there is one of that name; else the path of a file."""
-        if word in self.shell.user_ns and not word.startswith("_"):
-            return self.shell.user_ns[word]
-        if word.isidentifier() and not os.path.exists(word):
-            hint = near(word, self.shell.user_ns)
-            raise UsageError(f"there is neither a variable nor a file {word!r}", hint=hint)
-        if not os.path.exists(word) and re.search(r"[(\[]", word):
-            raise UsageError(
-                f"{word!r} is no file, and expressions are not evaluated here",
-                hint=f"give it a name first, as in: df = {word}",
-            )
-        return os.path.expanduser(word)
 
     def relations(self, line: str, cell: str | None) -> Listing:
         RELATIONS.read(line)
@@ -252,14 +238,7 @@ class Magics:
     def use(self, line: str, cell: str | None) -> Database:
         name = DB.read(line).variable
         if name is not None:
-            if name not in self.shell.user_ns:
-                hint = near(name, self.shell.user_ns)
-                raise UsageError(f"the notebook has no variable {name!r}", hint=hint)
-            db = self.shell.user_ns[name]
-            if not isinstance(db, Database):
-                raise UsageError(f"{name!r} is of type {type(db).__name__}, not a Database")
-            db._workspace.check_open()
-            self._db = db
+            self._db = database_named(name, self.shell.user_ns)
         return self.db
 
     def help(self, line: str, cell: str | None) -> None:

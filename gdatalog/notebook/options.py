@@ -1,7 +1,6 @@
 """The lines of magics: options before a text, and what they mean.
 
-`$name` in a text is the language's own, so nothing on such a line is expanded by IPython, and
-no variable of the notebook is read but one that an option names.
+`$name` in a text is the language's own, so nothing on such a line is expanded by IPython.
 """
 
 from __future__ import annotations
@@ -9,13 +8,12 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import NoReturn
 
 from gdatalog.engine.knobs import STRATEGIES
 from gdatalog.errors import UsageError
-from gdatalog.shell.parameters import read_parameters
+from gdatalog.notebook.variables import near
 
 # An option at the beginning of a line, and a word after it, which may be quoted.
 _OPTION = re.compile(r"\s*(--[a-z]+)(?:=|\s+|$)")
@@ -112,26 +110,3 @@ def with_parameters(options: Options) -> Options:
         "--params", metavar="VARIABLE", help="a dict of the notebook, with values for $names"
     )
     return options
-
-
-def parameters(given: argparse.Namespace, variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The values for `$name`s: those of the dict that is named, then those on the line."""
-    found: dict[str, Any] = {}
-    if given.params is not None:
-        named = variables.get(given.params)
-        if given.params not in variables:
-            hint = near(given.params, variables)
-            raise UsageError(f"--params: the notebook has no variable {given.params!r}", hint=hint)
-        if not isinstance(named, Mapping):
-            raise UsageError(
-                f"--params: {given.params!r} is of type {type(named).__name__}, not a dict",
-                hint="one value is given as --param name=value",
-            )
-        found.update(named)
-    return {**found, **read_parameters(given.param, "--param")}
-
-
-def near(word: str, names: Iterable[str]) -> str | None:
-    """A spelling hint."""
-    close = get_close_matches(word, [name for name in names if not name.startswith("_")], 1)
-    return f"did you mean {close[0]}?" if close else None

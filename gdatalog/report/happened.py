@@ -43,7 +43,7 @@ class Evaluated:
         left = list(ledger.runs)
         strata = [self._stratum(number, told, left) for number, told in enumerate(ledger.strata, 1)]
         others = [
-            self._named("rule", f"for {run.plan.relation}", [run.plan], [run]) for run in left
+            self._named("rule", f"for {run.plan.relation}", [run.plan], [run], {}) for run in left
         ]
         apart = Apart(
             ledger.planning,
@@ -76,6 +76,9 @@ class Evaluated:
         """`left`: the runs that no stratum has claimed yet."""
         details = list(told.how)
         rows = ", ".join(f"{many(count, 'row')} of {name}" for name, count in told.rows.items())
+        # Each row of a fixpoint is followed once; a best value as often as it improves.
+        in_place = told.way is not None and told.way.of == "groups"
+        followed = {} if in_place else told.rows
         rounds = ""
         if told.stratum.recursive and told.way is None:
             rounds = f" in {many(told.rounds, 'round')}"
@@ -95,6 +98,7 @@ class Evaluated:
                 f"rule {numbers[text]}: {text}" if told.rounds and len(found) > 1 else text,
                 plans,
                 runs,
+                followed,
             )
             for text, plans, runs in found
         ]
@@ -106,25 +110,31 @@ class Evaluated:
         facts += [("rounds", told.rounds), ("peak_bytes", told.peak)]
         if told.way is not None:
             facts.append(("way", str(told.way)))
+        seconds = max(told.seconds, 0.0 if told.way is None else told.way.seconds)
         return Node(
             "stratum",
             stratum_label(number, told.stratum),
             tuple(details),
-            seconds=told.seconds,
-            share=self._share(told.seconds),
+            seconds=seconds,
+            share=self._share(seconds),
             facts=tuple(facts),
             children=tuple(nodes),
         )
 
     def _named(
-        self, kind: Kind, label: str, plans: Sequence[RulePlan], runs: Sequence[RuleRun]
+        self,
+        kind: Kind,
+        label: str,
+        plans: Sequence[RulePlan],
+        runs: Sequence[RuleRun],
+        followed: Mapping[str, int],
     ) -> Node:
         """A rule by its plans and what they did; plans that were made again have runs only."""
         by_plan = {id(run.plan): run for run in runs}
         every = [*plans, *(run.plan for run in runs if not any(run.plan is p for p in plans))]
         every = sorted((plan for plan in every if plan.joins), key=lambda p: bool(p.recursive_on))
         if len(every) == 1:
-            return self._plan(kind, label, every[0], by_plan.get(id(every[0])))
+            return self._plan(kind, label, every[0], by_plan.get(id(every[0])), followed)
         seconds = sum(run.seconds for run in runs)
         seen: dict[str, int] = {}
         parts = []
@@ -132,7 +142,10 @@ class Evaluated:
             name = plan_label(plan)
             seen[name] = seen.get(name, 0) + 1
             again = f", planned again ({seen[name] - 1})" if seen[name] > 1 else ""
-            parts.append(self._plan("plan of a rule", name + again, plan, by_plan.get(id(plan))))
+            run = by_plan.get(id(plan))
+            # Of the rows that were followed by each of several plans nothing is known.
+            given = {} if again else followed
+            parts.append(self._plan("plan of a rule", name + again, plan, run, given))
         return Node(
             kind,
             label,
@@ -141,7 +154,14 @@ class Evaluated:
             children=tuple(parts),
         )
 
-    def _plan(self, kind: Kind, label: str, plan: RulePlan, run: RuleRun | None) -> Node:
+    def _plan(
+        self,
+        kind: Kind,
+        label: str,
+        plan: RulePlan,
+        run: RuleRun | None,
+        followed: Mapping[str, int],
+    ) -> Node:
         if run is None:
             executors = [Executor()] * len(plan.joins)
             _, children = plan_nodes(plan, executors)
@@ -151,7 +171,9 @@ class Evaluated:
             for number in range(len(plan.joins))
         ]
         told = frozenset(n for n, choice in run.executors.items() if choice.breadth_first)
-        executor, children = plan_nodes(plan, executors, Happened(run.seen, self.seconds, told))
+        executor, children = plan_nodes(
+            plan, executors, Happened(run.seen, self.seconds, told, followed)
+        )
         rate = [per_second(run.rows, run.seconds)] if run.rows and run.seconds else []
         held = [f"{format_bytes(run.bytes)} held"] if run.bytes else []
         apart = Apart.of(run)

@@ -90,7 +90,7 @@ def indexes_node(indexes: Sequence[Index], limit: int | None) -> Node | None:
     told = f"{len(missing)} to be made, {size}" if missing else "all there"
     if not all(index.exact for index in missing):
         told = f"{len(missing)} to be made, about {size}"
-    within = "" if limit is None else f" of at most {format_bytes(limit)}"
+    within = "" if limit is None else f"; memory limit {format_bytes(limit)}"
     return Node(
         "indexes",
         f"indexes: {told}{within}",

@@ -14,6 +14,8 @@ from gdatalog.report.indexes import Index, indexes_node
 from gdatalog.report.steps import Executor, order_of, plan_nodes
 from gdatalog.report.tree import Node
 
+# How fixpoints are run that have no rounds, by what is told of them.
+BY_PARTS = {"a fixpoint for each": "value by value", "best values": "group by group"}
 # Of the memory limit: what is asked for is shown with it from here on.
 WORTH_A_WORD = 0.01
 
@@ -83,18 +85,22 @@ class Planned:
         rules: dict[int, list[PlannedRule]] = {}
         for each in planned.rules:
             rules.setdefault(id(each.rule), []).append(each)
-        split = any("a fixpoint for each" in told for told in planned.told)
+        by_parts = None
+        for told in planned.told:
+            by_parts = next(
+                (part for way, part in BY_PARTS.items() if told.startswith(way)), by_parts
+            )
         return Node(
             "stratum",
             stratum_label(number, planned.stratum),
             planned.told,
             facts=stratum_facts(planned.stratum),
-            children=tuple(self._rule(plans, split) for plans in rules.values()),
+            children=tuple(self._rule(plans, by_parts) for plans in rules.values()),
         )
 
-    def _rule(self, plans: Sequence[PlannedRule], split: bool) -> Node:
+    def _rule(self, plans: Sequence[PlannedRule], by_parts: str | None) -> Node:
         rule = plans[0].rule
-        found = [self._plan(planned, split) for planned in plans]
+        found = [self._plan(planned, by_parts) for planned in plans]
         if len(found) == 1:
             (executor, children) = found[0]
             return Node("rule", rule_text(rule), executor.details, facts=(
@@ -111,9 +117,11 @@ class Planned:
         )
         return Node("rule", rule_text(rule), facts=(("relation", rule.head.name),), children=parts)
 
-    def _plan(self, planned: PlannedRule, split: bool) -> tuple[Executor, tuple[Node, ...]]:
+    def _plan(
+        self, planned: PlannedRule, by_parts: str | None
+    ) -> tuple[Executor, tuple[Node, ...]]:
         plan = planned.plan
-        executors = [self._executor(plan, number, split) for number in range(len(plan.joins))]
+        executors = [self._executor(plan, number, by_parts) for number in range(len(plan.joins))]
         executor, children = plan_nodes(plan, executors)
         left = () if planned.left is None else (f"run on the CPU: {planned.left}",)
         device = self.device if planned.left is None else "cpu"
@@ -129,10 +137,10 @@ class Planned:
             children,
         )
 
-    def _executor(self, plan: RulePlan, number: int, split: bool) -> Executor:
+    def _executor(self, plan: RulePlan, number: int, by_parts: str | None) -> Executor:
         join = plan.joins[number]
         if join.given is not None:
-            executor = _following(self.knobs, split)
+            executor = _following(self.knobs, by_parts)
         else:
             executor = chosen(foreseen(plan, number, self.knobs), foreseen=True)
         reason = unprintable(join)
@@ -141,14 +149,14 @@ class Planned:
         return replace(executor, details=(*executor.details, f"never depth-first: {reason}"))
 
 
-def _following(knobs: Knobs, split: bool) -> Executor:
+def _following(knobs: Knobs, by_parts: str | None) -> Executor:
     """How what follows from new rows is found."""
     if knobs.strategy == "levelwise":
         return chosen(Choice(True, "asked for"))
-    if split:
+    if by_parts is not None:
         return Executor(
-            ("depth-first, value by value; what is soon done breadth-first, by rounds",),
-            (("executor", "depth-first"), ("reason", "the fixpoint splits")),
+            (f"depth-first, {by_parts}; what is soon done breadth-first, by rounds",),
+            (("executor", "depth-first"), ("reason", by_parts)),
         )
     if knobs.strategy == "lftj":
         return chosen(Choice(False, "asked for"))

@@ -9,7 +9,6 @@ from gdatalog.engine.ledger import RuleRound, StratumTold
 from gdatalog.progress import format_bytes
 from gdatalog.report.planned import rule_text
 from gdatalog.report.tree import Cell, Node, Table
-from gdatalog.report.words import many
 
 COLUMNS = (
     "stratum", "relation", "rule", "round", "tried", "new", "duplicates", "seconds", "bytes",
@@ -39,7 +38,7 @@ def round_lines(told: StratumTold) -> Iterator[tuple[Any, ...]]:
 
 def rounds_node(told: StratumTold, numbers: dict[str, int]) -> Node | None:
     """What rules did in the rounds that matter; `numbers` are those that the rules have."""
-    if not told.rules:
+    if not told.rounds:
         return None
     by_round: dict[int, list[RuleRound]] = {}
     for did in told.rules:
@@ -52,11 +51,10 @@ def rounds_node(told: StratumTold, numbers: dict[str, int]) -> Node | None:
             skipped = [did for n in range(before + 1, at) for did in by_round.get(n, ())]
             rows.append(_row("...", None, skipped))
         rows += [_row(at, numbers.get(rule_text(did.rule)), [did]) for did in by_round[at]]
-    label = f"new rows, round 0 to {told.rounds}" if told.rounds else many(told.rounds, "round")
     return Node(
         "rounds",
-        label,
-        series=tuple(news) if len(news) > 1 else (),
+        f"new rows, round 0 to {told.rounds}",
+        series=tuple(news),
         table=Table(("round", "rule", "tried", "new", "known", "ms", "held", "by"), tuple(rows)),
         facts=(("rounds", told.rounds),),
     )

@@ -11,7 +11,7 @@ from gdatalog.errors import UsageError
 from gdatalog.report.tree import Node
 
 FORMS = ("text", "json", "mermaid", "html")
-_ENDINGS = {".txt": "text", ".json": "json", ".mmd": "mermaid", ".html": "html"}
+_ENDINGS = {".html": "html", ".json": "json", ".mmd": "mermaid", ".txt": "text"}
 
 
 class Shown:
@@ -85,7 +85,7 @@ class Shown:
         if form is None:
             endings = ", ".join(_ENDINGS)
             raise UsageError(
-                f"what a plan in {os.fspath(path)} is to be is not clear",
-                hint=f"end it in {endings}",
+                f"the ending of {os.fspath(path)} does not say as what a plan is to be saved",
+                hint=f"one of {endings}",
             )
         Path(path).write_text(self.render(form) + "\n", encoding="utf-8")

@@ -33,12 +33,13 @@ class Happened:
     """What happened at the steps of a plan, by their ids; of a `whole` evaluation in seconds.
 
     `told`: the joins, by their numbers, of which everything was seen: what is not there of their
-    steps was not reached.
+    steps was not reached. `followed`: how many rows of a relation were new in all rounds.
     """
 
     seen: Mapping[int, Saw]
     whole: float
     told: frozenset[int] = frozenset()
+    followed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ class _Join:
         if self.happened is not None:
             first = self.happened.seen.get(id(self.join.steps[0])) if self.join.steps else None
             came = None if first is None else first.rows_in
+            came = came or self.happened.followed.get(given.relation)
             self.scale = came / given.rows if came and given.rows else None
             expected = None
         return Node(

@@ -11,7 +11,7 @@ from gdatalog.report.tree import Kind, Node, Table
 from gdatalog.report.words import STAYS, about, unbroken
 
 WIDTH = 100
-NARROWEST = 40  # what labels have of it at the least
+NARROWEST = 30  # what labels have of it at the least
 GAP = 2  # between columns
 SHORT = 0.1  # seconds
 BARS = "▁▂▃▄▅▆▇█"

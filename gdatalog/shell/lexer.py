@@ -1,7 +1,7 @@
 """Datalog for Pygments, which colours it in documentation, in notebooks and for `pygmentize`.
 
-The words are those of our scanner, so that what is coloured is what is read. Half a program, or
-a wrong one, has colours too.
+What is coloured how is what the prompt says, and so what the scanner reads. Half a program, or a
+wrong one, has colours too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pygments.token import (
     Error,
     Generic,
     Keyword,
-    Literal,
     Name,
     Number,
     Operator,
@@ -26,36 +25,36 @@ from pygments.token import (
     _TokenType,
 )
 
-from gdatalog.errors import Source
-from gdatalog.parser.directives import DIRECTIVE_TYPES, DIRECTIVES, QUALIFIERS
-from gdatalog.parser.scanner import scan
-from gdatalog.parser.tokens import Token
-from gdatalog.plan.functions import AGGREGATES, ALIASES, FUNCTIONS, GENERATORS, TYPES
+from gdatalog.shell.highlighting import Highlighter
+from gdatalog.shell.typed import GOES_ON, PROMPT
 
 Piece = tuple[int, _TokenType, str]
 
-_KINDS = {
-    "WILDCARD": Name.Variable,
-    "NUMBER": Number,
-    "STRING": String,
-    "TIMESTAMP": Literal.Date,
-    "BOOL": Keyword.Constant,
-    "PARAM": Name.Variable.Global,
-    "AGGREGATE": Name.Builtin,
-    "ERROR": Error,
-    "ARROW": Operator,
-    "QUERY": Operator,
-    "NOT": Operator,
-    "IN": Operator,
-    "EQUAL": Operator,
-    "COMPARE": Operator,
-    "OPERATOR": Operator,
-    "SIGN": Operator,
-    "SUBTYPE": Operator,
+KINDS = {
+    "comment": Comment,
+    "string": String,
+    "number": Number,
+    "constant": Keyword.Constant,
+    "variable": Name.Variable,
+    "wildcard": Name.Variable,
+    "parameter": Name.Variable.Global,
+    "relation": Name.Function,
+    "unknown": Name.Function,  # a relation that is defined elsewhere
+    "function": Name.Builtin,
+    "aggregate": Name.Builtin,
+    "keyword": Keyword,
+    "operator": Operator,
+    "arrow": Operator,
+    "punctuation": Punctuation,
+    "directive": Keyword,
+    "command": Keyword,
+    "argument": Text,
+    "type": Keyword.Type,
+    "column": Name.Attribute,
+    "option": Name.Attribute,
+    "wrong": Error,
+    "pair": Punctuation,
 }
-_CALLED = AGGREGATES | GENERATORS | frozenset((*FUNCTIONS, *ALIASES, "distinct", "as"))
-_TYPES = frozenset((*TYPES, "number", "unsigned"))
-_GAP = re.compile(r"//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)|^[#%][^\n]*|\s+|.", re.MULTILINE)
 
 
 class DatalogLexer(Lexer):
@@ -72,20 +71,15 @@ class DatalogLexer(Lexer):
     mimetypes = ()
 
     def get_tokens_unprocessed(self, text: str) -> Iterator[Piece]:
-        source = Source("<text>", text)
+        colours = Highlighter()
+        colours.look(text)
         at = 0
-        while at < len(text):
-            scanned = scan(source, at)
-            for place, token in enumerate(scanned.tokens):
-                yield from _between(text, at, token.start)
-                if token.type == "ERROR" and token.text.startswith("/*"):
-                    yield token.start, Comment, text[token.start :]
-                    return
-                yield token.start, _kind(scanned.tokens, place), token.text
-                at = token.end
-            end = max(scanned.end, at + (not scanned.tokens))
-            yield from _between(text, at, end)
-            at = end
+        for begins, ends, kind in colours.stretches(0, len(text)):
+            yield from _plain(text, at, begins)
+            if ends > begins:
+                yield begins, KINDS[kind], text[begins:ends]
+            at = ends
+        yield from _plain(text, at, len(text))
 
 
 class SessionLexer(Lexer):
@@ -99,75 +93,43 @@ class SessionLexer(Lexer):
     def get_tokens_unprocessed(self, text: str) -> Iterator[Piece]:
         at = 0
         for line in text.splitlines(keepends=True):
-            prompt = _PROMPT.match(line)
-            if prompt is None:
-                wrong = _WRONG.match(line)
-                yield at, Generic.Error if wrong else Generic.Output, line
+            prompt = next((p for p in ("$ ", PROMPT, GOES_ON) if line.startswith(p)), "")
+            typed = line[len(prompt) :]
+            if prompt:
+                yield at, Generic.Prompt, prompt
+                if prompt == "$ ":
+                    yield at + len(prompt), Text, typed
+                else:
+                    for start, kind, piece in DatalogLexer().get_tokens_unprocessed(typed):
+                        yield at + len(prompt) + start, kind, piece
             else:
-                yield at, Generic.Prompt, prompt[0]
-                yield from self._typed(line, at, prompt.end())
+                yield at, Generic.Error if _WRONG.match(line) else Generic.Output, line
             at += len(line)
 
-    def _typed(self, line: str, at: int, start: int) -> Iterator[Piece]:
-        typed = line[start:]
-        command = _COMMAND.match(typed)
-        name = command[0] if command is not None and command[1] not in DIRECTIVES else ""
-        if name:
-            yield at + start, Keyword, name
-        rest = at + start + len(name)
-        if line.startswith("$") or (name and name[1:] not in _OF_TEXT):
-            yield rest, Text, typed[len(name) :]
-        else:
-            for place, kind, text in DatalogLexer().get_tokens_unprocessed(typed[len(name) :]):
-                yield rest + place, kind, text
+
+class CellLexer(Lexer):
+    """A notebook's cell: a line of IPython's, then a program."""
+
+    name = "Datalog cell"
+    aliases = ("gdatalog-cell",)
+    filenames = ()
+    mimetypes = ()
+
+    def get_tokens_unprocessed(self, text: str) -> Iterator[Piece]:
+        line = re.match(r"(%%\w+)([^\n]*\n)?", text)
+        if line is not None:
+            yield 0, Keyword, line[1]
+            if line[2]:
+                yield line.end(1), Text, line[2]
+        first = line.end() if line is not None else 0
+        for start, kind, piece in DatalogLexer().get_tokens_unprocessed(text[first:]):
+            yield first + start, kind, piece
 
 
-_COMMAND = re.compile(r"\.(\w+)")
-_OF_TEXT = frozenset({"explain", "profile"})  # commands whose argument is a text of the language
-_PROMPT = re.compile(r"\$ |gdatalog> |     \.\.\.> ")
-_WRONG = re.compile(r"\S[^\n]*? error: |error: ")
+_WRONG = re.compile(r"(\S[^\n]*? )?(error|unsafe rule|not stratified|memory limit): ")
 
 
-def _kind(tokens: list[Token], place: int) -> _TokenType:
-    token = tokens[place]
-    if token.type in DIRECTIVE_TYPES:
-        return Keyword
-    if token.type == "NAME":
-        return _kind_of_name(tokens, place)
-    kind = _KINDS.get(token.type, Punctuation)
-    return Operator.Word if kind is Operator and token.text[0].isalpha() else kind
-
-
-def _kind_of_name(tokens: list[Token], place: int) -> _TokenType:
-    name = tokens[place].value
-    called = place + 1 < len(tokens) and tokens[place + 1].type == "LPAR"
-    opens = tokens[0].type
-    if opens in DIRECTIVE_TYPES and opens != "PLAN":
-        before = tokens[place - 1].type
-        if opens in ("TYPE", "OLD_TYPE") or (before == "COLON" and opens == "DECL"):
-            return Keyword.Type
-        if _depth(tokens, place):
-            return Name.Attribute
-        return Keyword if name in QUALIFIERS and before != opens else Name.Function
-    if not called:
-        return Name.Variable
-    return Name.Builtin if name in _CALLED and place else Name.Function
-
-
-def _depth(tokens: list[Token], place: int) -> int:
-    """In how many brackets a token stands that hold arguments."""
-    kinds = [token.type for token in tokens[:place]]
-    return kinds.count("LPAR") - kinds.count("RPAR")
-
-
-def _between(text: str, at: int, end: int) -> Iterator[Piece]:
-    """What stands between words: blanks, comments, and the dot."""
-    for found in _GAP.finditer(text, at, end):
-        piece = found[0]
-        if piece.isspace():
-            kind = Whitespace
-        elif piece.startswith(("//", "/*")) or (piece[0] in "#%" and len(piece) > 1):
-            kind = Comment
-        else:
-            kind = Punctuation
-        yield found.start(), kind, piece
+def _plain(text: str, at: int, end: int) -> Iterator[Piece]:
+    """What stands between words: blanks, and dots."""
+    for found in re.compile(r"\s+|\S+").finditer(text, at, end):
+        yield found.start(), Whitespace if found[0].isspace() else Punctuation, found[0]

@@ -102,6 +102,11 @@ class Prompt:
         self._colours.known = known
         self._session.app.invalidate()
 
+    def fail(self) -> None:
+        """There is nothing to learn; from any thread."""
+        self.doing = lambda: "the engine did not start: Enter tells why"
+        self._session.app.invalidate()
+
     def check(self) -> None:
         """From now on the grammar may be asked what it refuses; from any thread."""
         self._colours.checks = True
@@ -125,7 +130,7 @@ class Prompt:
         buffer = self._session.default_buffer
         status, doing = self.status, self.doing()
         if status is None:
-            return [("class:bar-busy", "starting")]
+            return [("class:bar-busy", doing or "starting")]
         counts = f"{_number(status.relations, 'relation')}, {_number(status.rows, 'row')}"
         memory = format_bytes(status.limit)
         if status.used is not None:

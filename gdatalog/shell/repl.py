@@ -124,11 +124,7 @@ class Repl:
     def _run_command(self, line: str) -> bool:
         found = command_of(line)
         assert found is not None
-        started = perf_counter()
-        goes_on = self._guarded(lambda: run_command(self, *found))
-        if self.timer and goes_on:
-            say(f"{perf_counter() - started:.3f} s")
-        return goes_on
+        return self._guarded(lambda: run_command(self, *found))
 
     def _interrupted(self) -> None:
         if not self.interactive:
@@ -163,9 +159,8 @@ class Repl:
 
     def feed(self, line: str) -> bool:
         """Takes a line; False if it says to leave."""
-        if not self._typed:
-            if command_of(line) is not None:
-                return self._run_command(line)
+        if not self._typed and command_of(line) is not None:
+            return self._run_command(line)
         if self._typed and self.interactive:
             begun = command_of(line) if line.lstrip().startswith(".") else None
             if begun is not None and begun[0] in COMMANDS:
@@ -188,6 +183,7 @@ class Repl:
 
     def _guarded(self, action: Any) -> bool:
         """Runs one thing; tells of whatever goes wrong in it. False if it says to leave."""
+        started = perf_counter()
         try:
             action()
         except Leave:
@@ -205,6 +201,8 @@ class Repl:
         except Exception as error:
             self.failed.append(error)
             say_unexpected(error)
+        if self.timer:
+            say(f"{perf_counter() - started:.3f} s")
         return True
 
 

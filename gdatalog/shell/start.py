@@ -56,6 +56,7 @@ class Begun:
                 self.prompt.tell(status.why)
         except BaseException as problem:
             self._problem = problem
+            self.prompt.fail()
         finally:
             self._there.set()
         try:

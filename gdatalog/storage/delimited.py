@@ -16,8 +16,8 @@ from itertools import chain, islice
 from typing import Any
 
 from gdatalog.errors import DataError, Source, Span
+from gdatalog.storage.phases import CUTTING
 from gdatalog.storage.place import Place
-from gdatalog.storage.raw import CUTTING
 from gdatalog.watching import Left, watching
 
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")

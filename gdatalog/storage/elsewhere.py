@@ -13,6 +13,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from gdatalog.spent import spending
 from gdatalog.storage.keys import key_to_float
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
@@ -34,7 +35,10 @@ def lies_here(column: Any) -> bool:
 
 def brought(column: Any) -> Array:
     """A column as a NumPy array."""
-    return column if isinstance(column, np.ndarray) else np.asarray(column.get())
+    if isinstance(column, np.ndarray):
+        return column
+    with spending("moving", int(column.nbytes)):  # waits for the kernels that make it, too
+        return np.asarray(column.get())
 
 
 def device_values(keys: Any, kind: TypeName) -> Any:

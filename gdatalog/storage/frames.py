@@ -23,7 +23,9 @@ from gdatalog.storage.place import Place
 from gdatalog.storage.raw import Declared, Raw, count_of_columns, listed, raw_of, raw_of_table
 from gdatalog.storage.table import Table
 from gdatalog.values import TypeName
-from gdatalog.watching import LATE, watching
+from gdatalog.watching import watching
+
+LATE_OBJECTS = 1 << 17  # rows, from which on somebody may want to stop the typing of a column
 
 
 def table_from(
@@ -88,9 +90,8 @@ def table_of(
             kind, values = object_column(column, expected, place, json=True)
         else:
             typed = partial(column_from, column, expected, place, there)
-            by_arrays = there is None and not isinstance(column, list | tuple)
-            long = by_arrays and raw.length >= LATE
-            kind, values = watch.aside(typed) if long else typed()
+            late = there is None and raw.length >= LATE_OBJECTS
+            kind, values = watch.aside(typed) if late else typed()
         if len(values) != raw.length:
             message = f"{what}: column {name!r} has {len(values)} rows, the first {raw.length}"
             raise DataError(message, hint="all columns of a relation have one length")

@@ -18,10 +18,6 @@ from gdatalog.storage.place import Place, shown
 from gdatalog.storage.table import Table
 from gdatalog.values import TypeName
 
-# Which share of loading a file it is to read its bytes, to cut them up, to type the columns, and
-# to make keys of them: for a large CSV file of ints, the slowest to read.
-READING, CUTTING, TYPING, KEYING = (0.0, 0.05), (0.05, 0.4), (0.4, 0.9), (0.9, 1.0)
-
 
 class Declared(Protocol):
     """What a declaration says of a relation; the planner's Schema is one."""

@@ -25,8 +25,9 @@ from typing import Any
 from gdatalog.errors import DataError, UsageError
 from gdatalog.storage.frames import table_of
 from gdatalog.storage.json_files import raw_of_json, raw_of_json_lines
+from gdatalog.storage.phases import CUTTING, READING, TYPING
 from gdatalog.storage.place import FilePlace
-from gdatalog.storage.raw import CUTTING, READING, TYPING, Declared, Raw, raw_of_arrow
+from gdatalog.storage.raw import Declared, Raw, raw_of_arrow
 from gdatalog.storage.table import Table
 from gdatalog.storage.text_files import raw_of_text
 from gdatalog.watching import watching

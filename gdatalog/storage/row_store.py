@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.spent import spending
 from gdatalog.storage.elsewhere import Elsewhere, Known
 from gdatalog.storage.rows import (
     DENSE,
@@ -85,7 +86,9 @@ class RowStore:
             found = self._elsewhere
             if found is None or found.ops is not ops:
                 self._bring()
-                rows = tuple(map(ops.xp.asarray, self.as_they_are()))
+                rows = self.as_they_are()
+                with spending("moving", sum(column.nbytes for column in rows)):
+                    rows = tuple(map(ops.xp.asarray, rows))
                 found = Elsewhere(ops, [rows], self._count, self._known)
                 self._elsewhere = found
             return found

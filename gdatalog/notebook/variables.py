@@ -1,0 +1,64 @@
+"""Variables of the notebook: those that a line names, and no others."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from gdatalog.database import Database
+from gdatalog.errors import UsageError
+from gdatalog.shell.parameters import read_parameters
+
+
+def parameters(given: argparse.Namespace, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """The values for `$name`s: those of the dict that is named, then those on the line."""
+    found: dict[str, Any] = {}
+    if given.params is not None:
+        named = _named(given.params, variables)
+        if not isinstance(named, Mapping):
+            raise UsageError(
+                f"--params: {given.params!r} is of type {type(named).__name__}, not a dict",
+                hint="one value is given as --param name=value",
+            )
+        found.update(named)
+    return {**found, **read_parameters(given.param, "--param")}
+
+
+def database_named(name: str, variables: Mapping[str, Any]) -> Database:
+    db = _named(name, variables)
+    if not isinstance(db, Database):
+        raise UsageError(f"{name!r} is of type {type(db).__name__}, not a Database")
+    db._workspace.check_open()
+    return db
+
+
+def data_named(word: str, variables: Mapping[str, Any]) -> Any:
+    """A variable, if there is one of that name; else the path of a file."""
+    if word in variables and not word.startswith("_"):
+        return variables[word]
+    if word.isidentifier() and not os.path.exists(word):
+        hint = near(word, variables)
+        raise UsageError(f"there is neither a variable nor a file {word!r}", hint=hint)
+    if not os.path.exists(word) and re.search(r"[(\[]", word):
+        raise UsageError(
+            f"{word!r} is no file, and expressions are not evaluated here",
+            hint=f"give it a name first, as in: df = {word}",
+        )
+    return os.path.expanduser(word)
+
+
+def _named(name: str, variables: Mapping[str, Any]) -> Any:
+    if name not in variables:
+        hint = near(name, variables)
+        raise UsageError(f"the notebook has no variable {name!r}", hint=hint)
+    return variables[name]
+
+
+def near(word: str, names: Iterable[str]) -> str | None:
+    """A spelling hint."""
+    close = get_close_matches(word, [name for name in names if not name.startswith("_")], 1)
+    return f"did you mean {close[0]}?" if close else None

@@ -1,0 +1,272 @@
+"""Plans as people see them: one tree, drawn as text, mermaid, JSON and HTML."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+import gdatalog as gd
+from gdatalog.engine.knobs import Strategy
+from gdatalog.engine.ledger import Index, Ledger, RuleRun
+from gdatalog.report import Profile
+from gdatalog.report.tree import Node, Table
+from gdatalog.report.words import wrong_by
+
+SNAPSHOTS = Path(__file__).with_name("plans") / "reports.txt"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
+
+GRAPH = [(x, y) for x in range(12) for y in range(12) if (x * 5 + y * 3) % 7 < 2 and x != y]
+CHAIN = [(x, x + 1) for x in range(30)]
+TRIANGLE = "tr(x, y, z) <- E(x, y), E(y, z), E(x, z), x < y < z."
+PATH = "path(x, y) <- C(x, y). path(x, z) <- path(x, y), C(y, z)."
+EVIL = 'p(x) <- N(x, s), s != "<script>alert(1)</script>#;`&amp;\\"". ?- p(x).'
+
+
+def database(**options: str) -> gd.Database:
+    db = gd.connect(device="cpu", **options)
+    db.load("E", GRAPH, columns=["src", "dst"])
+    db["C"] = CHAIN
+    db["N"] = [(1, "a"), (2, "b")]
+    # Most values of `hub` that begin an edge are those of `few`, which a sample cannot know.
+    db["H"] = [(0, y) for y in range(400)] + [(x, 0) for x in range(1, 400)]
+    return db
+
+
+# -------------------------------------------------------------------------------- snapshots
+
+
+def snapshots() -> list[tuple[str, str]]:
+    cases = SNAPSHOTS.read_text(encoding="utf-8").split("====\n")
+    return [tuple(case.split("----\n")) for case in cases]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), snapshots(), ids=lambda part: part.split("\n")[0].strip("/ ")[:40]
+)
+def test_explanations_as_text(text: str, shown: str) -> None:
+    with database() as db:
+        assert f"{db.explain(text)}\n" == shown
+
+
+def test_lines_fit() -> None:
+    text = "q(n) <- n = count : { E(aaaa, bbbb), E(bbbb, cccc), E(cccc, dddd), E(dddd, aaaa), \
+E(aaaa, cccc), E(bbbb, dddd), aaaa < bbbb < cccc < dddd }."
+    with database() as db:
+        for found in (db.explain(text), db.profile(text, strategy="levelwise")):
+            assert max(map(len, str(found).splitlines())) <= 100
+            assert max(map(len, found.to_text(80).splitlines())) <= 80
+            # Nothing is lost where lines are broken.
+            wide, narrow = (re.sub(r"[\s│├└]+", "", found.to_text(n)) for n in (1000, 80))
+            assert wide == narrow or sorted(wide) == sorted(narrow)
+
+
+# ---------------------------------------------------------------------------------- the tree
+
+
+def skeleton(node: Node) -> list[tuple[str, str]]:
+    """What a plan says, whatever was expected or happened."""
+    kinds = ("stratum", "plan of a rule", "alternative", "given", "level", "step", "branch",
+             "or", "end")  # fmt: skip
+    return [(each.kind, each.label) for each in node.walk() if each.kind in kinds]
+
+
+@pytest.mark.parametrize("strategy", ["levelwise", "auto"])
+@pytest.mark.parametrize("text", [text for text, _ in snapshots()])
+def test_a_profile_is_the_same_tree(text: str, strategy: Strategy) -> None:
+    with database() as db:
+        planned = db.explain(text, strategy=strategy).tree
+        happened = db.profile(text, strategy=strategy).tree
+    assert skeleton(planned) == skeleton(happened)
+
+
+def test_what_came_stands_beside_what_was_expected() -> None:
+    with database() as db:
+        found = db.profile(TRIANGLE, strategy="levelwise").tree
+        rows = len(db.query(TRIANGLE))
+    levels = found.find("level")
+    assert [node.label[0] for node in levels] == ["x", "y", "z"]
+    assert levels[-1].actual == rows and levels[-1].estimate is not None
+    assert all(node.seconds and node.share and node.tried for node in levels)
+    (rule,) = found.find("rule")
+    facts = dict(rule.facts)
+    assert facts["rows"] == rows and facts["executor"] == "breadth-first"
+    assert facts["order"] == "x, y, z" and 0 < (rule.share or 0) <= 1
+
+
+def test_an_estimate_that_was_wrong_is_marked() -> None:
+    """What a hub has in common with itself is more than formulas know."""
+    text = "p(x, y) <- H(x, y), W(y, z), x > 100, z > 390."
+    with database() as db:
+        db["W"] = [(0, z) for z in range(400)] + [(y, 0) for y in range(400)]
+        found = db.profile(text, strategy="levelwise")
+    marked = [node for node in found.tree.walk() if node.marks]
+    for node in found.tree.find("level"):
+        assert node.estimate is not None and node.actual is not None
+        assert (wrong_by(node.estimate, node.actual) is not None) == (node in marked)
+    assert marked and all(node.marks[0] in str(found) for node in marked)
+
+
+def test_new_rows_are_expected_by_how_many_came() -> None:
+    with database() as db:
+        found = db.profile(PATH, strategy="levelwise").tree
+        (planned,) = db.explain(PATH).tree.find("given")
+    (given,) = found.find("given")
+    assert planned.estimate == 100 and given.estimate is None
+    assert given.actual == 30 * 31 // 2
+    (level,) = given.find("level")
+    assert level.estimate == pytest.approx(given.actual, rel=0.1) and not level.marks
+
+
+def test_rounds_as_bars_and_a_table() -> None:
+    with database() as db:
+        found = db.profile(PATH, strategy="levelwise")
+    (rounds,) = found.tree.find("rounds")
+    assert rounds.series == tuple(range(30, -1, -1))
+    assert rounds.table is not None and rounds.table.columns[:4] == (
+        "round",
+        "rule",
+        "tried",
+        "new",
+    )
+    assert "new rows, round 0 to 30: ██" in str(found)
+    assert "rule 2: path(x, z) <- path(x, y), C(y, z)." in str(found)
+
+
+def test_time_and_bytes_that_went_elsewhere() -> None:
+    """Compiling, moving and indexes are told apart from the rest."""
+    with database() as db:
+        (planned,) = db.explain("p(x) <- E(x, y), x < y.").strata[0].rules
+    run = RuleRun(planned.plan, rows=500, seconds=2.0, compiling=1.5, moving=0.25, moved=1 << 20,
+                  bytes=4096)  # fmt: skip
+    made = Index("E", (1, 0), 300, 2048, 0.5)
+    there = Index("E", (0,), 300, 1024)
+    ledger = Ledger(runs=[run], planning=0.125, compiling=1.5, indexes=[made, there])
+    found = Profile(ledger, 4.0, 8192, None, "cpu", {"index of E": 3072, "p": 100})
+    (rule,) = found.tree.find("rule")
+    assert rule.details[-1] == (
+        "500 rows, 250 rows/s, 4.0 KiB held, 1.50 s compiling, 1.0 MiB moved in 250 ms"
+    )
+    assert found.tree.details[0].startswith("125 ms planning, 1.50 s compiling, ")
+    assert [node.label for node in found.tree.find("index")] == ["E[1,0]", "E"]
+    assert "300 entries, made in 500 ms, 2.0 KiB" in str(found)
+    assert "index of E 3.0 KiB, p 100 B" in str(found)
+    assert dict(rule.facts)["moved"] == 1 << 20
+
+
+def test_the_memory_limit_is_told_where_it_was_given() -> None:
+    with database() as db:
+        assert "limit" not in str(db.explain(TRIANGLE))
+    with database(memory_limit="64MiB") as db:
+        found = db.explain(TRIANGLE)
+        assert "; memory limit 64.0 MiB" in str(found)
+        (indexes,) = found.tree.find("indexes")
+        before = dict(indexes.facts)
+        assert before["limit"] == 64 << 20 and before["bytes"]
+        db.query(TRIANGLE)
+        assert "indexes: all there" in str(db.explain(TRIANGLE))
+
+
+def test_what_is_forced_is_told() -> None:
+    with database() as db:
+        db._workspace.force(threads=2, split="never", strategy="lftj")
+        found = db.explain(TRIANGLE)
+    assert str(found).startswith("on cpu, strategy lftj, 2 threads, split never")
+    assert "depth-first: asked for" in str(found)
+
+
+# ------------------------------------------------------------------------------------- forms
+
+
+def test_json_comes_back_as_it_was() -> None:
+    with database() as db:
+        for found in (db.explain(PATH), db.profile(PATH, strategy="levelwise")):
+            assert json.loads(found.to_json()) == found.to_dict()
+            assert json.loads(found.render("json"))["kind"] == "plan"
+        rounds = found.to_dict()["rounds"]
+    assert len(rounds) == 31 and rounds[0]["new"] == 30
+
+
+@pytest.mark.parametrize("text", [*(text for text, _ in snapshots()), EVIL])
+def test_mermaid_is_well_formed(text: str) -> None:
+    with database() as db:
+        found = db.profile(text, strategy="levelwise")
+    first, *lines = found.to_mermaid().splitlines()
+    assert first == "flowchart TD"
+    nodes = dict(re.findall(r'^    (n\d+)\W+"([^"]*)"\W+$', "\n".join(lines), re.MULTILINE))
+    assert len(nodes) == len(list(found.tree.walk()))
+    edges = [line.split() for line in lines if "-->" in line]
+    assert len(edges) == len(nodes) - 1  # a tree
+    assert all(a in nodes and b in nodes for a, _, b in edges)
+    assert {b for _, _, b in edges} == set(nodes) - {"n0"}
+    for label in nodes.values():
+        assert not re.search(r"[<>]", label.replace("<br/>", "")) and "&" not in label
+
+
+def test_html_needs_nothing_else_and_is_escaped() -> None:
+    with database() as db:
+        found = db.profile(EVIL, strategy="levelwise")
+    page, fragment = found.to_html(), found._repr_html_()
+    assert "<script" not in page and "&lt;script&gt;" in page
+    assert not re.search(r"https?:|src=|@import|url\(", page)
+    assert fragment in page and "<html" not in fragment
+    # Every rule of the style is for what is inside.
+    style = fragment[fragment.index("<style>") + 7 : fragment.index("</style>")]
+    for selectors in re.findall(r"([^{}]+)\{", re.sub(r"@media[^{]+\{", "", style)):
+        assert all(".gdatalog-plan" in each for each in selectors.split(","))
+
+
+def test_a_table_of_anything() -> None:
+    from gdatalog.report.html import fragment
+    from gdatalog.report.text import text
+
+    table = Table(("at", "by"), ((1, "a<b"), (None, "c")))
+    node = Node("rounds", "rounds", series=(5, 0, 500), table=table)
+    root = Node("plan", "all", children=(node,))
+    assert text(root).splitlines() == ["all", "rounds: ▁·█", "  at  by", "   1  a<b", "      c"]
+    assert "<td class=text>a&lt;b</td>" in fragment(root) and "height:100.0%" in fragment(root)
+
+
+def test_saved_by_its_ending(tmp_path: Path) -> None:
+    with database() as db:
+        found = db.explain(TRIANGLE)
+    for name, begins in (
+        ("a.html", "<!DOCTYPE html>"), ("a.json", "{"), ("a.mmd", "flowchart"), ("a.txt", "on cpu")
+    ):  # fmt: skip
+        found.save(tmp_path / name)
+        assert (tmp_path / name).read_text(encoding="utf-8").startswith(begins)
+    with pytest.raises(gd.UsageError, match=r"a\.pdf") as caught:
+        found.save(tmp_path / "a.pdf")
+    assert ".html, .json, .mmd, .txt" in str(caught.value)
+    with pytest.raises(gd.UsageError, match="no form 'pdf'"):
+        found.render("pdf")
+    assert found.render("text") == str(found)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
+def test_a_browser_shows_it(tmp_path: Path) -> None:
+    assert CHROMIUM is not None
+    with database() as db:
+        db.profile(f"{PATH} leaf(x) <- C(_, x), !C(x, _). ?- leaf(x), path(1, x).").save(
+            tmp_path / "page.html"
+        )
+    command = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
+        "--no-first-run", "--disable-background-networking", "--disable-component-update",
+        "--disable-sync", f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr",
+        "--v=0", "--dump-dom", (tmp_path / "page.html").as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert "CONSOLE" not in done.stderr
+    body = done.stdout[done.stdout.index("<body") :]
+    seen = unescape(re.sub(r"<style>.*?</style>|<[^>]+>", " ", body, flags=re.S))
+    seen = " ".join(seen.split())
+    for words in ("on cpu,", "expected", "share of all", "stratum 1: ", "leaf(x) <- C(",
+                  "not exists for each (x)", "bindings that came", "held in the end"):  # fmt: skip
+        assert words in seen, words
+    assert done.stdout.count("<details") == done.stdout.count("</details>") > 5
