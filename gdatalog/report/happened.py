@@ -262,9 +262,7 @@ def _apart(costs: Costs) -> list[str]:
         "compiling": costs.compiling,
         "making indexes": costs.indexing,
     }
-    texts = [
-        f"{took(seconds)} {what}" for what, seconds in spent.items() if seconds > LITTLE
-    ]
+    texts = [f"{took(seconds)} {what}" for what, seconds in spent.items() if seconds > LITTLE]
     if costs.moved or costs.moving:
         texts.append(f"{format_bytes(costs.moved)} moved in {took(costs.moving)}")
     return texts
