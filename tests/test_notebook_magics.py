@@ -151,6 +151,11 @@ def test_lines_of_a_cell_are_told_apart(notebook: Cells) -> None:
     assert len(notebook.run("%datalog one(x)")) == 2
     notebook.run('%datalog one("c").', "cell")
     assert notebook.run("%datalog one(x)").fetchall() == [("c",)]
+    # what a cell gave before it failed is given up as well, once it runs without it
+    notebook.run('%datalog one("c").\n%datalog one("d").\n1 / 0', "cell")
+    assert len(notebook.run("%datalog one(x)")) == 2
+    notebook.run('%datalog one("c").', "cell")
+    assert notebook.run("%datalog one(x)").fetchall() == [("c",)]
 
 
 def test_without_ids_a_name_or_the_text_tells(notebook: Cells) -> None:
