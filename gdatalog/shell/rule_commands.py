@@ -40,7 +40,7 @@ def rules_text(db: Database, only: str | None) -> str:
     workspace = db._workspace
     every = workspace.statements()
     listed = numbered(every)
-    with repl.db._lock:
+    with db._lock:
         session = workspace.session(Program(()))
         sizes = {name: _size(counted(session, name)) for name in ruled(every)}
     wide = len(str(len(listed)))
