@@ -158,6 +158,12 @@ def test_lines_of_a_cell_are_told_apart(notebook: Cells) -> None:
     assert notebook.run("%datalog one(x)").fetchall() == [("c",)]
 
 
+def test_a_part_of_a_cell_belongs_to_it(notebook: Cells) -> None:
+    notebook.run('%%capture kept\n%datalog one("a").', "cell")
+    notebook.run('%%capture kept\n%datalog one("b").', "cell")
+    assert notebook.run("%datalog one(x)").fetchall() == [("b",)]
+
+
 def test_without_ids_a_name_or_the_text_tells(notebook: Cells) -> None:
     def run(text: str) -> None:
         with capture_output():

@@ -121,8 +121,9 @@ class Magics:
         return magic
 
     def _cell_begins(self, info: Any) -> None:
-        self.cells.begin(info)
-        self._start_bar()
+        if info.store_history:  # else it is a part of a cell, as in %%capture
+            self.cells.begin(info)
+            self._start_bar()
 
     def _start_bar(self) -> None:
         self._end_bar()
@@ -144,6 +145,8 @@ class Magics:
         return line_of(self.shell, self.db._workspace.watch)
 
     def _cell_ends(self, result: Any) -> None:
+        if not result.info.store_history:
+            return
         self._end_bar()
         gone = self.cells.end(result)
         if gone and self._db is not None and not self._db._workspace.closed:
