@@ -30,6 +30,7 @@ from gdatalog.progress import OnProgress, Progress, Stage, amount, duration
 
 EVERY = 0.1  # seconds between two calls of who listens, at the least
 LATE = 1 << 21  # rows, from which on a pass over them is so long that somebody may want to stop
+LATE_OBJECTS = 1 << 17  # the same of Python's objects
 PATIENCE = 0.02  # seconds between two looks at whether somebody wants to stop
 
 AS_IT_WAS = "; the database is as it was"
