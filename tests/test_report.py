@@ -18,6 +18,7 @@ from gdatalog.report import Profile
 from gdatalog.report.tree import Node, Table
 from gdatalog.report.words import wrong_by
 from gdatalog.spent import Costs
+from tests.interpreted import interpreted
 
 SNAPSHOTS = Path(__file__).with_name("plans") / "reports.txt"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
@@ -122,6 +123,16 @@ def test_new_rows_are_expected_by_how_many_came() -> None:
     assert given.actual == 30 * 31 // 2
     (level,) = given.find("level")
     assert level.estimate == pytest.approx(given.actual, rel=0.1) and not level.marks
+
+
+def test_rounds_by_loops_follow_as_many_rows() -> None:
+    with database() as db, interpreted():
+        db._workspace.force(split="never")
+        found = db.profile(PATH, strategy="lftj").tree
+    (given,) = found.find("given")
+    (level,) = given.find("level")
+    assert given.actual == 30 * 31 // 2 and level.actual == 30 * 29 // 2 and not level.marks
+    assert "depth-first: the rounds are worth it" in found.find("rule")[1].details
 
 
 def test_rounds_as_bars_and_a_table() -> None:
