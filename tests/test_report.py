@@ -156,9 +156,9 @@ def test_time_and_bytes_that_went_elsewhere() -> None:
         (planned,) = db.explain("p(x) <- E(x, y), x < y.").strata[0].rules
     run = RuleRun(planned.plan, rows=500, seconds=2.0, compiling=1.5, moving=0.25, moved=1 << 20,
                   bytes=4096)  # fmt: skip
-    made = Index("E", "full", (1, 0), 300, 2048, 1, 0.5)
-    there = Index("E", "full", (0,), 300, 1024)
-    parts = Index("p", "old", (0,), 300, 1024, 3, 0.5)
+    made = Index("E", (1, 0), 300, 2048, seconds=0.5, built=1)
+    there = Index("E", (0,), 300, 1024)
+    parts = Index("p", (0,), 300, 1024, seconds=0.5, built=3, version="old")
     costs = Costs(planning=0.125, compiling=1.5)
     ledger = Ledger(runs=[run], costs=costs, indexes=[made, there, parts])
     found = Profile(ledger, 4.0, 8192, None, "cpu", {"index of E": 3072, "p": 100})
