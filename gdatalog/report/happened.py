@@ -49,6 +49,8 @@ class Evaluated:
         ]
         costs = ledger.costs
         texts = _apart(costs)
+        if not strata and not others:
+            texts.append("nothing to evaluate: only stored relations are read")
         return Node(
             "plan",
             f"{self.seconds:.3f} s {where(self.device, '')}, "
@@ -227,6 +229,7 @@ def _claim(left: list[RuleRun], rule: CheckedRule, plans: Sequence[RulePlan]) ->
 
 def _indexes(indexes: Sequence[Index]) -> tuple[Node, ...]:
     """The indexes that were read, and which of them had to be made."""
+    indexes = [index for index in indexes if index.columns]
     if not indexes:
         return ()
     made = [index.seconds for index in indexes if index.seconds is not None]
