@@ -36,7 +36,12 @@ def say(at: Terminal, line: str, answer: str) -> None:
 
 def test_typing(tmp_path: Path) -> None:
     (tmp_path / "edges.csv").write_text("src,dst\n1,2\n2,3\n")
-    editor = {"EDITOR": "sed -i s/Q/E/"}
+    script = tmp_path / "editor.py"
+    script.write_text(
+        "import pathlib, sys\npath = pathlib.Path(sys.argv[1])\n"
+        "path.write_text(path.read_text().replace('Q', 'E'))\n"
+    )
+    editor = {"EDITOR": f"{sys.executable} {script}"}
     with Terminal(folder=tmp_path, lines=24, columns=80, environment=editor) as at:
         line_is(at, ASKS)
         assert at.screen.startswith("gdatalog 0.") and "Ctrl-D leaves." in at.screen
