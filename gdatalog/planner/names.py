@@ -285,7 +285,7 @@ class Names:
         close = nearest(param.name, self.params)
         near = None if close is None else f"did you mean `${close}`?"
         give = f'give it: `params={{"{param.name}": ...}}` in Python, `-M {param.name}=value`'
-        hint = near or f"{give} on the command line"
+        hint = near or f"{give} on the command line, `.set ${param.name} value` at the prompt"
         self._fail(f"the parameter `${param.name}` has no value", param.span, hint)
 
     def _call(self, call: Call) -> Expr:
