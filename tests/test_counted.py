@@ -263,7 +263,7 @@ def test_seconds_beside_work_on_rows() -> None:
     with gd.connect(device="cpu") as db:
         db["E"] = edges
         first, again = (ledger_of(db, TRIANGLES, "levelwise") for _ in range(2))
-    assert first.planning > again.planning == 0.0  # what was checked and planned is known
+    assert first.planning > again.planning  # what was checked and planned is known
     (run,) = first.runs
     assert 0 < run.indexing < run.seconds and run.bytes > 0
     assert (run.compiling, run.moving, run.moved) == (0.0, 0.0, 0)
