@@ -189,6 +189,11 @@ def test_a_printed_program_is_read_back(program: Program) -> None:
     assert parse(text) == program, text
 
 
+def test_a_bare_query_that_begins_with_two_signs() -> None:
+    (statement,) = parse("- -x = 0.", bare=True).statements
+    assert format_node(statement) == "- -x = 0."
+
+
 @settings(max_examples=150, deadline=None)
 @given(literals)
 def test_a_bare_query_is_read_back(body: Literal) -> None:

@@ -17,6 +17,7 @@ _REFUSED = {
     "override": ("components are", "put the rules into a file of their own and `.include` it"),
     "once": ("`.once` is", "`.include` reads a file where it stands"),
 }
+BASE_TYPES = ("int", "float", "symbol", "bool", "timestamp", "number", "unsigned")
 FORMS = {
     "decl": ".decl E(src: int, dst: int)",
     "type": ".type Id = int, or .type Var <: symbol",
@@ -68,6 +69,10 @@ def directive_mistake(failure: Failure) -> Explained | ParseError | None:
     if unbalanced is not None:
         return unbalanced
     untyped = token and failure.at > 2 and token.type in ("COMMA", "RPAR")
+    if name == "decl" and before and before.value in BASE_TYPES and untyped:
+        return mistake(
+            "a column needs a name before its type", before.span, f"as in x: {before.value}"
+        )
     if name == "decl" and before and before.type == "NAME" and untyped:
         return mistake(
             "a column needs a type",

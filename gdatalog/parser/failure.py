@@ -71,6 +71,12 @@ def brackets(failure: Failure) -> ParseError | None:
                 )
             open_.pop()
     if open_:
+        last = failure.tokens[-1]
+        after = last.source.text[last.end : last.end + 2]
+        if last.text.isdigit() and after[:1] == "." and after[1:].strip():
+            end = Span(last.source, last.start, last.end + 1)
+            hint = f"`{last.text}.` is {last.text} and the end: write {last.text}.0"
+            return mistake("the statement ends here, within parentheses", end, hint)
         return mistake(
             f"this `{open_[-1].text}` is never closed",
             open_[-1].span,

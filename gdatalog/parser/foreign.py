@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gdatalog.errors import ParseError, Span
+from gdatalog.parser.directives import DIRECTIVES
 from gdatalog.parser.failure import Explained, Failure, innermost, mistake, new_line
 from gdatalog.parser.tokens import VALUES, Token
 
@@ -59,6 +60,12 @@ _BETWEEN = {
 _BEFORE = {
     "exists": "an atom alone says that there is such; `!` before it, that there is none",
     "case": "write one rule for each case",
+    "if": "write one rule for each case, or a `;`",
+    "forall": "it holds for all if there is none for which it does not: !(p(y), !q(y))",
+    "all": "it holds for all if there is none for which it does not: !(p(y), !q(y))",
+    "for": "a variable takes every value for which the body holds",
+    "let": "name a value by `=`: z = y + 1",
+    "limit": "in Python, `query(..., limit=5)`; in a program, `.limitsize p(n=5)`",
     "distinct": "a relation has no duplicates; `count_distinct(x)` counts different values",
 }
 
@@ -71,6 +78,9 @@ def sql_word(before: Token, token: Token) -> ParseError | None:
         word, hint = token, _BETWEEN[token.value.lower()]
     elif before.type == "NAME" and before.value.lower() in _BEFORE:
         word, hint = before, _BEFORE[before.value.lower()]
+    elif before.type == "NAME" and before.value in DIRECTIVES and token.type == "NAME":
+        hint = f"a directive begins with a dot: `.{before.value} {token.text}`"
+        return mistake(f"`{before.value}` is no operator", before.span, hint)
     else:
         return None
     return mistake(f"`{word.value}` is no operator", word.span, hint)

@@ -63,7 +63,10 @@ def format_node(node: Node) -> str:
             head = ", ".join(_literal(atom) for atom in heads)
             return f"{head}." if body is None else f"{head} <- {_literal(body)}."
         case Query(body):
-            return f"{_literal(body)}." if node.bare else f"?- {_literal(body)}."
+            text = _literal(body)
+            # `--` at the start of a statement is taken for a comment of SQL.
+            bare = text.replace("--", "- -", 1) if text.startswith("--") else text
+            return f"{bare}." if node.bare else f"?- {text}."
         case Column():
             return f"{node.name}: {node.type_name}"
         case Decl() | TypeDecl() | Directive() | Include() | Pragma() | PlanHint():

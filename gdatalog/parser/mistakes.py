@@ -1,7 +1,8 @@
 """What to say about a statement that the grammar refuses, by example.
 
 Lark says at which token it stopped. `explain` looks at that token and its neighbours, and
-recognises the mistakes that people make, one function a family, most telling first.
+recognises the mistakes that people make, one function a family, most telling first. They are
+many: hence the length.
 """
 
 from __future__ import annotations
@@ -89,6 +90,9 @@ def _side_by_side(failure: Failure) -> Explained | ParseError | None:
         return mistake("there is no null", token.span, "every column of a row has a value")
     if lower in _WORDS:
         return mistake(f"`{word}` is no operator", token.span, _WORDS[lower])
+    if token.start == before.end and '"' in (before.text[-1:], token.text[:1]):
+        hint = 'a comma is missing between them, or: a quote inside a string is written `\\"`'
+        return mistake(f"`{token.text}` cannot follow `{before.text}` here", token.span, hint)
     foreign = sql_word(before, token)
     if foreign is not None:
         return foreign
@@ -184,6 +188,11 @@ def _colons(failure: Failure) -> ParseError | None:
                 token.span,
                 f"as in {before.value} x : {{ R(x) }}",
             )
+    call = failure.tokens[failure.at - 3] if failure.at > 2 else None
+    if call is not None and call.value in AGGREGATES and earlier and earlier.type == "LPAR":
+        kind, what = call.value, before.text if before else "x"
+        hint = f"an aggregate has no parentheses in a body: {kind} {what} : {{ R({what}) }}"
+        return mistake("a colon does not belong here", token.span, hint)
     return mistake(
         "a colon does not belong here",
         token.span,

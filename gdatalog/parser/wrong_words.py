@@ -123,6 +123,9 @@ def _explained(kind: str, word: str, after: str, arrow: bool) -> tuple[str, str 
     if word.startswith("$"):
         hint = "give each field a column of its own; a parameter is written $name"
         return f"variants such as `{word}(...)` are not in the language", hint, 0
+    if word == "#" and after.isalpha():
+        hint = "an aggregate is written `n = count : { R(x) }`; a comment begins with `//`"
+        return "`#` means nothing here", hint, 0
     if not word.isprintable():
         return f"the character U+{ord(word):04X} means nothing here", "type a plain space", 0
     return f"`{word}` means nothing here", _CHARACTERS.get(word), 0

@@ -264,7 +264,10 @@ def _directives(program: Program, catalog: Catalog, errors: list[Error]) -> None
 
 def no_such_relation(name: str, span: Span, catalog: Catalog) -> NameResolutionError:
     hint = did_you_mean(name, catalog.relations)
-    if name.endswith(".dl"):
+    stem, dot, ending = name.partition(".")
+    if dot and ending in ("csv", "tsv", "facts", "parquet", "arrow", "json", "jsonl"):
+        hint = f'this is the name of a file: `.input {stem}("{name}")`'
+    if dot and ending == "dl":
         hint = f'this is the name of a file: `gdatalog {name}`, or `db.run_file("{name}")`'
     return NameResolutionError(
         f"there is no relation `{name}`",

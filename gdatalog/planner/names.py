@@ -43,7 +43,7 @@ from gdatalog.planner.catalog import Catalog, arity_error, no_such_relation, no_
 from gdatalog.planner.checked import CheckedQuery, CheckedRule
 from gdatalog.planner.scopes import Fresh, Scopes
 from gdatalog.planner.walk import variables
-from gdatalog.planner.words import did_you_mean, either, nearest
+from gdatalog.planner.words import INSTEAD, did_you_mean, either, nearest
 from gdatalog.values import TypeName
 
 # Names that are called like functions.
@@ -51,6 +51,7 @@ CALLABLE = (*FUNCTIONS, *ALIASES, *GENERATORS, "distinct")
 PREDICATES = ("contains", "distinct", "match", "starts_with")  # which stand as literals
 _NAMED = tuple(name for name in (*CALLABLE, *sorted(AGGREGATES)) if name.isidentifier())
 _OPERATORS = ("band", "bor", "bxor", "bshl", "bshr", "bshru", "bnot", "land", "lor", "lxor", "lnot")
+_BOOLS = ("true", "false")
 _LISTED = sorted(name for name in FUNCTIONS if name.isidentifier() and name not in _OPERATORS)
 
 
@@ -120,8 +121,11 @@ class Names:
         """`likes(alice, bob).` of a relation that is not there is a fact without its quotes."""
         if not isinstance(body, Atom) or body.name in self.catalog.relations or not body.args:
             return
-        if did_you_mean(body.name, self.catalog.relations) is None:
-            meant = (Const("symbol", a.name) if isinstance(a, Var) else a for a in body.args)
+        words = {a.name.lower() for a in body.args if isinstance(a, Var)}
+        if words & {"null", "none", "nil"}:
+            error.hint = "there is no null: every column of a row has a value"
+        elif did_you_mean(body.name, self.catalog.relations) is None:
+            meant = (_as_constant(a) for a in body.args)
             fact = format_node(replace(body, args=tuple(meant)))
             error.hint = f"a name is a variable here: for a fact, did you mean `{fact}.`?"
 
@@ -285,7 +289,8 @@ class Names:
         close = nearest(param.name, self.params)
         near = None if close is None else f"did you mean `${close}`?"
         give = f'give it: `params={{"{param.name}": ...}}` in Python, `-M {param.name}=value`'
-        hint = near or f"{give} on the command line"
+        give += f" on the command line, `--param {param.name}=value` in a notebook"
+        hint = near or give
         self._fail(f"the parameter `${param.name}` has no value", param.span, hint)
 
     def _call(self, call: Call) -> Expr:
@@ -304,7 +309,8 @@ class Names:
             hint = f"bind variables by `{name}(...)` in the body, and use those"
             self._fail(f"`{name}` is a relation, and has no value", call.span, hint)
         else:
-            hint = did_you_mean(name, _NAMED) or f"the functions are {', '.join(_LISTED)}"
+            near = INSTEAD.get(name.lower()) or did_you_mean(name, _NAMED)
+            hint = near or f"the functions are {', '.join(_LISTED)}"
             self._fail(f"there is no function `{call.name}`", call.span, hint)
         return Call(name, args, call.span)
 
@@ -415,6 +421,14 @@ def kinds_of(param: frozenset[str] | tuple[str, frozenset[str]]) -> list[str]:
     """The types that an argument may have, in the usual order."""
     kinds = param if isinstance(param, frozenset) else param[1]
     return ["any type"] if kinds == ANY else [kind for kind in TYPES if kind in kinds]
+
+
+def _as_constant(arg: Expr) -> Expr:
+    """What a name in a fact was meant as."""
+    if not isinstance(arg, Var):
+        return arg
+    lower = arg.name.lower()
+    return Const("bool", lower == "true") if lower in _BOOLS else Const("symbol", arg.name)
 
 
 def _is_range(expr: Expr) -> bool:

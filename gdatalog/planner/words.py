@@ -92,6 +92,21 @@ SYNONYMS = {
 }
 
 
+# What functions elsewhere do, and what to write for them here.
+INSTEAD = {
+    "coalesce": "there is no null: write a rule for each case",
+    "collect": "no column holds a list: the rows of a group are its list",
+    "exists": "an atom alone says that there is such a row",
+    "group_concat": "no column holds a list: the rows of a group are its list",
+    "if": "write one rule for each case",
+    "iif": "write one rule for each case",
+    "now": "give the time as a parameter: `$now`",
+    "rank": "a rank counts those before: `n = count : { R(y), y < x }`",
+    "round": "`floor(x + 0.5)` rounds",
+    "row_number": "rows have no order; a rank counts those before: `n = count : { R(y), y < x }`",
+}
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that was probably meant."""
     names = [other for other in known if other != name]
