@@ -15,6 +15,7 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, concatenate, order_rows, sort_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table
+from gdatalog.watching import patiently
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -158,9 +159,11 @@ class Result:
 
     def table(self, room: Callable[[int, Any], Array] = np.empty) -> Table:
         """The decoded columns, in arrays that `room` makes."""
-        relation = self._relation
-        columns = decode_blocks(self._rows(), relation.types, self._symbols, room)
-        return Table(relation.columns, relation.types, columns, len(self))
+        relation, rows, count = self._relation, self._rows(), len(self)
+        columns = patiently(
+            count, lambda: decode_blocks(rows, relation.types, self._symbols, room), "writing"
+        )
+        return Table(relation.columns, relation.types, columns, count)
 
     def shared(self, symbols: SymbolTable) -> Relation | Table:
         """As data of a database with these symbols: the relation as it lies, if it is its own."""
@@ -174,7 +177,9 @@ class Result:
         from gdatalog.storage.export import to_pandas
 
         table = self.sorted().table() if sort else self.table()
-        frame: pd.DataFrame = to_pandas(table, given=True)
+        frame: pd.DataFrame = patiently(
+            table.length, lambda: to_pandas(table, given=True), "writing"
+        )
         return frame
 
     to_pandas = df

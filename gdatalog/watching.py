@@ -52,16 +52,21 @@ def told_of(error: KeyboardInterrupt) -> str:
     return next(iter(getattr(error, "__notes__", ())), f"interrupted{AS_IT_WAS}")
 
 
-def patiently(rows: int, work: Callable[[], Made]) -> Made:
+def patiently(rows: int, work: Callable[[], Made], stage: Stage | None = "sorting") -> Made:
     """What `work` gives, which looks at so many rows again and again, as a sort does: aside, if
-    they are many, so that who waits for it sees it and may stop it."""
+    they are many, so that who waits for it sees it and may stop it.
+
+    `stage`: None where it is a part of other work.
+    """
     if rows < LATE:
         return work()
     watch = watching()
     if watch.behind:
         watch.poll()
         return work()
-    with watch.work("sorting", "", rows, "rows"):
+    if stage is None:
+        return watch.aside(work)
+    with watch.work(stage, "", rows, "rows"):
         return watch.aside(work)
 
 
@@ -203,7 +208,7 @@ class Watch:
             yield
         except KeyboardInterrupt as error:
             if self._calls == 1:
-                error.add_note(f"interrupted: {self.stopped()}")
+                error.add_note(f"interrupted: {self.stopped()}".replace(": after", " after", 1))
             raise
         finally:
             self._calls -= 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import re
+import sys
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,6 +21,7 @@ class Cells:
 
     def __init__(self, folder: Path) -> None:
         """`folder`: where IPython keeps what it keeps."""
+        self._main = sys.modules["__main__"]
         config = Config()
         config.HistoryManager.enabled = False
         config.InteractiveShell.colors = "nocolor"
@@ -45,4 +48,8 @@ class Cells:
         return self.err + displayed + _OUT.sub("", self.out)
 
     def close(self) -> None:
+        """Leaves the process as other tests want it."""
         InteractiveShell.clear_instance()
+        sys.modules["__main__"] = self._main
+        for name in ("__IPYTHON__", "display"):
+            vars(builtins).pop(name, None)

@@ -48,14 +48,10 @@ class Terminal:
     ) -> None:
         pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
         pyte = pytest.importorskip("pyte")
-        import fcntl
-        import struct
-        import termios
-
         self._screen = pyte.Screen(columns, lines)
         self._stream = pyte.ByteStream(self._screen)
         self.end, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        _set_size(theirs, lines, columns)
         own = {k: v for k, v in os.environ.items() if k not in _NOT_OURS}
         own |= {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "TERM": "xterm-256color"}
         own |= environment or {}
@@ -114,6 +110,11 @@ class Terminal:
                 return {self._screen.buffer[y][x + at].fg for at in range(len(text))}
         raise AssertionError(f"{text!r} is not on the screen:\n{self.screen}")
 
+    def resize(self, lines: int, columns: int) -> None:
+        """Has the terminal another size."""
+        _set_size(self.end, lines, columns)
+        self._screen.resize(lines, columns)
+
     def type(self, keys: str) -> None:
         """Presses keys; names of special ones are this module's constants."""
         os.write(self.end, keys.encode())
@@ -170,6 +171,14 @@ class Terminal:
         if b"\x1b[6n" in more:
             cursor = self._screen.cursor
             os.write(self.end, f"\x1b[{cursor.y + 1};{cursor.x + 1}R".encode())
+
+
+def _set_size(terminal: int, lines: int, columns: int) -> None:
+    import fcntl
+    import struct
+    import termios
+
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
 
 def _take_terminal() -> None:

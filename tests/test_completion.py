@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import gdatalog as gd
 from gdatalog.parser.directives import DIRECTIVES
 from gdatalog.plan.functions import FUNCTIONS
-from gdatalog.shell.completion import Completion, complete, signature
+from gdatalog.shell.completion import Completion, argument_at, complete, signature
 from gdatalog.shell.filenames import files_at
 from gdatalog.shell.known import Known, look
 from gdatalog.shell.setting_commands import SETTINGS
@@ -150,6 +150,26 @@ def test_where_it_goes_and_what_stands_beside_it() -> None:
     assert first('.load E "mo').start == len('.load E "')
 
 
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("?- E(", ("E(", "src: int", ", dst: int)")),
+        ("?- E(x", ("E(", "src: int", ", dst: int)")),
+        ("?- E(x, abs(y)", ("E(src: int, ", "dst: int", ")")),
+        ("?- E(x, y, ", ("E(src: int, dst: int)", "", "")),
+        ("?- substr(t, ", ("substr(symbol, ", "int", ", int) -> symbol")),
+        ("?- x = cat(a, b, c, d, ", ("cat(symbol, symbol, ", "...", ") -> symbol")),
+        ("?- E(x, y), ", None),
+        ("?- (E(x, y), ", None),
+        (".output E(", None),
+        ("?- unknown(", None),
+        ("", None),
+    ],
+)
+def test_the_argument_at_hand(typed: str, wanted: tuple[str, str, str] | None) -> None:
+    assert argument_at(typed, KNOWN) == wanted
+
+
 def test_every_function_has_a_signature() -> None:
     for name in FUNCTIONS:
         assert "->" in signature(name)
@@ -243,6 +263,7 @@ def test_nothing_that_is_typed_is_a_surprise(text: str, cursor: int) -> None:
     cursor = min(cursor, len(text))
     for found in complete(text, cursor, KNOWN, files):
         assert 0 <= found.start <= cursor and found.text
+    argument_at(text[:cursor], KNOWN)
     parts = list(parts_of(text, KNOWN.commands))
     assert [part.start for part in parts] == [0, *(part.end for part in parts)][: len(parts)]
     assert all(part.start < part.end and part.begins <= part.end for part in parts)

@@ -92,6 +92,8 @@ def test_a_profile_tells_which_executor_ran(db: gd.Database) -> None:
     broad = db.profile(QUICK, strategy="levelwise")
     assert "  │ breadth-first: asked for\n" in str(broad) and " tried " in str(broad)
     assert deep.result.fetchall() == broad.result.fetchall()
+    rows = [[seen.rows_out for seen in each.runs[0].seen.values()] for each in (deep, broad)]
+    assert rows[0] == rows[1] and len(rows[0]) > 1  # the compiled loops count
     two = "p(x) <- E(x, 3) ; E(3, x), s = to_string(x), s != \"4\"."  # fmt: skip
     told = [node.details for node in db.profile(two, strategy="lftj").tree.find("alternative")]
     assert told == [

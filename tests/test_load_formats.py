@@ -122,7 +122,7 @@ def test_parquet_of_other_types() -> None:
         read_table("e.parquet", declared=E)
     assert str(caught.value) == (
         "data error: e.parquet: row 0, column 'dst': expected int, found the float 1.0\n"
-        '  hint: mend the file, or declare the column float'
+        "  hint: mend the file, or declare the column float"
     )
 
 

@@ -71,7 +71,23 @@ def test_completion(
     assert all(one.text.startswith(text[one.start :]) for one in found)
 
 
+@pytest.mark.parametrize(
+    "text", ["%%datalog\np(x) <- imp", "%%datalog pri", "%datalog ?- follows(x, y), x = pri"]
+)
+def test_python_is_not_offered_in_datalog(notebook: Cells, text: str) -> None:
+    assert [one.text for one in complete(notebook, text)] in (["imp"], ["pri"])
+
+
 def test_completion_elsewhere_is_ipythons(notebook: Cells) -> None:
     for text in ("follows.colum", "%%time\nfollows.colum", "1 % follows.colum"):
         found = complete(notebook, text)
         assert "columns" in [one.text.removeprefix(".") for one in found], text
+
+
+def test_a_closed_database_offers_nothing(notebook: Cells) -> None:
+    with gd.connect() as other:
+        notebook.variables["other"] = other
+        notebook.run("%datalog_db other")
+    assert [one.text for one in complete(notebook, "%datalog ?- fol")] == ["fol"]
+    notebook.run("%datalog_db db")
+    assert [one.text for one in complete(notebook, "%datalog ?- fol")] == ["follows("]

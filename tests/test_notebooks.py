@@ -49,7 +49,16 @@ def shown(cell: Any) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def cases() -> list[Any]:
+    """All notebooks; each starts a kernel, so all but the first run with the slow tests."""
+    marks = [(), *[(pytest.mark.slow,)] * (len(NOTEBOOKS) - 1)]
+    return [
+        pytest.param(path, id=path.stem, marks=mark)
+        for path, mark in zip(NOTEBOOKS, marks, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("path", cases())
 def test_a_notebook_shows_what_is_stored(path: Path) -> None:
     stored = read(path)
     made = RUNNER.run(copy.deepcopy(stored))

@@ -100,12 +100,10 @@ def test_compiled_loops() -> None:
 
 
 @pytest.mark.usefixtures("every")
-def test_a_compilation_is_told_of_when_it_begins(
-    db: gd.Database, monkeypatch: pytest.MonkeyPatch, caplog: Any
-) -> None:
+def test_a_compilation_is_told_of_when_it_begins(db: gd.Database, caplog: Any) -> None:
     seen: list[Progress] = []
-    with caplog.at_level("INFO", "gdatalog"), interpreted():
-        monkeypatch.setattr("gdatalog.cpu_ops.code_cache.compiled", lambda name: False)
+    with caplog.at_level("INFO", "gdatalog"), interpreted(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gdatalog.cpu_ops.code_cache.compiled", lambda name: False)
         db.query("two(x, z) <- E(x, y), E(y, z).", strategy="lftj", on_progress=seen.append)
     compiling = [p for p in seen if p.stage == "compiling"]
     assert compiling and compiling[0].what == "two" and compiling[0].share is None
@@ -140,7 +138,7 @@ def test_loading_rows(db: gd.Database) -> None:
         ("loading", "F", 0, 100, "rows"),
         ("loading", "F", 50, 100, "rows"),
     ]
-    db.insert("F", [(1, 1)], on_progress=seen.append)
+    db.insert("F", np.array([[1, 1]]), on_progress=seen.append)
     assert seen[-1].what == "F" and seen[-1].total == 1
 
 

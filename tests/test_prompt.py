@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from terminal import BACKSPACE, CTRL_C, CTRL_D, CTRL_R, ENTER, TAB, UP, Terminal
 
+from gdatalog.shell.history import LONGEST, MOST, KeptHistory
 from gdatalog.shell.typed import GOES_ON, PROMPT
 
 CTRL_A, CTRL_L, CTRL_U, ALT_ENTER = "\x01", "\x0c", "\x15", "\x1b\r"
+OPEN_EDITOR = "\x18\x05"
 ASKS, MORE = PROMPT.rstrip(), GOES_ON.rstrip()
 
 
@@ -34,7 +36,8 @@ def say(at: Terminal, line: str, answer: str) -> None:
 
 def test_typing(tmp_path: Path) -> None:
     (tmp_path / "edges.csv").write_text("src,dst\n1,2\n2,3\n")
-    with Terminal(folder=tmp_path, lines=24, columns=80) as at:
+    editor = {"EDITOR": "sed -i s/Q/E/"}
+    with Terminal(folder=tmp_path, lines=24, columns=80, environment=editor) as at:
         line_is(at, ASKS)
         assert at.screen.startswith("gdatalog 0.") and "Ctrl-D leaves." in at.screen
         say(at, ".load E edges.csv", "E(src: int, dst: int): 2 tuples")
@@ -83,6 +86,10 @@ def test_typing(tmp_path: Path) -> None:
         at.wait_for("\nx\n2\n")
         line_is(at, ASKS)
         say(at, "select * from E;", "this looks like SQL")
+        # An editor may give back what is not whole: it is not sent, and not lost.
+        at.type("Q(1, x)" + OPEN_EDITOR)
+        line_is(at, PROMPT + "E(1, x)")
+        at.type(CTRL_U)
         at.type("x" + BACKSPACE + CTRL_D)
         assert at.wait_for_end() == 0
 
@@ -118,6 +125,7 @@ def test_tab(tmp_path: Path) -> None:
         # A menu, with what is known of each; Enter chooses and sends nothing.
         at.type("?- E(" + TAB)
         at.wait_for("column 1 of E(src: int, dst: int)")
+        at.wait_for("\ncpu · E(src: int, dst: int) · 1 relation")  # also below, as one types
         assert re.search(r" src, dst\) +E\(src: int, dst: int\)", at.screen)
         at.type(TAB + ENTER)
         line_is(at, PROMPT + "?- E(src, dst)")
@@ -190,6 +198,24 @@ def test_pasting_and_history(tmp_path: Path) -> None:
         at.type("oth")
         at.wait_for("other(1).")  # in grey, from history
         assert at.colours("er(1)") == {"brightblack"}
+
+
+def test_history_is_bounded_and_survives_what_others_wrote(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "history"
+    first = KeptHistory(path)
+    assert list(first.load_history_strings()) == []
+    for at in range(3 * MOST):
+        first.append_string(f"e({at % (2 * MOST + 10)}).")
+    first.append_string("p(x) <-\n  e(x).\n")
+    first.append_string("x" * (LONGEST + 1))  # only for this session
+    first.append_string("half of a character: \ud800")
+    with path.open("ab") as file:
+        file.write(b'\xff not json\n{"a": 1}\n"cut sho')
+    again = list(KeptHistory(path).load_history_strings())
+    assert again[:2] == ["half of a character: \ud800", "p(x) <-\n  e(x)."]
+    assert len(again) == len(set(again)) == MOST
+    assert len(path.read_bytes().splitlines()) == MOST  # no more than that is kept
+    assert list(KeptHistory(path).load_history_strings()) == again
 
 
 def test_what_runs_is_stopped_and_what_is_typed_meanwhile_is_kept(tmp_path: Path) -> None:

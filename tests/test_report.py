@@ -17,6 +17,7 @@ from gdatalog.engine.ledger import Index, Ledger, RuleRun
 from gdatalog.report import Profile
 from gdatalog.report.tree import Node, Table
 from gdatalog.report.words import wrong_by
+from gdatalog.spent import Costs
 
 SNAPSHOTS = Path(__file__).with_name("plans") / "reports.txt"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
@@ -144,17 +145,23 @@ def test_time_and_bytes_that_went_elsewhere() -> None:
         (planned,) = db.explain("p(x) <- E(x, y), x < y.").strata[0].rules
     run = RuleRun(planned.plan, rows=500, seconds=2.0, compiling=1.5, moving=0.25, moved=1 << 20,
                   bytes=4096)  # fmt: skip
-    made = Index("E", (1, 0), 300, 2048, 0.5)
+    made = Index("E", (1, 0), 300, 2048, 0.5, 1)
     there = Index("E", (0,), 300, 1024)
-    ledger = Ledger(runs=[run], planning=0.125, compiling=1.5, indexes=[made, there])
+    parts = Index("p", (0,), 300, 1024, 0.5, 3, "old")
+    costs = Costs(planning=0.125, compiling=1.5)
+    ledger = Ledger(runs=[run], costs=costs, indexes=[made, there, parts])
     found = Profile(ledger, 4.0, 8192, None, "cpu", {"index of E": 3072, "p": 100})
     (rule,) = found.tree.find("rule")
     assert rule.details[-1] == (
-        "500 rows, 250 rows/s, 4.0 KiB held, 1.50 s compiling, 1.0 MiB moved in 250 ms"
+        "500 rows, 2,000 rows/s, 4.0 KiB held, 1.50 s compiling, 1.0 MiB moved in 250 ms"
     )
-    assert found.tree.details[0].startswith("125 ms planning, 1.50 s compiling, ")
-    assert [node.label for node in found.tree.find("index")] == ["E[1,0]", "E"]
+    assert found.tree.details == ("125 ms planning, 1.50 s compiling",)
+    assert [node.label for node in found.tree.find("index")] == [
+        "E by column 1, column 0", "E by column 0", "old p by column 0"
+    ]  # fmt: skip
     assert "300 entries, made in 500 ms, 2.0 KiB" in str(found)
+    assert "300 entries, there already, 1.0 KiB" in str(found)
+    assert "300 entries, made 3 times in 500 ms, 1.0 KiB" in str(found)
     assert "index of E 3.0 KiB, p 100 B" in str(found)
     assert dict(rule.facts)["moved"] == 1 << 20
 
@@ -217,7 +224,7 @@ def test_html_needs_nothing_else_and_is_escaped() -> None:
     assert fragment in page and "<html" not in fragment
     # Every rule of the style is for what is inside.
     style = fragment[fragment.index("<style>") + 7 : fragment.index("</style>")]
-    for selectors in re.findall(r"([^{}]+)\{", re.sub(r"@media[^{]+\{", "", style)):
+    for selectors in re.findall(r"([^{}]+)\{", re.sub(r"@(?:media|container)[^{]+\{", "", style)):
         assert all(".gdatalog-plan" in each for each in selectors.split(","))
 
 

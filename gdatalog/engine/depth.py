@@ -142,17 +142,12 @@ class Nest:
     def compiled(self) -> bool:
         return self.device.ready(self.plain)
 
-    def counts(self) -> dict[str, Any]:
-        """The argument for what is counted, if anything is."""
-        counters = self.printed.counters
-        return {COUNTS: np.zeros(len(counters), dtype=np.int64)} if counters else {}
-
     def run(
         self, scope: Scope, limits: Limits, told: str, wanted: int | None = None
     ) -> list[Block]:
         try:
             given = {f"new{at}": column for at, column in enumerate(self.given)}
-            counts = self.counts()
+            counts = counts_of(self.printed)
             found = self.device.walk(
                 self.printed,
                 self.tries,
@@ -163,7 +158,7 @@ class Nest:
                 wanted,
                 {**given, **self.marks, **counts},
             )
-            self.seen = counted(self.printed, self.join, counts[COUNTS]) if counts else {}
+            self.seen = counted(self.printed, [self.join], counts)
             return found
         except MemoryLimitError:
             if self.knobs.strategy != "auto":
@@ -173,9 +168,19 @@ class Nest:
             raise GiveUp("rows of compiled loops did not fit into the memory limit") from None
 
 
-def counted(printed: Printed, join: JoinPlan, counts: Any) -> dict[int, Seen]:
-    """What loops have counted, by id of the step of the join that they run."""
-    steps = list(all_steps(join.steps))
+def counts_of(printed: Printed) -> dict[str, Any]:
+    """The argument for what is counted, if anything is."""
+    counters = printed.counters
+    return {COUNTS: np.zeros(len(counters), dtype=np.int64)} if counters else {}
+
+
+def counted(
+    printed: Printed, joins: Sequence[JoinPlan], beside: Mapping[str, Any]
+) -> dict[int, Seen]:
+    """What loops have counted, by id of the step of the joins that they run."""
+    if not printed.counters:
+        return {}
+    steps, counts = [step for join in joins for step in all_steps(join.steps)], beside[COUNTS]
     seen: dict[int, Seen] = {}
     for counter, count in zip(printed.counters, counts.tolist(), strict=True):
         entry = seen.setdefault(id(steps[counter.step]), Seen())

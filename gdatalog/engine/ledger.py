@@ -20,7 +20,7 @@ from gdatalog.engine.choose import Choice
 from gdatalog.engine.derived import Derived, in_order, laid
 from gdatalog.executors.levelwise import Seen
 from gdatalog.executors.limits import Limits
-from gdatalog.plan.nodes import RulePlan, TrieRef
+from gdatalog.plan.nodes import RulePlan, TrieRef, Version
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.spent import Costs, so_far
 from gdatalog.storage.elsewhere import brought
@@ -210,12 +210,12 @@ class Index:
     """
 
     relation: str
-    version: str
     columns: tuple[int, ...]
     rows: int = 0
     bytes: int = 0
-    built: int = 0
     seconds: float | None = None
+    built: int = 0
+    version: Version = "full"
 
 
 @dataclass(slots=True)
@@ -256,12 +256,11 @@ class Ledger:
 
     def index(self, ref: TrieRef, trie: Trie, built: bool, seconds: float) -> None:
         """A trie that is read."""
-        key = ref.relation, ref.version, ref.columns
-        found = next(
-            (one for one in self.indexes if (one.relation, one.version, one.columns) == key), None
-        )
+        key = ref.relation, ref.columns, ref.version
+        same = (one for one in self.indexes if (one.relation, one.columns, one.version) == key)
+        found = next(same, None)
         if found is None:
-            found = Index(*key)
+            found = Index(ref.relation, ref.columns, version=ref.version)
             self.indexes.append(found)
         rows = len(trie.levels[-1]) if trie.levels else trie.total
         found.rows, found.bytes = max(found.rows, rows), max(found.bytes, trie.nbytes)

@@ -20,7 +20,7 @@ import numpy as np
 
 from gdatalog.engine.best import Best
 from gdatalog.engine.choose import ENOUGH, FIRST, SECOND, Choice, spent_on
-from gdatalog.engine.depth import layout_of, printed_once
+from gdatalog.engine.depth import counted, counts_of, layout_of, printed_once
 from gdatalog.engine.derived import Blocks, Derived, away, laid, relation_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.ledger import StratumTold, Way
@@ -30,7 +30,7 @@ from gdatalog.engine.stratum import StratumRun, atoms
 from gdatalog.errors import MemoryLimitError, Note
 from gdatalog.executors.lftj import GiveUp
 from gdatalog.executors.worklist import ListRoom
-from gdatalog.plan.effects import longest_first
+from gdatalog.plan.effects import all_steps, longest_first
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.planner.splitting import Split, split_of
 from gdatalog.printer.module import Printed
@@ -51,9 +51,13 @@ FEW, MANY = 2_000, 50_000
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A fixpoint that splits, ready to run: its values, and what the function is given of them."""
+    """A fixpoint that splits, ready to run: its values, and what the function is given of them.
+
+    `printed` is what a query runs, `run` what is run here.
+    """
 
     printed: Printed
+    run: Printed
     tries: Sequence[Trie]
     values: Array
     beside: Mapping[str, Array]
@@ -218,8 +222,12 @@ class Splits(StratumRun):
                 beside[f"counts_{at}"] = xp.zeros(len(values), dtype=xp.int64)
         if not self._enough(len(values), rooms):
             return None
-        printed = self._printed(lists, tries, values, counts)
-        return None if printed is None else Task(printed, tries, values, beside, rooms)
+        printed = run = self._printed(lists, tries, values, counts)
+        if around.ledger.lasting and around.device is CPU:
+            run = self._printed(lists, tries, values, counts, counted=True)
+        if printed is None or run is None:
+            return None
+        return Task(printed, run, tries, values, {**beside, **counts_of(run)}, rooms)
 
     def _enough(self, values: int, rooms: Sequence[ListRoom]) -> bool:
         """Whether a GPU's tiles are busy with values; a few that lead far are slow, one by one."""
@@ -256,17 +264,23 @@ class Splits(StratumRun):
         )
 
     def _printed(
-        self, lists: Sequence[Listed], tries: Sequence[Trie], values: Array, counts: bool
+        self,
+        lists: Sequence[Listed],
+        tries: Sequence[Trie],
+        values: Array,
+        counts: bool,
+        counted: bool = False,
     ) -> Printed | None:
         kind = "int32" if values.dtype == np.int32 else "int64"
         around, rules = self.around, self.recursions
         intersect, tile = around.knobs.intersect, around.device.tile(around.knobs)
-        key = (tuple(rules), tuple(lists), kind, counts, intersect, tile, layout_of(tries))
+        own = (kind, counts, intersect)
+        key = (tuple(rules), tuple(lists), *own, tile, counted, layout_of(tries))
 
         def printed() -> Printed:
             if tile:
-                return print_tiles(rules, tries, lists, kind, counts, intersect, tile)
-            return print_split(rules, tries, lists, kind, counts, intersect)
+                return print_tiles(rules, tries, lists, *own, tile)
+            return print_split(rules, tries, lists, *own, counted)
 
         found = printed_once(key, printed)
         return found if isinstance(found, Printed) else None
@@ -284,7 +298,7 @@ class Splits(StratumRun):
             return None
         relations = {name: self._relation(name, blocks) for name, blocks in found.items()}
         rows = {name: relation.length for name, relation in relations.items()}
-        self._tell(record, rows, len(task.values), started)
+        self._tell(record, rows, task, started)
         return relations
 
     def more(
@@ -321,7 +335,7 @@ class Splits(StratumRun):
             some = counts > 0
             found[name] = task.values[some], counts[some]
         rows = {name: int(counts.sum()) for name, (_, counts) in found.items()}
-        self._tell(record, rows, len(task.values), started)
+        self._tell(record, rows, task, started)
         return found
 
     def _follow(self, task: Task) -> dict[str, Blocks] | None:
@@ -330,7 +344,7 @@ class Splits(StratumRun):
         try:
             with limits.watch.work("joining", self.name, len(task.values), "values"):
                 found = around.device.follow(
-                    task.printed,
+                    task.run,
                     task.tries,
                     around.scope,
                     limits,
@@ -361,7 +375,7 @@ class Splits(StratumRun):
         self,
         record: StratumTold,
         rows: Mapping[str, int],
-        values: int,
+        task: Task,
         started: tuple[float, Costs],
     ) -> None:
         """Tells a profile what was done. `started`: when, and what had been spent by then."""
@@ -371,8 +385,9 @@ class Splits(StratumRun):
         here = around.device is CPU
         threads = around.knobs.workers if here else 0
         told = name if here else f"{name}, by tiles of {around.device.name}"
-        record.way = Way(told, values, "values", threads, seconds=seconds)
+        record.way = Way(told, len(task.values), "values", threads, seconds=seconds)
         record.end(dict(rows))
+        seen = counted(task.run, [rule.join for rule in self.recursions], task.beside)
         for number, plan in enumerate(self.later):
             report = around.ledger.run_of(plan)
             if report is None:
@@ -382,6 +397,8 @@ class Splits(StratumRun):
                 report.spent(so_far() - started[1])
                 report.bytes = record.peak
             report.executors = dict.fromkeys(range(len(plan.joins)), Choice(False, name))
+            steps = {id(step) for join in plan.joins for step in all_steps(join.steps)}
+            report.saw({step: each for step, each in seen.items() if step in steps})
 
     def split_by(self) -> str:
         """By what the stratum is split, in words."""

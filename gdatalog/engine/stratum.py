@@ -2,6 +2,8 @@
 
 A stratum whose relations are not recursive is evaluated once, here. What recursion takes stands
 in `rounds.py`.
+
+Above 300 lines, for what these ways share is much.
 """
 
 from __future__ import annotations
@@ -169,11 +171,21 @@ class StratumRun:
                 rule, around.schemas, around.param_types, sizes, recursive, first=first
             )
 
-        with around.limits.watch.work("planning", self.called(rule)):
-            plan = around.plans.plan(rule, first, around.relation, make)
+        def planned() -> RulePlan:
+            return around.plans.plan(rule, first, around.relation, make)
+
+        with around.limits.watch.work("planning", self.called(rule)), spending("planning"):
+            plan = patiently(self._rows_read(rule), planned, None)
         if not any(plan is other for _, other in self.planned):
             self.planned.append((rule, plan))
         return plan
+
+    def _rows_read(self, rule: CheckedRule) -> int:
+        """The rows of the largest relation that planning a rule on the CPU looks at."""
+        if self.around.device is not CPU:
+            return 0
+        names = {atom.name for atom in atoms(rule)} - self.tables.keys()
+        return max((self.around.relation(name).at_most for name in names), default=0)
 
     def _sizes(self, name: str, version: Version, relation_of: Callable[[str], Relation]) -> Size:
         arity = self.around.schemas[name].arity

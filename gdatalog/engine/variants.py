@@ -334,7 +334,7 @@ class Variant:
             self.report.rows += rows
             self.report.seconds += seconds
             self.report.executors[self.number] = choice
-            self.report.saw(counted(loops.printed, self.join, loops.tallied()))
+            self.report.saw(counted(loops.printed, [self.join], loops.tallied()))
 
 
 def pieces(blocks: Sequence[Columns]) -> Iterator[Columns]:

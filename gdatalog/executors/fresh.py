@@ -202,9 +202,9 @@ class Loops:
         tried = sum(int(worker.state[TRIED]) for worker in self.at_work)
         return tried, sum(worker.kept for worker in self.at_work)
 
-    def tallied(self) -> Array:
-        """What has been bound since `begin`, by counter."""
-        return tallied(self.printed, self.at_work)
+    def tallied(self) -> dict[str, Array]:
+        """What has been bound since `begin`, by counter, if that is counted."""
+        return {COUNTS: tallied(self.printed, self.at_work)} if self.printed.counters else {}
 
     def met(self) -> tuple[Array, ...]:
         """A row that lies outside, as columns of one."""

@@ -114,8 +114,6 @@ def run_nest(
 
 def tallied(printed: Any, workers: Sequence[Any]) -> Array:
     """What workers have counted, together."""
-    if not printed.counters:
-        return np.zeros(0, dtype=np.int64)
     counts = np.array([worker.arguments[COUNTS] for worker in workers])
     again = np.array([counter.again for counter in printed.counters], dtype=np.bool_)
     together: Array = np.where(again, counts.max(axis=0), counts.sum(axis=0))

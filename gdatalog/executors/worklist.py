@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.executors.lftj import (
+    COUNTS,
     DTYPES,
     FULL,
     Block,
@@ -21,6 +22,7 @@ from gdatalog.executors.lftj import (
     given_arrays,
     run_workers,
     scratch_of,
+    tallied,
 )
 from gdatalog.executors.limits import Limits
 from gdatalog.storage.table import Array
@@ -133,17 +135,21 @@ def run_split(
 ) -> list[list[Block]]:
     """Runs a printed fixpoint's function; gives the blocks of rows of each relation.
 
-    `beside`: what the function is given that is not of tries: values, seeds, spans, counts.
+    `beside`: what the function is given that is not of tries: values, seeds, spans, counts; and the
+    array that is set to what the workers have counted, if they do.
     `first`: how many rows a worker's first block has, for tests.
     """
     distinct = [tries[at] for at in printed.which]
     given = {**given_arrays(printed, distinct, scope), **beside}
+    tally = given.pop(COUNTS, None)
     control = np.zeros(16, dtype=np.int64)
     workers = [
         _worker(function, printed, distinct, given, control, threads, rooms, first)
         for _ in range(threads)
     ]
     run_workers(workers, control, limits)
+    if tally is not None:
+        tally[:] = tallied(printed, workers)
     return [
         [block for worker in workers for block in worker.filled[at]] for at in range(len(rooms))
     ]
@@ -169,6 +175,8 @@ def _worker(
             arguments[argument.name] = given[argument.name]
         elif argument.kind == "own":
             arguments[argument.name] = np.empty(0, dtype=DTYPES[argument.type])
+        elif argument.kind == "counts":
+            arguments[argument.name] = np.zeros(len(printed.counters), dtype=np.int64)
         else:
             if argument.kind in ("marks", "places"):
                 scratch.append(argument.name)

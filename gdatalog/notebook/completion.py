@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.database import Database
+from gdatalog.errors import Error
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.shell.completion import complete
 from gdatalog.shell.filenames import files_at
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _CELL = re.compile(r"\s*%%(datalog\w*)([^\n]*)(\n?)")
 _LINE = re.compile(r"\s*(?:[\w.\[\], ]+=\s*)?%(datalog\w*)[ \t](.*)", re.DOTALL)
 _WORD = re.compile(r"\S*\Z")
+_NAME = re.compile(r"\w*\Z")
 _LAST_WORDS = re.compile(r"(\S*)\s+\S*\Z")
 
 
@@ -55,15 +57,24 @@ class Completer:
     def register(self) -> None:
         from IPython.core.completer import SimpleCompletion, context_matcher
 
-        @context_matcher(identifier="gdatalog")  # type: ignore[untyped-decorator]
+        # Before all others: Python's would parse what is no Python.
+        @context_matcher(identifier="gdatalog", priority=1000)  # type: ignore[untyped-decorator]
         def matcher(context: Any) -> dict[str, Any]:
             lines = context.full_text.split("\n")
             before = "\n".join([*lines[: context.cursor_line], context.text_until_cursor])
-            found = self.offered(before, context.full_text)
+            try:
+                found = self.offered(before, context.full_text)
+            except Error:  # of a database that is closed: it is told of when the cell runs
+                found = []
+            if found == []:  # what stands there is offered, or else others offer Python and files
+                word = _NAME.search(before)[0]  # type: ignore[index]
+                found = [Offered(word, len(word), "")]
             over = found[0].over if found else 0
             return {
                 "completions": [
-                    SimpleCompletion(one.text, type=one.kind) for one in found if one.over == over
+                    SimpleCompletion(one.text, type=one.kind)
+                    for one in found or ()
+                    if one.over == over
                 ],
                 "matched_fragment": before[len(before) - over :],
                 "ordered": True,
@@ -76,18 +87,19 @@ class Completer:
     def unregister(self) -> None:
         self.shell.Completer.custom_matchers.remove(self._matcher)
 
-    def offered(self, before: str, text: str) -> list[Offered]:
-        """What may stand behind `before`, with which the cell's `text` begins."""
+    def offered(self, before: str, text: str) -> list[Offered] | None:
+        """What may stand behind `before`, with which the cell's `text` begins; None where that is
+        not for us to say."""
         cell = _CELL.match(before)
         if cell is not None:
             if cell[1] not in self.options:
-                return []
+                return None
             if cell[3]:
                 return self._in_text(before[cell.end() :], text[cell.end() :])
             return self._of_line(cell[1], cell[2], cell=True)
         line = _LINE.fullmatch(before[before.rfind("\n") + 1 :])
         if line is None or line[1] not in self.options:
-            return []
+            return None
         found = self._of_line(line[1], line[2], cell=False)
         if found or line[1] not in self.texts or _WORD.search(line[2])[0].startswith("--"):  # type: ignore[index]
             return found

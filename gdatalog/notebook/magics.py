@@ -152,6 +152,9 @@ class Magics:
         """The database that the magics work on: one of their own, made when it is needed."""
         if self._db is None:
             self._db = connect()
+        if self._db._workspace.closed:
+            hint = "%datalog_db takes another, as in: db = gdatalog.connect(), then %datalog_db db"
+            raise UsageError("the database of the magics is closed", hint=hint)
         return self._db
 
     # ---------------------------------------------------------------------------- what they do

@@ -289,7 +289,8 @@ class Names:
         close = nearest(param.name, self.params)
         near = None if close is None else f"did you mean `${close}`?"
         give = f'give it: `params={{"{param.name}": ...}}` in Python, `-M {param.name}=value`'
-        hint = near or f"{give} on the command line"
+        give += f" on the command line, `--param {param.name}=value` in a notebook"
+        hint = near or give
         self._fail(f"the parameter `${param.name}` has no value", param.span, hint)
 
     def _call(self, call: Call) -> Expr:

@@ -61,12 +61,14 @@ class Counting:
         with nest.text.block(f"if not {unless}"):
             nest.text.line(_COMMIT)
 
-    def start(self) -> list[str]:
-        """What comes before everything else in the function."""
+    def finish(self, nest: Nest) -> list[str]:
+        """Writes out what was printed, now that all counters are known; gives the lines that come
+        before all others."""
+        nest.arguments.counts(ARRAY)
+        nest.text.lines = list(self._written(nest.text.lines))
         return [f"{_name(counter)} = np.int64(0)" for counter in self.counters]
 
-    def written(self, lines: Sequence[str]) -> Iterator[str]:
-        """The lines of the function, once all counters are known."""
+    def _written(self, lines: Sequence[str]) -> Iterator[str]:
         for line in lines:
             bare = line.lstrip()
             if bare != _COMMIT:

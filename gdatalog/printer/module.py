@@ -10,7 +10,7 @@ from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_join
 from gdatalog.plan.nodes import Generate, Join, JoinPlan
 from gdatalog.printer.arguments import Argument, Level
-from gdatalog.printer.counting import ARRAY, Counter, Counting
+from gdatalog.printer.counting import Counter, Counting
 from gdatalog.printer.expressions import Expressions
 from gdatalog.printer.given import print_given
 from gdatalog.printer.leaves import Groups, Leaf
@@ -91,9 +91,7 @@ def print_plan(
     nest.commit()
     prologue = list(ROWS)
     if counting is not None:
-        nest.arguments.counts(ARRAY)
-        text.lines = list(counting.written(text.lines))
-        prologue += counting.start()
+        prologue += counting.finish(nest)
     outputs = [a for a in nest.arguments.found.values() if a.kind == "output"]
     outputs.sort(key=lambda argument: int(argument.name[3:]))
     arguments = [a for a in nest.arguments.found.values() if a.kind != "output"] + outputs

@@ -20,10 +20,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_join
 from gdatalog.plan.merge import merged
 from gdatalog.plan.nodes import Expr, JoinPlan, Step
 from gdatalog.printer.arguments import Arguments
+from gdatalog.printer.counting import Counting
 from gdatalog.printer.leaves import Leaf
 from gdatalog.printer.module import Printed, module_of
 from gdatalog.printer.nest import FULL, Nest
@@ -75,21 +77,28 @@ def print_split(
     splits: str,
     counts: bool,
     intersect: str,
+    counted: bool = False,
 ) -> Printed:
     """The function of a stratum that splits. `tries` are those of all plans, one plan's behind the
-    other's; `splits` is the dtype of the values; `counts`: only how many rows each has."""
+    other's; `splits` is the dtype of the values; `counts`: only how many rows each has. `counted`:
+    it counts what its loops bind, for a profile: the steps of all rules, one behind the other."""
     plan, parts = merged([rule.join for rule in rules])
     nest = Nest(plan, tries, intersect)
     nest.split = nest.tasks = True  # the work is shared by values
     nest.direct = True
+    if counted:
+        nest.counting = Counting([step for part in parts for step in all_steps(part)])
     printer = _Printer(nest, lists, counts)
     printer.run(rules, parts, splits)
+    prologue = printer.prologue()
+    if nest.counting is not None:
+        prologue += nest.counting.finish(nest)
     arguments = list(nest.arguments.found.values())
     told = [line for rule in rules for line in format_join(rule.join)]
     shape = f"{'counts' if counts else 'rows'} of a fixpoint of {len(rules)} rules"
     return Printed(
         shape,
-        module_of(nest, arguments, told, printer.prologue()),
+        module_of(nest, arguments, told, prologue),
         tuple(arguments),
         tuple(nest.arguments.scalars),
         nest.expressions,
@@ -97,6 +106,7 @@ def print_split(
         0,
         True,
         1,
+        counters=() if nest.counting is None else nest.counting.counters,
     )
 
 
@@ -188,6 +198,7 @@ class _Printer:
                 self._follow(rules, parts)
                 for at in range(len(self.lists)):
                     self._end(at)
+                nest.commit()
             text.line("start = stop")
         text.line("state[0], state[1] = 0, 0")
         for at in range(len(self.lists)):

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from gdatalog.engine.ledger import Index, Ledger, RuleRun, StratumTold
-from gdatalog.plan.format import trie_label
-from gdatalog.plan.nodes import RulePlan, TrieRef
+from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.progress import format_bytes
+from gdatalog.report.indexes import index_label
 from gdatalog.report.planned import (
     chosen,
     plan_label,
@@ -22,7 +22,9 @@ from gdatalog.report.rounds import rounds_node
 from gdatalog.report.steps import Executor, Happened, order_of, plan_nodes
 from gdatalog.report.tree import Fact, Kind, Node
 from gdatalog.report.words import many, per_second, took
+from gdatalog.spent import Costs
 
+LITTLE = 0.005  # of all seconds: not worth a word
 MOST_HELD = 8  # parts of what was held that are shown
 
 
@@ -45,24 +47,19 @@ class Evaluated:
         others = [
             self._named("rule", f"for {run.plan.relation}", [run.plan], [run], {}) for run in left
         ]
-        apart = Apart(
-            ledger.planning,
-            max(ledger.compiling, sum(run.compiling for run in ledger.runs)),
-            sum(run.indexing for run in ledger.runs),
-            sum(run.moving for run in ledger.runs),
-            sum(run.moved for run in ledger.runs),
-        )
+        costs = ledger.costs
+        texts = _apart(costs, self.seconds)
         return Node(
             "plan",
             f"{self.seconds:.3f} s {where(self.device, '')}, "
             f"{format_bytes(self.peak)} held at the most",
-            (", ".join(apart.texts()),) if apart.texts() else (),
+            (", ".join(texts),) if texts else (),
             seconds=self.seconds,
             facts=(
                 ("device", self.device),
                 ("seconds", self.seconds),
                 ("peak_bytes", self.peak),
-                *apart.facts(),
+                *_cost_facts(costs),
             ),
             children=(*strata, *others, *_indexes(ledger.indexes), *self._memory()),
         )
@@ -174,9 +171,10 @@ class Evaluated:
         executor, children = plan_nodes(
             plan, executors, Happened(run.seen, self.seconds, told, followed)
         )
-        rate = [per_second(run.rows, run.seconds)] if run.rows and run.seconds else []
+        work = run.seconds - run.compiling - run.indexing - run.moving
+        rate = [per_second(run.rows, work)] if run.rows and work > 0 else []
         held = [f"{format_bytes(run.bytes)} held"] if run.bytes else []
-        apart = Apart.of(run)
+        costs = Costs(0.0, run.compiling, run.indexing, run.moving, run.moved)
         left = () if run.left is None else (f"run on the CPU: {run.left}",)
         return Node(
             kind,
@@ -184,7 +182,7 @@ class Evaluated:
             (
                 *left,
                 *executor.details,
-                ", ".join([many(run.rows, "row"), *rate, *held, *apart.texts()]),
+                ", ".join([many(run.rows, "row"), *rate, *held, *_apart(costs, self.seconds)]),
             ),
             seconds=run.seconds,
             share=self._share(run.seconds),
@@ -192,7 +190,7 @@ class Evaluated:
                 ("relation", plan.relation),
                 ("rows", run.rows),
                 ("bytes", run.bytes),
-                *apart.facts(),
+                *_cost_facts(costs),
                 ("device", self.device if run.left is None else "cpu"),
                 ("order", ", ".join(order_of(plan))),
                 *executor.facts,
@@ -246,41 +244,31 @@ def _indexes(indexes: Sequence[Index]) -> tuple[Node, ...]:
 
 
 def _index(index: Index) -> Node:
-    label = trie_label(TrieRef(index.relation, "full", index.columns))
-    told = "there already" if index.seconds is None else f"made in {took(index.seconds)}"
+    times = "" if index.built < 2 else f"{index.built:,} times "
+    told = "there already" if index.seconds is None else f"made {times}in {took(index.seconds)}"
     return Node(
         "index",
-        label,
+        index_label(index.relation, index.version, index.columns),
         (f"{many(index.rows, 'entry')}, {told}, {format_bytes(index.bytes)}",),
         seconds=index.seconds,
         facts=(("rows", index.rows), ("bytes", index.bytes), ("there", index.seconds is None)),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Apart:
-    """Seconds that went neither into rows nor into loops, and bytes to and from a device."""
+def _apart(costs: Costs, whole: float) -> list[str]:
+    """What went neither into rows nor into loops, where it is worth a word of so many seconds."""
+    spent = {
+        "planning": costs.planning,
+        "compiling": costs.compiling,
+        "making indexes": costs.indexing,
+    }
+    texts = [
+        f"{took(seconds)} {what}" for what, seconds in spent.items() if seconds > LITTLE * whole
+    ]
+    if costs.moved or costs.moving:
+        texts.append(f"{format_bytes(costs.moved)} moved in {took(costs.moving)}")
+    return texts
 
-    planning: float
-    compiling: float
-    indexing: float
-    moving: float
-    moved: int
 
-    @staticmethod
-    def of(run: RuleRun) -> Apart:
-        return Apart(0.0, run.compiling, run.indexing, run.moving, run.moved)
-
-    def texts(self) -> list[str]:
-        spent = {
-            "planning": self.planning,
-            "compiling": self.compiling,
-            "making indexes": self.indexing,
-        }
-        texts = [f"{took(seconds)} {what}" for what, seconds in spent.items() if seconds]
-        if self.moved or self.moving:
-            texts.append(f"{format_bytes(self.moved)} moved in {took(self.moving)}")
-        return texts
-
-    def facts(self) -> tuple[tuple[str, Fact], ...]:
-        return tuple((field.name, getattr(self, field.name)) for field in fields(self))
+def _cost_facts(costs: Costs) -> tuple[tuple[str, Fact], ...]:
+    return tuple((field.name, getattr(costs, field.name)) for field in fields(costs))

@@ -64,7 +64,8 @@ class _Drawn:
         self.guessed = any(node.estimate is not None for node in nodes)
 
     def all(self) -> Iterator[str]:
-        yield f'<div class="body"><h1>{escape(self.root.label)}</h1>'
+        widths = "; ".join(f"--{name}: {size}ch" for name, size in self._widths().items())
+        yield f'<div class="body" style="{widths}"><h1>{escape(self.root.label)}</h1>'
         yield from (f'<span class="detail">{escape(text)}</span>' for text in self.root.details)
         if self.guessed or self.timed:
             yield f'<div class="row titles"><span></span>{self._titles()}</div>'
@@ -72,6 +73,23 @@ class _Drawn:
             yield from self._node(child)
         yield self._legend()
         yield "</div>"
+
+    def _widths(self) -> dict[str, int]:
+        """How many digits the columns of numbers have room for."""
+        widths = {"estimate": 9, "actual": 9, "tried": 7, "seconds": 7}
+        for node in self.root.walk():
+            for name, text in self._texts(node).items():
+                widths[name] = max(widths[name], len(text))
+        return widths
+
+    def _texts(self, node: Node) -> dict[str, str]:
+        """The numbers of a node, by their columns."""
+        return {
+            "estimate": "" if node.estimate is None else about(node.estimate),
+            "actual": "" if node.actual is None else f"{node.actual:,}",
+            "tried": f"{node.tried:,}" if node.tried else "",
+            "seconds": "" if node.seconds is None else f"{node.seconds * 1000:,.2f}",
+        }
 
     def _node(self, node: Node) -> Iterator[str]:
         inside = bool(node.children or node.series or node.table)
@@ -111,11 +129,9 @@ class _Drawn:
         cells: list[tuple[str, str]] = []
         if node.estimate is None and node.actual is None and not node.tried:
             return _cells(self._times(node))  # the label has the room of what is not there
-        if self.guessed:
-            cells.append(("estimate", "" if node.estimate is None else about(node.estimate)))
-        if self.came:
-            cells.append(("actual", "" if node.actual is None else f"{node.actual:,}"))
-            cells.append(("tried", f"{node.tried:,}" if node.tried else ""))
+        texts = self._texts(node)
+        names = (["estimate"] if self.guessed else []) + (["actual", "tried"] if self.came else [])
+        cells += [(name, texts[name]) for name in names]
         bars = self._bar("guessed", node.estimate) + self._bar("came", node.actual)
         cells.append(("bindings", bars))
         return _cells([*cells, *self._times(node)])
@@ -123,8 +139,7 @@ class _Drawn:
     def _times(self, node: Node) -> list[tuple[str, str]]:
         if not self.timed:
             return []
-        seconds = "" if node.seconds is None else f"{node.seconds * 1000:,.2f}"
-        return [("seconds", seconds), ("share", _share(node.share))]
+        return [("seconds", self._texts(node)["seconds"]), ("share", _share(node.share))]
 
     def _bar(self, kind: str, count: float | None) -> str:
         """Lengths grow with the number of digits: bindings differ by millions."""

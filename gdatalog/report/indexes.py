@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from gdatalog.engine.asking import AskedIndex, memory_asked
 from gdatalog.engine.device import Device
@@ -56,28 +57,36 @@ def indexes_of(
             if ref.columns and (index.bytes != 0 or index.there or not index.rows):
                 relation = relation_of(ref.relation)
                 columns = None if relation is None else relation.columns
-                found.append(Index(index_label(ref, columns), index))
+                found.append(Index(_label(ref, columns), index))
     return found
 
 
-def index_label(ref: TrieRef, columns: Sequence[str] | None) -> str:
-    """An index by the names of its columns, in their order; by their numbers if there are none.
-
-    >>> index_label(TrieRef("E", "full", (1, 0)), ["src", "dst"])
-    'E by dst, src'
-    >>> index_label(TrieRef("path", "old", (0,)), None)
-    'old path by column 0'
-    """
-
-    def name(column: int) -> str:
-        return f"column {column}" if columns is None else columns[column]
-
-    text = ref.relation if ref.version == "full" else f"{ref.version} {ref.relation}"
+def _label(ref: TrieRef, names: Sequence[str] | None) -> str:
+    """An index by the names of its columns, if they are known, and by what else it is."""
+    text = index_label(ref.relation, ref.version, ref.columns, names)
     text = f"ranked {text}" if ref.ranked else text
-    text += f" by {', '.join(map(name, ref.columns))}"
     if ref.tests:
-        text += f" where {', '.join(f'{name(t.left)} {t.op} {name(t.right)}' for t in ref.tests)}"
+        column = partial(_column, names=names)
+        text += (
+            f" where {', '.join(f'{column(t.left)} {t.op} {column(t.right)}' for t in ref.tests)}"
+        )
     return f"{text} with counts" if ref.weighted else text
+
+
+def index_label(
+    relation: str, version: str, columns: Sequence[int], names: Sequence[str] | None = None
+) -> str:
+    """An index by its columns, in their order.
+
+    >>> index_label("E", "full", (1, 0), ["src", "dst"]), index_label("path", "old", (0,))
+    ('E by dst, src', 'old path by column 0')
+    """
+    which = "" if version == "full" else f"{version} "
+    return f"{which}{relation} by {', '.join(_column(column, names) for column in columns)}"
+
+
+def _column(column: int, names: Sequence[str] | None) -> str:
+    return f"column {column}" if names is None else names[column]
 
 
 def indexes_node(indexes: Sequence[Index], limit: int | None) -> Node | None:

@@ -88,4 +88,6 @@ class Shown:
                 f"the ending of {os.fspath(path)} does not say as what a plan is to be saved",
                 hint=f"one of {endings}",
             )
-        Path(path).write_text(self.render(form) + "\n", encoding="utf-8")
+        from gdatalog.storage.writers import write_text
+
+        write_text(self.render(form) + "\n", path)

@@ -126,6 +126,35 @@ def _kind(types: frozenset[str]) -> str:
     return "number" if types == NUMBERS else "|".join(sorted(types))
 
 
+def argument_at(statement: str, known: Known) -> tuple[str, str, str] | None:
+    """What the end of a statement is an argument of: what is before it, it, and what is behind.
+
+    >>> argument_at("p(x) <- E(x, ", Known({"E": (("src", "int"), ("dst", "int"))}))
+    ('E(src: int, ', 'dst: int', ')')
+    """
+    tokens = scan(Source("", statement), 0).tokens
+    if not tokens or tokens[0].type in DIRECTIVE_TYPES:
+        return None
+    name, place = _open_call(tokens)
+    if name in known.relations:
+        shown = [f"{column}: {kind}" for column, kind in known.relations[name]]
+        ending = ")"
+    elif name in FUNCTIONS or name in ALIASES:
+        inner, _, ending = signature(name).removeprefix(f"{name}(").partition(")")
+        shown, ending = inner.split(", "), ")" + ending
+        place = min(place, len(shown) - 1) if shown[-1] == "..." else place
+    else:
+        return None
+    if place >= len(shown):
+        return f"{name}({', '.join(shown)}{ending}", "", ""
+    before, after = shown[:place], shown[place + 1 :]
+    return (
+        f"{name}({''.join(f'{one}, ' for one in before)}",
+        shown[place],
+        f"{''.join(f', {one}' for one in after)}{ending}",
+    )
+
+
 def columns_text(name: str, columns: Columns) -> str:
     return f"{name}({', '.join(f'{column}: {kind}' for column, kind in columns)})"
 
@@ -349,6 +378,14 @@ def _call(tokens: list[Token]) -> tuple[str, int, str]:
 
     No name: it stands in none.
     """
+    name, place = _open_call(tokens)
+    tail = tokens[-1].type if tokens else ""
+    # In the middle of an argument, what stands there is no column any more.
+    return name, place if tail in ("LPAR", "COMMA") else 1 << 30, tail
+
+
+def _open_call(tokens: list[Token]) -> tuple[str, int]:
+    """The name of the innermost call that is open at the end, and which argument that is."""
     open_: list[list[int]] = []  # index of the bracket, commas since
     for at, token in enumerate(tokens):
         if token.type in ("LPAR", "LBRACE"):
@@ -357,15 +394,12 @@ def _call(tokens: list[Token]) -> tuple[str, int, str]:
             open_.pop()
         elif token.type == "COMMA" and open_:
             open_[-1][1] += 1
-    tail = tokens[-1].type if tokens else ""
-    if not open_ or tokens[open_[-1][0]].type == "LBRACE":
-        return "", 0, tail
+    if not open_:
+        return "", 0
     at, place = open_[-1]
-    if at == 0 or tokens[at - 1].type != "NAME":
-        return "", 0, tail
-    # In the middle of an argument, what stands there is no column any more.
-    fresh = tail in ("LPAR", "COMMA")
-    return str(tokens[at - 1].value), place if fresh else 1 << 30, tail
+    if tokens[at].type == "LBRACE" or at == 0 or tokens[at - 1].type != "NAME":
+        return "", 0
+    return str(tokens[at - 1].value), place
 
 
 def _variables(text: str, begins: int, cursor: int) -> list[str]:

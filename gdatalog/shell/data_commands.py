@@ -30,12 +30,13 @@ def _relations(repl: Repl, rest: str) -> None:
     words_of(rest, "relations", 0, 0)
     workspace = repl.db._workspace
     with_rules = ruled(workspace.statements())
-    session = workspace.session(Program(()))
     rows = []
-    for name, schema in sorted(session.checked.schemas.items()):
-        count = counted(session, name)
-        told = NOT_EVALUATED if count is None else f"{count:,}"
-        rows.append((schema_text(schema), told, "rules" if name in with_rules else ""))
+    with repl.db._lock:
+        session = workspace.session(Program(()))
+        for name, schema in sorted(session.checked.schemas.items()):
+            count = counted(session, name)
+            told = NOT_EVALUATED if count is None else f"{count:,}"
+            rows.append((schema_text(schema), told, "rules" if name in with_rules else ""))
     if not rows:
         repl.output.text("no relations yet: type a fact, e(1, 2). or read a file, .load E e.csv")
         return
@@ -87,7 +88,7 @@ def _export(repl: Repl, rest: str) -> None:
 
     name, path = words_of(rest, "export", 2, 2)
     repl.db._workspace.policy.writing(path, None)
-    with repl.line(known(repl, name)):
+    with repl.line(known(repl, name)), repl.db._lock:
         result = repl.db.relations[name]
         write_table(result.table(), path)
     say(f"{name}: {tuples(len(result))} -> {path}")

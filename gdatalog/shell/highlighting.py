@@ -135,6 +135,11 @@ class Highlighter:
                     best = found
         return best
 
+    def statement_before(self, cursor: int) -> str:
+        """What there is of the statement at the cursor, before it."""
+        part = self._part_at(cursor)
+        return "" if part is None or part.command else self._text[part.begins : cursor]
+
     def _touched(self, cursor: int) -> int | None:
         """Where a word that is wrong begins, if the cursor is still at its end."""
         part = self._part_at(cursor)

@@ -16,7 +16,7 @@ from gdatalog.storage.writers import facts_text, table_text
 
 FORMATS = ("box", "csv", "tsv", "json", "jsonl", "markdown")
 FEWEST_ROWS, MAX_ROWS = 4, 40
-AROUND = 8  # lines of a terminal that are not rows: the box, its last line, and the next prompt
+AROUND = 9  # lines of a terminal that are not rows: the box, the prompts around it, a bar below
 
 
 class Output:

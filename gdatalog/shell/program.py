@@ -68,8 +68,8 @@ def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> 
             if job.timing:
                 say(f"total: {seconds:.3f} s")
             if reports is not None:
-                peak = session.evaluation.limits.peak
-                say(str(Profile(reports, seconds, peak, None, db.device)))
+                limits = session.evaluation.limits
+                say(str(Profile(reports, seconds, limits.peak, None, db.device, limits.held)))
             return failed
     except Error as error:
         say_error(error)

@@ -15,17 +15,18 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import completion_is_selected, has_focus
-from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.formatted_text import StyleAndTextTuples, fragment_list_len
 from prompt_toolkit.input import create_input
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout.processors import TabsProcessor
 from prompt_toolkit.output import create_output
 from prompt_toolkit.shortcuts import PromptSession
 from prompt_toolkit.styles import Style
 
 from gdatalog.progress import format_bytes
-from gdatalog.shell.completion import complete
+from gdatalog.shell.completion import argument_at, complete
 from gdatalog.shell.highlighting import Highlighter
 from gdatalog.shell.history import KeptHistory
 from gdatalog.shell.known import Known, Status
@@ -66,6 +67,7 @@ class Prompt:
             enable_open_in_editor=True,
             tempfile_suffix=".dl",
             bottom_toolbar=self._bar,
+            input_processors=[TabsProcessor(char1=" ", char2=" ")],
             key_bindings=self._keys(),
             style=Style.from_dict(LOOK),
             input=create_input(sys.stdin),
@@ -89,7 +91,10 @@ class Prompt:
         if self._history.trouble and not self._told:
             self._told = True
             say(self._history.trouble)
-        return text
+        end = divide(text, self.known.commands).end
+        if text[end:].strip():  # an editor has sent it
+            self._rest = text[end:].strip()
+        return text[:end]
 
     def close(self) -> None:
         """Gives the terminal back as it was."""
@@ -131,23 +136,28 @@ class Prompt:
         status, doing = self.status, self.doing()
         if status is None:
             return [("class:bar-busy", doing or "starting")]
+        device: StyleAndTextTuples = [("class:bar-device", status.device)]
         counts = f"{_number(status.relations, 'relation')}, {_number(status.rows, 'row')}"
         memory = format_bytes(status.limit)
         if status.used is not None:
             memory = f"{format_bytes(status.used)} of {memory}"
         help_ = "Alt-Enter breaks the line" if "\n" in buffer.text else "Tab completes"
         # The first are the last to go where there is no room for all.
-        parts = [("class:bar-device", status.device)]
-        parts += [("class:bar-busy", doing)] * bool(doing)
-        parts += [("class:bar-hint", self._hint)] * bool(self._hint)
-        parts += [("", counts), ("", memory), ("", help_)]
+        parts = [device]
+        parts += [[("class:bar-busy", doing)]] * bool(doing)
+        parts += [[("class:bar-hint", self._hint)]] * bool(self._hint)
+        argument = argument_at(self._colours.statement_before(buffer.cursor_position), self.known)
+        if argument is not None:
+            before, at, after = argument
+            parts += [[("", before), ("class:bar-argument", at), ("", after)]]
+        parts += [[("", counts)], [("", memory)], [("", help_)]]
         room = self._session.output.get_size().columns
         shown: StyleAndTextTuples = []
-        for style, text in parts:
-            room -= len(text) + 3
+        for part in parts:
+            room -= fragment_list_len(part) + 3
             if room < -3:
                 break
-            shown += [("", " · ")] * bool(shown) + [(style, text)]
+            shown += [("", " · ")] * bool(shown) + part
         return shown
 
     # -------------------------------------------------------------------------------- the keys

@@ -35,18 +35,19 @@ def _rules(repl: Repl, rest: str) -> None:
     workspace = repl.db._workspace
     every = workspace.statements()
     listed = numbered(every)
-    session = workspace.session(Program(()))
-    untold = ruled(every)  # of each relation the size is told once, at its first rule
+    with repl.db._lock:
+        session = workspace.session(Program(()))
+        sizes = {name: _size(counted(session, name)) for name in ruled(every)}
     wide = len(str(len(listed)))
     lines = []
     for number, statement in enumerate(listed, 1):
         names = names_of(statement)
         if only is None or only in names:
-            sizes = [f"{n}: {_size(counted(session, n))}" for n in names if n in untold]
-            if isinstance(statement, Rule):
-                untold -= set(names)
             line = f"{number:>{wide}}  {format_node(statement)}"
-            lines.append(f"{line}  // {', '.join(sizes)}" if sizes else line)
+            # Of each relation the size is told once, at its first rule.
+            heads = names if isinstance(statement, Rule) else ()
+            told = [f"{name}: {sizes.pop(name)}" for name in heads if name in sizes]
+            lines.append(f"{line}  // {', '.join(told)}" if told else line)
     facts = [s for s in every if is_fact(s) and (only is None or only in names_of(s))]
     if facts:
         names = tuple(dict.fromkeys(name for fact in facts for name in names_of(fact)))
@@ -89,7 +90,7 @@ def _save(repl: Repl, rest: str) -> None:
     found = saved(session, repl.loaded, path)
     for file in (path, *found.data):
         workspace.policy.writing(file, None)
-    with repl.line(path):
+    with repl.line(path), repl.db._lock:
         for file, relation in found.data.items():
             write_table(relation.to_table(workspace.symbols), file)
         write_text(found.text, path)

@@ -22,6 +22,7 @@ LOOK = {f"dl-{name}": style for name, style in STYLES.items()} | {
     "bottom-toolbar": "noreverse ansibrightblack",
     "bar-device": "noreverse ansigreen",
     "bar-busy": "noreverse ansiyellow",
+    "bar-argument": "noreverse bold ansidefault",
     "bar-hint": "noreverse ansiyellow",
     "auto-suggestion": "ansibrightblack",
     "completion-menu": "noreverse",

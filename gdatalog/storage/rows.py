@@ -243,8 +243,12 @@ def _group_rows(columns: Sequence[Array], length: int) -> tuple[Array, Array]:
     else:
         order = order_rows(columns)
         marks = row_firsts([column[order] for column in columns])
-    groups = np.empty(length, dtype=np.int64)
-    groups[order] = np.cumsum(marks) - 1
+    groups, numbers = np.empty(length, dtype=np.int64), np.cumsum(marks) - 1
+
+    def fill(part: slice) -> None:  # all at once NumPy would keep the interpreter's lock
+        groups[order[part]] = numbers[part]
+
+    by_stretches(fill, length)
     return order[marks], groups
 
 
@@ -259,6 +263,10 @@ def in_sorted(values: Array, among: Array) -> Array:
     """Which of `values` occur in the sorted array `among`."""
     if len(among) == 0:
         return np.zeros(len(values), dtype=np.bool_)
+    return patiently(len(values), lambda: _in_sorted(values, among), None)
+
+
+def _in_sorted(values: Array, among: Array) -> Array:
     at = np.searchsorted(among, values)
     at[at == len(among)] = 0
     found: Array = among[at] == values

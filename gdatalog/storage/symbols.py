@@ -61,8 +61,14 @@ class SymbolTable:
         """A column of texts that holds no more texts than it needs."""
         if len(codes) == 0:
             return Texts(np.empty(0, dtype=np.int32), np.empty(0, dtype=object))
-        used, rows = np.unique(codes, return_inverse=True)
-        return Texts(rows.astype(np.int32), self.array()[used])
+        texts = self.array()
+        if len(texts) > 16 * len(codes):
+            used, rows = np.unique(codes, return_inverse=True)
+            return Texts(rows.astype(np.int32), texts[used])
+        marks = np.zeros(len(texts), dtype=np.bool_)
+        marks[codes] = True
+        places = np.cumsum(marks, dtype=np.int32) - np.int32(1)
+        return Texts(places[codes], texts[marks])
 
     def array(self) -> Array:
         """All texts, as an array of objects, by code."""

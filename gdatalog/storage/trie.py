@@ -19,6 +19,7 @@ import numpy as np
 
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.table import Array
+from gdatalog.watching import patiently
 
 # 33 bits for a value of 32 bits, so that a bound just outside of them has a place too.
 _SHIFT = 33
@@ -124,18 +125,22 @@ class TrieLevel:
     def pairs(self) -> Array:
         """(parent, value) of every entry, packed, ascending."""
         if self._pairs is None:
-            xp = self.xp
-            if xp is np:
-                lengths = np.diff(self.offsets)
-                parents = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
-            else:  # which has no `repeat` by lengths that lie on a device
-                entries = xp.arange(len(self.values))
-                parents = xp.searchsorted(self.offsets[1:], entries, side="right")
-                parents = parents.astype(xp.int64, copy=False)
-            parents <<= _SHIFT
-            parents |= self._code(self.values)[0]
-            self._pairs = parents
+            here = self.xp is np
+            self._pairs = patiently(len(self), self._paired) if here else self._paired()
         return self._pairs
+
+    def _paired(self) -> Array:
+        xp = self.xp
+        if xp is np:
+            lengths = np.diff(self.offsets)
+            parents = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+        else:  # which has no `repeat` by lengths that lie on a device
+            entries = xp.arange(len(self.values))
+            parents = xp.searchsorted(self.offsets[1:], entries, side="right")
+            parents = parents.astype(xp.int64, copy=False)
+        parents <<= _SHIFT
+        parents |= self._code(self.values)[0]
+        return parents
 
     def _code(self, values: Array) -> tuple[Array, Array | None]:
         """33-bit codes in the values' order; for 64-bit levels also whether each is exact."""

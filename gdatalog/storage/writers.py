@@ -7,6 +7,8 @@ kill, Ctrl-C) leaves the former file, or none.
 Texts: ints in decimal, floats as the shortest text that reads back, bools `true` and `false`,
 timestamps ISO 8601 in UTC. A facts file has no header and no quoting; `()` says that a
 relation without columns is true.
+
+Above 300 lines, for all formats are written here, and safely.
 """
 
 from __future__ import annotations
@@ -28,8 +30,10 @@ from gdatalog.storage.readers import PACKED, ROWS, TEXTS, format_of
 from gdatalog.storage.table import Column, Table, Texts
 from gdatalog.storage.text_files import check_delimiter
 from gdatalog.values import TypeName, timestamp_to_text
+from gdatalog.watching import Work, watching
 
 _BATCH = 1 << 16  # rows that are turned into text at a time
+_GROUP = 1 << 20  # rows of a group in a Parquet file
 _UNQUOTABLE = ("\t", "\n", "\r")
 
 
@@ -49,6 +53,17 @@ def write_table(
         return
     if kind not in TEXTS and (delimiter is not None or header is not None):
         raise UsageError(f"{name}: delimiter and header have no meaning for {kind}")
+    with _writing(table, name):
+        _write_as(kind, table, name, delimiter, header)
+
+
+def _writing(table: Table, name: str) -> Work:
+    return watching().work("writing", name, table.length, "rows")
+
+
+def _write_as(
+    kind: str, table: Table, name: str, delimiter: str | None, header: bool | None
+) -> None:
     if kind in ("csv", "tsv"):
         cut = check_delimiter(delimiter or ("\t" if kind == "tsv" else ","))
         chunks = _quoted(table, cut, header is not False)
@@ -93,7 +108,8 @@ def write_facts(
     name = os.fspath(path)
     stem = os.path.basename(name).split(".")[0]
     chunks = facts_text(table, stem, delimiter=delimiter, header=header)
-    _write(name, lambda file: _write_texts(name, file, chunks))
+    with _writing(table, name):
+        _write(name, lambda file: _write_texts(name, file, chunks))
 
 
 def facts_text(
@@ -156,11 +172,21 @@ def cell_texts(kind: TypeName, column: Column) -> list[str]:
 
 def _batches(table: Table) -> Iterator[list[list[str]]]:
     """The columns' texts, some rows at a time."""
-    for start in range(0, table.length, _BATCH):
+    for start in _starts(table):
         yield [
             cell_texts(kind, _slice(column, start))
             for kind, column in zip(table.types, table.columns, strict=True)
         ]
+
+
+def _starts(table: Table, rows: int = _BATCH) -> Iterator[int]:
+    """Where each batch of so many rows begins; those before it have been written."""
+    watch = watching()
+    for start in range(0, table.length, rows):
+        if watch.innermost.stage == "writing":
+            watch.innermost.done = start
+        watch.poll()
+        yield start
 
 
 def _slice(column: Column, start: int) -> Column:
@@ -200,7 +226,7 @@ def _json(table: Table, lines: bool) -> Iterator[str]:
         yield "["
     if not table.columns:
         yield "{}\n" if lines and table.length else "{}" if table.length else ""
-    for start in range(0, table.length if table.columns else 0, _BATCH):
+    for start in _starts(table) if table.columns else ():
         cells = [
             _json_texts(kind, _slice(column, start))
             for kind, column in zip(table.types, table.columns, strict=True)
@@ -254,10 +280,21 @@ def _write_arrow(table: Table, kind: str, file: BinaryIO) -> None:
         if not table.columns:
             # Parquet counts no rows where there is no column.
             data = data.replace_schema_metadata({ROWS: str(table.length)})
-        pq.write_table(data, file, compression="zstd")
+        with pq.ParquetWriter(file, data.schema, compression="zstd") as writer:
+            for part in _groups(table, data):
+                writer.write_table(part, row_group_size=_GROUP)
         return
     with pa.ipc.new_file(file, data.schema) as writer:
-        writer.write_table(data)
+        for part in _groups(table, data):
+            writer.write_table(part)
+
+
+def _groups(table: Table, data: Any) -> Iterator[Any]:
+    if not table.columns or not table.length:
+        yield data
+        return
+    for start in _starts(table, _GROUP):
+        yield data.slice(start, _GROUP)
 
 
 def _write(name: str, fill: Callable[[BinaryIO], None]) -> None:
