@@ -28,7 +28,7 @@ from gdatalog.engine.sources import Sources, TrieOf
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.parser.syntax import Atom
 from gdatalog.plan.nodes import RulePlan, TrieRef, Version
-from gdatalog.planner.adornments import plain
+from gdatalog.planner.adornments import as_called
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.rules import plan_rule
 from gdatalog.planner.sizes import Assumed, Size
@@ -295,14 +295,6 @@ class StratumRun:
         seconds = None if there is not None else (so_far() - before).indexing
         ledger.index(ref, trie, seconds)
         return trie
-
-
-def as_called(relation: str) -> str:
-    """
-    >>> as_called("path[bf]?"), as_called("sg~1"), as_called("?1")
-    ('path', 'sg', 'the query')
-    """
-    return "the query" if relation.startswith("?") else plain(relation).partition("~")[0]
 
 
 def atoms(rule: CheckedRule) -> list[Atom]:
