@@ -24,7 +24,6 @@ from gdatalog.report.tree import Fact, Kind, Node
 from gdatalog.report.words import many, per_second, took
 from gdatalog.spent import Costs
 
-LITTLE = 0.005  # of all seconds: not worth a word
 MOST_HELD = 8  # parts of what was held that are shown
 
 
@@ -48,7 +47,7 @@ class Evaluated:
             self._named("rule", f"for {run.plan.relation}", [run.plan], [run], {}) for run in left
         ]
         costs = ledger.costs
-        texts = _apart(costs, self.seconds)
+        texts = _apart(costs)
         if not strata and not others:
             texts.append("nothing to evaluate: only stored relations are read")
         return Node(
@@ -184,7 +183,7 @@ class Evaluated:
             (
                 *left,
                 *executor.details,
-                ", ".join([many(run.rows, "row"), *rate, *held, *_apart(costs, self.seconds)]),
+                ", ".join([many(run.rows, "row"), *rate, *held, *_apart(costs)]),
             ),
             seconds=run.seconds,
             share=self._share(run.seconds),
@@ -258,16 +257,10 @@ def _index(index: Index) -> Node:
     )
 
 
-def _apart(costs: Costs, whole: float) -> list[str]:
-    """What went neither into rows nor into loops, where it is worth a word of so many seconds."""
-    spent = {
-        "planning": costs.planning,
-        "compiling": costs.compiling,
-        "making indexes": costs.indexing,
-    }
-    texts = [
-        f"{took(seconds)} {what}" for what, seconds in spent.items() if seconds > LITTLE * whole
-    ]
+def _apart(costs: Costs) -> list[str]:
+    """What went neither into rows nor into loops; what making indexes took, each of them says."""
+    spent = {"planning": costs.planning, "compiling": costs.compiling}
+    texts = [f"{took(seconds)} {what}" for what, seconds in spent.items() if seconds]
     if costs.moved or costs.moving:
         texts.append(f"{format_bytes(costs.moved)} moved in {took(costs.moving)}")
     return texts
