@@ -24,6 +24,7 @@ from gdatalog.report.tree import Fact, Kind, Node
 from gdatalog.report.words import many, per_second, took
 from gdatalog.spent import Costs
 
+LITTLE = 3e-5  # seconds: what is that quick only found what was there already
 MOST_HELD = 8  # parts of what was held that are shown
 
 
@@ -258,9 +259,13 @@ def _index(index: Index) -> Node:
 
 
 def _apart(costs: Costs) -> list[str]:
-    """What went neither into rows nor into loops; what making indexes took, each of them says."""
-    spent = {"planning": costs.planning, "compiling": costs.compiling}
-    texts = [f"{took(seconds)} {what}" for what, seconds in spent.items() if seconds]
+    """What went neither into rows nor into loops."""
+    spent = {
+        "planning": costs.planning,
+        "compiling": costs.compiling,
+        "making indexes": costs.indexing,
+    }
+    texts = [f"{took(seconds)} {what}" for what, seconds in spent.items() if seconds > LITTLE]
     if costs.moved or costs.moving:
         texts.append(f"{format_bytes(costs.moved)} moved in {took(costs.moving)}")
     return texts
