@@ -30,6 +30,7 @@ from gdatalog.progress import OnProgress, Progress, Stage, amount, duration
 
 EVERY = 0.1  # seconds between two calls of who listens, at the least
 LATE = 1 << 21  # rows, from which on a pass over them is so long that somebody may want to stop
+LATE_OBJECTS = 1 << 17  # the same of Python's objects
 PATIENCE = 0.02  # seconds between two looks at whether somebody wants to stop
 
 AS_IT_WAS = "; the database is as it was"
@@ -149,17 +150,19 @@ class Work:
     def within(self, low: float, high: float) -> Iterator[None]:
         """Within, a part of the part at hand is at hand: from one share of it to another.
 
-        Where nobody knows how much work there is, it has ten thousand parts.
+        Where nobody knows how much work there is, it has ten thousand parts; but of a file, which
+        may be a pipe.
         """
         before = start, end = self.span
-        if self.total is None:
+        if self.total is None and self.stage != "loading":
             self.total, self.unit = 10_000, "parts"
+        total = self.total or 0
         self.span = start + (end - start) * low, start + (end - start) * high
-        self.done = int(self.total * self.span[0])
+        self.done = int(total * self.span[0])
         try:
             yield
         finally:
-            self.done = int(self.total * self.span[1])
+            self.done = int(total * self.span[1])
             self.span = before
 
     def one_of(self, number: int, parts: int) -> None:

@@ -68,9 +68,12 @@ HEAVY = {
     "scipy",
     "networkx",
     "IPython",
+    "prompt_toolkit",
 }
 # What may import Numba at once; nothing outside of it may import this at once.
 COMPILED = "cpu_ops/compiled/"
+# The same of prompt_toolkit.
+EDITOR = {"gdatalog.shell.prompt", "gdatalog.shell.toolkit", "gdatalog.shell.history"}
 
 
 def name_of(path: Path) -> str:
@@ -148,9 +151,11 @@ def test_the_rules_have_no_cycle() -> None:
 def test_nothing_heavy_is_imported_at_once(path: Path) -> None:
     modules = modules_imported(TREES[path].body, in_functions=False)
     compiled = name_of(path).startswith(COMPILED)
-    allowed = {"numba"} if compiled else set()
+    editor = "gdatalog." + name_of(path).removesuffix(".py").replace("/", ".") in EDITOR
+    allowed = ({"numba"} if compiled else set()) | ({"prompt_toolkit"} if editor else set())
     assert {module.split(".")[0] for module in modules}.isdisjoint(HEAVY - allowed)
     assert compiled or not any(m.startswith("gdatalog.cpu_ops.compiled") for m in modules)
+    assert editor or EDITOR.isdisjoint(modules)
 
 
 def test_what_counts_as_import() -> None:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from test_completion import KNOWN, texts
 
 from gdatalog.parser.tokens import ENDS_OPERAND, STARTS_OPERAND
-from gdatalog.shell.highlighting import STYLES, Highlighter
+from gdatalog.shell.highlighting import Highlighter
 from gdatalog.shell.known import Known
+from gdatalog.shell.toolkit import STYLES
 from gdatalog.shell.words import KINDS
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from gdatalog.errors import Caution, DataError, Error, Note, Span, UsageError, meant
+from gdatalog.errors import Caution, DataError, Error, Interrupted, Note, Span, UsageError, meant
 from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Directive
 from gdatalog.planner.checked import Schema
@@ -142,6 +142,8 @@ def placed(directive: Directive) -> Iterator[None]:
     """Errors of files name the directive: as their place, or beside their place in the file."""
     try:
         yield
+    except Interrupted:
+        raise  # nothing is wrong there
     except Error as error:
         if error.span is None:
             error.span = directive.span

@@ -16,33 +16,6 @@ from gdatalog.shell.known import Known
 from gdatalog.shell.typed import Part, comments, part_at
 from gdatalog.shell.words import refused, words_of
 
-# What a stretch is, and how it looks: prompt_toolkit's words for it. Colours are the terminal's.
-STYLES = {
-    "comment": "ansibrightblack italic",
-    "string": "ansigreen",
-    "number": "ansicyan",
-    "constant": "ansicyan",
-    "variable": "",
-    "wildcard": "ansibrightblack",
-    "parameter": "ansibrightcyan",
-    "relation": "ansibrightblue bold",
-    "unknown": "ansiyellow",
-    "function": "ansibrightcyan",
-    "aggregate": "ansibrightmagenta bold",
-    "keyword": "ansimagenta bold",
-    "operator": "ansimagenta",
-    "arrow": "ansimagenta bold",
-    "punctuation": "",
-    "directive": "ansibrightmagenta bold",
-    "command": "ansibrightgreen bold",
-    "argument": "",
-    "type": "ansicyan",
-    "column": "",
-    "option": "ansibrightcyan",
-    "wrong": "ansibrightred underline",
-    "pair": "ansibrightyellow bold underline",
-}
-
 Stretch = tuple[int, int, str]  # from, to, and what it is
 
 _CLOSING = {"(": ")", "{": "}"}

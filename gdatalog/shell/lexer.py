@@ -26,7 +26,7 @@ from pygments.token import (
 )
 
 from gdatalog.shell.highlighting import Highlighter
-from gdatalog.shell.typed import GOES_ON, PROMPT
+from gdatalog.shell.messages import GOES_ON, PROMPT
 
 Piece = tuple[int, _TokenType, str]
 

@@ -21,6 +21,9 @@ _PAINTED = (
     (re.compile(r"^( *)(hint: .*)", re.M), CALM),
 )
 
+PROMPT = "gdatalog> "
+GOES_ON = "     ...> "
+
 
 def say(text: str) -> None:
     with contextlib.suppress(BrokenPipeError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from threading import Event
 
 from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
@@ -26,14 +27,13 @@ from prompt_toolkit.shortcuts import PromptSession
 from prompt_toolkit.styles import Style
 
 from gdatalog.progress import format_bytes
-from gdatalog.shell.completion import argument_at, complete
-from gdatalog.shell.highlighting import Highlighter
 from gdatalog.shell.history import KeptHistory
 from gdatalog.shell.known import Known, Status
-from gdatalog.shell.messages import say
+from gdatalog.shell.messages import GOES_ON, PROMPT, say
 from gdatalog.shell.terminal import keep_keys
 from gdatalog.shell.toolkit import LOOK, Colours, Names
-from gdatalog.shell.typed import GOES_ON, INDENT, PROMPT, divide, indentation, without_prompts
+
+INDENT = "    "
 
 
 class Prompt:
@@ -44,18 +44,19 @@ class Prompt:
         self.status: Status | None = None
         self.doing: Callable[[], str] = str
         self.drawn: Callable[[], None] = lambda: None  # is called when the prompt is there
+        self._reads = Event()  # what reads the language is there
         self._rest = ""  # what was begun behind statements that were sent
         self._hint = ""
         self._indented: Document | None = None  # the text, when its last line was indented
         self._history = history or KeptHistory()
         self._told = False
-        self._colours = Highlighter()
+        self._colours = Colours(lambda: self.known, lambda: self._session.default_buffer)
         stream = sys.stdout if sys.stdout.isatty() else sys.stderr
         self._session: PromptSession[str] = PromptSession(
             [("class:prompt", PROMPT)],
             multiline=True,
             prompt_continuation=_continuation,
-            lexer=Colours(self._colours, lambda: self._session.default_buffer),
+            lexer=self._colours,
             completer=Names(lambda: self.known),
             complete_while_typing=False,
             reserve_space_for_menu=8,
@@ -91,6 +92,9 @@ class Prompt:
         if self._history.trouble and not self._told:
             self._told = True
             say(self._history.trouble)
+        self._reads.wait()
+        from gdatalog.shell.typed import divide
+
         end = divide(text, self.known.commands).end
         if text[end:].strip():  # an editor has sent it
             self._rest = text[end:].strip()
@@ -104,11 +108,21 @@ class Prompt:
     def learn(self, known: Known, status: Status) -> None:
         """Takes a snapshot; from any thread."""
         self.known, self.status = known, status
-        self._colours.known = known
+        self._session.app.invalidate()
+
+    def can_read(self) -> None:
+        """What reads the language has been imported; from any thread.
+
+        While another thread imports it, this one must not: modules that import each other would
+        be found half made. Keys that need it wait for so long.
+        """
+        self._colours.reads = True
+        self._reads.set()
         self._session.app.invalidate()
 
     def fail(self) -> None:
         """There is nothing to learn; from any thread."""
+        self._reads.set()
         self.doing = lambda: "the engine did not start: Enter tells why"
         self._session.app.invalidate()
 
@@ -146,10 +160,7 @@ class Prompt:
         parts = [device]
         parts += [[("class:bar-busy", doing)]] * bool(doing)
         parts += [[("class:bar-hint", self._hint)]] * bool(self._hint)
-        argument = argument_at(self._colours.statement_before(buffer.cursor_position), self.known)
-        if argument is not None:
-            before, at, after = argument
-            parts += [[("", before), ("class:bar-argument", at), ("", after)]]
+        parts += self._argument()
         parts += [[("", counts)], [("", memory)], [("", help_)]]
         room = self._session.output.get_size().columns
         shown: StyleAndTextTuples = []
@@ -159,6 +170,19 @@ class Prompt:
                 break
             shown += [("", " · ")] * bool(shown) + part
         return shown
+
+    def _argument(self) -> list[StyleAndTextTuples]:
+        """The atom or call whose argument is typed, if any is."""
+        typed = self._colours.statement_before()
+        if not typed:
+            return []
+        from gdatalog.shell.completion import argument_at
+
+        found = argument_at(typed, self.known)
+        if found is None:
+            return []
+        before, at, after = found
+        return [[("", before), ("class:bar-argument", at), ("", after)]]
 
     # -------------------------------------------------------------------------------- the keys
 
@@ -188,6 +212,9 @@ class Prompt:
 
         @keys.add(Keys.BracketedPaste, filter=typing)
         def _paste(event: KeyPressEvent) -> None:
+            self._reads.wait()
+            from gdatalog.shell.typed import without_prompts
+
             text = event.data.replace("\r\n", "\n").replace("\r", "\n")
             event.current_buffer.insert_text(without_prompts(text))
 
@@ -198,6 +225,9 @@ class Prompt:
 
         `more` keys wait: they were pasted, and bring their own indentation.
         """
+        self._reads.wait()
+        from gdatalog.shell.typed import divide, indentation
+
         text, document = buffer.text, buffer.document
         self._hint = ""
         if not text.strip():
@@ -225,6 +255,8 @@ class Prompt:
             self._new_line(buffer, more)
 
     def _new_line(self, buffer: Buffer, more: bool) -> None:
+        from gdatalog.shell.typed import indentation
+
         buffer.insert_text("\n" + ("" if more else indentation(buffer.document.text_before_cursor)))
         self._indented = buffer.document
 
@@ -242,6 +274,9 @@ class Prompt:
         if buffer.text.strip() and not document.current_line_before_cursor.strip():
             buffer.insert_text(INDENT)
             return
+        self._reads.wait()
+        from gdatalog.shell.completion import complete
+
         found = complete(document.text, document.cursor_position, self.known)
         # All columns at once are offered beside the first: nothing of them goes in unasked.
         whole = any(one.text.rstrip(")").count(",") for one in found)

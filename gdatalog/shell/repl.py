@@ -15,12 +15,12 @@ from gdatalog.errors import Error
 from gdatalog.parser import parse
 from gdatalog.shell.commands import COMMANDS, Leave, run_command
 from gdatalog.shell.known import look
-from gdatalog.shell.messages import banner, say, say_error, say_unexpected
+from gdatalog.shell.messages import GOES_ON, PROMPT, banner, say, say_error, say_unexpected
 from gdatalog.shell.output import Output
 from gdatalog.shell.progress import ProgressLine
 from gdatalog.shell.statements import take
 from gdatalog.shell.terminal import can_edit
-from gdatalog.shell.typed import GOES_ON, PROMPT, command_of, divide, is_whole
+from gdatalog.shell.typed import command_of, divide, is_whole
 from gdatalog.shell.undoing import SHARE, History, Loaded
 from gdatalog.watching import told_of
 
@@ -77,6 +77,7 @@ class Repl:
                 from gdatalog.shell.prompt import Prompt
 
                 prompt = Prompt()
+                prompt.can_read()
                 prompt.drawn = Thread(target=warm, args=(prompt,), daemon=True).start
                 return self._converse(prompt)
             _use_readline()

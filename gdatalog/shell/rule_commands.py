@@ -21,6 +21,7 @@ from gdatalog.shell.registry import (
 from gdatalog.shell.statements import NOT_EVALUATED, counted, take_file
 
 if TYPE_CHECKING:
+    from gdatalog.database import Database
     from gdatalog.shell.repl import Repl
 
 
@@ -31,11 +32,15 @@ if TYPE_CHECKING:
 )  # fmt: skip
 def _rules(repl: Repl, rest: str) -> None:
     words = words_of(rest, "rules", 0, 1)
-    only = known(repl, words[0]) if words else None
-    workspace = repl.db._workspace
+    repl.output.text(rules_text(repl.db, known(repl, words[0]) if words else None))
+
+
+def rules_text(db: Database, only: str | None) -> str:
+    """The rules and declarations that are kept, all or those of one relation, with sizes."""
+    workspace = db._workspace
     every = workspace.statements()
     listed = numbered(every)
-    with repl.db._lock:
+    with db._lock:
         session = workspace.session(Program(()))
         sizes = {name: _size(counted(session, name)) for name in ruled(every)}
     wide = len(str(len(listed)))
@@ -53,7 +58,7 @@ def _rules(repl: Repl, rest: str) -> None:
         names = tuple(dict.fromkeys(name for fact in facts for name in names_of(fact)))
         count = "1 fact" if len(facts) == 1 else f"{len(facts):,} facts"
         lines.append(f"{'and' if lines else 'no rules;'} {count} of {', '.join(names)}")
-    repl.output.text("\n".join(lines) or "no rules")
+    return "\n".join(lines) or "no rules"
 
 
 def _size(count: int | None) -> str:

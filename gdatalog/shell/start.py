@@ -6,6 +6,7 @@ statement has been typed, or that waits for it.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from threading import Event, Thread
@@ -46,6 +47,9 @@ class Begun:
         usual = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH)
         try:
+            from gdatalog.shell import completion, highlighting  # noqa: F401  for the next key
+
+            self.prompt.can_read()
             from gdatalog.database import connect
             from gdatalog.shell import cli, known, repl  # noqa: F401  what comes next
 
@@ -64,13 +68,16 @@ class Begun:
                 repl.warm(self.prompt)
         finally:
             sys.setswitchinterval(usual)
+            gc.enable()
 
 
 def main() -> NoReturn:
     """The command `gdatalog`."""
+    gc.disable()  # while modules are imported: there is nothing to collect
     begun = _begin() if len(sys.argv) == 1 and can_edit() else None
     from gdatalog.shell import cli
 
+    gc.enable()
     cli.main(begun)
 
 
@@ -79,7 +86,6 @@ def _begin() -> Begun:
     from gdatalog.engine.no_gpu import plainly_none
     from gdatalog.shell.messages import banner, say
     from gdatalog.shell.prompt import Prompt
-    from gdatalog.shell.typed import command_of
 
     begun = Begun(Prompt())
     say(banner("cpu" if plainly_none() else ""))
@@ -91,6 +97,8 @@ def _begin() -> Begun:
         except EOFError:
             _leave(begun.prompt)
         if begun.first.strip():
+            from gdatalog.shell.typed import command_of
+
             if (command_of(begun.first) or ("",))[0] in ("quit", "exit"):
                 _leave(begun.prompt)
             try:

@@ -14,9 +14,8 @@ from gdatalog.parser.directives import DIRECTIVES, REFUSED_DIRECTIVES
 from gdatalog.parser.scanner import scan
 from gdatalog.parser.statements import is_complete, is_ended
 from gdatalog.parser.tokens import Token
+from gdatalog.shell.messages import GOES_ON, PROMPT
 
-PROMPT = "gdatalog> "
-GOES_ON = "     ...> "
 INDENT = "    "
 FARTHEST = 40  # columns that a line is indented
 

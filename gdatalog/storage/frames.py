@@ -23,9 +23,7 @@ from gdatalog.storage.place import Place
 from gdatalog.storage.raw import Declared, Raw, count_of_columns, listed, raw_of, raw_of_table
 from gdatalog.storage.table import Table
 from gdatalog.values import TypeName
-from gdatalog.watching import watching
-
-LATE_OBJECTS = 1 << 17  # rows, from which on somebody may want to stop the typing of a column
+from gdatalog.watching import LATE_OBJECTS, watching
 
 
 def table_from(
