@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog import watching
+from gdatalog.shell.stopping import heeding
 from tests.terminal import CTRL_C, CTRL_D, Terminal
 
 AS_IT_WAS = "; the database is as it was"
@@ -150,3 +152,20 @@ def test_an_answer_that_is_written(
         db.run_file("p.dl", on_progress=stop)
     assert not (tmp_path / "big.csv").exists() and "big" not in db.relations
     assert [path.name for path in tmp_path.iterdir()] == ["p.dl"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
+def test_ctrl_c_is_not_lost_where_a_call_ends_before_it_looks(db: gd.Database) -> None:
+    """Of two calls the second does not run, and the next one is not stopped by it either."""
+
+    def twice() -> None:
+        with db._lock:
+            os.kill(os.getpid(), signal.SIGINT)
+        db["E"] = [(1, 2)]
+
+    with heeding(db._workspace.watch), pytest.raises(KeyboardInterrupt) as caught:
+        twice()
+    assert watching.told_of(caught.value) == watching.TOO_LATE
+    assert len(db["E"]) == 20
+    with heeding(db._workspace.watch):
+        assert len(db.query("?- E(x, y), x < 4.")) == 2
