@@ -288,3 +288,14 @@ def test_a_browser_shows_it(tmp_path: Path) -> None:
                   "not exists for each (x)", "bindings that came", "held in the end"):  # fmt: skip
         assert words in seen, words
     assert done.stdout.count("<details") == done.stdout.count("</details>") > 5
+
+
+def test_a_text_of_several_lines_stays_on_its_own() -> None:
+    text = 'p(x) <- N(x, "one\\n%%{init: 1}%% two\\u001b[31m").'
+    with database() as db:
+        plan = db.explain(text)
+    assert len([line for line in str(plan).splitlines() if "one" in line]) == 3
+    assert "\x1b" not in str(plan) and "\x1b" not in plan.to_html()
+    drawn = plan.to_mermaid()
+    assert all(re.match(r"flowchart|    (n\d+|class)", line) for line in drawn.splitlines())
+    assert "%%" not in drawn
