@@ -30,7 +30,7 @@ from gdatalog.progress import format_bytes
 from gdatalog.shell.history import KeptHistory
 from gdatalog.shell.known import Known, Status
 from gdatalog.shell.messages import GOES_ON, PROMPT, say
-from gdatalog.shell.terminal import keep_keys
+from gdatalog.shell.terminal import interrupts_noted, keep_keys
 from gdatalog.shell.toolkit import LOOK, Colours, Names
 
 INDENT = "    "
@@ -85,11 +85,16 @@ class Prompt:
         """
         rest, self._rest = self._rest, ""
         self._advise("")
-        text = self._session.prompt(default=rest)
+        # A terminal that was slow to say where its cursor is: who asked waits no more. (Else the
+        # answer would go to an event loop that is closed.)
+        self._session.app.renderer._waiting_for_cpr_futures.clear()
+        with interrupts_noted() as noted:
+            # What comes before the prompt is there was meant for what has ended meanwhile.
+            text = self._session.prompt(default=rest, pre_run=noted.clear)
         later = get_typeahead(self._session.input)
         stops = [at for at, press in enumerate(later) if press.key == Keys.ControlC]
         store_typeahead(self._session.input, later[stops[-1] + 1 :] if stops else later)
-        if stops:
+        if stops or noted:
             self._rest = ""
             raise KeyboardInterrupt  # it came before what was sent has begun
         if self._history.trouble and not self._told:
