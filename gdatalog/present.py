@@ -86,9 +86,9 @@ def box(result: Result, most: int, columns: int | None = None, seconds: float | 
 
     out = [ruler("┌", "┬", "┐"), row_text(names), ruler("├", "┼", "┤")]
     out += map(row_text, top)
-    if bottom:
+    if len(top) + len(bottom) < len(result):
         out.append(row_text(["…"] * len(natural)))
-        out += map(row_text, bottom)
+    out += map(row_text, bottom)
     count = count_line(len(result))
     if left_out:
         count += f"; {left_out} of {len(natural)} columns do not fit"

@@ -30,6 +30,7 @@ from gdatalog.progress import OnProgress, Progress, Stage, amount, duration
 
 EVERY = 0.1  # seconds between two calls of who listens, at the least
 LATE = 1 << 21  # rows, from which on a pass over them is so long that somebody may want to stop
+OBJECT = 16  # a row of Python's objects takes as long as so many others
 PATIENCE = 0.02  # seconds between two looks at whether somebody wants to stop
 
 AS_IT_WAS = "; the database is as it was"
@@ -149,17 +150,19 @@ class Work:
     def within(self, low: float, high: float) -> Iterator[None]:
         """Within, a part of the part at hand is at hand: from one share of it to another.
 
-        Where nobody knows how much work there is, it has ten thousand parts.
+        Where nobody knows how much work there is, it has ten thousand parts; but of a file, which
+        may be a pipe.
         """
         before = start, end = self.span
-        if self.total is None:
+        if self.total is None and self.stage != "loading":
             self.total, self.unit = 10_000, "parts"
+        total = self.total or 0
         self.span = start + (end - start) * low, start + (end - start) * high
-        self.done = int(self.total * self.span[0])
+        self.done = int(total * self.span[0])
         try:
             yield
         finally:
-            self.done = int(self.total * self.span[1])
+            self.done = int(total * self.span[1])
             self.span = before
 
     def one_of(self, number: int, parts: int) -> None:
@@ -182,6 +185,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.stop = Event()  # set by who wants the call to stop
+        self.by_key = False  # whether that was Ctrl-C
         self.works: list[Work] = []  # what is done now, the innermost last
         self.behind = False  # whether it is that of a thread that works aside
         self.left = False  # whether nobody waits for that thread any more
@@ -199,6 +203,7 @@ class Watch:
         before = getattr(_here, "watch", None)
         if not self._calls:
             self.stop.clear()
+            self.by_key = False
             self.works.clear()
             self._began = self._told = perf_counter()
             self._stopped = None
@@ -229,6 +234,11 @@ class Watch:
     def seconds(self) -> float | None:
         """How long the call has run that runs now; None where none does. Any thread may ask."""
         return perf_counter() - self._began if self._calls else None
+
+    @property
+    def working(self) -> bool:
+        """Whether a call runs."""
+        return self._calls > 0
 
     @property
     def now(self) -> Progress | None:
@@ -304,7 +314,7 @@ class Watch:
         """Raises if the call is to stop; tells who listens, where it is time to."""
         if self.stop.is_set():
             self.stop.clear()
-            raise Interrupted(self.stopped())
+            raise KeyboardInterrupt if self.by_key else Interrupted(self.stopped())
         if self._listener is not None and perf_counter() - self._told >= EVERY:
             self._tell(self._listener)
 

@@ -73,6 +73,8 @@ _FENCE = re.compile(
 )
 _OPTION = re.compile(r'(\w+)(?:="([^"]*)")?')
 _NUMBER = re.compile(r"[-~]?\d[\d,]*(\.\d+)?(e[+-]?\d+)?( million| billion| [KMG]i?B| B\b)?")
+# A profile tells what planning and the like took where that was worth telling.
+_SPENT = re.compile(r"^ +TIME planning.*\n|, TIME making indexes", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,7 @@ def matches(shown: str, came: str, roughly: bool = False) -> bool:
 def _comparable(text: str, roughly: bool) -> str:
     text = re.sub(r"<input \d+>", "<input>", without_times(text))
     if roughly:
+        text = _SPENT.sub("", text)
         text = re.sub(r"[ ─▁-▏]+", " ", _NUMBER.sub("N", text))
     return "\n".join(line.rstrip() for line in text.strip("\n").split("\n"))
 

@@ -203,14 +203,22 @@ def test_a_fixpoint_for_each_value(text: str, number: int) -> None:
         assert count == expected[key].rows_out, step
 
 
-def test_what_is_not_counted_is_not_told() -> None:
-    """Best values in place: nothing is told of steps, rather than something wrong."""
-    with gd.connect(device="cpu") as db:
+@pytest.mark.parametrize("threads", [1, 2])
+def test_best_values_in_place(threads: int) -> None:
+    """Along a chain each of the values is followed once; only the last leads nowhere."""
+    with gd.connect(device="cpu", threads=threads) as db:
         db["E"] = [(x, x + 1) for x in range(20)]
-        profile = db.profile("d(0, 0). d(y, min(c + 1)) <- d(x, c), E(x, y).", strategy="lftj")
-        (told,) = profile.strata
-        assert told.way is not None and told.way.name == "best values in place"
-        assert not any(run.seen for run in profile.runs)
+        db["S"] = [(0,), (5,)]
+        one = db.profile("d(0, 0). d(y, min(c + 1)) <- d(x, c), E(x, y).", strategy="lftj")
+        text = "d(s, s, 0) <- S(s). d(s, y, min(c + 1)) <- d(s, x, c), E(x, y)."
+        two = db.profile(text, strategy="lftj")
+    for profile, groups, ends in ((one, 21, 1), (two, 21 + 16, 2)):
+        assert len(profile.result) == groups
+        assert [told.way.name for told in profile.strata if told.way] == ["best values in place"]
+        run = profile.runs[-1]
+        (join,) = run.plan.joins
+        levels = [run.seen[id(step)].rows_out for step in join.steps if isinstance(step, Join)]
+        assert levels == [groups - ends]
 
 
 def test_queries_run_the_plain_loops() -> None:

@@ -139,6 +139,9 @@ def test_comparing() -> None:
     assert matches("a\n...\nd\n", "a\nb\nc\nd\n") and not matches("a\n...\nd\n", "a\nb\n")
     assert matches("(0.012 s, cpu)  \n", "(1.3 s, cpu)\n") and not matches("2 rows", "3 rows")
     assert matches("~1.5 bindings,  3 MiB", "~12 bindings, 4.5 MiB", roughly=True)
+    spent = "took 2.1 s\n  16 ms planning, 0.29 ms making indexes\n3 rows, 1 ms making indexes"
+    brief = "took 1 s\n3 rows"
+    assert matches(brief, spent, roughly=True) and not matches(brief, spent)
 
 
 PAGE = """

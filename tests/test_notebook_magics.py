@@ -151,6 +151,17 @@ def test_lines_of_a_cell_are_told_apart(notebook: Cells) -> None:
     assert len(notebook.run("%datalog one(x)")) == 2
     notebook.run('%datalog one("c").', "cell")
     assert notebook.run("%datalog one(x)").fetchall() == [("c",)]
+    # what a cell gave before it failed is given up as well, once it runs without it
+    notebook.run('%datalog one("c").\n%datalog one("d").\n1 / 0', "cell")
+    assert len(notebook.run("%datalog one(x)")) == 2
+    notebook.run('%datalog one("c").', "cell")
+    assert notebook.run("%datalog one(x)").fetchall() == [("c",)]
+
+
+def test_a_part_of_a_cell_belongs_to_it(notebook: Cells) -> None:
+    notebook.run('%%capture kept\n%datalog one("a").', "cell")
+    notebook.run('%%capture kept\n%datalog one("b").', "cell")
+    assert notebook.run("%datalog one(x)").fetchall() == [("b",)]
 
 
 def test_without_ids_a_name_or_the_text_tells(notebook: Cells) -> None:
@@ -164,7 +175,7 @@ def test_without_ids_a_name_or_the_text_tells(notebook: Cells) -> None:
     run('%%datalog\np("eve").')
     run('%%datalog\np("eve").')
     notebook.run("%datalog_rules")
-    assert notebook.out == 'p(x) <- follows(_, x).\np("eve").\n'
+    assert notebook.out == "1  p(x) <- follows(_, x).  // p: 5 tuples\nand 1 fact of p\n"
 
 
 def test_quiet_keeps_and_evaluates_nothing(notebook: Cells) -> None:
@@ -233,19 +244,27 @@ def test_load(notebook: Cells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_relations(notebook: Cells) -> None:
-    notebook.run(
-        "%%datalog --quiet\np(x) <- follows(x, _).\nbad(1 / n) <- n = count : { p(_) } - 3."
-    )
+    notebook.run("%%datalog --quiet\np(x) <- follows(x, _).\nq(x) <- p(x), follows(_, x).")
+    notebook.run("%datalog ?- p(x).")
     listing = notebook.run("%datalog_relations")
     assert repr(listing).splitlines() == [
-        "bad(c0: int)                        evaluation error  rules",
-        "follows(who: symbol, whom: symbol)                 5  data",
-        "p(x: symbol)                                       3  rules",
+        "follows(who: symbol, whom: symbol)              5  data",
+        "p(x: symbol)                                    3  rules",
+        "q(x: symbol)                        not evaluated  rules",
     ]
     html = re.sub("<[^>]*>", " ", listing._repr_html_()).split()
-    assert html[:8] == ["relation", "columns", "rows", "from", "bad", "c0:", "int", "evaluation"]
+    assert html[:8] == [
+        "relation",
+        "columns",
+        "rows",
+        "from",
+        "follows",
+        "who:",
+        "symbol,",
+        "whom:",
+    ]
     notebook.run("%datalog_rules p")
-    assert notebook.out == "p(x) <- follows(x, _).\n"
+    assert notebook.out == "1  p(x) <- follows(x, _).  // p: 3 tuples\n"
     assert "did you mean 'p'?" in fails(notebook, "%datalog_rules pp")
 
 

@@ -23,6 +23,10 @@ def test_the_first_and_last_rows():
     ]  # fmt: skip
 
 
+def test_one_row_of_several():
+    assert box(of([(1,), (2,)], ["n"]), 1).splitlines()[3:] == ["│ 1 │", "│ … │", "└───┘", "2 rows"]
+
+
 def test_a_wide_column_gives_way_to_narrow_ones():
     result = of([(1, "a" * 100, 2)], ["x", "text", "y"])
     lines = box(result, 10, 30).splitlines()

@@ -18,6 +18,7 @@ from gdatalog.report import Profile
 from gdatalog.report.tree import Node, Table
 from gdatalog.report.words import wrong_by
 from gdatalog.spent import Costs
+from tests.interpreted import interpreted
 
 SNAPSHOTS = Path(__file__).with_name("plans") / "reports.txt"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
@@ -124,6 +125,16 @@ def test_new_rows_are_expected_by_how_many_came() -> None:
     assert level.estimate == pytest.approx(given.actual, rel=0.1) and not level.marks
 
 
+def test_rounds_by_loops_follow_as_many_rows() -> None:
+    with database() as db, interpreted():
+        db._workspace.force(split="never")
+        found = db.profile(PATH, strategy="lftj").tree
+    (given,) = found.find("given")
+    (level,) = given.find("level")
+    assert given.actual == 30 * 31 // 2 and level.actual == 30 * 29 // 2 and not level.marks
+    assert "depth-first: the rounds are worth it" in found.find("rule")[1].details
+
+
 def test_rounds_as_bars_and_a_table() -> None:
     with database() as db:
         found = db.profile(PATH, strategy="levelwise")
@@ -145,9 +156,9 @@ def test_time_and_bytes_that_went_elsewhere() -> None:
         (planned,) = db.explain("p(x) <- E(x, y), x < y.").strata[0].rules
     run = RuleRun(planned.plan, rows=500, seconds=2.0, compiling=1.5, moving=0.25, moved=1 << 20,
                   bytes=4096)  # fmt: skip
-    made = Index("E", (1, 0), 300, 2048, 0.5, 1)
+    made = Index("E", (1, 0), 300, 2048, seconds=0.5, built=1)
     there = Index("E", (0,), 300, 1024)
-    parts = Index("p", (0,), 300, 1024, 0.5, 3, "old")
+    parts = Index("p", (0,), 300, 1024, seconds=0.5, built=3, version="old")
     costs = Costs(planning=0.125, compiling=1.5)
     ledger = Ledger(runs=[run], costs=costs, indexes=[made, there, parts])
     found = Profile(ledger, 4.0, 8192, None, "cpu", {"index of E": 3072, "p": 100})

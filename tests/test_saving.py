@@ -12,6 +12,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.engine.files import Folders
+from gdatalog.shell import undoing
 from gdatalog.shell.output import Output
 from gdatalog.shell.parameters import read_parameters
 from gdatalog.shell.repl import Repl
@@ -215,6 +216,22 @@ def test_every_change_is_taken_back(tmp_path: Path, monkeypatch: Any, capsys: An
         "taken back: e(7, 8).",
         "nothing to take back",
     ]
+
+
+def test_undoing_notes_no_more_than_it_may(monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setattr(undoing, "MOST_TEXTS", 10)
+    prompt = Prompt()
+    prompt.feed(*(f"e({n})." for n in range(6)))
+    capsys.readouterr()
+    prompt.feed(*[".undo"] * 4)
+    # Before the sixth there were five statements, before the fifth four.
+    assert capsys.readouterr().err.splitlines() == [
+        "taken back: e(5).",
+        "taken back: e(4).",
+        "nothing to take back",
+        "nothing to take back",
+    ]
+    assert prompt.repl.history.noted == 0
 
 
 def test_undoing_holds_no_more_data_than_it_may(capsys: Any) -> None:

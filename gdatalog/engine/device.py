@@ -16,9 +16,11 @@ from gdatalog.executors.lftj import Block, run_nest
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.worklist import ListRoom, run_split
 from gdatalog.plan.nodes import RulePlan, TrieRef
+from gdatalog.planner.adornments import as_called
 from gdatalog.printer.module import Printed
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
+from gdatalog.watching import watching
 
 
 class Device(Protocol):
@@ -118,7 +120,8 @@ class Cpu:
 
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
         tests = tuple((test.left, test.op, test.right) for test in ref.tests)
-        return relation.trie(ref.columns, tests, ref.weighted, ref.ranked)
+        with watching().work("sorting", as_called(ref.relation)):
+            return relation.trie(ref.columns, tests, ref.weighted, ref.ranked)
 
     def made(self, relation: Relation, ref: TrieRef) -> Trie | None:
         tests = tuple((test.left, test.op, test.right) for test in ref.tests)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from gdatalog.errors import Caution, DataError, Error, Note, Span, UsageError
+from gdatalog.errors import Caution, DataError, Error, Interrupted, Note, Span, UsageError, meant
 from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Directive
 from gdatalog.planner.checked import Schema
@@ -88,14 +88,12 @@ def read_text(path: str, policy: FilePolicy, span: Span | None = None) -> str:
 
 
 def _near(path: str) -> str | None:
-    from difflib import get_close_matches
-
     try:
         names = os.listdir(os.path.dirname(path) or ".")
     except (OSError, ValueError):
         return None
-    close = get_close_matches(os.path.basename(path), names, 1)
-    return f"did you mean {os.path.join(os.path.dirname(path), close[0])!r}?" if close else None
+    close = meant(os.path.basename(path), names)
+    return f"did you mean {os.path.join(os.path.dirname(path), close)!r}?" if close else None
 
 
 def find_include(path: str, span: Span, folders: Folders) -> str:
@@ -144,6 +142,8 @@ def placed(directive: Directive) -> Iterator[None]:
     """Errors of files name the directive: as their place, or beside their place in the file."""
     try:
         yield
+    except Interrupted:
+        raise  # nothing is wrong there
     except Error as error:
         if error.span is None:
             error.span = directive.span

@@ -22,13 +22,24 @@ from gdatalog.cpu_ops.best_values import BYTES, BestValues
 from gdatalog.cpu_ops.loose import loose_of
 from gdatalog.engine.best import Best, improves_for_ever
 from gdatalog.engine.choose import ENOUGH, FIRST, SECOND, Choice, spent_on
+from gdatalog.engine.depth import counted
 from gdatalog.engine.derived import Rows, in_order, union_rows
 from gdatalog.engine.device import CPU, compiled_function
 from gdatalog.engine.groups import Codes, Span, Spans, Uncoded, columns_of, passed_on, span
 from gdatalog.engine.ledger import Way
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Surroundings
-from gdatalog.executors.lftj import UNITS, GiveUp, given_arrays, run_workers, worker_of
+from gdatalog.executors.levelwise import Seen
+from gdatalog.executors.lftj import (
+    COUNTS,
+    UNITS,
+    GiveUp,
+    Worker,
+    given_arrays,
+    run_workers,
+    tallied,
+    worker_of,
+)
 from gdatalog.plan.effects import all_steps, expressions, participants
 from gdatalog.plan.nodes import (
     Apply,
@@ -47,7 +58,7 @@ from gdatalog.planner.worsening import PLAIN, Fixed, Motion, Moving, motion
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.improving import GROW, ROUND, Follow, Kept, print_improving
 from gdatalog.printer.module import Printed
-from gdatalog.spent import Costs, so_far
+from gdatalog.spent import Costs, so_far, spending
 from gdatalog.storage.keys import decode_value, narrow
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, firsts
@@ -76,6 +87,7 @@ class InPlace(StratumRun):
         self.plans: list[RulePlan] = []
         self.follows: list[Follow] = []
         self.spans = Spans((), around.relation, around.scope.symbols)
+        self.seen: dict[int, Seen] = {}  # by id of the step, if that is counted
 
     @cached_property
     def refusal(self) -> str | None:
@@ -218,7 +230,7 @@ class InPlace(StratumRun):
         room = codes.total if not numbered else max(LEAST_ROOM, len(seeds))
         limits.charge("best values", BYTES * room)
         values = BestValues(seeds, costs, room, numbered=numbered, ordered=ordered)
-        printed, tries = self._print(self.kept, numbered)
+        printed, tries = self._print(self.kept, numbered, self.around.ledger.lasting)
         function = self._compiled(printed)
         distinct = [tries[at] for at in printed.which]
         given = given_arrays(printed, distinct, self.around.scope)
@@ -237,6 +249,7 @@ class InPlace(StratumRun):
             worker.arguments.update(values.arrays)
         if worker.status == ROUND:
             self._raise_for_ever(codes, values.found, None)
+        self._saw(printed, [worker])
         found, costs = values.values()
         for number, each in enumerate(self.kept):
             base, end, _ = codes.of(number)
@@ -252,7 +265,7 @@ class InPlace(StratumRun):
         seeds, costs, splits = seeds[order], costs[order], splits[order]
         first = np.flatnonzero(firsts(splits))
         units, starts = splits[first], np.append(first, len(splits)).astype(np.int64)
-        printed, tries = self._print(self.kept, False)
+        printed, tries = self._print(self.kept, False, self.around.ledger.lasting)
         function = self._compiled(printed)
         distinct = [tries[at] for at in printed.which]
         given = given_arrays(printed, distinct, self.around.scope)
@@ -274,6 +287,7 @@ class InPlace(StratumRun):
         for worker, values in zip(workers, all_values, strict=True):
             if worker.status == ROUND:
                 self._raise_for_ever(codes, values.found, int(units[values.unit]))
+        self._saw(printed, workers)
         blocks = [block for worker in workers for block in worker.blocks]
         for number, each in enumerate(self.kept):
             base, end, _ = codes.of(number)
@@ -302,9 +316,11 @@ class InPlace(StratumRun):
     def _compiled(self, printed: Printed) -> Any:
         return compiled_function(printed, self.around.limits, self.name)
 
-    def _print(self, kept: Sequence[Kept], numbered: bool) -> tuple[Printed, list[Trie]]:
+    def _print(
+        self, kept: Sequence[Kept], numbered: bool, counts: bool = False
+    ) -> tuple[Printed, list[Trie]]:
         tries = [[self._index(f.join, at) for at in range(len(f.join.tries))] for f in self.follows]
-        printed = print_improving(kept, self.follows, tries, numbered)
+        printed = print_improving(kept, self.follows, tries, numbered, counts)
         return printed, [trie for some in tries for trie in some]
 
     def _index(self, join: JoinPlan, number: int) -> Trie:
@@ -312,8 +328,12 @@ class InPlace(StratumRun):
         ref = join.tries[number]
         relation = self.around.relation(ref.relation)
         if _only_walked(join, number) and not relation.indexed(ref.columns, ()):
-            found = loose_of(relation, ref.columns)
+            there, before = ref.columns in relation.loose, so_far()
+            with spending("indexing"):
+                found = loose_of(relation, ref.columns)
             if found is not None:
+                took = None if there else (so_far() - before).indexing
+                self.around.ledger.index(ref, found, took)
                 CPU.charge(self.around.limits, ref.relation, relation)
                 return found
         return self.trie_of(ref)
@@ -394,6 +414,12 @@ class InPlace(StratumRun):
                 rule = next(r for r in self.rules[each.name] if self.recursive(r))
                 raise improves_for_ever(each.name, group, self.around.scope.symbols, rule)
 
+    def _saw(self, printed: Printed, workers: Sequence[Worker]) -> None:
+        """Notes what the workers have counted."""
+        if printed.counters:
+            counts = {COUNTS: tallied(printed, workers)}
+            self.seen = counted(printed, [follow.join for follow in self.follows], counts)
+
     def _tell(
         self, found: Mapping[str, Relation], threads: int, seconds: float, costs: Costs
     ) -> None:
@@ -411,6 +437,7 @@ class InPlace(StratumRun):
                 report.spent(costs)
                 report.bytes = self.record.peak
             report.executors = dict.fromkeys(range(len(plan.joins)), Choice(False, name))
+            report.saw(self.seen)
 
 
 def worsen(kept: Sequence[Kept], moves: Sequence[Motion]) -> bool:

@@ -20,6 +20,7 @@ from gdatalog.engine.choose import Choice
 from gdatalog.engine.derived import Derived, in_order, laid
 from gdatalog.executors.levelwise import Seen
 from gdatalog.executors.limits import Limits
+from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import RulePlan, TrieRef, Version
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.spent import Costs, so_far
@@ -64,7 +65,10 @@ class RuleRun:
 
     def saw(self, seen: Mapping[int, Seen]) -> None:
         """What happened at steps, by the id of each, beside what is known by now."""
+        own = {id(step) for join in self.plan.joins for step in all_steps(join.steps)}
         for step, more in seen.items():
+            if step not in own:
+                continue
             entry = self.seen.setdefault(step, Seen())
             entry.rows_in += more.rows_in
             entry.tried += more.tried
@@ -254,8 +258,10 @@ class Ledger:
         finally:
             self.costs += so_far() - before
 
-    def index(self, ref: TrieRef, trie: Trie, built: bool, seconds: float) -> None:
-        """A trie that is read."""
+    def index(self, ref: TrieRef, trie: Trie, seconds: float | None) -> None:
+        """A trie that is read; `seconds`: what making it took, None if it was there."""
+        if not self.lasting:
+            return
         key = ref.relation, ref.columns, ref.version
         same = (one for one in self.indexes if (one.relation, one.columns, one.version) == key)
         found = next(same, None)
@@ -264,7 +270,7 @@ class Ledger:
             self.indexes.append(found)
         rows = len(trie.levels[-1]) if trie.levels else trie.total
         found.rows, found.bytes = max(found.rows, rows), max(found.bytes, trie.nbytes)
-        if built:
+        if seconds is not None:
             found.built += 1
             found.seconds = (found.seconds or 0.0) + seconds
 

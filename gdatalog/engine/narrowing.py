@@ -76,7 +76,7 @@ def narrowed(
     trie_of: TrieOf,
     relation_of: Callable[[TrieRef], Relation | None],
     scope: Scope,
-    tell: Callable[[TrieRef, Trie, float], None],
+    tell: Callable[[TrieRef, Trie, float | None], None],
 ) -> TrieOf:
     """`trie_of`, but for tries of long relations that are not there yet: those of the rows that
     can matter to this join. `relation_of` knows the relations that do not change meanwhile; `tell`

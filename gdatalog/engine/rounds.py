@@ -22,6 +22,7 @@ from gdatalog.engine.variants import Variant, alone
 from gdatalog.errors import Caution, MemoryLimitError, Note
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.storage.relation import Relation
+from gdatalog.watching import Work
 
 
 class Rounds(StratumRun):
@@ -42,11 +43,13 @@ class Rounds(StratumRun):
             table = self.tables[name]
             if isinstance(table, Growing):
                 table.passing = True
-        for name in self.tables:
-            self.deltas[name] = self._add(name, self.first(name))
-        self.record.end_round()
-        self._expect(variants)
-        self._rounds(variants)
+        with self.around.limits.watch.work("round", self.name, unit="rows") as work:
+            for name in self.tables:
+                self.deltas[name] = self._add(name, self.first(name))
+                work.done += self.deltas[name].length
+            self.record.end_round()
+            self._expect(variants)
+            self._rounds(variants, work)
         self.replannings = []  # they hold this, and all its rows would wait for the collector
         self.around.limits.charge("rows followed", 0)
         return self.finished(passing)
@@ -78,20 +81,19 @@ class Rounds(StratumRun):
             if name in growing:
                 growing[name].expect(space)
 
-    def _rounds(self, variants: Sequence[Variant]) -> None:
+    def _rounds(self, variants: Sequence[Variant], work: Work) -> None:
         news: list[Round] = []
         try:
-            with self.around.limits.watch.work("round", self.name, unit="rows") as work:
-                while any(delta.length for delta in self.deltas.values()):
-                    work.round = len(news) + 1
-                    self.around.limits.poll()
-                    news.append(self._round(work.round, variants))
-                    for rule in self.replannings:
-                        rule.look()
-                    news[-1].tell(work)
-                    self._check_improving(news[-1].number)
-                    if self._full_enough():
-                        break
+            while any(delta.length for delta in self.deltas.values()):
+                work.round = len(news) + 1
+                self.around.limits.poll()
+                news.append(self._round(work.round, variants))
+                for rule in self.replannings:
+                    rule.look()
+                news[-1].tell(work)
+                self._check_improving(news[-1].number)
+                if self._full_enough():
+                    break
         except MemoryLimitError as error:
             raise self._growth(error, news) from None
 

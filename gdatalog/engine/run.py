@@ -214,7 +214,7 @@ class Run:
             self._count(union.given)
             rows, _ = union.finish()
             add_rows(gathering, plan.keys, names, rows)
-        keys, values = gathering.finish()
+        keys, values = gathering.finish(plan.keys)
         count = len(values[0])
         if count == 0 and not plan.keys:
             empty = [neutral(gather) for gather in plan.gathers]

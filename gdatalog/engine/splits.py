@@ -30,7 +30,7 @@ from gdatalog.engine.stratum import StratumRun, atoms
 from gdatalog.errors import MemoryLimitError, Note
 from gdatalog.executors.lftj import GiveUp
 from gdatalog.executors.worklist import ListRoom
-from gdatalog.plan.effects import all_steps, longest_first
+from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.planner.splitting import Split, split_of
 from gdatalog.printer.module import Printed
@@ -397,8 +397,7 @@ class Splits(StratumRun):
                 report.spent(so_far() - started[1])
                 report.bytes = record.peak
             report.executors = dict.fromkeys(range(len(plan.joins)), Choice(False, name))
-            steps = {id(step) for join in plan.joins for step in all_steps(join.steps)}
-            report.saw({step: each for step, each in seen.items() if step in steps})
+            report.saw(seen)
 
     def split_by(self) -> str:
         """By what the stratum is split, in words."""

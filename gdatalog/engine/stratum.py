@@ -28,7 +28,7 @@ from gdatalog.engine.sources import Sources, TrieOf
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.parser.syntax import Atom
 from gdatalog.plan.nodes import RulePlan, TrieRef, Version
-from gdatalog.planner.adornments import plain
+from gdatalog.planner.adornments import as_called
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.rules import plan_rule
 from gdatalog.planner.sizes import Assumed, Size
@@ -223,7 +223,8 @@ class StratumRun:
         trie_of: TrieOf = partial(self.trie_of, parts=parts)
         if around.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
             with spending("indexing"):
-                trie_of = narrowed(plan.joins[0], trie_of, self._finished, around.scope, self._made)
+                tell = around.ledger.index
+                trie_of = narrowed(plan.joins[0], trie_of, self._finished, around.scope, tell)
         if report is not None:
             report.seconds += perf_counter() - began
             report.spent(so_far() - before)
@@ -291,21 +292,9 @@ class StratumRun:
         there, before = device.made(relation, ref), so_far()
         with spending("indexing"):
             trie = device.trie(relation, ref)
-        ledger.index(ref, trie, there is None, (so_far() - before).indexing)
+        seconds = None if there is not None else (so_far() - before).indexing
+        ledger.index(ref, trie, seconds)
         return trie
-
-    def _made(self, ref: TrieRef, trie: Trie, seconds: float) -> None:
-        """A trie of some of a relation's rows has been made in place of that of all."""
-        if self.around.ledger.lasting:
-            self.around.ledger.index(ref, trie, True, seconds)
-
-
-def as_called(relation: str) -> str:
-    """
-    >>> as_called("path[bf]?"), as_called("sg~1"), as_called("?1")
-    ('path', 'sg', 'the query')
-    """
-    return "the query" if relation.startswith("?") else plain(relation).partition("~")[0]
 
 
 def atoms(rule: CheckedRule) -> list[Atom]:

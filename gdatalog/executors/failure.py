@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gdatalog.errors import EvaluationError
@@ -32,19 +33,26 @@ def describe_failure(expr: Expr, frontier: Frontier, ops: Any, scope: Any) -> Ev
     why = _WHY.get(culprit.function, "the result is not a number (NaN)")
     if culprit.function == "^" and culprit.type == "int":
         why = "division by zero"
-    known = []
-    for slot in sorted(_slots(culprit), key=lambda slot: slot.name):
-        value = decode_value(int(frontier.column(slot.name)[0]), slot.type, scope.symbols)
-        if slot.type == "timestamp":
-            value = timestamp_to_text(value)
-        shown = f'"{value}"' if isinstance(value, str) and slot.type == "symbol" else value
-        known.append(f"{slot.name.split('~')[0]} = {shown}")
-    given = f" with {', '.join(known)}" if known else ""
+    slots = sorted(_slots(culprit), key=lambda slot: slot.name)
+    known = values_of(slots, [frontier.column(slot.name) for slot in slots], 0, scope.symbols)
+    given = f" with {known}" if known else ""
     return EvaluationError(
         f"{why}: {format_expr(culprit)}{given}",
         culprit.span,
         hint=f"{_test(culprit)}: what can fail is computed only where the tests pass",
     )
+
+
+def values_of(slots: Sequence[Slot], columns: Sequence[Any], row: int, symbols: Any) -> str:
+    """What variables hold in a row: `x = 1, y = "a"`."""
+    known = []
+    for slot, column in zip(slots, columns, strict=True):
+        value = decode_value(int(column[row]), slot.type, symbols)
+        if slot.type == "timestamp":
+            value = timestamp_to_text(value)
+        shown = f'"{value}"' if isinstance(value, str) and slot.type == "symbol" else value
+        known.append(f"{slot.name.split('~')[0]} = {shown}")
+    return ", ".join(known)
 
 
 def _test(culprit: Apply) -> str:

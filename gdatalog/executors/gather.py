@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gdatalog.errors import EvaluationError
+from gdatalog.executors.failure import values_of
 from gdatalog.executors.limits import Limits
-from gdatalog.plan.nodes import Gather, Reduction
+from gdatalog.plan.nodes import Gather, Reduction, Slot
 from gdatalog.storage.table import Array
 
 Columns = tuple[Array, ...]
@@ -169,8 +170,11 @@ class Gathering:
             return 2 if spec.targets[0].type == "float" else 3
         return 1
 
-    def finish(self) -> tuple[Columns, list[Array]]:
-        """The groups' keys, and for each spec its key column; empty where nothing came."""
+    def finish(self, groups: Sequence[Slot] = ()) -> tuple[Columns, list[Array]]:
+        """The groups' keys, and for each spec its key column; empty where nothing came.
+
+        `groups`: the variables that the keys are of, to tell which group an error is about.
+        """
         xp = self.ops.xp
         self._merge()
         if not self.blocks:
@@ -184,9 +188,9 @@ class Gathering:
             elif len(mine) == 1:
                 results.append(mine[0])
             elif len(mine) == 2:
-                results.append(self._finish_float(spec, mine))
+                results.append(self._finish_float(spec, mine, groups, keys))
             else:
-                results.append(self._finish_int(spec, mine))
+                results.append(self._finish_int(spec, mine, groups, keys))
         return keys, results
 
     def _count_sets(self, rows: Columns, keys: Columns, count: int) -> Array:
@@ -202,15 +206,27 @@ class Gathering:
         in_order: Array = counted[place]
         return in_order
 
-    def _finish_float(self, spec: Spec, parts: list[Array]) -> Array:
+    def _of(self, groups: Sequence[Slot], keys: Columns, row: int) -> str:
+        """Which group a row is, for an error."""
+        if not groups:
+            return ""
+        return f", where {values_of(groups, keys, row, self.scope.symbols)}"
+
+    def _finish_float(
+        self, spec: Spec, parts: list[Array], groups: Sequence[Slot], keys: Columns
+    ) -> Array:
         xp = self.ops.xp
         totals, counts = parts
-        if bool(xp.isnan(totals).any()):
-            raise EvaluationError("the sum of inf and -inf is not a number", spec.span)
+        wrong = xp.isnan(totals)
+        if bool(wrong.any()):
+            of = self._of(groups, keys, int(self.ops.survivors(wrong)[0]))
+            raise EvaluationError(f"the sum of inf and -inf is not a number{of}", spec.span)
         found: Array = self.ops.float_to_key(totals / counts if spec.kind == "mean" else totals)
         return found
 
-    def _finish_int(self, spec: Spec, parts: list[Array]) -> Array:
+    def _finish_int(
+        self, spec: Spec, parts: list[Array], groups: Sequence[Slot], keys: Columns
+    ) -> Array:
         xp = self.ops.xp
         high, low, counts = parts
         high, low = high + (low >> 32), low & 0xFFFF_FFFF
@@ -220,7 +236,7 @@ class Gathering:
                 at = int(self.ops.survivors(~fits)[0])
                 exact = (int(high[at]) << 32) + int(low[at])
                 raise EvaluationError(
-                    f"the sum {exact} does not fit into 64 bits",
+                    f"the sum {exact} does not fit into 64 bits{self._of(groups, keys, at)}",
                     spec.span,
                     hint="sum floats instead: `sum(to_float(x))`",
                 )

@@ -16,6 +16,7 @@ from gdatalog.parser import Program
 from gdatalog.parser.syntax import Query, Rule
 from gdatalog.report import Profile
 from gdatalog.result import Result
+from gdatalog.shell.messages import tuples
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +100,11 @@ def _answer(db: Database, session: Session, how: How, ledger: Ledger | None) -> 
         if directive is None or to_stdout(directive):
             results.append(result if how.limit is None else result.head(how.limit))
         elif directive.kind == "printsize":
-            told.append(f"{ask.name}: {_tuples(len(result))}")
+            told.append(f"{ask.name}: {tuples(len(result))}")
         else:
             policy, folders = db._workspace.policy, session.settings.folders
             path = write_relation(directive, ask.name, result.table(), policy, folders)
-            told.append(f"{ask.name}: {_tuples(len(result))} -> {path}")
+            told.append(f"{ask.name}: {tuples(len(result))} -> {path}")
     if ledger is None:
         return Answers(results, told)
     seconds = perf_counter() - started
@@ -138,7 +139,3 @@ def _refuse_many(program: Program) -> None:
             queries[1].span,
             hint="keep its rules in this cell, and ask in others",
         )
-
-
-def _tuples(count: int) -> str:
-    return "1 tuple" if count == 1 else f"{count:,} tuples"

@@ -26,9 +26,13 @@ class Cells:
 
     def end(self, result: Any) -> list[str]:
         """A cell has run; gives the keys of the texts that it gave before and does not any more."""
-        if self.id is None or not getattr(result, "success", True):
+        if self.id is None:
             return []
-        gone = [key for key in self._given.pop(self.id, []) if key not in self._now]
+        before = self._given.pop(self.id, [])
+        gone = [key for key in before if key not in self._now]
+        if not getattr(result, "success", True):
+            self._given[self.id] = [*gone, *self._now]  # nothing is given up by a cell that fails
+            return []
         if self._now:
             self._given[self.id] = self._now
         return gone

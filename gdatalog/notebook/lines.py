@@ -12,7 +12,7 @@ HELP = """\
 %datalog_explain TEXT        the plan of a text; nothing is evaluated
 %datalog_profile TEXT        evaluates a text, and tells rows and time of each step of its plan
 %datalog_relations           the relations, with columns and numbers of rows
-%datalog_rules [R]           the rules that are kept
+%datalog_rules [R]           the rules that are kept, with sizes
 %datalog_db [VARIABLE]       the database of the magics; with VARIABLE, that one from now on
 %datalog_help                this list
 

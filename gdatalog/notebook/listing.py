@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from html import escape
 
 from gdatalog.database import Database
-from gdatalog.errors import Error
 from gdatalog.parser import Program
-from gdatalog.parser.syntax import Rule
 from gdatalog.present import html_table
+from gdatalog.shell.registry import ruled
+from gdatalog.shell.statements import NOT_EVALUATED, counted
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`rows`: how many, or what kind of error keeps us from knowing."""
+    """`rows`: how many, or that this is not known yet."""
 
     name: str
     columns: str
@@ -51,25 +51,16 @@ class Listing:
 
 
 def list_relations(db: Database) -> Listing:
-    """All relations, each evaluated to tell its rows; what was evaluated before is used."""
+    """All relations, with their sizes as far as they are known; nothing is evaluated."""
     with db._lock:
         workspace = db._workspace
-        session = workspace.session(Program(()), lasting=True)
-        ruled = {
-            head.name
-            for rule in workspace.statements()
-            if isinstance(rule, Rule) and rule.body is not None
-            for head in rule.heads
-        }
+        session = workspace.session(Program(()))
+        with_rules = ruled(workspace.statements())
         lines = []
         for name, schema in sorted(session.checked.schemas.items()):
-            if name.startswith("?"):
-                continue
-            try:
-                rows = f"{session.relation(name).length:,}"
-            except Error as error:
-                rows = error.kind
+            count = counted(session, name)
             pairs = zip(schema.columns, schema.types, strict=True)
             columns = ", ".join(f"{column}: {kind}" for column, kind in pairs)
-            lines.append(Line(name, columns, rows, "rules" if name in ruled else "data"))
+            rows = NOT_EVALUATED if count is None else f"{count:,}"
+            lines.append(Line(name, columns, rows, "rules" if name in with_rules else "data"))
         return Listing(tuple(lines))

@@ -28,10 +28,12 @@ from gdatalog.notebook.options import Options
 from gdatalog.notebook.progress import ProgressBar, bar_of, line_of
 from gdatalog.notebook.shown import short_errors, warnings_on_stderr
 from gdatalog.notebook.variables import data_named, database_named, parameters
-from gdatalog.parser import format_node
-from gdatalog.parser.syntax import Decl, Directive, Rule, Statement
+from gdatalog.planner.checked import Schema
+from gdatalog.present import count_line
 from gdatalog.report import Explanation, Profile
 from gdatalog.result import Result
+from gdatalog.shell.rule_commands import rules_text
+from gdatalog.shell.statements import schema_text
 from gdatalog.watching import Watch
 
 # Under these names IPython finds our magics on a shell, and what to leave a line of theirs alone.
@@ -119,8 +121,9 @@ class Magics:
         return magic
 
     def _cell_begins(self, info: Any) -> None:
-        self.cells.begin(info)
-        self._start_bar()
+        if info.store_history:  # else it is a part of a cell, as in %%capture
+            self.cells.begin(info)
+            self._start_bar()
 
     def _start_bar(self) -> None:
         self._end_bar()
@@ -142,6 +145,8 @@ class Magics:
         return line_of(self.shell, self.db._workspace.watch)
 
     def _cell_ends(self, result: Any) -> None:
+        if not result.info.store_history:
+            return
         self._end_bar()
         gone = self.cells.end(result)
         if gone and self._db is not None and not self._db._workspace.closed:
@@ -218,25 +223,20 @@ class Magics:
         columns = None if given.columns is None else given.columns.split(",")
         with self._line():
             self.db.load(name, data_named(data, self.shell.user_ns), columns=columns)
-        found = self.db[name]
-        pairs = ", ".join(map(": ".join, zip(found.columns, found.dtypes, strict=True)))
-        print(f"{name}({pairs}): {'1 row' if len(found) == 1 else f'{len(found):,} rows'}")
+        stored = self.db._workspace.stored[name]
+        schema = Schema(name, stored.columns, stored.types)
+        print(f"{schema_text(schema)}: {count_line(stored.length)}")
 
     def relations(self, line: str, cell: str | None) -> Listing:
         RELATIONS.read(line)
-        with self._line():
-            return list_relations(self.db)
+        return list_relations(self.db)
 
     def rules(self, line: str, cell: str | None) -> None:
         wanted = RULES.read(line).relation
-        if wanted is not None:
-            self._check_known(wanted)
-        kept = [
-            statement
-            for statement in self.db._workspace.statements()
-            if wanted is None or wanted in _defined(statement)
-        ]
-        print("\n".join(map(format_node, kept)) or "no rules are kept")
+        if wanted is not None and wanted not in self.db.relations:
+            hint = self.db._workspace.near(wanted)
+            raise NameResolutionError(f"there is no relation {wanted!r}", hint=hint)
+        print(rules_text(self.db, wanted))
 
     def use(self, line: str, cell: str | None) -> Database:
         name = DB.read(line).variable
@@ -260,11 +260,6 @@ class Magics:
             options.error("a text is needed")
         return given, text
 
-    def _check_known(self, name: str) -> None:
-        if name not in self.db.relations:
-            hint = self.db._workspace.near(name)
-            raise NameResolutionError(f"there is no relation {name!r}", hint=hint)
-
     def _display(self, thing: Any) -> None:
         from IPython.display import display
 
@@ -276,10 +271,3 @@ def _check_options(given: Any) -> None:
         raise UsageError("--explain evaluates nothing, so there is nothing for --profile to tell")
     if given.quiet and given.profile:
         raise UsageError("--quiet evaluates nothing, so there is nothing for --profile to tell")
-
-
-def _defined(statement: Statement) -> tuple[str, ...]:
-    """The relations that a statement says something of."""
-    if isinstance(statement, Rule):
-        return tuple(head.name for head in statement.heads)
-    return statement.names if isinstance(statement, (Decl, Directive)) else ()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 
-from gdatalog.errors import ParseError, Span
+from gdatalog.errors import ParseError, Span, meant
 from gdatalog.parser.directives import DIRECTIVES
 from gdatalog.parser.failure import Explained, Failure, brackets, mistake
 
@@ -43,12 +42,12 @@ def directive_mistake(failure: Failure) -> Explained | ParseError | None:
             what, instead = _REFUSED[name]
             error = mistake(f"{what} not in the language", first.span, instead)
             return error, _end_of_block(failure)
-        close = difflib.get_close_matches(name, list(DIRECTIVES), 1, 0.6)
+        close = meant(name, DIRECTIVES)
         known = "the directives are ." + " .".join(DIRECTIVES)
         return mistake(
             f"there is no directive `.{name}`",
             first.span,
-            f"did you mean `.{close[0]}`?" if close else known,
+            f"did you mean `.{close}`?" if close else known,
         )
     token, before = failure.token, failure.before
     if name == "decl" and before and before.value == "choice" and token and token.text == "-":

@@ -44,6 +44,15 @@ def plain(text: str) -> str:
     return _MADE.sub("", text)
 
 
+def as_called(relation: str) -> str:
+    """A relation as its user calls it, who knows of no parts of it.
+
+    >>> as_called("path[bf]?"), as_called("sg~1"), as_called("?1")
+    ('path', 'sg', 'the query')
+    """
+    return "the query" if relation.startswith("?") else plain(relation).partition("~")[0]
+
+
 def asked_for(name: str) -> bool:
     """Whether a relation holds a part only, or what is asked for.
 

@@ -32,7 +32,7 @@ from gdatalog.planner.binding import neighbours
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.heads import aggregate_columns
 from gdatalog.planner.walk import Node, contains_head_aggregate, variables
-from gdatalog.planner.words import own_name, show
+from gdatalog.planner.words import as_rule, own_name, show, text_of
 
 MOST_BRANCHES = 256
 TOWARDS = {"min": -1, "max": 1}
@@ -47,10 +47,11 @@ class Optimum:
 class _Refused(Exception):
     """An expression whose direction is not known, and why."""
 
-    def __init__(self, expr: Expr, reason: str) -> None:
+    def __init__(self, expr: Expr, reason: str, test: Compare | None = None) -> None:
         super().__init__(reason)
         self.expr = expr
         self.reason = reason
+        self.test = test  # the comparison that a better value may fail
 
 
 def check_improving(stratum: Stratum, errors: list[Error]) -> None:
@@ -131,7 +132,7 @@ class _Branch:
                 self._literal(at, literal)
             self._head()
         except _Refused as refused:
-            return self._error(refused.expr, refused.reason)
+            return self._error(refused)
         return None
 
     def _atoms(self) -> None:
@@ -199,7 +200,8 @@ class _Branch:
         keeps = low <= 0 <= high if op not in ("=", "!=") else low == high == 0
         if not keeps:
             worse = left if self._direction(left) else right
-            raise _Refused(worse, f"{show(whole)} may hold for it and not for a better one")
+            reason = f"{show(whole)} may hold for it and not for a better one"
+            raise _Refused(worse, reason, whole)
 
     def _head(self) -> None:
         optimum = self.optima.get(self.rule.head.name)
@@ -245,16 +247,32 @@ class _Branch:
             if name in self.moves:
                 raise _Refused(var, reason)
 
-    def _error(self, expr: Expr, reason: str) -> Error:
+    def _outside(self, test: Compare) -> str | None:
+        """The rule that tests the result, where one atom has all that is compared."""
+        needed = variables(test).keys()
+        for literal in self.literals:
+            if isinstance(literal, Atom) and literal.name in self.optima:
+                args = [arg.name for arg in literal.args if isinstance(arg, Var)]
+                if needed <= set(args) and len(args) == len(literal.args):
+                    columns = ", ".join(map(own_name, args))
+                    head = f"{literal.name}_where({columns})"
+                    return as_rule(head, (f"{literal.name}({columns})", text_of(test)))
+        return None
+
+    def _error(self, refused: _Refused) -> Error:
+        expr, reason = refused.expr, refused.reason
         span: Span = expr.span
         name = next((n for n in variables(expr) if n in self.origins), None)
         notes = [self.origins[name]] if name is not None else []
+        hint = "in the cycle it may go through `+` and `-`, `min` and `max`, into the same "
+        hint += "aggregate, and through comparisons that better values keep satisfying; "
+        rule = None if refused.test is None else self._outside(refused.test)
+        hint += "do the rest in a rule outside of the cycle"
+        hint += f": `{rule}`" if rule is not None else ""
         what = show(expr) if self._holds_optimum(expr) else "what is compared with " + show(expr)
         return StratificationError(
             f"{what} may still improve while `{self.rule.head.name}` is computed, and {reason}",
             span,
-            hint="in the cycle it may go through `+` and `-`, `min` and `max`, into the same "
-            "aggregate, and through comparisons that better values keep satisfying; "
-            "do the rest in a rule outside of the cycle",
+            hint=hint,
             notes=[note for note in notes if note.span is not span],
         )

@@ -289,8 +289,8 @@ class Names:
         close = nearest(param.name, self.params)
         near = None if close is None else f"did you mean `${close}`?"
         give = f'give it: `params={{"{param.name}": ...}}` in Python, `-M {param.name}=value`'
-        give += f" on the command line, `--param {param.name}=value` in a notebook"
-        hint = near or give
+        give += f" on the command line, `.set ${param.name} value` at the prompt"
+        hint = near or f"{give}, `--param {param.name}=value` in a notebook"
         self._fail(f"the parameter `${param.name}` has no value", param.span, hint)
 
     def _call(self, call: Call) -> Expr:

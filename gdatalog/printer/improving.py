@@ -20,10 +20,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gdatalog.cpu_ops.best_values import BEGUN, DONE, SEED, SEEDS, TOUCHED, UNIT, WATCHED
+from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_join
 from gdatalog.plan.merge import merged
 from gdatalog.plan.nodes import Expr, Generate, Join, JoinPlan, Slot, Step
 from gdatalog.printer.arguments import Argument
+from gdatalog.printer.counting import Counting
 from gdatalog.printer.leaves import Leaf
 from gdatalog.printer.module import ROWS, Printed, module_of
 from gdatalog.printer.nest import FULL, STOPPED, Nest
@@ -87,11 +89,18 @@ class Follow:
 
 
 def print_improving(
-    kept: Sequence[Kept], follows: Sequence[Follow], tries: Sequence[Sequence[Trie]], numbered: bool
+    kept: Sequence[Kept],
+    follows: Sequence[Follow],
+    tries: Sequence[Sequence[Trie]],
+    numbered: bool,
+    counted: bool = False,
 ) -> Printed:
-    """The function of these rules; `tries` are those of each one's plan."""
+    """The function of these rules; `tries` are those of each one's plan. `counted`: it counts what
+    its loops bind, for a profile: the steps of all rules, one behind the other."""
     whole, joins = merged([follow.join for follow in follows])
     nest = _Nest(whole, [trie for some in tries for trie in some])
+    if counted:
+        nest.counting = Counting([step for part in joins for step in all_steps(part)])
     split = kept[0].split is not None
     if split:
         _print_units(nest, kept, follows, joins)
@@ -100,10 +109,12 @@ def print_improving(
     types = {"places": "i8[::1]", **_TYPES}
     types |= _SPLIT if split else _NUMBERED if numbered else {}
     own = [Argument(name, type_, "given") for name, type_ in types.items()]
+    prologue = [*_prologue(kept), *(ROWS if split else ())]
+    if nest.counting is not None:
+        prologue += nest.counting.finish(nest)
     found = list(nest.arguments.found.values())
     outputs = [argument for argument in found if argument.kind == "output"]
     arguments = [*(a for a in found if a.kind != "output"), *own, *outputs]
-    prologue = [*_prologue(kept), *(ROWS if split else ())]
     told = [line for follow in follows for line in format_join(follow.join)]
     return Printed(
         f"improves {' '.join(each.kind for each in kept)} by {len(follows)} rules",
@@ -115,6 +126,7 @@ def print_improving(
         len(outputs),
         split,
         1,
+        counters=() if nest.counting is None else nest.counting.counters,
     )
 
 
@@ -123,7 +135,7 @@ class _Nest(Nest):
 
     def __init__(self, join: JoinPlan, tries: Sequence[Trie]) -> None:
         super().__init__(join, tries, "plain")
-        self.split = True  # the work is not cut into tasks
+        self.split = self.tasks = True  # the work is shared by groups, or not at all
 
     def may_stop(self, known: Known) -> None:
         """What follows from one group is followed to the end."""
@@ -136,6 +148,7 @@ class _Nest(Nest):
                 if isinstance(step, (Join, Generate)):
                     break
                 self.narrow(step, known)
+                self.bound(step, known)
                 at += 1
                 continue
             (part,) = step.participants
@@ -143,6 +156,7 @@ class _Nest(Nest):
             place = known.positions[node]
             name = self.bind(step.variable, self.call("at", self.values(node), place), known)
             self.seek(Slot(step.variable, step.type), name, (part,), known, {node: place})
+            self.bound(step, known)
             at += 1
         super().run(steps, at, known, leaf)
 
@@ -227,6 +241,7 @@ def _print_loop(
         goes_round = nest.call("goes_round", "touched, origin, stamps, queue")
         with text.block(f"if queue[{WATCHED}] != 0 and {goes_round}"):
             text.line(f"return {ROUND}")
+        nest.commit()  # a group that is not followed to the end is followed again
         text.line(f"group = {nest.call('next_group', KEPT, 'seeds', 'costs')}")
         with text.block("if group < 0"):
             text.line("break")

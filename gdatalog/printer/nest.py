@@ -163,8 +163,9 @@ class Nest:
         return amount
 
     def bound(self, step: Step, known: Known, amount: str = "1") -> None:
-        """So many values were bound at a step, or rows have passed it."""
-        if self.counting is not None:
+        """So many values were bound at a step, or rows have passed it; none pass a Compact, which
+        is not done here."""
+        if self.counting is not None and not isinstance(step, Compact):
             self.counting.add(self, step, known, amount, False)
 
     def tried(self, step: Step, known: Known) -> None:
@@ -228,8 +229,7 @@ class Nest:
                 print_generate(self, step, steps, at, known, leaf)
                 return
             self.narrow(step, known)
-            if not isinstance(step, Compact):
-                self.bound(step, known)
+            self.bound(step, known)
             at += 1
         if not leaf.begins(self, steps, at, known):
             leaf.emit(self, known)

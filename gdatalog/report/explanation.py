@@ -77,7 +77,7 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
         else:
             parts.append((part, [name]))
     strata = []
-    indexes: dict[Index, None] = {}
+    indexes: dict[str, Index] = {}
     for evaluation, wanted in parts:
         around = evaluation.surroundings()
         for stratum in evaluation.strata_of(wanted):
@@ -86,7 +86,7 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
             strata.append(PlannedStratum(stratum, rules, told))
             own = [plan for _, plan in plans]
             read = indexes_of(own, partial(_at_hand, evaluation), device, settings.memory)
-            indexes.update(dict.fromkeys(read))
+            indexes.update({index.label: index for index in read})
     asked = [
         format_node(fact)
         for part, _ in parts[1:]
@@ -95,7 +95,7 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
         for fact in facts
     ]
     memory = settings.memory
-    needed = sum(index.asked.bytes or 0 for index in indexes if not index.asked.there)
+    needed = sum(index.asked.bytes or 0 for index in indexes.values() if not index.asked.there)
     said = memory != default_limit() or needed > WORTH_A_WORD * memory
     return Explanation(
         Planned(
@@ -105,7 +105,7 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
             settings.knobs,
             tuple(asked),
             tuple(notes),
-            tuple(indexes),
+            tuple(indexes.values()),
             memory if said else None,
         )
     )

@@ -24,7 +24,7 @@ from gdatalog.report.tree import Fact, Kind, Node
 from gdatalog.report.words import many, per_second, took
 from gdatalog.spent import Costs
 
-LITTLE = 0.005  # of all seconds: not worth a word
+LITTLE = 3e-5  # seconds: what is that quick only found what was there already
 MOST_HELD = 8  # parts of what was held that are shown
 
 
@@ -48,7 +48,9 @@ class Evaluated:
             self._named("rule", f"for {run.plan.relation}", [run.plan], [run], {}) for run in left
         ]
         costs = ledger.costs
-        texts = _apart(costs, self.seconds)
+        texts = _apart(costs)
+        if not strata and not others:
+            texts.append("nothing to evaluate: only stored relations are read")
         return Node(
             "plan",
             f"{self.seconds:.3f} s {where(self.device, '')}, "
@@ -182,7 +184,7 @@ class Evaluated:
             (
                 *left,
                 *executor.details,
-                ", ".join([many(run.rows, "row"), *rate, *held, *_apart(costs, self.seconds)]),
+                ", ".join([many(run.rows, "row"), *rate, *held, *_apart(costs)]),
             ),
             seconds=run.seconds,
             share=self._share(run.seconds),
@@ -227,6 +229,7 @@ def _claim(left: list[RuleRun], rule: CheckedRule, plans: Sequence[RulePlan]) ->
 
 def _indexes(indexes: Sequence[Index]) -> tuple[Node, ...]:
     """The indexes that were read, and which of them had to be made."""
+    indexes = [index for index in indexes if index.columns]
     if not indexes:
         return ()
     made = [index.seconds for index in indexes if index.seconds is not None]
@@ -255,16 +258,14 @@ def _index(index: Index) -> Node:
     )
 
 
-def _apart(costs: Costs, whole: float) -> list[str]:
-    """What went neither into rows nor into loops, where it is worth a word of so many seconds."""
+def _apart(costs: Costs) -> list[str]:
+    """What went neither into rows nor into loops."""
     spent = {
         "planning": costs.planning,
         "compiling": costs.compiling,
         "making indexes": costs.indexing,
     }
-    texts = [
-        f"{took(seconds)} {what}" for what, seconds in spent.items() if seconds > LITTLE * whole
-    ]
+    texts = [f"{took(seconds)} {what}" for what, seconds in spent.items() if seconds > LITTLE]
     if costs.moved or costs.moving:
         texts.append(f"{format_bytes(costs.moved)} moved in {took(costs.moving)}")
     return texts

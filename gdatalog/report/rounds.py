@@ -47,8 +47,8 @@ def rounds_node(told: StratumTold, numbers: dict[str, int]) -> Node | None:
     rows: list[tuple[Cell, ...]] = []
     shown = _shown(by_round)
     for before, at in zip([-1, *shown], shown, strict=False):
-        if at > before + 1:
-            skipped = [did for n in range(before + 1, at) for did in by_round.get(n, ())]
+        skipped = [did for n in range(before + 1, at) for did in by_round.get(n, ())]
+        if skipped:
             rows.append(_row("...", None, skipped))
         rows += [_row(at, numbers.get(rule_text(did.rule)), [did]) for did in by_round[at]]
     return Node(

@@ -99,9 +99,10 @@ class _Join:
         expected: float | None = given.rows or None
         came: int | None = None
         if self.happened is not None:
+            came = self.happened.followed.get(given.relation)
             first = self.happened.seen.get(id(self.join.steps[0])) if self.join.steps else None
-            came = None if first is None else first.rows_in
-            came = came or self.happened.followed.get(given.relation)
+            if came is None and self.told and first is not None:
+                came = first.rows_in  # loops do not tell how many they were given
             self.scale = came / given.rows if came and given.rows else None
             expected = None
         return Node(

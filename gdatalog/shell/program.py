@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from shutil import get_terminal_size
 from time import perf_counter
 from typing import Any
 
@@ -69,7 +70,9 @@ def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> 
                 say(f"total: {seconds:.3f} s")
             if reports is not None:
                 limits = session.evaluation.limits
-                say(str(Profile(reports, seconds, limits.peak, None, db.device, limits.held)))
+                profile = Profile(reports, seconds, limits.peak, None, db.device, limits.held)
+                at_terminal = sys.stderr.isatty()
+                say(profile.to_text(get_terminal_size().columns) if at_terminal else str(profile))
             return failed
     except Error as error:
         say_error(error)

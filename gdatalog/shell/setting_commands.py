@@ -123,7 +123,7 @@ def _maxrows(repl: Repl, rest: str) -> None:
 @command(
     "settings", "timer", "[on|off]", "tell where the time went",
     ".timer on",
-    more="What parsing, planning, compiling and running took, after each statement.",
+    more="What parsing, planning, compiling, indexing and running took, after each statement.",
 )  # fmt: skip
 def _timer(repl: Repl, rest: str) -> None:
     _setting(repl, "timer", rest)

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.session import Session
 from gdatalog.errors import Error, UsageError, raise_together
 from gdatalog.parser import Program, format_node
@@ -17,6 +16,7 @@ from gdatalog.planner.checked import Schema
 from gdatalog.shell.messages import say, say_error, tuples
 from gdatalog.shell.program import answer_all
 from gdatalog.shell.registry import ruled
+from gdatalog.spent import Costs, so_far
 from gdatalog.storage.relation import Relation
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ NOT_EVALUATED = "not evaluated"
 
 def take(repl: Repl, text: str, name: str) -> None:
     """Takes a text that was typed: each statement is kept by itself."""
-    started = perf_counter()
+    started, before = perf_counter(), so_far()
     program = repl.db._workspace.parse(text, name, bare=True)
     parsing = perf_counter() - started
     _refuse_facts(repl, program)
     _keep(repl, program)
     if repl.timer:
-        _tell_times(repl.db._workspace.ledger, parsing, perf_counter() - started)
+        _tell_times(parsing, so_far() - before, perf_counter() - started)
 
 
 def take_file(repl: Repl, program: Program, path: str) -> None:
@@ -74,12 +74,17 @@ def _keep(repl: Repl, program: Program, key: str | None = None, title: str | Non
             db._workspace.tell(session)
 
 
-def _tell_times(ledger: Ledger, parsing: float, whole: float) -> None:
+def _tell_times(parsing: float, costs: Costs, whole: float) -> None:
     """Where the time of a statement went."""
-    parts = {"parse": parsing, "plan": ledger.planning, "compile": ledger.compiling}
+    parts = {
+        "parse": parsing,
+        "plan": costs.planning,
+        "compile": costs.compiling,
+        "index": costs.indexing,
+        "copy": costs.moving,
+    }
     parts["run"] = max(0.0, whole - sum(parts.values()))
-    told = [f"{what} {seconds:.3f} s" for what, seconds in parts.items() if seconds]
-    say(", ".join(told))
+    say(", ".join(f"{what} {seconds:.3f} s" for what, seconds in parts.items() if seconds))
 
 
 def _title(statements: Sequence[Statement]) -> str:

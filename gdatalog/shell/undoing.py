@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gdatalog.shell.repl import Repl
 
 MOST = 1000  # changes
+MOST_TEXTS = 200_000  # statements that are noted, in all changes together
 SHARE = 8  # of the memory limit: so much may be held for `.undo` alone
 
 
@@ -59,6 +60,7 @@ class History:
 
     most_bytes: int
     changes: list[tuple[str, State]] = field(default_factory=list)
+    noted: int = 0  # statements, in all of them
     dropped: bool = False  # whether older ones were let go of for the data that they held
 
     def state(self, repl: Repl) -> State:
@@ -67,11 +69,18 @@ class History:
 
     def keep(self, repl: Repl, what: str, before: State) -> None:
         """Notes that the database has been changed, and how it was before."""
-        self.changes = [*self.changes[-MOST + 1 :], (what, before)]
+        self.changes.append((what, before))
+        self.noted += len(before.texts)
+        while len(self.changes) > 1 and (len(self.changes) > MOST or self.noted > MOST_TEXTS):
+            self._forget_first()
         in_use = set(map(id, repl.db._workspace.stored.values()))
         while self.changes and self._held_without(in_use) > self.most_bytes:
-            del self.changes[0]
+            self._forget_first()
             self.dropped = True
+
+    def _forget_first(self) -> None:
+        _, state = self.changes.pop(0)
+        self.noted -= len(state.texts)
 
     def _held_without(self, in_use: set[int]) -> int:
         """The bytes of data that nothing else holds."""
@@ -83,6 +92,7 @@ class History:
         if not self.changes:
             return None
         what, state = self.changes.pop()
+        self.noted -= len(state.texts)
         workspace = repl.db._workspace
         workspace.texts, workspace.stored = state.texts, state.stored
         repl.loaded = state.loaded

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
 
+import numpy as np
+
 from gdatalog.errors import DataError, Source, Span
 from gdatalog.storage.phases import CUTTING
 from gdatalog.storage.place import Place
@@ -102,8 +104,8 @@ class Delimited:
         rows = self.data[self.start :]
         quotes = self.quoted and b'"' in rows
         blank = rows.startswith((b"\n", b"\r")) or b"\n\n" in rows or b"\n\r" in rows
-        plain = not quotes and rows.count(b"\r") == rows.count(b"\r\n")
-        if plain and (self.blank_is_row or not blank):
+        plain = rows.count(b"\r") == rows.count(b"\r\n")
+        if plain and (not quotes or _no_break_in_quotes(rows)) and (self.blank_is_row or not blank):
             at = self.start
             for _ in range(row):
                 at = self.data.index(b"\n", at) + 1
@@ -247,6 +249,13 @@ class CellPlace(Place):
     def error(self, row: int, message: str, hint: str | None = None) -> DataError:
         span = self.file.span(self.file.record_of(row), self.position)
         return DataError(f"column {self.position + 1} {self.column!r}: {message}", span, hint=hint)
+
+
+def _no_break_in_quotes(rows: bytes) -> bool:
+    """Whether every line has an even number of quotes."""
+    chars = np.frombuffer(rows, dtype=np.uint8)
+    before = np.cumsum(chars == ord('"'), dtype=np.uint8)  # its last bit is all that is asked
+    return not bool((before[chars == ord("\n")] & 1).any())
 
 
 def bad_utf8(name: str, data: bytes) -> DataError | None:

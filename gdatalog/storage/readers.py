@@ -226,8 +226,9 @@ def read_bytes(name: str) -> bytes:
     """All of a file, unpacked."""
     work = watching().innermost
     try:
-        if work.stage == "loading":
-            work.total, work.unit = os.stat(name).st_size, "bytes"
+        size = os.stat(name).st_size  # 0 of a pipe, whose end nobody knows
+        if work.stage == "loading" and size:
+            work.total, work.unit = size, "bytes"
         with work.within(*READING):
             data = _read(name)
     except (FileNotFoundError, NotADirectoryError):

@@ -179,10 +179,10 @@ def _batches(table: Table) -> Iterator[list[list[str]]]:
         ]
 
 
-def _starts(table: Table, rows: int = _BATCH) -> Iterator[int]:
+def _starts(table: Table, rows: int | None = None) -> Iterator[int]:
     """Where each batch of so many rows begins; those before it have been written."""
     watch = watching()
-    for start in range(0, table.length, rows):
+    for start in range(0, table.length, rows or _BATCH):
         if watch.innermost.stage == "writing":
             watch.innermost.done = start
         watch.poll()
