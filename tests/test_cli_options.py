@@ -90,7 +90,7 @@ CASES: dict[str, list[Case]] = {
     ],
     "--strategy": [
         (["--strategy", "levelwise", "-c", GRAPH], 0, r"x\n2\n3\n", ""),
-        (["--strategy", "lftj", "-c", GRAPH], 0, r"x\n2\n3\n", ""),
+        (["--strategy", "lftj", "--explain", "-c", GRAPH], 0, r"on cpu, strategy lftj.*", ""),
         (["--strategy", "auto", "-c", GRAPH], 0, r"x\n2\n3\n", ""),
         (
             ["--strategy", "lfjt", *YES],
