@@ -120,8 +120,7 @@ def test_a_load_that_fails_leaves_what_was_there(db: gd.Database, tmp_path: Path
 
 def test_data_follow_a_declaration_that_is_there() -> None:
     db = gd.connect()
-    with pytest.warns(gd.ProgramWarning, match="stays empty"):
-        db.run(".decl W(x: int, w: float)")
+    db.run(".decl W(x: int, w: float)")
     db["W"] = [(1, 2), (2, 3)]
     assert db["W"].columns == ("x", "w") and rows(db["W"]) == [(1, 2.0), (2, 3.0)]
     with pytest.raises(gd.DataError, match="'x': expected int, found the symbol 'a'"):
@@ -172,14 +171,12 @@ def test_the_same_text_or_name_again_replaces_its_rules(db: gd.Database, tmp_pat
 
 
 def test_a_different_declaration_is_an_error(db: gd.Database) -> None:
-    with pytest.warns(gd.ProgramWarning):
-        db.run(".decl p(x: int)", name="one")
+    db.run(".decl p(x: int)", name="one")
     with pytest.raises(gd.TypeMismatchError, match="declared again, and differently"):
         db.run('.decl p(x: symbol) p("a").', name="two")
     with pytest.raises(gd.TypeMismatchError, match="its data is `E"):
         db.run(".decl E(a: symbol, b: int)")
-    with pytest.warns(gd.ProgramWarning):
-        db.run(".decl p(x: symbol)", name="one")
+    db.run(".decl p(x: symbol)", name="one")
     assert db.relations.schema("p").types == ("symbol",)
 
 

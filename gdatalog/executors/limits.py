@@ -59,12 +59,12 @@ class Limits:
 
 def _instead(most: str) -> str:
     """What may need less, by what holds the most."""
-    if most in ("answers", "blocks"):
-        return (
-            "where the rows are only counted or summed up, let the rule do it: "
-            "`count()`, `sum(x)`, `min(x)` keep no rows; or "
-        )
+    if most in ("rows followed", "best values") or most.startswith("texts of "):
+        return ""
     if most.startswith("index of "):
         name = most.removeprefix("index of ")
         return f"a rule that keeps the columns of {name} that are needed makes a smaller one; or "
-    return ""
+    return (
+        "where the rows are only counted or summed up, let the rule do it: "
+        "`count()`, `sum(x)`, `min(x)` keep no rows; or "
+    )

@@ -188,16 +188,22 @@ def _options(directive: Directive) -> Iterator[Caution]:
 
 
 def _empty(program: Program, catalog: Catalog) -> Iterator[Caution]:
-    """Declared relations that nothing will ever be in."""
+    """Declared relations that are read, and that nothing will ever be in."""
     filled: set[str] = set()
+    read: set[str] = set()
     for directive in catalog.directives:
         if directive.kind == "input":
             filled.update(directive.names)
     for statement in program.statements:
         if isinstance(statement, Rule):
             filled.update(head.name for head in statement.heads)
+        if isinstance(statement, Rule | Query) and statement.body is not None:
+            for part in walk(statement.body):
+                if isinstance(part, Atom | Var):  # `?- e.` asks for a relation by its name
+                    read.add(part.name)
     for relation in catalog.relations.values():
-        if relation.declared and not relation.has_data and relation.name not in filled:
+        empty = relation.name not in filled and not relation.has_data
+        if relation.declared and empty and relation.name in read:
             yield Caution(
                 f"`{relation.name}` is declared, and stays empty",
                 relation.span,
