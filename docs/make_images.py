@@ -65,7 +65,7 @@ def photograph(shown: Shown, name: str, height: int, dark: bool = False) -> None
 def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     with database() as db:
-        photograph(db.explain(FRIENDS), "plan.png", 570)
+        photograph(db.explain(FRIENDS), "plan.png", 620)
         photograph(db.profile(REACHED, strategy="levelwise"), "profile.png", 850)
 
 

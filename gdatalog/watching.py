@@ -30,7 +30,7 @@ from gdatalog.progress import OnProgress, Progress, Stage, amount, duration
 
 EVERY = 0.1  # seconds between two calls of who listens, at the least
 LATE = 1 << 21  # rows, from which on a pass over them is so long that somebody may want to stop
-LATE_OBJECTS = 1 << 17  # the same of Python's objects
+OBJECT = 16  # a row of Python's objects takes as long as so many others
 PATIENCE = 0.02  # seconds between two looks at whether somebody wants to stop
 
 AS_IT_WAS = "; the database is as it was"
@@ -185,6 +185,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.stop = Event()  # set by who wants the call to stop
+        self.by_key = False  # whether that was Ctrl-C
         self.works: list[Work] = []  # what is done now, the innermost last
         self.behind = False  # whether it is that of a thread that works aside
         self.left = False  # whether nobody waits for that thread any more
@@ -202,6 +203,7 @@ class Watch:
         before = getattr(_here, "watch", None)
         if not self._calls:
             self.stop.clear()
+            self.by_key = False
             self.works.clear()
             self._began = self._told = perf_counter()
             self._stopped = None
@@ -232,6 +234,11 @@ class Watch:
     def seconds(self) -> float | None:
         """How long the call has run that runs now; None where none does. Any thread may ask."""
         return perf_counter() - self._began if self._calls else None
+
+    @property
+    def working(self) -> bool:
+        """Whether a call runs."""
+        return self._calls > 0
 
     @property
     def now(self) -> Progress | None:
@@ -307,7 +314,7 @@ class Watch:
         """Raises if the call is to stop; tells who listens, where it is time to."""
         if self.stop.is_set():
             self.stop.clear()
-            raise Interrupted(self.stopped())
+            raise KeyboardInterrupt if self.by_key else Interrupted(self.stopped())
         if self._listener is not None and perf_counter() - self._told >= EVERY:
             self._tell(self._listener)
 

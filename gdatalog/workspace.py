@@ -26,7 +26,7 @@ from gdatalog.parser.syntax import Decl, Statement
 from gdatalog.planner.checked import Schema
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.watching import LATE_OBJECTS, Watch
+from gdatalog.watching import OBJECT, Watch, patiently
 
 _NAME = re.compile(r"[^\W\d][\w?]*(\.[\w?]+)*'*")
 _RESERVED = frozenset({"true", "false", "not", "inf", "_"})
@@ -114,8 +114,11 @@ class Workspace:
         work = self.watch.work("loading", name if path is None else f"{name} from {path}")
         with work:
             # What else there is may know its thread, or be made while it is read.
-            passive = path is not None or (type(data) is list and len(data) >= LATE_OBJECTS)
-            relation = self.watch.aside(made) if passive and there is None else made()
+            if path is not None and there is None:
+                relation = self.watch.aside(made)
+            else:
+                looked_at = len(data) * OBJECT if type(data) is list and there is None else 0
+                relation = patiently(looked_at, made, None)
         if not relation.store.here:
             self.device.hold(relation)
         return relation

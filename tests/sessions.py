@@ -180,7 +180,7 @@ class Conversation:
     def _since_then(self) -> str:
         """The screen's lines from those that were not given yet to the prompt that waits."""
         until = self.terminal.cursor_row
-        lines = self.terminal.screen.split("\n")[self._read_from : until]
+        lines = [self.terminal.line(row) for row in range(self._read_from, until)]
         self._read_from = until
         return "".join(line + "\n" for line in lines)
 

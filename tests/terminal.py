@@ -94,7 +94,11 @@ class Terminal:
     @property
     def cursor_line(self) -> str:
         """The line that the cursor stands in."""
-        line = self._screen.buffer[self._screen.cursor.y]
+        return self.line(self._screen.cursor.y)
+
+    def line(self, row: int) -> str:
+        """A line of the screen, without blanks at its end."""
+        line = self._screen.buffer[row]
         return "".join(line[x].data for x in range(self._screen.columns)).rstrip()
 
     @property

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import io
+import os
 import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import gdatalog as gd
 from gdatalog.shell.messages import say
+from gdatalog.shell.output import Output
 from tests.terminal import CTRL_D, ENTER, ROOT, Terminal
 
 LONG = "and on " * 30
@@ -95,6 +98,19 @@ def test_a_long_conversation(tmp_path: Path) -> None:
         at.type(CTRL_D)
         assert at.wait_for_end() == 0
     assert "<html" in (tmp_path / "plan.html").read_text()
+
+
+def test_what_fits_the_terminal_is_shown_whole(monkeypatch: Any) -> None:
+    shown = {}
+    for lines, count in ((50, 41), (50, 42), (12, 42), (24, 15), (24, 16)):
+        size = os.terminal_size((80, lines))
+        monkeypatch.setattr(
+            "gdatalog.shell.output.shutil.get_terminal_size", lambda size=size: size
+        )
+        screen = Screen()
+        Output(screen).answer(gd.query(f"x(i) <- i = range(0, {count})."))
+        shown[lines, count] = screen.getvalue().count("\n") - 5  # without the box around
+    assert shown == {(50, 41): 41, (50, 42): 21, (12, 42): 5, (24, 15): 15, (24, 16): 16}
 
 
 def test_colours_are_left_out_where_nobody_wants_them(tmp_path: Path, monkeypatch: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import doctest
 import inspect
 import pkgutil
@@ -22,6 +23,7 @@ FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 @pytest.mark.parametrize("name", ["gdatalog", *MODULES])
 def test_examples(name: str) -> None:
     failed, _ = doctest.testmod(import_module(name), optionflags=FLAGS)
+    vars(builtins).pop("_", None)  # the last value shown, which IPython would leave alone
     assert failed == 0
 
 

@@ -68,6 +68,10 @@ def test_typing(tmp_path: Path) -> None:
         assert at._screen.cursor.x == len("gdatalog> path(x, z) <- ")
         at.type(ENTER)
         at.wait_for("a statement ends with a dot; Ctrl-C drops this one")
+        at.type(".relations" + ENTER)
+        at.wait_for("end the statement with a dot, or drop it with Ctrl-C, first")
+        at.type(BACKSPACE * len(".relations"))
+        at.wait_for(lambda screen: "Ctrl-C, first" not in screen)
         at.type("  E(y, z)." + ENTER)  # the blanks that are typed, in place of those put there
         at.wait_for("path: 1 tuple")
         assert f"\n{GOES_ON}  E(y, z).\n" in at.screen
@@ -165,6 +169,8 @@ def test_pasting_and_history(tmp_path: Path) -> None:
         assert "3 rows" not in at.screen  # nothing is run before Enter
         at.type(ENTER)
         at.wait_for("n\n2\n")
+        assert f"{GOES_ON}?- count : {{ e(_, _) }} = n.\ndeclared e(" in at.screen
+        assert f"\n{PROMPT}half(x) <- e(x, _),\n{MORE}" in at.screen
         # What is not whole is at the next prompt.
         line_is(at, MORE)
         assert at.screen.count("e: 2 facts added") == at.screen.count("r: 3 tuples") == 1

@@ -20,6 +20,7 @@ import gdatalog as gd
 from gdatalog.parser.directives import DIRECTIVES
 from gdatalog.shell import cli, repl
 from gdatalog.shell.commands import COMMANDS
+from gdatalog.shell.output import Output
 
 HERE = Path(__file__).resolve().parent.parent
 
@@ -216,6 +217,44 @@ def test_relations_schema_rules_stats(talk):
     assert "there is no relation 'nope'" in err
 
 
+def test_sizes_are_told_only_where_they_are_known(talk, tmp_path):
+    path = tmp_path / "e.csv"
+    path.write_text("a,b\n1,2\n")
+    (tmp_path / "asks.dl").write_text('r(x) <- q(x). s(1). ?- s(x). .input f("f.csv")')
+    (tmp_path / "f.csv").write_text("a\n5\n")
+    db = gd.connect()
+    shown = io.StringIO()
+    shell = repl.Repl(db, Output(shown), interactive=False)
+
+    def feed(line):
+        at = shown.tell()
+        shell.feed(line)
+        return shown.getvalue()[at:].strip()
+
+    feed('.input e("e.csv")')
+    feed("p(x) <- e(x, _).")
+    feed("q(x) <- p(x).")
+    assert feed(".rules p") == "2  p(x) <- e(x, _).  // p: 1 tuple"
+    path.write_text("a,b\n1,2\n3,4\n")  # what was made of it is out of date
+    assert feed(".rules p") == "2  p(x) <- e(x, _).  // p: not evaluated"
+    assert feed(".relations").splitlines() == [
+        "e(a: int, b: int)              2", "p(x: int)          not evaluated  rules",
+        "q(x: int)          not evaluated  rules",
+    ]  # fmt: skip
+    feed("p(x).")
+    # What p is made of is there again; q has not been made of it yet.
+    assert feed(".rules").splitlines()[1:] == [
+        "2  p(x) <- e(x, _).  // p: 2 tuples", "3  q(x) <- p(x).  // q: not evaluated"
+    ]  # fmt: skip
+    path.unlink()
+    assert feed(".rules p") == "2  p(x) <- e(x, _).  // p: data error"
+    path.write_text("a,b\n")
+    feed(".read asks.dl")
+    assert "// r: not evaluated" in feed(".rules r")
+    feed("?- r(x).")
+    assert "// r: 0 tuples" in feed(".rules r")
+
+
 def test_load_export_and_clear(talk, tmp_path):
     (tmp_path / "e.csv").write_text("a,b\n1,x\n2,y\n")
     code, out, err = talk(
@@ -388,8 +427,6 @@ def test_an_answer_fits_the_terminal(tmp_path):
 def test_the_prompt_keeps_the_database_of_its_caller():
     db = gd.connect()
     db["e"] = [(1,), (2,)]
-    from gdatalog.shell.output import Output
-
     shown = io.StringIO()
     shell = repl.Repl(db, Output(shown), interactive=False)
     assert shell.feed("e(x).") and shown.getvalue() == "c0\n1\n2\n".replace("c0", "x")

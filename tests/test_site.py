@@ -106,9 +106,9 @@ def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
     for path, contents in pages(site).items():
         away = [link for link in contents.fetched if urlsplit(link).netloc]
         assert away == [], path.name
-    for path in site.rglob("*.css"):
+    for path in (*site.rglob("*.css"), *site.rglob("*.svg")):
         text = path.read_text(encoding="utf-8")
-        assert not re.search(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//", text), path.name
+        assert not re.search(r"(?:url\(|@import|href=)\s*[\"']?(?:https?:)?//", text), path.name
 
 
 def test_every_block_is_a_block(site: Path) -> None:

@@ -45,7 +45,6 @@ def test_ctrl_c_at_a_terminal(tmp_path: Path) -> None:
 def db(monkeypatch: pytest.MonkeyPatch) -> gd.Database:
     """A few rows are many: what looks at them all works aside."""
     monkeypatch.setattr(watching, "LATE", 8)
-    monkeypatch.setattr(watching, "LATE_OBJECTS", 8)
     db = gd.connect(device="cpu")
     db["E"] = np.arange(40).reshape(20, 2)
     db.run("p(x) <- E(x, _).")

@@ -332,7 +332,8 @@ class InPlace(StratumRun):
             with spending("indexing"):
                 found = loose_of(relation, ref.columns)
             if found is not None:
-                self.told_of(ref, found, None if there else (so_far() - before).indexing)
+                took = None if there else (so_far() - before).indexing
+                self.around.ledger.index(ref, found, took)
                 CPU.charge(self.around.limits, ref.relation, relation)
                 return found
         return self.trie_of(ref)

@@ -260,6 +260,8 @@ class Ledger:
 
     def index(self, ref: TrieRef, trie: Trie, seconds: float | None) -> None:
         """A trie that is read; `seconds`: what making it took, None if it was there."""
+        if not self.lasting:
+            return
         key = ref.relation, ref.columns, ref.version
         same = (one for one in self.indexes if (one.relation, one.columns, one.version) == key)
         found = next(same, None)

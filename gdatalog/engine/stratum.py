@@ -223,9 +223,8 @@ class StratumRun:
         trie_of: TrieOf = partial(self.trie_of, parts=parts)
         if around.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
             with spending("indexing"):
-                trie_of = narrowed(
-                    plan.joins[0], trie_of, self._finished, around.scope, self.told_of
-                )
+                tell = around.ledger.index
+                trie_of = narrowed(plan.joins[0], trie_of, self._finished, around.scope, tell)
         if report is not None:
             report.seconds += perf_counter() - began
             report.spent(so_far() - before)
@@ -294,13 +293,8 @@ class StratumRun:
         with spending("indexing"):
             trie = device.trie(relation, ref)
         seconds = None if there is not None else (so_far() - before).indexing
-        self.told_of(ref, trie, seconds)
+        ledger.index(ref, trie, seconds)
         return trie
-
-    def told_of(self, ref: TrieRef, trie: Trie, seconds: float | None) -> None:
-        """A trie that is read; `seconds`: what making it took, None if it was there."""
-        if self.around.ledger.lasting:
-            self.around.ledger.index(ref, trie, seconds)
 
 
 def atoms(rule: CheckedRule) -> list[Atom]:

@@ -9,9 +9,11 @@ FAR = 10.0  # times: from here on an estimate was wrong
 def about(number: float) -> str:
     """An expected number: its first two digits matter.
 
-    >>> about(2.84), about(1234.5), about(3e15)
-    ('~2.8', '~1,200', '~3e+15')
+    >>> about(2.84), about(1234.5), about(3e15), about(4e-6)
+    ('~2.8', '~1,200', '~3e+15', '~0')
     """
+    if number < 0.01:
+        return "~0"
     many = float(f"{number:.2g}")
     return f"~{many:.2g}" if many < 10 or many >= 1e12 else f"~{many:,.0f}"
 

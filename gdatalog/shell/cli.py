@@ -28,6 +28,7 @@ from gdatalog.shell.output import FORMATS, Output
 from gdatalog.shell.parameters import read_parameters
 from gdatalog.shell.program import Job, Text, run_job
 from gdatalog.shell.registry import chosen
+from gdatalog.shell.stopping import heeding
 from gdatalog.watching import AS_IT_WAS, told_of
 
 if TYPE_CHECKING:
@@ -147,7 +148,8 @@ def start(options: Options, begun: Begun | None = None) -> int:
         texts, params, folders, options.explain, options.profile, options.timing, options.bail
     )
     output = Output(sys.stdout, None if options.explain else options.form)
-    failed = run_job(db, job, output, options.form if options.explain else None)
+    with heeding(db._workspace.watch):
+        failed = run_job(db, job, output, options.form if options.explain else None)
     return max(map(exit_code, failed), default=DONE)
 
 

@@ -15,7 +15,7 @@ from gdatalog.storage.table import Table
 from gdatalog.storage.writers import facts_text, table_text
 
 FORMATS = ("box", "csv", "tsv", "json", "jsonl", "markdown")
-FEWEST_ROWS, MAX_ROWS = 4, 40
+FEWEST_ROWS, MANY_ROWS = 4, 20  # of an answer that does not fit the terminal
 AROUND = 9  # lines of a terminal that are not rows: the box, the prompts around it, a bar below
 
 
@@ -105,7 +105,8 @@ class Output:
         columns, rows = sys.maxsize, len(result)
         if self.stream.isatty():
             columns, lines = shutil.get_terminal_size()
-            rows = min(max(lines - AROUND, FEWEST_ROWS), MAX_ROWS)
+            fits = max(lines - AROUND, FEWEST_ROWS)
+            rows = rows if rows <= fits else min(fits, MANY_ROWS)
         most = rows if self.max_rows is None else self.max_rows
         return box(_sorted(result), most, columns, seconds)
 

@@ -74,6 +74,7 @@ class Prompt:
             input=create_input(sys.stdin),
             output=create_output(stream),
         )
+        self._session.default_buffer.on_text_changed += lambda _: self._advise("")
         self._put_back = keep_keys()
         self._session.app.after_render += lambda app: self._after_render()
 
@@ -83,11 +84,13 @@ class Prompt:
         Raises KeyboardInterrupt if it was dropped, EOFError at the end.
         """
         rest, self._rest = self._rest, ""
+        self._advise("")
         text = self._session.prompt(default=rest)
         later = get_typeahead(self._session.input)
         stops = [at for at, press in enumerate(later) if press.key == Keys.ControlC]
         store_typeahead(self._session.input, later[stops[-1] + 1 :] if stops else later)
         if stops:
+            self._rest = ""
             raise KeyboardInterrupt  # it came before what was sent has begun
         if self._history.trouble and not self._told:
             self._told = True
@@ -171,6 +174,10 @@ class Prompt:
             shown += [("", " · ")] * bool(shown) + part
         return shown
 
+    def _advise(self, hint: str) -> None:
+        """Shows a hint until something else is typed."""
+        self._hint = hint
+
     def _argument(self) -> list[StyleAndTextTuples]:
         """The atom or call whose argument is typed, if any is."""
         typed = self._colours.statement_before()
@@ -229,7 +236,6 @@ class Prompt:
         from gdatalog.shell.typed import divide, indentation
 
         text, document = buffer.text, buffer.document
-        self._hint = ""
         if not text.strip():
             buffer.validate_and_handle()
             return
@@ -239,20 +245,21 @@ class Prompt:
         divided = divide(text, self.known.commands)
         rest = text[divided.end :]
         if not rest.strip():
+            buffer.document = Document(text.rstrip())
             buffer.validate_and_handle()
         elif divided.begun:
-            self._hint = "end the statement with a dot, or drop it with Ctrl-C, first"
+            self._advise("end the statement with a dot, or drop it with Ctrl-C, first")
         elif divided.pieces:
             # What is begun is still there when the rest has been answered.
-            rest = rest.lstrip("\n")
+            rest = rest.strip()
             self._rest = rest + "\n" + ("" if more else indentation(rest))
             buffer.document = Document(text[: divided.end].rstrip())
             buffer.validate_and_handle()
         else:
-            if not document.current_line.strip():
-                self._hint = "a statement ends with a dot; Ctrl-C drops this one"
             buffer.cursor_position = len(text)
             self._new_line(buffer, more)
+            if not document.current_line.strip():
+                self._advise("a statement ends with a dot; Ctrl-C drops this one")
 
     def _new_line(self, buffer: Buffer, more: bool) -> None:
         from gdatalog.shell.typed import indentation

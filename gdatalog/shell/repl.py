@@ -19,6 +19,7 @@ from gdatalog.shell.messages import GOES_ON, PROMPT, banner, say, say_error, say
 from gdatalog.shell.output import Output
 from gdatalog.shell.progress import ProgressLine
 from gdatalog.shell.statements import take
+from gdatalog.shell.stopping import heeding
 from gdatalog.shell.terminal import can_edit
 from gdatalog.shell.typed import command_of, divide, is_whole
 from gdatalog.shell.undoing import SHARE, History, Loaded
@@ -186,7 +187,8 @@ class Repl:
         """Runs one thing; tells of whatever goes wrong in it. False if it says to leave."""
         started = perf_counter()
         try:
-            action()
+            with heeding(self.db._workspace.watch):
+                action()
         except Leave:
             return False
         except KeyboardInterrupt as error:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gdatalog.engine.files import read_text
+from gdatalog.errors import Error
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Rule
 from gdatalog.shell.messages import say, tuples
@@ -32,17 +34,18 @@ if TYPE_CHECKING:
 )  # fmt: skip
 def _rules(repl: Repl, rest: str) -> None:
     words = words_of(rest, "rules", 0, 1)
-    repl.output.text(rules_text(repl.db, known(repl, words[0]) if words else None))
+    only = words[0] if words else None
+    kept = repl.db._workspace.statements()
+    if only is not None and not any(only in names_of(statement) for statement in kept):
+        known(repl, only)
+    repl.output.text(rules_text(repl.db, only))
 
 
 def rules_text(db: Database, only: str | None) -> str:
     """The rules and declarations that are kept, all or those of one relation, with sizes."""
-    workspace = db._workspace
-    every = workspace.statements()
+    every = db._workspace.statements()
     listed = numbered(every)
-    with db._lock:
-        session = workspace.session(Program(()))
-        sizes = {name: _size(counted(session, name)) for name in ruled(every)}
+    sizes = _sizes(db, ruled(every))
     wide = len(str(len(listed)))
     lines = []
     for number, statement in enumerate(listed, 1):
@@ -61,8 +64,15 @@ def rules_text(db: Database, only: str | None) -> str:
     return "\n".join(lines) or "no rules"
 
 
-def _size(count: int | None) -> str:
-    return NOT_EVALUATED if count is None else tuples(count)
+def _sizes(db: Database, names: Iterable[str]) -> dict[str, str]:
+    """What is known of the sizes of relations; if a file has gone, say, that is no error here."""
+    try:
+        with db._lock:
+            session = db._workspace.session(Program(()))
+            counts = {name: counted(session, name) for name in names}
+    except Error as error:
+        return dict.fromkeys(names, error.kind)
+    return {n: NOT_EVALUATED if count is None else tuples(count) for n, count in counts.items()}
 
 
 @command(

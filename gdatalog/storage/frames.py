@@ -23,7 +23,7 @@ from gdatalog.storage.place import Place
 from gdatalog.storage.raw import Declared, Raw, count_of_columns, listed, raw_of, raw_of_table
 from gdatalog.storage.table import Table
 from gdatalog.values import TypeName
-from gdatalog.watching import LATE_OBJECTS, watching
+from gdatalog.watching import OBJECT, patiently, watching
 
 
 def table_from(
@@ -88,8 +88,8 @@ def table_of(
             kind, values = object_column(column, expected, place, json=True)
         else:
             typed = partial(column_from, column, expected, place, there)
-            late = there is None and raw.length >= LATE_OBJECTS
-            kind, values = watch.aside(typed) if late else typed()
+            looked_at = raw.length * OBJECT if there is None else 0
+            kind, values = patiently(looked_at, typed, None)
         if len(values) != raw.length:
             message = f"{what}: column {name!r} has {len(values)} rows, the first {raw.length}"
             raise DataError(message, hint="all columns of a relation have one length")
