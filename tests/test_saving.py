@@ -55,7 +55,7 @@ class Prompt:
 def test_drawn_programs_come_back(profile: str, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     came_back = 0
-    for seed in range(6):
+    for seed in range(4):
         program = drawn(seed, PROFILES[profile])
         first, second = Prompt(), Prompt()
         for name, (types, rows) in program.data.items():
@@ -64,7 +64,7 @@ def test_drawn_programs_come_back(profile: str, tmp_path: Path, monkeypatch: Any
         second.feed(".read out/session.dl")
         assert second.held() == first.held(), program
         came_back += bool(first.held())
-    assert came_back == 6
+    assert came_back == 4
 
 
 CORNERS = [

@@ -123,6 +123,7 @@ def test_programs_have_colours(site: Path) -> None:
     assert 'class="language-gdatalog-cell' in cells and not list(site.rglob("*.py"))
 
 
+@pytest.mark.slow
 def test_search_needs_no_server(site: Path, tmp_path: Path) -> None:
     """Chromium, with the page read from the disk."""
     chromium = shutil.which("chromium")
