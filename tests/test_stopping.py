@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 
 import gdatalog as gd
 from gdatalog import watching
+from gdatalog.shell.stopping import heeding
+from gdatalog.watching import Watch
 from tests.terminal import CTRL_C, CTRL_D, Terminal
 
 AS_IT_WAS = "; the database is as it was"
@@ -150,3 +153,33 @@ def test_an_answer_that_is_written(
         db.run_file("p.dl", on_progress=stop)
     assert not (tmp_path / "big.csv").exists() and "big" not in db.relations
     assert [path.name for path in tmp_path.iterdir()] == ["p.dl"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
+@pytest.mark.parametrize("looks", [True, False])
+def test_ctrl_c_waits_for_who_looks(looks: bool) -> None:
+    """What Python would raise at once may be lost in a callback of its collector."""
+    watch = Watch()
+    before = signal.getsignal(signal.SIGINT)
+    came_back = False
+    with (
+        heeding(watch),
+        pytest.raises(KeyboardInterrupt) as caught,
+        watch.call(),
+        watch.work("joining", "p"),
+    ):
+        signal.raise_signal(signal.SIGINT)
+        came_back = True
+        if looks:
+            watch.poll()
+        while True:
+            pass
+    assert came_back and signal.getsignal(signal.SIGINT) is before
+    assert re.fullmatch(
+        rf"interrupted: p, after \d\.\d s{AS_IT_WAS}", watching.told_of(caught.value)
+    )
+
+
+def test_ctrl_c_outside_of_calls() -> None:
+    with heeding(Watch()), pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
