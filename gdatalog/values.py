@@ -1,4 +1,4 @@
-"""The logical types, and the text of a timestamp. Below every layer, beside `errors`."""
+"""The logical types, the texts of timestamps and strings. Below every layer, beside `errors`."""
 
 from __future__ import annotations
 
@@ -67,3 +67,21 @@ def timestamp_to_text(nanoseconds: int) -> str:
     clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
     tail = f".{fraction:09}".rstrip("0") if fraction else ""
     return f"{day}T{clock}{tail}"
+
+
+def quoted(text: str) -> str:
+    """A string literal.
+
+    >>> print(quoted('two "lines"\\n'))
+    "two \\"lines\\"\\n"
+    """
+    return '"' + _SPECIAL.sub(_escape, text) + '"'
+
+
+_SPECIAL = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]')
+_SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found[0]
+    return _SHORT.get(character) or f"\\u{ord(character):04x}"

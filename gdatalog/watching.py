@@ -34,6 +34,7 @@ OBJECT = 16  # a row of Python's objects takes as long as so many others
 PATIENCE = 0.02  # seconds between two looks at whether somebody wants to stop
 
 AS_IT_WAS = "; the database is as it was"
+TOO_LATE = "interrupted at its end: what it did stays"
 
 Made = TypeVar("Made")
 
@@ -219,6 +220,12 @@ class Watch:
         finally:
             self._calls -= 1
             _here.watch = before
+        if not self._calls and self.by_key and self.stop.is_set():
+            # It ended before it looked: what comes behind it must not go on as if nothing were.
+            self.stop.clear()
+            late = KeyboardInterrupt()
+            late.add_note(TOO_LATE)
+            raise late
 
     @contextmanager
     def telling(self, on_progress: OnProgress | None) -> Iterator[None]:

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 import gdatalog as gd
 from gdatalog.parser.directives import DIRECTIVES
 from gdatalog.plan.functions import FUNCTIONS
-from gdatalog.shell.completion import Completion, argument_at, complete, signature
-from gdatalog.shell.filenames import files_at
-from gdatalog.shell.known import Known, look
-from gdatalog.shell.setting_commands import SETTINGS
-from gdatalog.shell.typed import divide, parts_of, without_prompts
+from gdatalog.shell.commands.settings import SETTINGS
+from gdatalog.shell.editor.completion import Completion, argument_at, complete, signature
+from gdatalog.shell.editor.filenames import files_at
+from gdatalog.shell.editor.known import Known, look
+from gdatalog.shell.editor.typed import divide, parts_of, without_prompts
 
 KNOWN = Known(
     relations={

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from test_completion import KNOWN, texts
 
 from gdatalog.parser.tokens import ENDS_OPERAND, STARTS_OPERAND
-from gdatalog.shell.highlighting import Highlighter
-from gdatalog.shell.known import Known
-from gdatalog.shell.toolkit import STYLES
-from gdatalog.shell.words import KINDS
+from gdatalog.shell.editor.highlighting import Highlighter
+from gdatalog.shell.editor.known import Known
+from gdatalog.shell.editor.toolkit import STYLES
+from gdatalog.shell.editor.words import KINDS
 
 
 def highlighter(text: str, known: Known = KNOWN, checks: bool = True) -> Highlighter:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from terminal import BACKSPACE, CTRL_C, CTRL_D, CTRL_R, ENTER, TAB, UP, Terminal
 
-from gdatalog.shell.history import LONGEST, KeptHistory
+from gdatalog.shell.editor.history import LONGEST, KeptHistory
 from gdatalog.shell.messages import GOES_ON, PROMPT
 
 CTRL_A, CTRL_L, CTRL_U, ALT_ENTER = "\x01", "\x0c", "\x15", "\x1b\r"
@@ -215,7 +215,7 @@ def test_history_is_bounded_and_survives_what_others_wrote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = 50
-    monkeypatch.setattr("gdatalog.shell.history.MOST", most)
+    monkeypatch.setattr("gdatalog.shell.editor.history.MOST", most)
     path = tmp_path / "deep" / "history"
     first = KeptHistory(path)
     assert list(first.load_history_strings()) == []
@@ -310,7 +310,7 @@ def test_a_device_that_is_not_there_is_told_before_any_prompt(tmp_path: Path) ->
 def test_the_prompt_needs_no_engine(tmp_path: Path) -> None:
     """What is imported before the first prompt is drawn."""
     code = (
-        "import sys; import gdatalog.shell.start, gdatalog.shell.prompt; "
+        "import sys; import gdatalog.shell.start, gdatalog.shell.editor.prompt; "
         "late = 'numpy', 'lark', 'click', 'rich', 'gdatalog.database', 'gdatalog.parser'; "
         "print([name for name in late if name in sys.modules])"
     )

@@ -288,3 +288,35 @@ def test_a_browser_shows_it(tmp_path: Path) -> None:
                   "not exists for each (x)", "bindings that came", "held in the end"):  # fmt: skip
         assert words in seen, words
     assert done.stdout.count("<details") == done.stdout.count("</details>") > 5
+
+
+def test_a_text_of_several_lines_stays_on_its_own() -> None:
+    text = 'p(x) <- N(x, "one\\n%%{init: 1}%% two\\u001b[31m").'
+    with database() as db:
+        plan = db.explain(text)
+    assert len([line for line in str(plan).splitlines() if "one" in line]) == 3
+    assert "\x1b" not in str(plan) and "\x1b" not in plan.to_html()
+    drawn = plan.to_mermaid()
+    assert all(re.match(r"flowchart|    (n\d+|class)", line) for line in drawn.splitlines())
+    assert "%%" not in drawn
+
+
+def test_rules_that_read_the_same_have_numbers_of_their_own() -> None:
+    with database() as db:
+        db.run(PATH)
+        profile = db.profile(f"{PATH} ?- path(x, y).", strategy="levelwise")
+    (stratum,) = profile.tree.find("stratum")
+    numbers = [node.label.split(":")[0] for node in stratum.find("rule")]
+    assert numbers == ["rule 1", "rule 2", "rule 3", "rule 4"]
+    (rounds,) = profile.tree.find("rounds")
+    assert rounds.table is not None
+    assert {row[1] for row in rounds.table.rows if row[0] == 0} == {1, 3}
+
+
+def test_of_indexes_that_nobody_can_foresee_no_size_is_told() -> None:
+    text = "q(x, z) <- q(x, y), q(y, z). q(x, y) <- C(x, y)."
+    with database() as db:
+        unknown = db.explain(text).tree.find("indexes")[0]
+    told = [node.details for node in unknown.find("index")]
+    assert ("of rows that are not there yet",) in told
+    assert "about 0 B" not in unknown.label

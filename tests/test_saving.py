@@ -12,11 +12,11 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.engine.files import Folders
-from gdatalog.shell import undoing
+from gdatalog.shell.commands import undoing
+from gdatalog.shell.commands.session_file import parameter_text
 from gdatalog.shell.output import Output
 from gdatalog.shell.parameters import read_parameters
 from gdatalog.shell.repl import Repl
-from gdatalog.shell.session_file import parameter_text
 from tests.draw import PROFILES, drawn
 from tests.test_engine_oracle import frame
 

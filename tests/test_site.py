@@ -20,9 +20,9 @@ import gdatalog
 pytest.importorskip("material", reason="needs mkdocs-material")
 
 POINTS = """[pygments.lexers]
-gdatalog = gdatalog.shell.lexer:DatalogLexer
-gdatalog_cell = gdatalog.shell.lexer:CellLexer
-gdatalog_console = gdatalog.shell.lexer:SessionLexer
+gdatalog = gdatalog.shell.editor.lexer:DatalogLexer
+gdatalog_cell = gdatalog.shell.editor.lexer:CellLexer
+gdatalog_console = gdatalog.shell.editor.lexer:SessionLexer
 """
 
 

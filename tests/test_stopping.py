@@ -183,3 +183,19 @@ def test_ctrl_c_waits_for_who_looks(looks: bool) -> None:
 def test_ctrl_c_outside_of_calls() -> None:
     with heeding(Watch()), pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_is_not_lost_where_a_call_ends_before_it_looks(db: gd.Database) -> None:
+    """Of two calls the second does not run, and the next one is not stopped by it either."""
+
+    def twice() -> None:
+        with db._lock:
+            os.kill(os.getpid(), signal.SIGINT)
+        db["E"] = [(1, 2)]
+
+    with heeding(db._workspace.watch), pytest.raises(KeyboardInterrupt) as caught:
+        twice()
+    assert watching.told_of(caught.value) == watching.TOO_LATE
+    assert len(db["E"]) == 20
+    with heeding(db._workspace.watch):
+        assert len(db.query("?- E(x, y), x < 4.")) == 2

@@ -42,7 +42,7 @@ from gdatalog.parser.syntax import (
     Wildcard,
 )
 from gdatalog.parser.words import AGGREGATES, INFIX_WORDS
-from gdatalog.values import timestamp_to_text
+from gdatalog.values import quoted, timestamp_to_text
 
 Node = Expr | HeadAggregate | Literal | Statement | Column | Program
 
@@ -75,20 +75,6 @@ def format_node(node: Node) -> str:
             return _literal(node)
         case _:
             return _value(node)
-
-
-def quoted(text: str) -> str:
-    """A string literal."""
-    return '"' + _SPECIAL.sub(_escape, text) + '"'
-
-
-_SPECIAL = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]')
-_SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-
-
-def _escape(found: re.Match[str]) -> str:
-    character = found[0]
-    return _SHORT.get(character) or f"\\u{ord(character):04x}"
 
 
 # ------------------------------------------------------------------------------ expressions

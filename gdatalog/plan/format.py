@@ -32,7 +32,7 @@ from gdatalog.plan.nodes import (
     Step,
     TrieRef,
 )
-from gdatalog.values import timestamp_to_text
+from gdatalog.values import quoted, timestamp_to_text
 
 _INFIX = frozenset(
     {"+", "-", "*", "/", "%", "^", "=", "!=", "<", "<=", ">", ">="}
@@ -49,7 +49,7 @@ def format_expr(expr: Expr, inside: bool = False) -> str:
             return f"${expr.name}"
         case Constant():
             if expr.type == "symbol":
-                return '"' + str(expr.value).replace("\\", "\\\\").replace('"', '\\"') + '"'
+                return quoted(str(expr.value))
             if expr.type == "timestamp":
                 return "@" + timestamp_to_text(int(expr.value))
             return str(expr.value).lower() if expr.type == "bool" else str(expr.value)

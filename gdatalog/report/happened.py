@@ -18,7 +18,7 @@ from gdatalog.report.planned import (
     stratum_label,
     where,
 )
-from gdatalog.report.rounds import rounds_node
+from gdatalog.report.rounds import rounds_node, rule_key
 from gdatalog.report.steps import Executor, Happened, order_of, plan_nodes
 from gdatalog.report.tree import Fact, Kind, Node
 from gdatalog.report.words import many, per_second, took
@@ -89,17 +89,19 @@ class Evaluated:
             plans = [plan for own, plan in told.plans if own is rule]
             runs = _claim(left, rule, plans)
             if rule.body is not None and (plans or runs):
-                found.append((rule_text(rule), plans, runs))
-        numbers = {text: number for number, (text, _, _) in enumerate(found, 1)}
+                found.append((rule, plans, runs))
+        numbers = {rule_key(rule): number for number, (rule, _, _) in enumerate(found, 1)}
         nodes = [
             self._named(
                 "rule",
-                f"rule {numbers[text]}: {text}" if told.rounds and len(found) > 1 else text,
+                f"rule {number}: {rule_text(rule)}"
+                if told.rounds and len(found) > 1
+                else rule_text(rule),
                 plans,
                 runs,
                 followed,
             )
-            for text, plans, runs in found
+            for number, (rule, plans, runs) in enumerate(found, 1)
         ]
         if told.stratum.recursive:
             table = rounds_node(told, numbers)

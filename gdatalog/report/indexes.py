@@ -95,10 +95,11 @@ def indexes_node(indexes: Sequence[Index], limit: int | None) -> Node | None:
         return None
     missing = [index.asked for index in indexes if not index.asked.there]
     bytes_asked = sum(index.bytes or 0 for index in missing)
-    size = format_bytes(bytes_asked)
-    told = f"{len(missing)} to be made, {size}" if missing else "all there"
-    if not all(index.exact for index in missing):
-        told = f"{len(missing)} to be made, about {size}"
+    told = f"{len(missing)} to be made" if missing else "all there"
+    unknown = any(index.bytes is None for index in missing)
+    if bytes_asked:
+        about = "" if all(index.exact for index in missing) else "about "
+        told += f", {about if not unknown else 'at least '}{format_bytes(bytes_asked)}"
     within = "" if limit is None else f"; memory limit {format_bytes(limit)}"
     return Node(
         "indexes",

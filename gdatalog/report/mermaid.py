@@ -75,6 +75,7 @@ def _texts(node: Node) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Entities of mermaid, whose names stand for what would end a label or be read as a tag."""
+    """Entities of mermaid, whose names stand for what would end a label or be read as a tag, and
+    for `%%`, behind which it looks for settings wherever that stands."""
     names = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;"}
-    return "".join(names.get(ch, ch) for ch in text)
+    return "".join(names.get(ch, ch) for ch in text).replace("%%", "#37;#37;")

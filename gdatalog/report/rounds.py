@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gdatalog.engine.ledger import RuleRound, StratumTold
+from gdatalog.planner.checked import CheckedRule
 from gdatalog.progress import format_bytes
 from gdatalog.report.planned import rule_text
 from gdatalog.report.tree import Cell, Node, Table
@@ -36,7 +37,15 @@ def round_lines(told: StratumTold) -> Iterator[tuple[Any, ...]]:
         )  # fmt: skip
 
 
-def rounds_node(told: StratumTold, numbers: dict[str, int]) -> Node | None:
+# Two rules may read the same, and what a rule was split into stands at the same place.
+RuleKey = tuple[int, str]
+
+
+def rule_key(rule: CheckedRule) -> RuleKey:
+    return id(rule.span), rule_text(rule)
+
+
+def rounds_node(told: StratumTold, numbers: Mapping[RuleKey, int]) -> Node | None:
     """What rules did in the rounds that matter; `numbers` are those that the rules have."""
     if not told.rounds:
         return None
@@ -50,7 +59,7 @@ def rounds_node(told: StratumTold, numbers: dict[str, int]) -> Node | None:
         skipped = [did for n in range(before + 1, at) for did in by_round.get(n, ())]
         if skipped:
             rows.append(_row("...", None, skipped))
-        rows += [_row(at, numbers.get(rule_text(did.rule)), [did]) for did in by_round[at]]
+        rows += [_row(at, numbers.get(rule_key(did.rule)), [did]) for did in by_round[at]]
     return Node(
         "rounds",
         f"new rows, round 0 to {told.rounds}",

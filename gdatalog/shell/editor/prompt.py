@@ -26,12 +26,12 @@ from prompt_toolkit.output import create_output
 from prompt_toolkit.shortcuts import PromptSession
 from prompt_toolkit.styles import Style
 
-from gdatalog.shell.bar import bar
-from gdatalog.shell.history import KeptHistory
-from gdatalog.shell.known import Known, Status
+from gdatalog.shell.editor.bar import bar
+from gdatalog.shell.editor.history import KeptHistory
+from gdatalog.shell.editor.known import Known, Status
+from gdatalog.shell.editor.terminal import interrupts_noted, keep_keys
+from gdatalog.shell.editor.toolkit import LOOK, Colours, Names
 from gdatalog.shell.messages import GOES_ON, PROMPT, say
-from gdatalog.shell.terminal import interrupts_noted, keep_keys
-from gdatalog.shell.toolkit import LOOK, Colours, Names
 
 INDENT = "    "
 
@@ -101,7 +101,7 @@ class Prompt:
             self._told = True
             say(self._history.trouble)
         self._reads.wait()
-        from gdatalog.shell.typed import divide
+        from gdatalog.shell.editor.typed import divide
 
         end = divide(text, self.known.commands).end
         if text[end:].strip():  # an editor has sent it
@@ -178,7 +178,7 @@ class Prompt:
         typed = self._colours.statement_before()
         if not typed:
             return None
-        from gdatalog.shell.completion import argument_at
+        from gdatalog.shell.editor.completion import argument_at
 
         return argument_at(typed, self.known)
 
@@ -211,7 +211,7 @@ class Prompt:
         @keys.add(Keys.BracketedPaste, filter=typing)
         def _paste(event: KeyPressEvent) -> None:
             self._reads.wait()
-            from gdatalog.shell.typed import without_prompts
+            from gdatalog.shell.editor.typed import without_prompts
 
             text = event.data.replace("\r\n", "\n").replace("\r", "\n")
             event.current_buffer.insert_text(without_prompts(text))
@@ -224,7 +224,7 @@ class Prompt:
         `more` keys wait: they were pasted, and bring their own indentation.
         """
         self._reads.wait()
-        from gdatalog.shell.typed import divide, indentation
+        from gdatalog.shell.editor.typed import divide, indentation
 
         text, document = buffer.text, buffer.document
         if not text.strip():
@@ -253,7 +253,7 @@ class Prompt:
                 self._advise("a statement ends with a dot; Ctrl-C drops this one")
 
     def _new_line(self, buffer: Buffer, more: bool) -> None:
-        from gdatalog.shell.typed import indentation
+        from gdatalog.shell.editor.typed import indentation
 
         buffer.insert_text("\n" + ("" if more else indentation(buffer.document.text_before_cursor)))
         self._indented = buffer.document
@@ -273,7 +273,7 @@ class Prompt:
             buffer.insert_text(INDENT)
             return
         self._reads.wait()
-        from gdatalog.shell.completion import complete
+        from gdatalog.shell.editor.completion import complete
 
         found = complete(document.text, document.cursor_position, self.known)
         # All columns at once are offered beside the first: nothing of them goes in unasked.

@@ -18,13 +18,12 @@ from gdatalog.engine.files import Folders, beside
 from gdatalog.engine.session import Session, parameter
 from gdatalog.errors import Error
 from gdatalog.parser import format_node
-from gdatalog.parser.format import quoted
 from gdatalog.parser.syntax import Decl, Directive, Param, Rule, Statement
 from gdatalog.planner.walk import walk
-from gdatalog.shell.undoing import Loaded
+from gdatalog.shell.commands.undoing import Loaded
 from gdatalog.storage.readers import find_facts
 from gdatalog.storage.relation import Relation
-from gdatalog.values import timestamp_to_text
+from gdatalog.values import quoted, timestamp_to_text
 
 
 @dataclass(frozen=True, slots=True)

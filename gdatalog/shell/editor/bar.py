@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gdatalog.progress import format_bytes
-from gdatalog.shell.known import Status
+from gdatalog.shell.editor.known import Status
 
 Pieces = list[tuple[str, str]]  # texts, each with its style
 

@@ -47,8 +47,8 @@ def look(db: Database) -> tuple[Known, Status]:
     from gdatalog.engine.devices import ASKED, NO_GPU
     from gdatalog.parser.syntax import TypeDecl
     from gdatalog.shell.commands import COMMANDS
+    from gdatalog.shell.commands.settings import SETTINGS
     from gdatalog.shell.progress import memory_used
-    from gdatalog.shell.setting_commands import SETTINGS
 
     workspace = db._workspace
     with db._lock:
