@@ -78,6 +78,9 @@ def test_a_name_gets_the_answer(notebook: Cells) -> None:
     shown = notebook.run("%%datalog more --show --limit 2\nfan(x) <- follows(x, _).")
     assert shown is notebook.variables["more"] and len(shown) == 2
     assert len(notebook.run("%datalog fan(x)")) == 3  # the limit is the answer's, not the rule's
+    outputs = '?- fan("ann").\n.output fan(IO="stdout")'  # the answer is the query's
+    notebook.run(f"%%datalog yes\n{outputs}")
+    assert notebook.variables["yes"].columns == ()
     told = fails(notebook, "%%datalog fans\n?- fan(x).\n?- follows(x, y).")
     assert re.match(r"In\[\d+\]:3:1: usage error: a name is for one answer, .* asks 2 times", told)
     assert "cannot be the name of a variable" in fails(notebook, "%%datalog ?-\nfan(x).")
@@ -281,6 +284,7 @@ def test_explain_and_profile(notebook: Cells) -> None:
     assert len(notebook.run(f"%datalog_profile {text}").result) == 6
     found = notebook.run(f"%%datalog --profile\n{text}")
     assert len(found) == 6 and len(notebook.displayed) == 1
+    assert "held in the end" in notebook.displayed[0]["text/plain"]
     for options in ("--explain --profile", "--quiet --profile"):
         told = fails(notebook, f"%%datalog {options}\n{text}")
         assert "nothing for --profile to tell" in told

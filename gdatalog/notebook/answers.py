@@ -108,9 +108,10 @@ def _answer(db: Database, session: Session, how: How, ledger: Ledger | None) -> 
     if ledger is None:
         return Answers(results, told)
     seconds = perf_counter() - started
-    peak = session.evaluation.limits.peak
+    limits = session.evaluation.limits
     shown = results[-1] if results else None
-    return Answers(results, told, Profile(ledger, seconds, peak, shown, db.device))
+    profile = Profile(ledger, seconds, limits.peak, shown, db.device, limits.held)
+    return Answers(results, told, profile)
 
 
 def _asks(session: Session, how: How) -> list[Ask]:
@@ -119,7 +120,8 @@ def _asks(session: Session, how: How) -> list[Ask]:
     if how.quiet and not how.named:
         return [ask for ask in asks if ask.directive is not None and not to_stdout(ask.directive)]
     if asks and not (how.named and all(ask.directive is not None for ask in asks)):
-        return asks
+        # The last answer gets the name: it is the query's, wherever that stands among the outputs.
+        return sorted(asks, key=lambda ask: ask.directive is None) if how.named else asks
     rules = [rule for rule in session.parts.rules if isinstance(rule, Rule)]
     if rules:
         return [*asks, Ask(rules[-1].heads[0].name, None)]

@@ -127,9 +127,7 @@ class Magics:
 
     def _start_bar(self) -> None:
         self._end_bar()
-        self._bar = bar_of(
-            self.shell, lambda: None if self._db is None else self._db._workspace.watch
-        )
+        self._bar = bar_of(self.shell, self._watch)
         if self._bar is not None:
             self._bar.start()
 

@@ -6,11 +6,10 @@ import argparse
 import os
 import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from gdatalog.database import Database
-from gdatalog.errors import UsageError
+from gdatalog.errors import UsageError, meant
 from gdatalog.shell.parameters import read_parameters
 
 
@@ -60,5 +59,5 @@ def _named(name: str, variables: Mapping[str, Any]) -> Any:
 
 def near(word: str, names: Iterable[str]) -> str | None:
     """A spelling hint."""
-    close = get_close_matches(word, [name for name in names if not name.startswith("_")], 1)
-    return f"did you mean {close[0]}?" if close else None
+    close = meant(word, [name for name in names if not name.startswith("_")])
+    return f"did you mean {close}?" if close else None
