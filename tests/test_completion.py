@@ -257,7 +257,7 @@ WORDS = [
 texts = st.lists(st.sampled_from(WORDS) | st.text(max_size=3), max_size=14).map("".join)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(texts, st.integers(0, 60))
 def test_nothing_that_is_typed_is_a_surprise(text: str, cursor: int) -> None:
     cursor = min(cursor, len(text))

@@ -95,7 +95,7 @@ class Prompt:
         stops = [at for at, press in enumerate(later) if press.key == Keys.ControlC]
         store_typeahead(self._session.input, later[stops[-1] + 1 :] if stops else later)
         if stops or noted:
-            self._rest = ""
+            self.drop()
             raise KeyboardInterrupt  # it came before what was sent has begun
         if self._history.trouble and not self._told:
             self._told = True
@@ -107,6 +107,10 @@ class Prompt:
         if text[end:].strip():  # an editor has sent it
             self._rest = text[end:].strip()
         return text[:end]
+
+    def drop(self) -> None:
+        """Forgets what was begun behind what was sent."""
+        self._rest = ""
 
     def close(self) -> None:
         """Gives the terminal back as it was."""

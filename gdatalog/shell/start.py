@@ -107,7 +107,8 @@ def _begin() -> Begun:
             try:
                 begun.wait()
             except KeyboardInterrupt:
-                continue  # what was typed is dropped
+                begun.prompt.drop()
+                continue
             return begun
 
 
