@@ -76,8 +76,11 @@ def main() -> NoReturn:
     """The command `gdatalog`."""
     gc.disable()  # while modules are imported: there is nothing to collect
     begun = _begin() if len(sys.argv) == 1 and can_edit() else None
-    from gdatalog.shell import cli
-
+    try:
+        from gdatalog.shell import cli
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
     gc.enable()
     cli.main(begun)
 
