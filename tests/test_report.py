@@ -18,6 +18,7 @@ from gdatalog.report import Profile
 from gdatalog.report.tree import Node, Table
 from gdatalog.report.words import wrong_by
 from gdatalog.spent import Costs
+from gdatalog.widths import width
 from tests.interpreted import interpreted
 
 SNAPSHOTS = Path(__file__).with_name("plans") / "reports.txt"
@@ -320,3 +321,13 @@ def test_of_indexes_that_nobody_can_foresee_no_size_is_told() -> None:
     told = [node.details for node in unknown.find("index")]
     assert ("of rows that are not there yet",) in told
     assert "about 0 B" not in unknown.label
+
+
+def test_columns_stand_where_characters_are_wide() -> None:
+    with database() as db:
+        db["友人"] = [("山", "川"), ("川", "山")]
+        lines = str(
+            db.explain('友人の友人(x, z) <- 友人(x, y), 友人(y, z), x != "山".')
+        ).splitlines()
+    ends = {width(line) for line in lines if re.search(r"~[\d.]+$|expected$", line)}
+    assert len(ends) == 1  # in cells of a terminal

@@ -9,6 +9,7 @@ from textwrap import wrap
 
 from gdatalog.report.tree import Kind, Node, Table
 from gdatalog.report.words import STAYS, about, unbroken
+from gdatalog.widths import width as shown_width
 
 WIDTH = 100
 NARROWEST = 30  # what labels have of it at the least
@@ -64,7 +65,7 @@ def text(root: Node, width: int = WIDTH) -> str:
             before += widths[name] + GAP
         lines = _broken(row, most + before if row.cells else width)
         laid.append((row, lines))
-        left = max(left, len(lines[0]) - before if row.cells else 0)
+        left = max(left, shown_width(lines[0]) - before if row.cells else 0)
     out = []
     for row, (first, *others) in laid:
         out += [_line(first, row.cells, widths, left), *others]
@@ -89,7 +90,7 @@ def _line(first: str, cells: dict[str, str], widths: dict[str, int], left: int) 
     for name, size in widths.items():
         cell = cells.get(name, "")
         parts.append(" " * GAP + (cell.ljust(size) if name in _LEFT else cell.rjust(size)))
-    return (first + "".join(parts)[len(first) :]).rstrip()
+    return (first + "".join(parts)[shown_width(first) :]).rstrip()
 
 
 def _cells(node: Node, short: bool) -> dict[str, str]:
@@ -141,7 +142,7 @@ def _below(
 
 def _broken(row: Row, width: int) -> list[str]:
     """A row in lines: between words, and not inside of brackets if that can be."""
-    if row.whole or len(row.first) + len(row.text) <= width:
+    if row.whole or shown_width(row.first + row.text) <= width:
         return [row.first + row.text.replace(STAYS, " ")]
     room = max(20, width - len(row.rest), width - len(row.first))
     kept = unbroken(row.text)
