@@ -12,7 +12,7 @@ _FOR_TESTS = re.compile(r' (?:more|roughly|(?:skip|args)="[^"]*")')
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Sessions and cells of Datalog have the colours of our own lexers (shell/lexer.py)."""
+    """Sessions and cells of Datalog have the colours of our own lexers (shell/editor/lexer.py)."""
 
     def fence(found: re.Match[str]) -> str:
         language = found[2] if found[2] == "ipython" and not found[4] else _OURS.get(found[2])

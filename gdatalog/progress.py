@@ -16,8 +16,8 @@ class Progress:
     `what` is worked on: a relation, with the file that it is from or goes to. `done` of `total`
     are so many of `unit` ("rows", "bytes", "values", "parts"); `total` is None where nobody
     knows the end. `round` is the round of a recursion, and `new_rows` how many rows came new in
-    it. (While a file is read in bytes, `new_rows` says how many rows came of them.) `seconds`
-    have passed since this work began.
+    it. (While a file is read in bytes, or rows are sorted, `new_rows` says how many rows these
+    are.) `seconds` have passed since this work began.
 
     >>> from gdatalog import Progress
     >>> half = Progress("loading", "E from e.csv", 43_000_000, 100_000_000, "bytes", seconds=4.3)
@@ -72,6 +72,8 @@ class Progress:
         """How far it is, in a few words each; none where nothing is known."""
         told = [] if self.round is None else [f"round {self.round}"]
         share, left, rate = self.share, self.left, self.rate
+        if self.stage in ("loading", "sorting") and self.new_rows and self.unit != "rows":
+            told.append(amount(self.new_rows, "rows"))
         if share is None:
             new = "" if self.stage != "round" else f"{self.new_rows or 0:,} new of "
             if self.done or new:
@@ -81,7 +83,8 @@ class Progress:
             return told
         told.append(f"{int(100 * share)} %")
         if self.unit != "parts":
-            told.append(f"{amount(self.done, self.unit)} of {amount(self.total or 0, self.unit)}")
+            done = amount(self.done, self.unit if self.unit == "bytes" else "")
+            told.append(f"{done} of {amount(self.total or 0, self.unit)}")
         if left is not None:
             told.append(f"{duration(left)} left")
         return told

@@ -68,7 +68,8 @@ def patiently(rows: int, work: Callable[[], Made], stage: Stage | None = "sortin
         return work()
     if stage is None:
         return watch.aside(work)
-    with watch.work(stage, "", rows, "rows"):
+    with watch.work(stage) as told:
+        told.new_rows = rows
         return watch.aside(work)
 
 

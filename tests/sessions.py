@@ -149,6 +149,8 @@ class Conversation:
 
     def __init__(self, command: str, folder: Path, scripts: Path) -> None:
         words = shlex.split(command)
+        if "--device" not in words:
+            words += ["--device", "cpu"]  # with a GPU the first line would say more
         state = str(scripts / "state")
         environment = {"XDG_STATE_HOME": state, "XDG_CONFIG_HOME": state}
         self.terminal = Terminal(

@@ -73,7 +73,11 @@ HEAVY = {
 # What may import Numba at once; nothing outside of it may import this at once.
 COMPILED = "cpu_ops/compiled/"
 # The same of prompt_toolkit.
-EDITOR = {"gdatalog.shell.prompt", "gdatalog.shell.toolkit", "gdatalog.shell.history"}
+EDITOR = {
+    "gdatalog.shell.editor.prompt",
+    "gdatalog.shell.editor.toolkit",
+    "gdatalog.shell.editor.history",
+}
 
 
 def name_of(path: Path) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import pytest
 
 from gdatalog import __version__
 from gdatalog.shell import cli, doctor
+from tests.terminal import ROOT
 
 # For each option command lines with an exit code, all of stdout, and all of stderr: patterns, with
 # times as TIME. What no case names is a test that fails.
@@ -86,7 +90,7 @@ CASES: dict[str, list[Case]] = {
     ],
     "--strategy": [
         (["--strategy", "levelwise", "-c", GRAPH], 0, r"x\n2\n3\n", ""),
-        (["--strategy", "lftj", "-c", GRAPH], 0, r"x\n2\n3\n", ""),
+        (["--strategy", "lftj", "--explain", "-c", GRAPH], 0, r"on cpu, strategy lftj.*", ""),
         (["--strategy", "auto", "-c", GRAPH], 0, r"x\n2\n3\n", ""),
         (
             ["--strategy", "lfjt", *YES],
@@ -259,3 +263,21 @@ def test_help_tells_of_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     for option in cli.command.params:
         if isinstance(option, click.Option):
             assert option.help and all(f" {name}" in out for name in option.opts)
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "err"),
+    [
+        (["--fromat", "csv"], 2, "usage error: there is no option --fromat\n"),
+        (["--device", "cuda:99", *YES], 3, "device error: "),
+    ],
+)
+def test_a_process_ends_with_the_code(args: list[str], code: int, err: str) -> None:
+    command = [sys.executable, "-m", "gdatalog", *args]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.startswith(err)
+    assert "\x1b" not in done.stderr

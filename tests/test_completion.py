@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 import gdatalog as gd
 from gdatalog.parser.directives import DIRECTIVES
 from gdatalog.plan.functions import FUNCTIONS
-from gdatalog.shell.completion import Completion, argument_at, complete, signature
-from gdatalog.shell.filenames import files_at
-from gdatalog.shell.known import Known, look
-from gdatalog.shell.setting_commands import SETTINGS
-from gdatalog.shell.typed import divide, parts_of, without_prompts
+from gdatalog.shell.commands.settings import SETTINGS
+from gdatalog.shell.editor.completion import Completion, argument_at, complete, signature
+from gdatalog.shell.editor.filenames import files_at
+from gdatalog.shell.editor.known import Known, look
+from gdatalog.shell.editor.typed import divide, parts_of, without_prompts
 
 KNOWN = Known(
     relations={
@@ -257,7 +257,7 @@ WORDS = [
 texts = st.lists(st.sampled_from(WORDS) | st.text(max_size=3), max_size=14).map("".join)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(texts, st.integers(0, 60))
 def test_nothing_that_is_typed_is_a_surprise(text: str, cursor: int) -> None:
     cursor = min(cursor, len(text))

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from test_completion import KNOWN, texts
 
 from gdatalog.parser.tokens import ENDS_OPERAND, STARTS_OPERAND
-from gdatalog.shell.highlighting import Highlighter
-from gdatalog.shell.known import Known
-from gdatalog.shell.toolkit import STYLES
-from gdatalog.shell.words import KINDS
+from gdatalog.shell.editor.highlighting import Highlighter
+from gdatalog.shell.editor.known import Known
+from gdatalog.shell.editor.toolkit import STYLES
+from gdatalog.shell.editor.words import KINDS
 
 
 def highlighter(text: str, known: Known = KNOWN, checks: bool = True) -> Highlighter:
@@ -99,7 +99,7 @@ def stretches_of(seen: Highlighter, text: str) -> list[tuple[int, int, str]]:
     return list(seen.stretches(0, len(text)))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(texts, min_size=1, max_size=4), st.data())
 def test_after_any_change_the_colours_are_those_of_the_text(pieces: list[str], data) -> None:
     text = "\n".join([*pieces, "e(1). f(2).\np(x) <- e(x).", *pieces])

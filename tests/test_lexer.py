@@ -10,7 +10,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.token import Comment, Error, Generic, Keyword, Name, Number, Operator, String, Text
 from terminal import ROOT
 
-from gdatalog.shell.lexer import CellLexer, DatalogLexer, SessionLexer
+from gdatalog.shell.editor.lexer import CellLexer, DatalogLexer, SessionLexer
 
 INSTALLED = "gdatalog" in {point.name for point in entry_points(group="pygments.lexers")}
 PROGRAMS = sorted((ROOT / "queries").glob("*.dl"))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from terminal import BACKSPACE, CTRL_C, CTRL_D, CTRL_R, ENTER, TAB, UP, Terminal
 
-from gdatalog.shell.history import LONGEST, MOST, KeptHistory
+from gdatalog.shell.editor.history import LONGEST, KeptHistory
 from gdatalog.shell.messages import GOES_ON, PROMPT
 
 CTRL_A, CTRL_L, CTRL_U, ALT_ENTER = "\x01", "\x0c", "\x15", "\x1b\r"
@@ -211,12 +211,16 @@ def test_pasting_and_history(tmp_path: Path) -> None:
         assert at.colours("er(1)") == {"brightblack"}
 
 
-def test_history_is_bounded_and_survives_what_others_wrote(tmp_path: Path) -> None:
+def test_history_is_bounded_and_survives_what_others_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 50
+    monkeypatch.setattr("gdatalog.shell.editor.history.MOST", most)
     path = tmp_path / "deep" / "history"
     first = KeptHistory(path)
     assert list(first.load_history_strings()) == []
-    for at in range(3 * MOST):
-        first.append_string(f"e({at % (2 * MOST + 10)}).")
+    for at in range(3 * most):
+        first.append_string(f"e({at % (2 * most + 10)}).")
     first.append_string("p(x) <-\n  e(x).\n")
     first.append_string("x" * (LONGEST + 1))  # only for this session
     first.append_string("half of a character: \ud800")
@@ -224,8 +228,8 @@ def test_history_is_bounded_and_survives_what_others_wrote(tmp_path: Path) -> No
         file.write(b'\xff not json\n{"a": 1}\n"cut sho')
     again = list(KeptHistory(path).load_history_strings())
     assert again[:2] == ["half of a character: \ud800", "p(x) <-\n  e(x)."]
-    assert len(again) == len(set(again)) == MOST
-    assert len(path.read_bytes().splitlines()) == MOST  # no more than that is kept
+    assert len(again) == len(set(again)) == most
+    assert len(path.read_bytes().splitlines()) == most  # no more than that is kept
     assert list(KeptHistory(path).load_history_strings()) == again
 
 
@@ -262,6 +266,7 @@ def test_without_colours_and_without_history(tmp_path: Path) -> None:
         assert at.wait_for_end() == 0
 
 
+@pytest.mark.slow
 def test_answers_into_a_file_and_the_prompt_on_the_terminal(tmp_path: Path) -> None:
     script = 'exec "$0" -m gdatalog > out'
     with Terminal([script, sys.executable], folder=tmp_path, command=("sh", "-c")) as at:
@@ -294,6 +299,7 @@ def test_without_prompt_toolkit(how: str, tmp_path: Path) -> None:
         assert b"\x1b" not in at.written
 
 
+@pytest.mark.slow
 def test_a_device_that_is_not_there_is_told_before_any_prompt(tmp_path: Path) -> None:
     hidden = {"CUDA_VISIBLE_DEVICES": ""}
     with Terminal(["--device", "cuda"], folder=tmp_path, environment=hidden) as at:
@@ -304,7 +310,7 @@ def test_a_device_that_is_not_there_is_told_before_any_prompt(tmp_path: Path) ->
 def test_the_prompt_needs_no_engine(tmp_path: Path) -> None:
     """What is imported before the first prompt is drawn."""
     code = (
-        "import sys; import gdatalog.shell.start, gdatalog.shell.prompt; "
+        "import sys; import gdatalog.shell.start, gdatalog.shell.editor.prompt; "
         "late = 'numpy', 'lark', 'click', 'rich', 'gdatalog.database', 'gdatalog.parser'; "
         "print([name for name in late if name in sys.modules])"
     )

@@ -20,9 +20,9 @@ import gdatalog
 pytest.importorskip("material", reason="needs mkdocs-material")
 
 POINTS = """[pygments.lexers]
-gdatalog = gdatalog.shell.lexer:DatalogLexer
-gdatalog_cell = gdatalog.shell.lexer:CellLexer
-gdatalog_console = gdatalog.shell.lexer:SessionLexer
+gdatalog = gdatalog.shell.editor.lexer:DatalogLexer
+gdatalog_cell = gdatalog.shell.editor.lexer:CellLexer
+gdatalog_console = gdatalog.shell.editor.lexer:SessionLexer
 """
 
 
@@ -123,6 +123,7 @@ def test_programs_have_colours(site: Path) -> None:
     assert 'class="language-gdatalog-cell' in cells and not list(site.rglob("*.py"))
 
 
+@pytest.mark.slow
 def test_search_needs_no_server(site: Path, tmp_path: Path) -> None:
     """Chromium, with the page read from the disk."""
     chromium = shutil.which("chromium")

@@ -15,6 +15,7 @@ import pytest
 import gdatalog as gd
 from gdatalog import watching
 from gdatalog.shell.stopping import heeding
+from gdatalog.watching import Watch
 from tests.terminal import CTRL_C, CTRL_D, Terminal
 
 AS_IT_WAS = "; the database is as it was"
@@ -121,7 +122,7 @@ def test_a_sort(db: gd.Database, monkeypatch: pytest.MonkeyPatch) -> None:
         "gdatalog.storage.trie_builder.Packing.of",
         lambda: db.query("?- F(x, y), F(y, x).", strategy="levelwise"),
     )
-    assert told == "interrupted: sorting F at 0 %"
+    assert told == "interrupted: sorting F"
 
 
 def test_rows_that_are_new_in_a_round(db: gd.Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,6 +156,35 @@ def test_an_answer_that_is_written(
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
+@pytest.mark.parametrize("looks", [True, False])
+def test_ctrl_c_waits_for_who_looks(looks: bool) -> None:
+    """What Python would raise at once may be lost in a callback of its collector."""
+    watch = Watch()
+    before = signal.getsignal(signal.SIGINT)
+    came_back = False
+    with (
+        heeding(watch),
+        pytest.raises(KeyboardInterrupt) as caught,
+        watch.call(),
+        watch.work("joining", "p"),
+    ):
+        signal.raise_signal(signal.SIGINT)
+        came_back = True
+        if looks:
+            watch.poll()
+        while True:
+            pass
+    assert came_back and signal.getsignal(signal.SIGINT) is before
+    assert re.fullmatch(
+        rf"interrupted: p, after \d\.\d s{AS_IT_WAS}", watching.told_of(caught.value)
+    )
+
+
+def test_ctrl_c_outside_of_calls() -> None:
+    with heeding(Watch()), pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
 def test_ctrl_c_is_not_lost_where_a_call_ends_before_it_looks(db: gd.Database) -> None:
     """Of two calls the second does not run, and the next one is not stopped by it either."""
 

@@ -114,10 +114,9 @@ def load(name: str, source: str, poll: Callable[[], None] = lambda: None) -> Mod
         if name in _modules:
             return _modules[name]
         making = _making.get(name)
-        if making is None:
-            making = _Making(name, source)
+        if making is None or making.ident is None:  # Ctrl-C came before that one began
+            making = _making[name] = _Making(name, source)
             making.start()
-            _making[name] = making
     with spending("compiling"):
         while not making.wait(PATIENCE):
             poll()
@@ -143,7 +142,7 @@ class _Making(Hand):
         except BaseException as error:
             self.error = error
         with _lock:
-            del _making[self.module]
+            _making.pop(self.module, None)
 
 
 def loaded(name: str) -> bool:

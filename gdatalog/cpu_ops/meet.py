@@ -11,6 +11,7 @@ from gdatalog.cpu_ops.functions import EQUALITY, ORDER
 from gdatalog.storage.marked import MarkedRows
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Lookup, Meeting, TrieLevel
+from gdatalog.watching import patiently
 
 
 def meet(
@@ -78,12 +79,12 @@ def count_met(
 
 def find(level: TrieLevel, values: Array) -> Array:
     """Positions of values in the root's list, -1 where absent."""
-    return level.find(values)
+    return patiently(len(values), lambda: level.find(values), None)
 
 
 def find_in(level: TrieLevel, parents: Array, values: Array) -> Array:
     """Positions of values in their parents' lists, -1 where absent."""
-    return level.find_in(parents, values)
+    return patiently(len(values), lambda: level.find_in(parents, values), None)
 
 
 def bound_in(level: TrieLevel, parents: Array, values: Array, after_equal: bool) -> Array:
@@ -95,6 +96,12 @@ def ranges(
     level: TrieLevel, parents: Array, cuts: Sequence[tuple[str, Array]]
 ) -> tuple[Array, Array]:
     """Where each parent's list starts and how long it is, cut by (operator, bounds)."""
+    return patiently(len(parents), lambda: _ranges(level, parents, cuts), None)
+
+
+def _ranges(
+    level: TrieLevel, parents: Array, cuts: Sequence[tuple[str, Array]]
+) -> tuple[Array, Array]:
     starts, ends = level.offsets[parents], level.offsets[parents + 1]
     for op, bounds in cuts:
         at_bound = bound_in(level, parents, bounds, op in ("<=", ">"))

@@ -147,8 +147,6 @@ class StratumTold:
     rows: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     peak: int = 0  # bytes held at the most
-    costs: Costs = Costs()  # beside work on rows
-    _before: Costs = Costs()  # what had been spent when it began
     _open: list[RuleRound] = field(default_factory=list)  # of the round that runs
     _began: float = field(default_factory=perf_counter)
 
@@ -192,8 +190,6 @@ class StratumTold:
         self.rows = rows
         told = 0.0 if self.way is None else self.way.seconds
         self.seconds = max(perf_counter() - self._began, told)
-        if self.lasting:
-            self.costs = so_far() - self._before
         self._most()
 
     def _most(self) -> int:
@@ -287,7 +283,6 @@ class Ledger:
         """A stratum whose evaluation begins."""
         told = StratumTold(stratum, limits, self.lasting)
         if self.lasting:
-            told._before = so_far()
             self.strata.append(told)
         return told
 

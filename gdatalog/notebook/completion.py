@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from gdatalog.database import Database
 from gdatalog.errors import Error
 from gdatalog.plan.functions import FUNCTIONS
-from gdatalog.shell.completion import complete
-from gdatalog.shell.filenames import files_at
-from gdatalog.shell.known import look
+from gdatalog.shell.editor.completion import complete
+from gdatalog.shell.editor.filenames import files_at
+from gdatalog.shell.editor.known import look
 
 if TYPE_CHECKING:
     from gdatalog.notebook.options import Options

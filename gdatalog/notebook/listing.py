@@ -8,7 +8,7 @@ from html import escape
 from gdatalog.database import Database
 from gdatalog.parser import Program
 from gdatalog.present import html_table
-from gdatalog.shell.registry import ruled
+from gdatalog.shell.commands.registry import ruled
 from gdatalog.shell.statements import NOT_EVALUATED, counted
 
 

@@ -32,7 +32,7 @@ from gdatalog.planner.checked import Schema
 from gdatalog.present import count_line
 from gdatalog.report import Explanation, Profile
 from gdatalog.result import Result
-from gdatalog.shell.rule_commands import rules_text
+from gdatalog.shell.commands.rules import rules_text
 from gdatalog.shell.statements import schema_text
 from gdatalog.watching import Watch
 

@@ -23,11 +23,11 @@ from gdatalog.engine.files import Folders
 from gdatalog.engine.knobs import STRATEGIES, Strategy, threads_of
 from gdatalog.errors import DeviceError, Error, UsageError
 from gdatalog.report.shown import FORMS
+from gdatalog.shell.commands.registry import chosen
 from gdatalog.shell.messages import say, say_error, say_unexpected
 from gdatalog.shell.output import FORMATS, Output
 from gdatalog.shell.parameters import read_parameters
 from gdatalog.shell.program import Job, Text, run_job
-from gdatalog.shell.registry import chosen
 from gdatalog.shell.stopping import heeding
 from gdatalog.watching import AS_IT_WAS, told_of
 

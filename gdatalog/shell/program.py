@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from shutil import get_terminal_size
 from time import perf_counter
@@ -101,7 +102,7 @@ def answer_all(
                 result = Result(session.relation(ask.name), db._workspace.symbols)
                 len(result)  # what it costs to have it is part of its time
             seconds = perf_counter() - started
-            give(db, ask, result, output, folders, seconds)
+            give(db, ask, result, output, folders, seconds, line(_title(ask)))
         except Error as error:
             if str(error) not in told:
                 say_error(error)
@@ -122,17 +123,23 @@ def give(
     output: Output,
     folders: Folders,
     seconds: float | None = None,
+    line: ProgressLine | None = None,
 ) -> None:
-    """Puts an answer where it was asked for: on stdout, or into a file."""
+    """Puts an answer where it was asked for: on stdout, or into a file; the line shows how far
+    that is, where it is no terminal itself."""
     directive = ask.directive
+    shown = line or nullcontext()
     if directive is None:
-        output.answer(result, seconds)
+        with nullcontext() if output.stream.isatty() else shown:
+            output.answer(result, seconds)
     elif directive.kind == "printsize":
         output.size(ask.name, len(result))
     elif to_stdout(directive) or (folders.out == "-" and directive.path is None):
         output.relation(ask.name, result, directive)
     else:
-        path = write_relation(directive, ask.name, result.table(), db._workspace.policy, folders)
+        with shown:
+            table = result.table()
+            path = write_relation(directive, ask.name, table, db._workspace.policy, folders)
         if sys.stderr.isatty():
             rows = "1 row" if len(result) == 1 else f"{len(result):,} rows"
             say(f"{ask.name}: {rows} -> {path}")

@@ -14,19 +14,19 @@ from gdatalog.engine.files import Folders
 from gdatalog.errors import Error
 from gdatalog.parser import parse
 from gdatalog.shell.commands import COMMANDS, Leave, run_command
-from gdatalog.shell.known import look
+from gdatalog.shell.commands.undoing import SHARE, History, Loaded
+from gdatalog.shell.editor.known import look
+from gdatalog.shell.editor.terminal import can_edit
+from gdatalog.shell.editor.typed import command_of, divide, is_whole
 from gdatalog.shell.messages import GOES_ON, PROMPT, banner, say, say_error, say_unexpected
 from gdatalog.shell.output import Output
 from gdatalog.shell.progress import ProgressLine
 from gdatalog.shell.statements import take
 from gdatalog.shell.stopping import heeding
-from gdatalog.shell.terminal import can_edit
-from gdatalog.shell.typed import command_of, divide, is_whole
-from gdatalog.shell.undoing import SHARE, History, Loaded
 from gdatalog.watching import told_of
 
 if TYPE_CHECKING:
-    from gdatalog.shell.prompt import Prompt
+    from gdatalog.shell.editor.prompt import Prompt
 
 
 class Repl:
@@ -75,7 +75,7 @@ class Repl:
             if self.db.device == "cpu" and why not in (ASKED, NO_GPU):
                 say(why)
             if can_edit():
-                from gdatalog.shell.prompt import Prompt
+                from gdatalog.shell.editor.prompt import Prompt
 
                 prompt = Prompt()
                 prompt.can_read()

@@ -12,11 +12,11 @@ import sys
 from threading import Event, Thread
 from typing import TYPE_CHECKING, NoReturn
 
-from gdatalog.shell.terminal import can_edit
+from gdatalog.shell.editor.terminal import can_edit
 
 if TYPE_CHECKING:
     from gdatalog.database import Database
-    from gdatalog.shell.prompt import Prompt
+    from gdatalog.shell.editor.prompt import Prompt
 
 SWITCH = 0.0005  # seconds that a key may have to wait for the thread, while that imports
 
@@ -47,11 +47,12 @@ class Begun:
         usual = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH)
         try:
-            from gdatalog.shell import completion, highlighting  # noqa: F401  for the next key
+            from gdatalog.shell.editor import completion, highlighting  # noqa: F401  for the next key
 
             self.prompt.can_read()
             from gdatalog.database import connect
-            from gdatalog.shell import cli, known, repl  # noqa: F401  what comes next
+            from gdatalog.shell import cli, repl  # noqa: F401  what comes next
+            from gdatalog.shell.editor import known
 
             self._db = connect()
             seen, status = known.look(self._db)
@@ -75,8 +76,11 @@ def main() -> NoReturn:
     """The command `gdatalog`."""
     gc.disable()  # while modules are imported: there is nothing to collect
     begun = _begin() if len(sys.argv) == 1 and can_edit() else None
-    from gdatalog.shell import cli
-
+    try:
+        from gdatalog.shell import cli
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
     gc.enable()
     cli.main(begun)
 
@@ -84,8 +88,8 @@ def main() -> NoReturn:
 def _begin() -> Begun:
     """Draws the prompt and waits for what is typed; leaves if that is to leave."""
     from gdatalog.engine.no_gpu import plainly_none
+    from gdatalog.shell.editor.prompt import Prompt
     from gdatalog.shell.messages import banner, say
-    from gdatalog.shell.prompt import Prompt
 
     begun = Begun(Prompt())
     say(banner("cpu" if plainly_none() else ""))
@@ -97,14 +101,15 @@ def _begin() -> Begun:
         except EOFError:
             _leave(begun.prompt)
         if begun.first.strip():
-            from gdatalog.shell.typed import command_of
+            from gdatalog.shell.editor.typed import command_of
 
             if (command_of(begun.first) or ("",))[0] in ("quit", "exit"):
                 _leave(begun.prompt)
             try:
                 begun.wait()
             except KeyboardInterrupt:
-                continue  # what was typed is dropped
+                begun.prompt.drop()
+                continue
             return begun
 
 

@@ -192,7 +192,7 @@ class Delimited:
         by = _DELIMITERS.get(self.delimiter, f"{self.delimiter!r}")
         hint = f"columns are separated by {by} here"
         found = len(record.fields)
-        other = next((d for d in SNIFFED if record.text.count(d) == width - 1 > 0), None)
+        other = next((d for d in (*SNIFFED, " ") if record.text.count(d) == width - 1 > 0), None)
         if other is not None and found == 1:
             return f"{hint}; this line has {_DELIMITERS[other]}: say so, delimiter={other!r}"
         if found == width + 1 and record.text.endswith(self.delimiter):

@@ -164,7 +164,10 @@ def _match(
         has = listed(names) if names is not None else count_of_columns(arity)
         raise DataError(
             f"{what}: the relation is declared with {_declared(declared)}, the data has {has}",
-            hint="columns=[...] selects columns of the data by their names" if names else None,
+            hint=None
+            if names is None
+            else _misspelt(expected, names)
+            or "columns=[...] selects columns of the data by their names",
         )
     return expected, picked
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 
 def can_edit() -> bool:
@@ -13,6 +15,17 @@ def can_edit() -> bool:
     if not sys.stdin.isatty() or not (sys.stdout.isatty() or sys.stderr.isatty()):
         return False
     return sys.platform == "win32" or os.environ.get("TERM", "dumb") not in ("", "dumb")
+
+
+@contextmanager
+def interrupts_noted() -> Iterator[list[int]]:
+    """Within, Ctrl-C raises nothing, but is noted: the line editor must not stop half made."""
+    noted: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def keep_keys() -> Callable[[], None]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from gdatalog.engine.knobs import STRATEGIES, threads_of
 from gdatalog.errors import UsageError
 from gdatalog.progress import format_bytes
+from gdatalog.shell.commands.registry import chosen, command, words_of
 from gdatalog.shell.messages import say
 from gdatalog.shell.output import FORMATS
 from gdatalog.shell.parameters import read_parameters
-from gdatalog.shell.registry import chosen, command, words_of
 
 if TYPE_CHECKING:
     from gdatalog.shell.repl import Repl
@@ -164,7 +164,7 @@ def _all(repl: Repl) -> str:
 
 
 def _value(repl: Repl, name: str) -> str:
-    from gdatalog.shell.session_file import parameter_text
+    from gdatalog.shell.commands.session_file import parameter_text
 
     return parameter_text(repl.params[name])
 

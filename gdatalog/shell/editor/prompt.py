@@ -16,7 +16,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import completion_is_selected, has_focus
-from prompt_toolkit.formatted_text import StyleAndTextTuples, fragment_list_len
+from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.input import create_input
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -26,12 +26,12 @@ from prompt_toolkit.output import create_output
 from prompt_toolkit.shortcuts import PromptSession
 from prompt_toolkit.styles import Style
 
-from gdatalog.progress import format_bytes
-from gdatalog.shell.history import KeptHistory
-from gdatalog.shell.known import Known, Status
+from gdatalog.shell.editor.bar import bar
+from gdatalog.shell.editor.history import KeptHistory
+from gdatalog.shell.editor.known import Known, Status
+from gdatalog.shell.editor.terminal import interrupts_noted, keep_keys
+from gdatalog.shell.editor.toolkit import LOOK, Colours, Names
 from gdatalog.shell.messages import GOES_ON, PROMPT, say
-from gdatalog.shell.terminal import keep_keys
-from gdatalog.shell.toolkit import LOOK, Colours, Names
 
 INDENT = "    "
 
@@ -85,23 +85,32 @@ class Prompt:
         """
         rest, self._rest = self._rest, ""
         self._advise("")
-        text = self._session.prompt(default=rest)
+        # A terminal that was slow to say where its cursor is: who asked waits no more. (Else the
+        # answer would go to an event loop that is closed.)
+        self._session.app.renderer._waiting_for_cpr_futures.clear()
+        with interrupts_noted() as noted:
+            # What comes before the prompt is there was meant for what has ended meanwhile.
+            text = self._session.prompt(default=rest, pre_run=noted.clear)
         later = get_typeahead(self._session.input)
         stops = [at for at, press in enumerate(later) if press.key == Keys.ControlC]
         store_typeahead(self._session.input, later[stops[-1] + 1 :] if stops else later)
-        if stops:
-            self._rest = ""
+        if stops or noted:
+            self.drop()
             raise KeyboardInterrupt  # it came before what was sent has begun
         if self._history.trouble and not self._told:
             self._told = True
             say(self._history.trouble)
         self._reads.wait()
-        from gdatalog.shell.typed import divide
+        from gdatalog.shell.editor.typed import divide
 
         end = divide(text, self.known.commands).end
         if text[end:].strip():  # an editor has sent it
             self._rest = text[end:].strip()
         return text[:end]
+
+    def drop(self) -> None:
+        """Forgets what was begun behind what was sent."""
+        self._rest = ""
 
     def close(self) -> None:
         """Gives the terminal back as it was."""
@@ -150,46 +159,28 @@ class Prompt:
 
     def _bar(self) -> StyleAndTextTuples:
         buffer = self._session.default_buffer
-        status, doing = self.status, self.doing()
-        if status is None:
-            return [("class:bar-busy", doing or "starting")]
-        device: StyleAndTextTuples = [("class:bar-device", status.device)]
-        counts = f"{_number(status.relations, 'relation')}, {_number(status.rows, 'row')}"
-        memory = format_bytes(status.limit)
-        if status.used is not None:
-            memory = f"{format_bytes(status.used)} of {memory}"
-        help_ = "Alt-Enter breaks the line" if "\n" in buffer.text else "Tab completes"
-        # The first are the last to go where there is no room for all.
-        parts = [device]
-        parts += [[("class:bar-busy", doing)]] * bool(doing)
-        parts += [[("class:bar-hint", self._hint)]] * bool(self._hint)
-        parts += self._argument()
-        parts += [[("", counts)], [("", memory)], [("", help_)]]
-        room = self._session.output.get_size().columns
-        shown: StyleAndTextTuples = []
-        for part in parts:
-            room -= fragment_list_len(part) + 3
-            if room < -3:
-                break
-            shown += [("", " · ")] * bool(shown) + part
-        return shown
+        shown = bar(
+            self.status,
+            self.doing(),
+            self._hint,
+            self._argument(),
+            "Alt-Enter breaks the line" if "\n" in buffer.text else "Tab completes",
+            self._session.output.get_size().columns,
+        )
+        return [*shown]
 
     def _advise(self, hint: str) -> None:
         """Shows a hint until something else is typed."""
         self._hint = hint
 
-    def _argument(self) -> list[StyleAndTextTuples]:
+    def _argument(self) -> tuple[str, str, str] | None:
         """The atom or call whose argument is typed, if any is."""
         typed = self._colours.statement_before()
         if not typed:
-            return []
-        from gdatalog.shell.completion import argument_at
+            return None
+        from gdatalog.shell.editor.completion import argument_at
 
-        found = argument_at(typed, self.known)
-        if found is None:
-            return []
-        before, at, after = found
-        return [[("", before), ("class:bar-argument", at), ("", after)]]
+        return argument_at(typed, self.known)
 
     # -------------------------------------------------------------------------------- the keys
 
@@ -220,7 +211,7 @@ class Prompt:
         @keys.add(Keys.BracketedPaste, filter=typing)
         def _paste(event: KeyPressEvent) -> None:
             self._reads.wait()
-            from gdatalog.shell.typed import without_prompts
+            from gdatalog.shell.editor.typed import without_prompts
 
             text = event.data.replace("\r\n", "\n").replace("\r", "\n")
             event.current_buffer.insert_text(without_prompts(text))
@@ -233,7 +224,7 @@ class Prompt:
         `more` keys wait: they were pasted, and bring their own indentation.
         """
         self._reads.wait()
-        from gdatalog.shell.typed import divide, indentation
+        from gdatalog.shell.editor.typed import divide, indentation
 
         text, document = buffer.text, buffer.document
         if not text.strip():
@@ -262,7 +253,7 @@ class Prompt:
                 self._advise("a statement ends with a dot; Ctrl-C drops this one")
 
     def _new_line(self, buffer: Buffer, more: bool) -> None:
-        from gdatalog.shell.typed import indentation
+        from gdatalog.shell.editor.typed import indentation
 
         buffer.insert_text("\n" + ("" if more else indentation(buffer.document.text_before_cursor)))
         self._indented = buffer.document
@@ -282,7 +273,7 @@ class Prompt:
             buffer.insert_text(INDENT)
             return
         self._reads.wait()
-        from gdatalog.shell.completion import complete
+        from gdatalog.shell.editor.completion import complete
 
         found = complete(document.text, document.cursor_position, self.known)
         # All columns at once are offered beside the first: nothing of them goes in unasked.
@@ -292,7 +283,3 @@ class Prompt:
 
 def _continuation(width: int, number: int, wraps: int) -> StyleAndTextTuples:
     return [("class:goes-on", " " * width if wraps else GOES_ON)]
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from gdatalog.errors import UsageError
 from gdatalog.parser.directives import DIRECTIVES
-from gdatalog.shell import data_commands, plan_commands, rule_commands, setting_commands
-from gdatalog.shell.registry import COMMANDS, Command, Leave, command, words_of
+from gdatalog.shell.commands import data, plans, rules, settings
+from gdatalog.shell.commands.registry import COMMANDS, Command, Leave, command, words_of
 
 if TYPE_CHECKING:
     from gdatalog.shell.repl import Repl
@@ -18,10 +18,10 @@ __all__ = ["COMMANDS", "Command", "Leave", "run_command"]
 
 # In the order in which `.help` shows them; what is imported here has put itself into COMMANDS.
 GROUPS = {
-    "rules": rule_commands,
-    "data": data_commands,
-    "plans": plan_commands,
-    "settings": setting_commands,
+    "rules": rules,
+    "data": data,
+    "plans": plans,
+    "settings": settings,
     "help": None,
 }
 STATEMENTS = """\

@@ -15,11 +15,11 @@ from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Atom, Decl, Directive, Rule, Statement
 from gdatalog.planner.walk import walk
 from gdatalog.progress import format_bytes
+from gdatalog.shell.commands.registry import command, known, names_of, numbered, ruled, words_of
+from gdatalog.shell.commands.undoing import Loaded
 from gdatalog.shell.messages import say, tuples
 from gdatalog.shell.progress import memory_used
-from gdatalog.shell.registry import command, known, names_of, numbered, ruled, words_of
 from gdatalog.shell.statements import NOT_EVALUATED, counted, schema_text
-from gdatalog.shell.undoing import Loaded
 
 if TYPE_CHECKING:
     from gdatalog.shell.repl import Repl

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from gdatalog.errors import UsageError
 from gdatalog.report.shown import Shown
+from gdatalog.shell.commands.registry import command, example_of
 from gdatalog.shell.messages import say
-from gdatalog.shell.registry import command, example_of
 
 if TYPE_CHECKING:
     from gdatalog.shell.repl import Repl

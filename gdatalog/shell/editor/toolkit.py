@@ -16,10 +16,10 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.lexers import Lexer
 
-from gdatalog.shell.known import Known
+from gdatalog.shell.editor.known import Known
 
 if TYPE_CHECKING:
-    from gdatalog.shell.highlighting import Highlighter
+    from gdatalog.shell.editor.highlighting import Highlighter
 
 # What a stretch is, and how it looks: prompt_toolkit's words for it. Colours are the terminal's.
 STYLES = {
@@ -70,7 +70,7 @@ class Names(Completer):
         self._known = known
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Choice]:
-        from gdatalog.shell.completion import complete
+        from gdatalog.shell.editor.completion import complete
 
         cursor = document.cursor_position
         for found in complete(document.text, cursor, self._known()):
@@ -104,7 +104,7 @@ class Colours(Lexer):
 
     def _looking_at(self, text: str) -> Highlighter:
         if self._highlighter is None:
-            from gdatalog.shell.highlighting import Highlighter
+            from gdatalog.shell.editor.highlighting import Highlighter
 
             self._highlighter = Highlighter()
         self._highlighter.known, self._highlighter.checks = self._known(), self.checks

@@ -20,7 +20,7 @@ from gdatalog.errors import Error
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Decl, Directive, Param, Rule, Statement
 from gdatalog.planner.walk import walk
-from gdatalog.shell.undoing import Loaded
+from gdatalog.shell.commands.undoing import Loaded
 from gdatalog.storage.readers import find_facts
 from gdatalog.storage.relation import Relation
 from gdatalog.values import quoted, timestamp_to_text

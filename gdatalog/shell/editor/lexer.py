@@ -25,7 +25,7 @@ from pygments.token import (
     _TokenType,
 )
 
-from gdatalog.shell.highlighting import Highlighter
+from gdatalog.shell.editor.highlighting import Highlighter
 from gdatalog.shell.messages import GOES_ON, PROMPT
 
 Piece = tuple[int, _TokenType, str]

@@ -26,9 +26,9 @@ from gdatalog.plan.functions import (
     NUMBERS,
     Signature,
 )
-from gdatalog.shell.filenames import Files, files_at
-from gdatalog.shell.known import Columns, Known
-from gdatalog.shell.typed import Part, parts_of
+from gdatalog.shell.editor.filenames import Files, files_at
+from gdatalog.shell.editor.known import Columns, Known
+from gdatalog.shell.editor.typed import Part, parts_of
 from gdatalog.values import TYPE_NAMES
 
 _WORD = re.compile(r"[^\W\d][\w?]*(?:\.[\w?]+)*\Z")

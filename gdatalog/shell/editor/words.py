@@ -9,7 +9,7 @@ from gdatalog.parser.directives import DIRECTIVE_TYPES
 from gdatalog.parser.parse import read_source
 from gdatalog.parser.scanner import scan
 from gdatalog.parser.tokens import Token
-from gdatalog.shell.typed import comments
+from gdatalog.shell.editor.typed import comments
 
 KINDS = {
     "NUMBER": "number",

@@ -10,8 +10,7 @@ from gdatalog.engine.files import read_text
 from gdatalog.errors import Error
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Rule
-from gdatalog.shell.messages import say, tuples
-from gdatalog.shell.registry import (
+from gdatalog.shell.commands.registry import (
     command,
     is_fact,
     known,
@@ -20,6 +19,7 @@ from gdatalog.shell.registry import (
     ruled,
     words_of,
 )
+from gdatalog.shell.messages import say, tuples
 from gdatalog.shell.statements import NOT_EVALUATED, counted, take_file
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _undo(repl: Repl, rest: str) -> None:
     more="Data that came from no file are written beside it, as Parquet. Answers are not written.",
 )  # fmt: skip
 def _save(repl: Repl, rest: str) -> None:
-    from gdatalog.shell.session_file import saved
+    from gdatalog.shell.commands.session_file import saved
     from gdatalog.storage.writers import write_table, write_text
 
     (path,) = words_of(rest, "save", 1, 1)

@@ -45,17 +45,16 @@ class Status:
 def look(db: Database) -> tuple[Known, Status]:
     """A snapshot of a database; nothing is evaluated for it."""
     from gdatalog.engine.devices import ASKED, NO_GPU
-    from gdatalog.errors import Error
     from gdatalog.parser.syntax import TypeDecl
     from gdatalog.shell.commands import COMMANDS
+    from gdatalog.shell.commands.settings import SETTINGS
     from gdatalog.shell.progress import memory_used
-    from gdatalog.shell.setting_commands import SETTINGS
 
     workspace = db._workspace
     with db._lock:
         try:
             schemas = workspace.schemas()
-        except Error:  # of a file that is gone: there is nothing to tell of it here
+        except Exception:  # who asks for them is told; a prompt goes on without names
             schemas = {}
         held = {**workspace.evaluated(), **workspace.stored}
         known = Known(

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from gdatalog.errors import Source
 from gdatalog.plan.functions import AGGREGATES, ALIASES, FUNCTIONS, GENERATORS
-from gdatalog.shell.known import Known
-from gdatalog.shell.typed import Part, comments, part_at
-from gdatalog.shell.words import refused, words_of
+from gdatalog.shell.editor.known import Known
+from gdatalog.shell.editor.typed import Part, comments, part_at
+from gdatalog.shell.editor.words import refused, words_of
 
 Stretch = tuple[int, int, str]  # from, to, and what it is
 
