@@ -331,3 +331,12 @@ def test_columns_stand_where_characters_are_wide() -> None:
         ).splitlines()
     ends = {width(line) for line in lines if re.search(r"~[\d.]+$|expected$", line)}
     assert len(ends) == 1  # in cells of a terminal
+
+
+def test_what_loops_do_not_count_is_not_told_as_none() -> None:
+    with database() as db, interpreted():
+        profile = db.profile(TRIANGLE, strategy="lftj")
+    levels = profile.tree.find("level")
+    assert [node.tried == 0 for node in levels] == [False] * 3
+    assert any(node.actual and node.tried is None for node in levels)
+    assert all("tried" not in node.to_dict() for node in levels if node.tried is None)

@@ -151,7 +151,7 @@ class _Join:
             details,
             estimate,
             saw.rows_out,
-            saw.tried if isinstance(step, Join) else None,
+            (saw.tried or None) if isinstance(step, Join) else None,  # loops do not always tell
             seconds,
             seconds / self.happened.whole if seconds and self.happened.whole else None,
             () if wrong is None else (wrong,),
