@@ -167,6 +167,17 @@ def test_a_part_of_a_cell_belongs_to_it(notebook: Cells) -> None:
     assert notebook.run("%datalog one(x)").fetchall() == [("b",)]
 
 
+def test_a_cell_that_explains_itself_keeps_what_it_gave(notebook: Cells) -> None:
+    rules = "kin(x, y) <- follows(x, y)."
+    notebook.run(f"%%datalog\n{rules}", "kin")
+    plan = notebook.run(f"%%datalog --explain --strategy levelwise\n{rules}", "kin")
+    assert str(plan).startswith("on cpu, strategy levelwise")
+    assert str(plan).count("kin(x, y) <-") == 1  # not beside itself
+    assert len(notebook.run("%datalog kin(x, y)")) == 5
+    notebook.run("1 + 1", "kin")
+    assert "kin" in fails(notebook, "%datalog kin(x, y)")
+
+
 def test_without_ids_a_name_or_the_text_tells(notebook: Cells) -> None:
     def run(text: str) -> None:
         with capture_output():

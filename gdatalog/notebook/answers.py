@@ -9,12 +9,13 @@ from typing import Any
 
 from gdatalog.database import Database
 from gdatalog.engine.files import Folders, to_stdout, write_relation
+from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.session import Ask, Session
 from gdatalog.errors import UsageError
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Query, Rule
-from gdatalog.report import Profile
+from gdatalog.report import Explanation, Profile
 from gdatalog.result import Result
 from gdatalog.shell.messages import tuples
 
@@ -80,6 +81,20 @@ def run(db: Database, text: Text, how: How) -> Answers:
             raise
         workspace.tell(session)
         return answers
+
+
+def explained(
+    db: Database, text: Text, params: Mapping[str, Any], strategy: Strategy = "auto"
+) -> Explanation:
+    """The plan of a text, as it would be in place of what is kept under its key; that stays."""
+    workspace = db._workspace
+    with db._lock:
+        before = workspace.texts
+        workspace.texts = {key: kept for key, kept in before.items() if key != text.key}
+        try:
+            return db.explain(text.text, params, strategy=strategy)
+        finally:
+            workspace.texts = before
 
 
 def forget(db: Database, keys: Sequence[str]) -> None:

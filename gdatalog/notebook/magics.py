@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from gdatalog.database import Database, connect
 from gdatalog.errors import NameResolutionError, UsageError
-from gdatalog.notebook.answers import Answers, How, Text, forget, run
+from gdatalog.notebook.answers import Answers, How, Text, explained, forget, run
 from gdatalog.notebook.cells import Cells
 from gdatalog.notebook.completion import Completer
 from gdatalog.notebook.lines import (
@@ -172,11 +172,13 @@ class Magics:
                 hint="the program begins on the line below %%datalog, a name is optional",
             )
         params = parameters(given, self.shell.user_ns)
+        own = Text(text, self.cells.source, self.cells.key(text, name))
         if given.explain:
-            plan = self._explained(text, params)
+            with warnings_on_stderr(self.db), self._line():
+                plan = explained(self.db, own, params, given.strategy)
             return plan if name is None else self._named(name, plan, given.show)
         how = How(params, given.strategy, given.limit, given.profile, name is not None, given.quiet)
-        answers = self._run(Text(text, self.cells.source, self.cells.key(text, name)), how)
+        answers = self._run(own, how)
         for told in answers.told:
             print(told)
         results = list(answers.results)
@@ -200,9 +202,7 @@ class Magics:
 
     def explain(self, line: str, cell: str | None) -> Explanation:
         given, text = self._text(EXPLAIN, line, cell)
-        return self._explained(text, parameters(given, self.shell.user_ns))
-
-    def _explained(self, text: str, params: dict[str, Any]) -> Explanation:
+        params = parameters(given, self.shell.user_ns)
         with warnings_on_stderr(self.db), self._line():
             return self.db.explain(text, params)
 
