@@ -375,7 +375,7 @@ class Watch:
             except BaseException as error:
                 errors.append(error)
 
-        self._aside = aside
+        before, self._aside = self._aside, aside  # who listens may ask, and wait for that in turn
         try:
             hand = Hand(run)
             hand.start()
@@ -386,7 +386,7 @@ class Watch:
             aside.left = True
             raise
         finally:
-            self._aside = None
+            self._aside = before
         if errors:
             raise errors.pop()
         return found.pop()

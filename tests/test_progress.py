@@ -353,3 +353,24 @@ def test_the_line_fits_the_terminal(columns: int) -> None:
             assert len(line.text(columns)) < columns
             work.total = None
             assert len(line.text(columns)) < columns
+
+
+@pytest.mark.usefixtures("every")
+def test_who_listens_may_ask_while_something_runs_aside() -> None:
+    watch, begun, go_on = Watch(), threading.Event(), threading.Event()
+    now: list[Progress | None] = []
+
+    def long() -> None:
+        with watching.watching().work("sorting", "F"):
+            begun.set()
+            go_on.wait(30)
+
+    def listen(progress: Progress) -> None:
+        begun.wait(30)
+        watch.aside(lambda: None)
+        now.append(watch.now)
+        go_on.set()
+
+    with watch.call(), watch.telling(listen), watch.work("joining", "p"):
+        watch.aside(long)
+    assert now[0] is not None and str(now[0]) == "sorting F"
