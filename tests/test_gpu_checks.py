@@ -22,6 +22,7 @@ from gdatalog.gpu_ops import cupy_driver, kernel_cache, probe
 from gdatalog.gpu_ops.checks import checks, trouble
 from gdatalog.gpu_ops.probe import Card, Probe
 from gdatalog.shell import cli
+from gdatalog.watching import Watch
 from tests.cuda_host import HostDriver
 
 CARD = Card("NVIDIA H200", 141 << 30, (9, 0))
@@ -244,7 +245,7 @@ def test_a_thread_works_on_the_device_while_it_has_its_turn(machine: Any) -> Non
     def fails() -> Any:
         raise MemoryError
 
-    turn = devices.Turn(fails)
+    turn = devices.Turn(fails, Watch())
     for _ in range(2):  # the lock is free again
         with pytest.raises(MemoryError), turn:
             pass

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from loading import decl, refused
 
@@ -44,6 +46,12 @@ def test_what_it_probably_is(text: str, kind: TypeName, why: str | None) -> None
     assert why_unreadable(text, kind) == why
 
 
+@pytest.fixture
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("in_a_folder")
 def test_other_rows_are_counted() -> None:
     one = "x\n1\na\n2\nb\n"
     assert "another row of this column cannot be read either" in refused(one, decl(x="int"))
@@ -52,6 +60,7 @@ def test_other_rows_are_counted() -> None:
     assert "note" not in refused("x\n1\na\n", decl(x="int"))
 
 
+@pytest.mark.usefixtures("in_a_folder")
 def test_the_cell_is_pointed_at_between_quotes() -> None:
     assert refused('x,y\n1,"a, b"\n2,"c ""d"", e"\n', decl(x="symbol", y="int")).startswith(
         "e.csv:2:3: data error: column 2 'y': expected int, found 'a, b'"

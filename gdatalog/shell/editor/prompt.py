@@ -120,7 +120,7 @@ class Prompt:
     def learn(self, known: Known, status: Status) -> None:
         """Takes a snapshot; from any thread."""
         self.known, self.status = known, status
-        self._session.app.invalidate()
+        self._redraw()
 
     def can_read(self) -> None:
         """What reads the language has been imported; from any thread.
@@ -130,26 +130,39 @@ class Prompt:
         """
         self._colours.reads = True
         self._reads.set()
-        self._session.app.invalidate()
+        self._redraw()
 
     def fail(self) -> None:
         """There is nothing to learn; from any thread."""
         self._reads.set()
         self.doing = lambda: "the engine did not start: Enter tells why"
-        self._session.app.invalidate()
+        self._redraw()
 
     def check(self) -> None:
         """From now on the grammar may be asked what it refuses; from any thread."""
         self._colours.checks = True
-        self._session.app.invalidate()
+        self._redraw()
 
     def tell(self, text: str) -> None:
         """Says something above the line that is being typed; from any thread."""
-        app = self._session.app
-        if app.loop is not None and app.is_running:
-            app.loop.call_soon_threadsafe(lambda: run_in_terminal(lambda: say(text)))
-        else:
+        if not self._soon(lambda: run_in_terminal(lambda: say(text))):
             say(text)
+
+    def _redraw(self) -> None:
+        """Shows what has changed, if it is shown at all; from any thread."""
+        self._soon(self._session.app.invalidate)
+
+    def _soon(self, action: Callable[[], object]) -> bool:
+        """Does it in the thread that draws; False where nothing is drawn now."""
+        app = self._session.app
+        loop = app.loop
+        if loop is None or not app.is_running:
+            return False
+        try:
+            loop.call_soon_threadsafe(action)
+        except RuntimeError:  # it has ended meanwhile
+            return False
+        return True
 
     def _after_render(self) -> None:
         drawn, self.drawn = self.drawn, lambda: None
