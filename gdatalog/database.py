@@ -9,7 +9,6 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from time import perf_counter
 from typing import Any
 
 from gdatalog.engine.budget import default_limit, parse_size
@@ -333,9 +332,8 @@ class Database:
         with self._lock, self._workspace.watch.telling(on_progress):
             reports = Ledger()
             session = self._workspace.open(text, params, reports=reports, strategy=strategy)
-            started = perf_counter()
             relation = session.relation(session.asked())
-            seconds = perf_counter() - started
+            seconds = reports.seconds
             self._workspace.tell(session)
             peak = session.evaluation.limits.peak
             result = Result(relation, self._workspace.symbols)

@@ -193,6 +193,7 @@ class Watch:
         self.left = False  # whether nobody waits for that thread any more
         self._aside: Watch | None = None  # where the innermost of it runs
         self._listener: OnProgress | None = None
+        self._asking = False  # whether who listens is told, and may ask in turn
         self._calls = 0  # one within another
         self._began = self._told = 0.0
         self._stopped: str | None = None
@@ -352,9 +353,11 @@ class Watch:
         if now is None:
             return
         self._listener = None  # what it asks of the database is not told of
+        self._asking = True
         try:
             listener(now)
         finally:
+            self._asking = False
             self._listener = listener
             self._told = perf_counter()
 
@@ -362,8 +365,11 @@ class Watch:
         """What `work` gives, in a thread of its own; this one polls meanwhile.
 
         If that raises, nobody waits: the thread ends at its next look, and what it has made goes.
-        So `work` changes nothing that others hold.
+        So `work` changes nothing that others hold. What who listens asks meanwhile is done here: a
+        third thread would wait for locks that this one holds.
         """
+        if self._asking:
+            return work()
         found: list[Made] = []
         errors: list[BaseException] = []
         aside = _Aside(self)
@@ -375,7 +381,7 @@ class Watch:
             except BaseException as error:
                 errors.append(error)
 
-        before, self._aside = self._aside, aside  # who listens may ask, and wait for that in turn
+        self._aside = aside
         try:
             hand = Hand(run)
             hand.start()
@@ -386,7 +392,7 @@ class Watch:
             aside.left = True
             raise
         finally:
-            self._aside = before
+            self._aside = None
         if errors:
             raise errors.pop()
         return found.pop()

@@ -16,6 +16,8 @@ import gdatalog as gd
 from gdatalog import watching
 from gdatalog.progress import Progress
 from gdatalog.shell.progress import ProgressLine
+from gdatalog.storage import rows
+from gdatalog.storage.relation import Relation
 from gdatalog.watching import Left, Watch
 from tests.interpreted import interpreted
 
@@ -374,3 +376,28 @@ def test_who_listens_may_ask_while_something_runs_aside() -> None:
     with watch.call(), watch.telling(listen), watch.work("joining", "p"):
         watch.aside(long)
     assert now[0] is not None and str(now[0]) == "sorting F"
+
+
+def test_who_listens_may_ask_for_what_is_being_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sort holds a lock of the relation; what the listener asks must not wait for it."""
+    monkeypatch.setattr(watching, "LATE", 1)
+    monkeypatch.setattr(watching, "EVERY", 0.0)
+    plain = rows._sort_rows
+    slept = threading.Event()
+
+    def slowly(columns: Any) -> Any:
+        slept.wait(0.1)
+        return plain(columns)
+
+    monkeypatch.setattr(rows, "_sort_rows", slowly)
+    asked: list[int] = []
+
+    def ask(progress: gd.Progress) -> None:
+        asked.append(relation.trie((0, 1)).total)
+
+    many = np.random.default_rng(5).permutation(1 << 17)
+    relation = Relation.of_blocks(("a", "b"), ("int", "int"), [(many, many)], len(many))
+    watch = Watch()
+    with watch.call(), watch.telling(ask), watch.work("sorting", "E"):
+        assert relation.keys[0][:3].tolist() == [0, 1, 2]
+    assert asked and set(asked) == {1 << 17}

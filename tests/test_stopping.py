@@ -32,6 +32,8 @@ def test_ctrl_c_at_a_terminal(tmp_path: Path) -> None:
         at.type(CTRL_C)
         told = rf"interrupted: loading F from e.csv, after \d\.\d s{AS_IT_WAS}"
         at.wait_for(lambda screen: re.search(told, screen) is not None)
+        at.type(".set strategy levelwise\r")  # which tells how far it is
+        at.wait_for("strategy: levelwise")
         at.type("big(count()) <- x = range(0, 9000000), y = range(0, 9000000), x * y = 7.\r")
         at.wait_for("big ░")
         assert re.search(r"^big ░+ 0 %, .*MiB$", at.cursor_line)

@@ -231,6 +231,12 @@ class Ledger:
     indexes: list[Index] = field(default_factory=list)
     runs: list[RuleRun] = field(default_factory=list)
     strata: list[StratumTold] = field(default_factory=list)
+    began: float = field(default_factory=perf_counter)
+
+    @property
+    def seconds(self) -> float:
+        """How long ago this began, with checking the text."""
+        return perf_counter() - self.began
 
     @property
     def planning(self) -> float:

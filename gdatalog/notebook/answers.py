@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
 
 from gdatalog.database import Database
@@ -107,7 +106,6 @@ def forget(db: Database, keys: Sequence[str]) -> None:
 def _answer(db: Database, session: Session, how: How, ledger: Ledger | None) -> Answers:
     results: list[Result] = []
     told: list[str] = []
-    started = perf_counter()
     for ask in _asks(session, how):
         directive = ask.directive
         wanted = how.limit if directive is None else None
@@ -122,7 +120,7 @@ def _answer(db: Database, session: Session, how: How, ledger: Ledger | None) -> 
             told.append(f"{ask.name}: {tuples(len(result))} -> {path}")
     if ledger is None:
         return Answers(results, told)
-    seconds = perf_counter() - started
+    seconds = ledger.seconds
     limits = session.evaluation.limits
     shown = results[-1] if results else None
     profile = Profile(ledger, seconds, limits.peak, shown, db.device, limits.held)

@@ -71,7 +71,8 @@ def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> 
                 say(f"total: {seconds:.3f} s")
             if reports is not None:
                 limits = session.evaluation.limits
-                profile = Profile(reports, seconds, limits.peak, None, db.device, limits.held)
+                whole = reports.seconds
+                profile = Profile(reports, whole, limits.peak, None, db.device, limits.held)
                 at_terminal = sys.stderr.isatty()
                 say(profile.to_text(get_terminal_size().columns) if at_terminal else str(profile))
             return failed

@@ -51,10 +51,10 @@ class ProgressLine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._thread is not None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
             self._ended.set()
-            self._thread.join()
-            self._thread = None
+            thread.join()
 
     def _show(self) -> None:
         shown = ""

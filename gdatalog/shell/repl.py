@@ -204,6 +204,9 @@ class Repl:
         except Exception as error:
             self.failed.append(error)
             say_unexpected(error)
+        watch = self.db._workspace.watch
+        if watch.by_key and watch.stop.is_set():  # an error came before it looked for Ctrl-C
+            self._stopped = True
         if self.timer:
             say(f"{perf_counter() - started:.3f} s")
         return True

@@ -332,8 +332,8 @@ def _groups(file: Any, columns: list[str] | None) -> Any:
                 todo = []
                 watch.innermost.share(rows / size.num_rows)
                 watch.poll()
-    if todo or not parts:
-        parts.append(file.read_row_groups(todo, columns=columns))
+        if todo or not parts:
+            parts.append(file.read_row_groups(todo, columns=columns))
     return parts[0] if len(parts) == 1 else pa.concat_tables(parts)
 
 
