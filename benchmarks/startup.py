@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
+from benchmarks.keys import typed
 from benchmarks.measure import once
 from benchmarks.records import Case, Figure, at_most
 from benchmarks.setting import Setting
 
 ROOT = Path(__file__).resolve().parents[1]
-_CLI = "gdatalog.shell.cli"
+_CLI = "gdatalog.shell.start"
 _CACHED = "files are in the system's cache; the very first start after a boot takes longer"
 
 
@@ -27,6 +28,8 @@ def run(setting: Setting) -> Iterator[Case]:
     if program.exists():
         arguments = [str(program), "-F", str(program.parent), "-D", "-"]
         yield _command("gdatalog queries/triangles.dl", arguments, 1.0, times)
+    if sys.platform != "win32":
+        yield from _prompt(times)
     scale = 100 if setting.small else 1
     facts = "".join(f"edge({at}, {at * 7 % 1000}).\n" for at in range(100_000 // scale))
     yield _parsing("parsing 100,000 facts", facts, 5.0)
@@ -35,6 +38,16 @@ def run(setting: Setting) -> Iterator[Case]:
         for at in range(10_000 // scale)
     )
     yield _parsing("parsing 10,000 rules", rules, 10.0)
+
+
+def _prompt(times: int) -> Iterator[Case]:
+    """The prompt, the engine that comes behind it, and what somebody types."""
+    seen = [typed() for _ in range(times + 1)][1:]
+    yield _case("gdatalog, to the first prompt", median(one.prompt for one in seen), 0.4)
+    yield _case("gdatalog, to the engine behind it", median(one.engine for one in seen), 1.5)
+    keys = [seconds for one in seen for seconds in one.keys]
+    yield _case("a key at the prompt, median", median(keys), 0.01)
+    yield _case("a key at the prompt, the slowest", max(keys), 0.1)
 
 
 def _parsing(what: str, text: str, limit: float) -> Case:
