@@ -452,3 +452,14 @@ def test_relations_and_tries_are_values_that_can_be_pickled(db: gd.Database) -> 
     copy = pickle.loads(pickle.dumps(relation))
     assert copy.columns == relation.columns
     assert copy.to_table(db._workspace.symbols).columns[0].tolist() == [1, 1, 2]
+
+
+def test_a_kept_rule_that_stands_in_a_query_too_is_one_rule(db: gd.Database) -> None:
+    db["E"] = [(1, 2), (2, 3)]
+    rules = "path(x, z) <- E(x, z) ; path(x, y), E(y, z). n(count()) <- path(_, _)."
+    db.run(rules)
+    assert db.query(rules + "?- n(x).").fetchall() == [(3,)]
+    strata = db.explain(rules).to_dict()["children"]
+    rule_lines = [child for stratum in strata for child in stratum.get("children", ())]
+    labels = [child["label"] for child in rule_lines if child["kind"] == "rule"]
+    assert len(labels) == len(set(labels)) > 0
