@@ -93,7 +93,7 @@ def test_a_join_in_chunks(db: gd.Database) -> None:
 def test_compiled_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gdatalog.executors.lftj.PATIENCE", 0.0005)
     db = gd.connect(device="cpu")
-    db["E"] = [(x, y) for x in range(35) for y in range(35)]
+    db["E"] = [(x, y) for x in range(50) for y in range(50)]
     seen: list[Progress] = []
     with interpreted():  # slow enough to be asked on the way
         text = "n(count()) <- E(a, b), E(b, c), E(a, c)."

@@ -304,8 +304,7 @@ def test_a_text_of_several_lines_stays_on_its_own() -> None:
 
 def test_rules_that_read_the_same_have_numbers_of_their_own() -> None:
     with database() as db:
-        db.run(PATH)
-        profile = db.profile(f"{PATH} ?- path(x, y).", strategy="levelwise")
+        profile = db.profile(f"{PATH} {PATH} ?- path(x, y).", strategy="levelwise")
     (stratum,) = profile.tree.find("stratum")
     numbers = [node.label.split(":")[0] for node in stratum.find("rule")]
     assert numbers == ["rule 1", "rule 2", "rule 3", "rule 4"]
