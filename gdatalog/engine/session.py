@@ -119,12 +119,8 @@ class Session:
         self.parts = Parts.of(program)
         # A rule that is kept and stands in the text too is one rule.
         own = {s for s in program.statements if isinstance(s, Rule) and s.body is not None}
-        views = [
-            s
-            for kept in self.views
-            for s in kept.statements
-            if not (own and isinstance(s, Rule) and s.body is not None and s in own)
-        ]
+        kept = (s for view in self.views for s in view.statements)
+        views = [s for s in kept if not (own and isinstance(s, Rule) and s.body and s in own)]
         everything = Program((*views, *program.statements))
         sources = input_sources(
             [
