@@ -1,9 +1,10 @@
-"""What holds for all tests: which of them are of a GPU, and that they share what g++ compiles."""
+"""What holds for all tests: which of them are of a GPU, what they share, that Ctrl-C is heard."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests import on_gpu
 def pytest_configure(config: pytest.Config) -> None:
     on_gpu.configure(config)
     _share_compiled(config)
+    _hear_ctrl_c()
 
 
 def _share_compiled(config: pytest.Config) -> None:
@@ -26,6 +28,12 @@ def _share_compiled(config: pytest.Config) -> None:
     os.environ["GDATALOG_CUDA_HOST"] = folder = tempfile.mkdtemp(prefix="gdatalog-cuda-host-")
     config.add_cleanup(partial(os.environ.pop, "GDATALOG_CUDA_HOST"))
     config.add_cleanup(partial(shutil.rmtree, folder, ignore_errors=True))
+
+
+def _hear_ctrl_c() -> None:
+    """What a shell starts in the background ignores Ctrl-C, and so would what tests start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
