@@ -50,7 +50,7 @@ check: $(VENV)/dev
 	$(BIN)/mypy
 	GDATALOG_PROGRAMS=60 $(PYTEST) -m 'not (slow or gpu or host)' \
 	  $(COVERED:%=--cov=gdatalog/%) --cov-branch --cov-report=
-	GDATALOG_PROGRAMS=1100 GDATALOG_FUZZ=15000 $(PYTEST) -m '(slow or drawn or host) and not gpu'
+	GDATALOG_PROGRAMS=800 GDATALOG_FUZZ=10000 $(PYTEST) -m '(slow or drawn or host) and not gpu'
 	$(BIN)/coverage report --skip-covered --fail-under=92
 
 # Without the network: the pages hold all that they show.
