@@ -67,7 +67,7 @@ class Completer:
             except Error:  # of a database that is closed: it is told of when the cell runs
                 found = []
             if found == []:  # what stands there is offered, or else others offer Python and files
-                word = _NAME.search(before)[0]  # type: ignore[index]
+                word = _end(_NAME, before)
                 found = [Offered(word, len(word), "")]
             over = found[0].over if found else 0
             return {
@@ -101,7 +101,7 @@ class Completer:
         if line is None or line[1] not in self.options:
             return None
         found = self._of_line(line[1], line[2], cell=False)
-        if found or line[1] not in self.texts or _WORD.search(line[2])[0].startswith("--"):  # type: ignore[index]
+        if found or line[1] not in self.texts or _end(_WORD, line[2]).startswith("--"):
             return found
         after = text[len(before) :].split("\n")[0]
         return self._in_text(line[2], line[2] + after)
@@ -124,7 +124,7 @@ class Completer:
     def _of_line(self, magic: str, line: str, *, cell: bool) -> list[Offered]:
         """Options and words of a magic's line; nothing where a text of the language stands."""
         options = self.options[magic]
-        word = _WORD.search(line)[0]  # type: ignore[index]
+        word = _end(_WORD, line)
         earlier = _LAST_WORDS.search(line)
         last = earlier[1] if earlier is not None else ""
         if last == "--strategy":
@@ -157,6 +157,12 @@ class Completer:
             for name, value in self.shell.user_ns.items()
             if _public(name) and any(hasattr(type(value), one) for one in attributes)
         ]
+
+
+def _end(pattern: re.Pattern[str], text: str) -> str:
+    """What of a text's end is of a pattern; nothing, if none is."""
+    found = pattern.search(text)
+    return "" if found is None else found[0]
 
 
 def _public(name: str) -> bool:

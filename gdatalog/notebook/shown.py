@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from gdatalog.database import Database
 from gdatalog.errors import Error
+from gdatalog.shell.messages import say
 from gdatalog.watching import told_of
 
 
@@ -45,7 +45,3 @@ def warnings_on_stderr(db: Database) -> Iterator[None]:
         yield
     finally:
         workspace.on_caution = before
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from difflib import get_close_matches
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -21,7 +20,7 @@ from gdatalog import __version__
 from gdatalog.database import Database, connect
 from gdatalog.engine.files import Folders
 from gdatalog.engine.knobs import STRATEGIES, Strategy, threads_of
-from gdatalog.errors import DeviceError, Error, UsageError
+from gdatalog.errors import DeviceError, Error, UsageError, meant
 from gdatalog.report.shown import FORMS
 from gdatalog.shell.commands.registry import chosen
 from gdatalog.shell.messages import say, say_error, say_unexpected
@@ -224,8 +223,8 @@ def _misused(problem: click.ClickException) -> UsageError:
     hint = "gdatalog --help lists the options"
     if isinstance(problem, click.NoSuchOption):
         known = [name for option in command.params for name in option.opts if name[:2] == "--"]
-        close = get_close_matches(problem.option_name, [*known, "--help"], 1)
-        hint = f"did you mean {close[0]}?" if close else hint
+        close = meant(problem.option_name, [*known, "--help"])
+        hint = f"did you mean {close}?" if close else hint
         return UsageError(f"there is no option {problem.option_name}", hint=hint)
     return UsageError(problem.format_message().rstrip("."), hint=hint)
 

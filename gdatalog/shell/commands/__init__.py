@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from gdatalog.errors import UsageError
+from gdatalog.errors import UsageError, meant
 from gdatalog.parser.directives import DIRECTIVES
 from gdatalog.shell.commands import data, plans, rules, settings
 from gdatalog.shell.commands.registry import COMMANDS, Command, Leave, command, words_of
@@ -39,8 +38,8 @@ def run_command(repl: Repl, name: str, rest: str) -> None:
 def _found(name: str) -> Command:
     found = COMMANDS.get(name)
     if found is None:
-        close = get_close_matches(name, [*COMMANDS, *DIRECTIVES], 1)
-        hint = f"did you mean .{close[0]}?" if close else ".help lists the commands"
+        close = meant(name, [*COMMANDS, *DIRECTIVES])
+        hint = f"did you mean .{close}?" if close else ".help lists the commands"
         raise UsageError(f"there is no command .{name}", hint=hint)
     return found
 

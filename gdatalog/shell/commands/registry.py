@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal
 
-from gdatalog.errors import NameResolutionError, UsageError
+from gdatalog.errors import NameResolutionError, UsageError, meant
 from gdatalog.parser.syntax import Decl, Directive, Rule, Statement
 
 if TYPE_CHECKING:
@@ -76,8 +75,8 @@ def chosen(given: str, among: Iterable[str], what: str) -> str:
     names = list(among)
     if given in names:
         return given
-    close = get_close_matches(given, names, 1)
-    hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(names)}"
+    close = meant(given, names)
+    hint = f"did you mean {close}?" if close else f"one of {', '.join(names)}"
     raise UsageError(f"there is no {what} {given!r}", hint=hint)
 
 
