@@ -18,7 +18,7 @@ from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.ledger import Ledger, RuleRun
 from gdatalog.executors import lftj
 from gdatalog.executors.levelwise import Seen
-from gdatalog.plan.nodes import Compact, Join, Step
+from gdatalog.plan.nodes import Compact, Join, Step, TrieRef
 from gdatalog.report import Profile
 from gdatalog.spent import so_far, spending
 from tests import test_depth_first as depth_first
@@ -277,7 +277,7 @@ def test_seconds_beside_work_on_rows() -> None:
     assert (run.compiling, run.moving, run.moved) == (0.0, 0.0, 0)
     assert first.costs.indexing >= run.indexing > 0
     (made,), (there,) = first.indexes, again.indexes
-    assert (made.relation, made.version, made.columns) == ("E", "full", (0, 1))
+    assert made.ref == TrieRef("E", "full", (0, 1))
     assert (made.built, there.built) == (1, 0) and made.seconds is not None
     assert made.seconds > 0 and there.seconds is None
     assert made.rows == there.rows == len(edges)
@@ -322,6 +322,6 @@ def test_parts_of_relations_are_one_index() -> None:
         db["E"] = [(x, x + 1) for x in range(12)]
         text = "p(x, y) <- E(x, y). p(x, w) <- p(x, y), p(y, z), p(z, w)."
         ledger = ledger_of(db, text, "levelwise")
-    keys = [(index.relation, index.version, index.columns) for index in ledger.indexes]
+    keys = [index.ref for index in ledger.indexes]
     assert len(keys) == len(set(keys))
     assert sum(index.built for index in ledger.indexes) > len(keys)

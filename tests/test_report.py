@@ -14,6 +14,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.ledger import Index, Ledger, RuleRun
+from gdatalog.plan.nodes import TrieRef
 from gdatalog.report import Profile
 from gdatalog.report.tree import Node, Table
 from gdatalog.report.words import wrong_by
@@ -157,9 +158,9 @@ def test_time_and_bytes_that_went_elsewhere() -> None:
         (planned,) = db.explain("p(x) <- E(x, y), x < y.").strata[0].rules
     run = RuleRun(planned.plan, rows=500, seconds=2.0, compiling=1.5, moving=0.25, moved=1 << 20,
                   bytes=4096)  # fmt: skip
-    made = Index("E", (1, 0), 300, 2048, seconds=0.5, built=1)
-    there = Index("E", (0,), 300, 1024)
-    parts = Index("p", (0,), 300, 1024, seconds=0.5, built=3, version="old")
+    made = Index(TrieRef("E", "full", (1, 0)), ("a", "b"), 300, 2048, 0.5, 1)
+    there = Index(TrieRef("E", "full", (0,)), ("a", "b"), 300, 1024)
+    parts = Index(TrieRef("p", "old", (0,)), ("x",), 300, 1024, 0.5, 3)
     costs = Costs(planning=0.125, compiling=1.5)
     ledger = Ledger(runs=[run], costs=costs, indexes=[made, there, parts])
     found = Profile(ledger, 4.0, 8192, None, "cpu", {"index of E": 3072, "p": 100})
@@ -169,7 +170,7 @@ def test_time_and_bytes_that_went_elsewhere() -> None:
     )
     assert found.tree.details == ("125 ms planning, 1.50 s compiling",)
     assert [node.label for node in found.tree.find("index")] == [
-        "E by column 1, column 0", "E by column 0", "old p by column 0"
+        "E by b, a", "E by a", "old p by x"
     ]  # fmt: skip
     assert "300 entries, made in 500 ms, 2.0 KiB" in str(found)
     assert "300 entries, there already, 1.0 KiB" in str(found)

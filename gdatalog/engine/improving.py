@@ -333,7 +333,7 @@ class InPlace(StratumRun):
                 found = loose_of(relation, ref.columns)
             if found is not None:
                 took = None if there else (so_far() - before).indexing
-                self.around.ledger.index(ref, found, took)
+                self._told(ref, found, took)
                 CPU.charge(self.around.limits, ref.relation, relation)
                 return found
         return self.trie_of(ref)

@@ -21,7 +21,7 @@ from gdatalog.engine.derived import Derived, in_order, laid
 from gdatalog.executors.levelwise import Seen
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.effects import all_steps
-from gdatalog.plan.nodes import RulePlan, TrieRef, Version
+from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.spent import Costs, so_far
 from gdatalog.storage.elsewhere import brought
@@ -201,21 +201,19 @@ class StratumTold:
 
 @dataclass(slots=True)
 class Index:
-    """A trie that rules read: of a relation, its levels the `columns` in this order.
+    """A trie that rules read, of a relation whose columns have these `names`.
 
     `built` says how often it was made: of what a recursion makes, there is another one for each of
     its parts; 0: it was there already. `seconds`: what that took, None if nothing was made. `rows`
-    and `bytes` are those of the largest. `version` is "full", or tells which of a relation's rows
-    a recursion reads.
+    and `bytes` are those of the largest.
     """
 
-    relation: str
-    columns: tuple[int, ...]
+    ref: TrieRef
+    names: tuple[str, ...]
     rows: int = 0
     bytes: int = 0
     seconds: float | None = None
     built: int = 0
-    version: Version = "full"
 
 
 @dataclass(slots=True)
@@ -260,15 +258,15 @@ class Ledger:
         finally:
             self.costs += so_far() - before
 
-    def index(self, ref: TrieRef, trie: Trie, seconds: float | None) -> None:
+    def index(
+        self, ref: TrieRef, names: tuple[str, ...], trie: Trie, seconds: float | None
+    ) -> None:
         """A trie that is read; `seconds`: what making it took, None if it was there."""
         if not self.lasting:
             return
-        key = ref.relation, ref.columns, ref.version
-        same = (one for one in self.indexes if (one.relation, one.columns, one.version) == key)
-        found = next(same, None)
+        found = next((one for one in self.indexes if one.ref == ref), None)
         if found is None:
-            found = Index(ref.relation, ref.columns, version=ref.version)
+            found = Index(ref, names)
             self.indexes.append(found)
         rows = len(trie.levels[-1]) if trie.levels else trie.total
         found.rows, found.bytes = max(found.rows, rows), max(found.bytes, trie.nbytes)

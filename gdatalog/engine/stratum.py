@@ -223,8 +223,7 @@ class StratumRun:
         trie_of: TrieOf = partial(self.trie_of, parts=parts)
         if around.device is CPU and not self.stratum.recursive and len(plan.joins) == 1:
             with spending("indexing"):
-                tell = around.ledger.index
-                trie_of = narrowed(plan.joins[0], trie_of, self._finished, around.scope, tell)
+                trie_of = narrowed(plan.joins[0], trie_of, self._finished, around.scope, self._told)
         if report is not None:
             report.seconds += perf_counter() - began
             report.spent(so_far() - before)
@@ -293,8 +292,12 @@ class StratumRun:
         with spending("indexing"):
             trie = device.trie(relation, ref)
         seconds = None if there is not None else (so_far() - before).indexing
-        ledger.index(ref, trie, seconds)
+        self._told(ref, trie, seconds)
         return trie
+
+    def _told(self, ref: TrieRef, trie: Trie, seconds: float | None) -> None:
+        """Tells a profile of an index that is read."""
+        self.around.ledger.index(ref, self.around.schemas[ref.relation].columns, trie, seconds)
 
 
 def atoms(rule: CheckedRule) -> list[Atom]:

@@ -11,7 +11,7 @@ from gdatalog.engine.evaluation import Evaluation
 from gdatalog.engine.fixpoint import plan_stratum
 from gdatalog.engine.session import Session
 from gdatalog.parser import format_node
-from gdatalog.report.indexes import Index, indexes_of
+from gdatalog.report.indexes import NamedIndex, indexes_of
 from gdatalog.report.planned import WORTH_A_WORD, Planned, PlannedRule, PlannedStratum
 from gdatalog.report.shown import Shown
 from gdatalog.report.tree import Node
@@ -77,7 +77,7 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
         else:
             parts.append((part, [name]))
     strata = []
-    indexes: dict[str, Index] = {}
+    indexes: dict[str, NamedIndex] = {}
     for evaluation, wanted in parts:
         around = evaluation.surroundings()
         for stratum in evaluation.strata_of(wanted):

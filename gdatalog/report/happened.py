@@ -231,7 +231,7 @@ def _claim(left: list[RuleRun], rule: CheckedRule, plans: Sequence[RulePlan]) ->
 
 def _indexes(indexes: Sequence[Index]) -> tuple[Node, ...]:
     """The indexes that were read, and which of them had to be made."""
-    indexes = [index for index in indexes if index.columns]
+    indexes = [index for index in indexes if index.ref.columns]
     if not indexes:
         return ()
     made = [index.seconds for index in indexes if index.seconds is not None]
@@ -253,7 +253,7 @@ def _index(index: Index) -> Node:
     told = "there already" if index.seconds is None else f"made {times}in {took(index.seconds)}"
     return Node(
         "index",
-        index_label(index.relation, index.version, index.columns),
+        index_label(index.ref, index.names),
         (f"{many(index.rows, 'entry')}, {told}, {format_bytes(index.bytes)}",),
         seconds=index.seconds,
         facts=(("rows", index.rows), ("bytes", index.bytes), ("there", index.seconds is None)),

@@ -19,7 +19,7 @@ RelationOf = Callable[[str], Relation | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class NamedIndex:
     """An index under the name that people read, and what is known of it."""
 
     label: str
@@ -47,7 +47,7 @@ class Index:
 
 def indexes_of(
     plans: Iterable[RulePlan], relation_of: RelationOf, device: Device, memory: int
-) -> list[Index]:
+) -> list[NamedIndex]:
     """The indexes that joins read, each once; not those that are the first levels of another."""
     found = []
     for plan in plans:
@@ -57,39 +57,33 @@ def indexes_of(
             if ref.columns and (index.bytes != 0 or index.there or not index.rows):
                 relation = relation_of(ref.relation)
                 columns = None if relation is None else relation.columns
-                found.append(Index(_label(ref, columns), index))
+                found.append(NamedIndex(index_label(ref, columns), index))
     return found
 
 
-def _label(ref: TrieRef, names: Sequence[str] | None) -> str:
-    """An index by the names of its columns, if they are known, and by what else it is."""
-    text = index_label(ref.relation, ref.version, ref.columns, names)
-    text = f"ranked {text}" if ref.ranked else text
-    if ref.tests:
-        column = partial(_column, names=names)
-        text += (
-            f" where {', '.join(f'{column(t.left)} {t.op} {column(t.right)}' for t in ref.tests)}"
-        )
-    return f"{text} with counts" if ref.weighted else text
+def index_label(ref: TrieRef, names: Sequence[str] | None = None) -> str:
+    """An index by its columns in their order, by name where these are known, and what else it is.
 
-
-def index_label(
-    relation: str, version: str, columns: Sequence[int], names: Sequence[str] | None = None
-) -> str:
-    """An index by its columns, in their order.
-
-    >>> index_label("E", "full", (1, 0), ["src", "dst"]), index_label("path", "old", (0,))
-    ('E by dst, src', 'old path by column 0')
+    >>> index_label(TrieRef("E", "full", (1, 0)), ["src", "dst"])
+    'E by dst, src'
+    >>> index_label(TrieRef("path", "old", (0,)))
+    'old path by column 0'
     """
-    which = "" if version == "full" else f"{version} "
-    return f"{which}{relation} by {', '.join(_column(column, names) for column in columns)}"
+    which = "" if ref.version == "full" else f"{ref.version} "
+    which = f"ranked {which}" if ref.ranked else which
+    column = partial(_column, names=names)
+    text = f"{which}{ref.relation} by {', '.join(map(column, ref.columns))}"
+    if ref.tests:
+        tests = (f"{column(t.left)} {t.op} {column(t.right)}" for t in ref.tests)
+        text += f" where {', '.join(tests)}"
+    return f"{text} with counts" if ref.weighted else text
 
 
 def _column(column: int, names: Sequence[str] | None) -> str:
     return f"column {column}" if names is None else names[column]
 
 
-def indexes_node(indexes: Sequence[Index], limit: int | None) -> Node | None:
+def indexes_node(indexes: Sequence[NamedIndex], limit: int | None) -> Node | None:
     """All of them, and what they take together; `limit`: of memory, where that is worth a word."""
     if not indexes:
         return None

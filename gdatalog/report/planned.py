@@ -10,7 +10,7 @@ from gdatalog.engine.knobs import Knobs
 from gdatalog.parser import format_node
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner.checked import CheckedRule, Stratum
-from gdatalog.report.indexes import Index, indexes_node
+from gdatalog.report.indexes import NamedIndex, indexes_node
 from gdatalog.report.steps import Executor, order_of, plan_nodes
 from gdatalog.report.tree import Node
 
@@ -55,7 +55,7 @@ class Planned:
     knobs: Knobs = Knobs()
     asked: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    indexes: tuple[Index, ...] = ()
+    indexes: tuple[NamedIndex, ...] = ()
     limit: int | None = None
 
     def tree(self) -> Node:
