@@ -58,7 +58,7 @@ class Completer:
         from IPython.core.completer import SimpleCompletion, context_matcher
 
         # Before all others: Python's would parse what is no Python.
-        @context_matcher(identifier="gdatalog", priority=1000)  # type: ignore[untyped-decorator]
+        @context_matcher(identifier="gdatalog", priority=1000)
         def matcher(context: Any) -> dict[str, Any]:
             lines = context.full_text.split("\n")
             before = "\n".join([*lines[: context.cursor_line], context.text_until_cursor])

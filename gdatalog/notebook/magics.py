@@ -261,7 +261,7 @@ class Magics:
     def _display(self, thing: Any) -> None:
         from IPython.display import display
 
-        display(thing)  # type: ignore[no-untyped-call]
+        display(thing)
 
 
 def _check_options(given: Any) -> None:

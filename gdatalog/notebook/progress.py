@@ -108,6 +108,6 @@ def _displayer() -> Callable[[Bundle, bool], None]:
     place = uuid4().hex
 
     def show(bundle: Bundle, again: bool) -> None:
-        display(bundle, raw=True, display_id=place, update=again)  # type: ignore[no-untyped-call]
+        display(bundle, raw=True, display_id=place, update=again)
 
     return show
