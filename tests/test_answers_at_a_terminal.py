@@ -58,8 +58,8 @@ def test_a_long_conversation(tmp_path: Path) -> None:
         assert 8 < len(shown.splitlines()) <= 24
         at.resize(lines=14, columns=30)
         at.type("edges(u, v)." + ENTER)
-        # The line typed may have left so small a screen: the table is what stands below its head.
-        at.wait_for(lambda screen: "gdatalog>" in screen.rpartition("│  u │")[2])
+        # What was typed may have left so small a screen; the table is what stands from its top on.
+        at.wait_for(lambda screen: re.search(r"│  u │.*gdatalog>", screen, re.DOTALL) is not None)
         shown = at.screen.rpartition("┌")[2]
         assert shown.count("│") == 3 * 7 and "│  0 │  1 │" in shown and "│ 59 │ 60 │" in shown
         at.resize(lines=40, columns=100)
