@@ -51,6 +51,7 @@ class Database:
         memory_limit: str | int | None = None,
         threads: int | None = None,
         files: str | os.PathLike[str] = "all",
+        cluster: Any = None,
     ) -> None:
         limit = None if memory_limit is None else parse_size(memory_limit)
         opened = open_device(device, limit)
@@ -60,6 +61,10 @@ class Database:
         self._workspace = Workspace(self.memory_limit, FilePolicy(files), _warn)
         self._workspace.force(threads=threads_of(threads))
         self._workspace.device, self._workspace.why = opened.device, opened.why
+        if cluster is not None:
+            from gdatalog.cluster import spread_over
+
+            self._workspace.cluster = spread_over(cluster)
         self._lock = Turn(opened.use, self._workspace.watch)
 
     @property
@@ -360,6 +365,7 @@ def connect(
     memory_limit: str | int | None = None,
     threads: int | None = None,
     files: str | os.PathLike[str] = "all",
+    cluster: Any = None,
 ) -> Database:
     """A new, empty database.
 
@@ -373,7 +379,9 @@ def connect(
     >>> gd.connect(memory_limit="1GiB", files="none")
     <gdatalog.Database on cpu: empty>
     """
-    return Database(device=device, memory_limit=memory_limit, threads=threads, files=files)
+    return Database(
+        device=device, memory_limit=memory_limit, threads=threads, files=files, cluster=cluster
+    )
 
 
 def query(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from gdatalog.engine.cluster import Cluster
 from gdatalog.engine.derived import away
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.files import FilePolicy, Folders
@@ -52,6 +53,7 @@ class Workspace:
         self.chunk_rows: int | None = None  # how many rows a level may have; None: by memory
         self.knobs = Knobs()  # its strategy is that of calls that name none
         self.device: Device = CPU
+        self.cluster: Cluster | None = None
         self.why = "asked for"  # this device
         self.ledger = Ledger(lasting=False)  # what the last session does or did
         self._remembered: Memory = {}
@@ -62,6 +64,8 @@ class Workspace:
         self.closed = True
         self.clear()
         self.device.close()
+        if self.cluster is not None:
+            self.cluster.close()
 
     def clear(self) -> None:
         """Forget all rules, all data, and all that was made of them."""
@@ -237,6 +241,7 @@ class Workspace:
             self.ledger,
             knobs,
             self.device,
+            self.cluster,
         )
         with self.ledger.spending():
             return Session(

@@ -25,7 +25,7 @@ BASE = {"errors", "values", "widths", "spent", "progress", "watching"}
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {"storage", "cpu_ops", "printer", "gpu_ops", "executors", "engine"}
 FACE = ENGINE | {
-    "present", "result", "report", "workspace", "relations", "database"
+    "present", "result", "report", "workspace", "relations", "database", "cluster"
 }  # fmt: skip
 MAY_IMPORT = {
     "errors": set(),
@@ -43,6 +43,7 @@ MAY_IMPORT = {
     "gpu_ops": BASE | {"plan", "storage", "cpu_ops", "printer", "executors"},
     "executors": BASE | {"plan", "storage"},
     "engine": ENGINE,
+    "cluster": ENGINE | {"cluster"},
     "present": BASE | {"storage"},
     "result": BASE | {"storage", "present"},
     "report": ENGINE,
@@ -69,6 +70,8 @@ HEAVY = {
     "networkx",
     "IPython",
     "prompt_toolkit",
+    "dask",
+    "distributed",
 }
 # What may import Numba at once; nothing outside of it may import this at once.
 COMPILED = "cpu_ops/compiled/"

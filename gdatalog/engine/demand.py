@@ -92,6 +92,7 @@ def part_of(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> E
         evaluation.force_chunk,
         evaluation.knobs,
         evaluation.device,
+        evaluation.cluster,
         evaluation.asked,
     )
     part.scope = evaluation.scope

@@ -17,6 +17,7 @@ import numpy as np
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import letting_go
+from gdatalog.engine.cluster import Cluster
 from gdatalog.engine.copies import copied
 from gdatalog.engine.counting import count_stratum, readers_of
 from gdatalog.engine.derived import Rows
@@ -68,6 +69,7 @@ class Evaluation:
     force_chunk: int | None = None
     knobs: Knobs = Knobs()
     device: Device = CPU
+    cluster: Cluster | None = None
     asked: Collection[str] = ()  # what will be asked for in the end
     scope: Scope = field(init=False)
     _known: dict[str, Relation] = field(default_factory=dict)
@@ -307,6 +309,7 @@ class Evaluation:
             self.knobs,
             self.text.plans,
             self.device,
+            self.cluster,
         )
 
     def _run(self, stratum: Stratum, limit: int | None) -> Mapping[str, Relation]:

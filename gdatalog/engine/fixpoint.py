@@ -32,6 +32,10 @@ def run_stratum(
     """
     if not stratum.recursive:
         return StratumRun(stratum, seeds, around).once(limit)
+    if around.cluster is not None:
+        spread = around.cluster.fixpoint(stratum, seeds, around)
+        if spread is not None:
+            return spread
     fixpoint = linearised(Fixpoint(stratum, seeds, around))
     stratum, seeds, around = fixpoint.stratum, fixpoint.seeds, fixpoint.around
     splits = Splits(stratum, seeds, around)

@@ -32,7 +32,9 @@ class Knobs:
     "recode", or "plain" for none of the last two. `split`: whether recursion that splits is run so,
     "auto", "always" or "never". `telling` forces what tells a fixpoint's new rows from those that
     are known: sorted runs, marks, or a hash set. `demand`: whether a query's constants choose what
-    is evaluated: "auto" where that pays, "always" where it can be done, "never".
+    is evaluated: "auto" where that pays, "always" where it can be done, "never". `spread`: whether
+    a cluster's workers run what they can: "auto" where that pays; "replicate" and "partition" force
+    it, with whole relations on each of them or with parts; "never".
     """
 
     strategy: Strategy = "auto"
@@ -43,6 +45,7 @@ class Knobs:
     split: str = "auto"
     telling: Telling = "auto"
     demand: str = "auto"
+    spread: str = "auto"
 
     @property
     def workers(self) -> int:

@@ -57,7 +57,7 @@ class Run:
         if len(plan.joins) == 1 and plan.head and limit is None and one_row_each(plan.joins[0]):
             return self._distinct(sink)
         for number in range(len(plan.joins)):
-            self._into_set(number, sink)
+            self.into_set(number, sink)
         self._count(sink.given)
         return sink.finish()
 
@@ -150,7 +150,7 @@ class Run:
 
     # ------------------------------------------------------------------------------ gathering
 
-    def _into_set(self, number: int, sink: RowSet) -> None:
+    def into_set(self, number: int, sink: RowSet) -> None:
         """A join's rows into a set."""
         if sink.done:
             return
@@ -180,7 +180,7 @@ class Run:
 
         return breadth_first
 
-    def _into_bag(self, number: int, gathering: Gathering) -> Gathering:
+    def into_bag(self, number: int, gathering: Gathering) -> Gathering:
         """A join's bindings into aggregates, which may be others than those given."""
         plan = self.plan
         join = plan.joins[number]
@@ -205,12 +205,12 @@ class Run:
         for group, names in zip(plan.groups, plan.bindings, strict=True):
             if len(group) == 1:
                 given = gathering.given
-                gathering = self._into_bag(group[0], gathering)
+                gathering = self.into_bag(group[0], gathering)
                 self._count(gathering.given - given)
                 continue
             union = RowSet(names, self.device.ops, self.scope, self.limits, None)
             for number in group:
-                self._into_set(number, union)
+                self.into_set(number, union)
             self._count(union.given)
             rows, _ = union.finish()
             add_rows(gathering, plan.keys, names, rows)

@@ -2,6 +2,8 @@
 
 A `Session` lives for one call. It puts the text behind the rules that the database keeps,
 reads what inputs the text needs, checks all of it together, and evaluates what is asked for.
+
+Above 300 lines, for a call is told in one piece.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.engine.cluster import Cluster
 from gdatalog.engine.demand import answer
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.evaluation import Evaluation
@@ -46,6 +49,7 @@ class Settings:
     ledger: Ledger = field(default_factory=lambda: Ledger(lasting=False))
     knobs: Knobs = Knobs()
     device: Device = CPU
+    cluster: Cluster | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +182,7 @@ class Session:
             settings.force_chunk,
             settings.knobs,
             settings.device,
+            settings.cluster,
             frozenset(ask.name for ask in self.asks()),
         )
 

@@ -228,9 +228,12 @@ class StratumRun:
             report.seconds += perf_counter() - began
             report.spent(so_far() - before)
         with limits.watch.work("joining", self.called(did.rule)):
-            found = run_rule(
+            sources, found = Sources(trie_of, self.rows_of), None
+            if around.cluster is not None and self._all_finished(plan):
+                found = around.cluster.rule(plan, sources, around, limit, report, did)
+            found = found or run_rule(
                 plan,
-                Sources(trie_of, self.rows_of),
+                sources,
                 around.scope,
                 limits,
                 limit,
@@ -250,6 +253,11 @@ class StratumRun:
         self.made += len(around.scope.symbols) - texts
         limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
         return found
+
+    def _all_finished(self, plan: RulePlan) -> bool:
+        """Whether a rule reads nothing that grows."""
+        refs = (ref for join in plan.joins for ref in join.tries)
+        return not plan.recursive_on and not any(ref.relation in self.tables for ref in refs)
 
     def _finished(self, ref: TrieRef) -> Relation | None:
         return None if ref.relation in self.tables else self.around.relation(ref.relation)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.engine.cluster import Cluster
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.ledger import Ledger, RuleRound
@@ -51,3 +52,4 @@ class Surroundings:
     knobs: Knobs = Knobs()
     plans: Plans = field(default_factory=Plans)
     device: Device = CPU
+    cluster: Cluster | None = None

@@ -113,6 +113,27 @@ class Gathering:
             its.blocks, its.settled, its.pending = list(mine.blocks), mine.settled, mine.pending
         return other
 
+    def __getstate__(self) -> tuple[object, ...]:
+        """What was gathered, without where."""
+        sets = [rows.blocks for rows in self.sets]
+        return self.specs, self.width, self.blocks, self.given, sets
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.specs, self.width, self.blocks, self.given, blocks = state
+        self.sets = [DistinctRows(None) for _ in self.specs]
+        for own, given in zip(self.sets, blocks, strict=True):
+            own.blocks = given
+
+    def join(self, other: Gathering) -> None:
+        """Takes in the groups of another, which was gathered elsewhere of other rows."""
+        for mine, its in zip(self.sets, other.sets, strict=True):
+            for rows in its.blocks:
+                mine.add(rows)
+        given = self.given + other.given
+        for block in other.blocks:
+            self.add_partials(block[: other.width], block[other.width :])
+        self.given = given
+
     def add_partials(self, keys: Columns, parts: Sequence[Array]) -> None:
         """Groups that were gathered elsewhere: their keys and partial columns."""
         self.width = len(keys)
