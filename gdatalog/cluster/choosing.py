@@ -15,7 +15,7 @@ def choose(census: Census, memory: int, workers: int) -> Shares | None:
     that the census knows of need more."""
     for classes in count(1):
         starts = [
-            sorted({round(at * domain.classes / classes) for at in range(classes)})
+            sorted({at * domain.classes // classes for at in range(classes)})
             for domain in census.domains
         ]
         shares = census.shares(starts)

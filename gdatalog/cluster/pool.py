@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 from gdatalog.cluster.connection import Connection
 from gdatalog.executors.limits import Limits
@@ -79,6 +80,7 @@ class Stage:
         self.limits = limits
         self._calls: dict[Any, Call] = {}  # by future
         self._number = 0
+        self._name = uuid4().hex[:12]
 
     def add(self, call: Call) -> None:
         client = self.pool.connection.client
@@ -86,7 +88,7 @@ class Stage:
         future = client.submit(
             call.function,
             *_unpacked(call.args),
-            key=f"{self.told}-{id(self):x}-{self._number}",
+            key=f"{self.told}-{self._name}-{self._number}",
             workers=None if call.worker is None else [call.worker],
             allow_other_workers=call.worker is not None,
             pure=False,
