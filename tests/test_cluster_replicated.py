@@ -21,10 +21,14 @@ from gdatalog.errors import EvaluationError
 from tests.corners import CORNERS, Example
 from tests.draw import Drawn, aggregate_programs, programs, string_programs
 from tests.examples import EXAMPLES
+from tests.interpreted import interpreted
 from tests.oracle_values import canonical
 from tests.test_engine_oracle import Data, Relations, agrees_in, answers, share
 
-pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+]
 
 
 class Here:
@@ -95,10 +99,18 @@ def here(slots: int = 2) -> Spreading:
 def run_here(text: str, data: Data, defined: set[str], number: int | None) -> Relations:
     number = number or 0
     with gdatalog.connect(device="cpu") as db:
+        db._workspace.force(strategy=("auto", "lftj", "levelwise")[number % 3])
         if number % 2:
             db._workspace.chunk_rows = 3
         spread(db, here(1 + number % 4))
         return answers(db, text, data, defined)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def not_compiled() -> Iterator[None]:
+    """Depth-first loops are run by Python in this process; the workers compile theirs."""
+    with interpreted():
+        yield
 
 
 @pytest.mark.drawn

@@ -233,7 +233,7 @@ class RowStore:
 def _wide_distinct(rows: Columns) -> tuple[Columns, Known]:
     """Distinct rows, by a number for each, drawn from its values: those of one number may be
     equal."""
-    numbers = _numbers(rows)
+    numbers = row_numbers(rows)
     ordered = sort_values(numbers, int(numbers.min()), int(numbers.max()))
     again = ordered[1:][~firsts(ordered)[1:]]
     if len(again) == 0:
@@ -287,7 +287,7 @@ def _all_different(column: Array) -> bool:
     return int(np.count_nonzero(marks)) == count
 
 
-def _numbers(rows: Columns) -> Array:
+def row_numbers(rows: Columns) -> Array:
     """A 64-bit number for each row; equal for equal rows, and hardly ever for others."""
     numbers = np.empty(len(rows[0]), dtype=np.uint64)
 

@@ -1,0 +1,150 @@
+"""What lies on workers goes to owners, by a hash of each row: those that are equal meet there.
+
+A worker deals what it has out into a piece for each owner, the owners fetch theirs and put them
+together. Bytes are counted where they arrive from another worker. Nothing passes the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gdatalog.cluster.pool import Call, Kept, Pool
+from gdatalog.executors.limits import Limits
+from gdatalog.storage.row_store import row_numbers
+from gdatalog.storage.rows import Columns, concatenate, sort_rows
+from gdatalog.storage.table import Array
+
+# Of parts that lie on one worker, and so many owners, what is for each of these; it may be given
+# more to know it by.
+Split = Callable[..., Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one worker has for one owner."""
+
+    value: Any
+    made_on: str
+    nbytes: int
+
+    @property
+    def moved(self) -> int:
+        """The bytes that were fetched from another worker, said where it is used."""
+        return 0 if self.made_on == this_worker() else self.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Owners: as many as `workers` names, some of which may be the same."""
+
+    pool: Pool
+    told: str
+    limits: Limits
+    workers: Sequence[str]
+
+    def deal(self, parts: Sequence[Kept], split: Split, *args: Any) -> list[list[Kept]]:
+        """For each owner the pieces that are for it: `Piece`s that lie where they were made."""
+        owners = len(self.workers)
+        stage = self.pool.stage(f"{self.told}: deal", self.limits)
+        for worker, mine in by_place(self.pool, parts).items():
+            stage.add(Call(dealt, (split, mine, owners, *args), True, worker, worker))
+        made = [(call.tag, kept) for call, kept in stage]
+        found: list[list[Kept]] = [[] for _ in self.workers]
+        for worker, kept in made:
+            for owner in range(owners):
+                stage.add(Call(piece, (kept, owner), keep=True, worker=worker, tag=owner))
+        for call, kept in stage:
+            found[call.tag].append(kept)
+        return found
+
+    def merge(
+        self, pieces: Sequence[Sequence[Kept]], function: Callable[..., Any], *args: Any
+    ) -> list[Kept]:
+        """What a function, of an owner's pieces and some arguments, gives for each owner; it
+        lies there."""
+        stage = self.pool.stage(f"{self.told}: merge", self.limits)
+        for owner, (worker, mine) in enumerate(zip(self.workers, pieces, strict=True)):
+            call = Call(function, (list(mine), *args), keep=True, worker=worker, tag=owner)
+            stage.add(call)
+        found = {call.tag: kept for call, kept in stage}
+        return [found[owner] for owner in range(len(self.workers))]
+
+    def distinct(self, parts: Sequence[Kept]) -> list[Kept]:
+        """Of parts that are `Columns` each row once: `Owned` ones, one for each owner."""
+        return self.merge(self.deal(parts, split_rows), distinct_of)
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """The sorted distinct rows of an owner, and the bytes of them that came from elsewhere."""
+
+    rows: Columns
+    moved: int
+
+
+def by_place(pool: Pool, parts: Sequence[Kept]) -> dict[str | None, list[Kept]]:
+    """Parts by the worker on which they lie; None: where that is not known."""
+    client = pool.connection.client
+    places = client.who_has([part.future for part in parts])
+    found: dict[str | None, list[Kept]] = {}
+    for part in parts:
+        found.setdefault(min(places.get(part.future.key) or (), default=None), []).append(part)
+    return found
+
+
+# ------------------------------------------------------------------------------- on a worker
+
+
+def this_worker() -> str:
+    """The address of the worker that runs this; nothing outside of one."""
+    from distributed import get_worker
+
+    try:
+        return str(get_worker().address)
+    except ValueError:
+        return ""
+
+
+def dealt(split: Split, parts: Sequence[Any], owners: int, *args: Any) -> list[Piece]:
+    """What is for each owner, of parts that lie here."""
+    from dask.sizeof import sizeof
+
+    here = this_worker()
+    return [Piece(value, here, sizeof(value)) for value in split(parts, owners, *args)]
+
+
+def piece(pieces: Sequence[Piece], owner: int) -> Piece:
+    """What is for one owner: a value of its own, so that no other one is sent along."""
+    return pieces[owner]
+
+
+def owner_of(rows: Columns, owners: int) -> Array:
+    """The number of each row's owner: the same wherever the row is found, however wide its
+    columns are."""
+    high = row_numbers(rows).view(np.uint64) >> np.uint64(32)
+    numbers: Array = (high * np.uint64(owners)) >> np.uint64(32)
+    return numbers.astype(np.min_scalar_type(max(owners - 1, 0)))
+
+
+def rows_by_owner(keys: Columns, rows: Columns, owners: int) -> list[Columns]:
+    """Rows dealt out by some of their columns, `keys`, each owner's in the order that they had."""
+    numbers = owner_of(keys, owners)
+    order = np.argsort(numbers, kind="stable")
+    ends = np.cumsum(np.bincount(numbers, minlength=owners))
+    return [tuple(column[mine] for column in rows) for mine in np.split(order, ends[:-1].tolist())]
+
+
+def split_rows(parts: Sequence[Columns], owners: int) -> list[Columns]:
+    """The distinct rows of some parts, dealt out."""
+    rows = sort_rows(concatenate(parts))
+    return rows_by_owner(rows, rows, owners)
+
+
+def distinct_of(pieces: Sequence[Piece]) -> Owned:
+    """The rows of some pieces, each once."""
+    rows = sort_rows(concatenate([one.value for one in pieces]))
+    return Owned(rows, sum(one.moved for one in pieces))
