@@ -73,10 +73,10 @@ class Dealer:
             if cost > 0 and cost + float(costs[covered].sum()) > 2 * cap:
                 covered[:] = False
                 covered[best] = True
-            taken = taken | covered
+            taken = np.logical_or(taken, covered)
             cost += float(costs[covered].sum())
         blocks = left[taken]
-        has = (self._needs[blocks] > 0).any(axis=0)
+        has = np.logical_or.reduce(self._needs[blocks] > 0)
         coming_now = float(self._sizes @ (has & ~held))
         self._left[blocks] = False
         self._held[worker] = self._keep(has, held)
