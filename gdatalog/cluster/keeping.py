@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,17 +66,16 @@ class Keeping:
         numbered = self._kept("distinct: numbers", calls)
         exchange = self._exchange("distinct", rows.at_most * (20 if exact else 28))
         found = exchange.merge(exchange.deal(numbered, repeats.split_numbers), repeats.repeated)
-        again: dict[int, int] = {}
+        again: Counter[int] = Counter()
         for some in self._each("distinct: count", [(repeats.how_many, (each,)) for each in found]):
-            for number, count in some.items():
-                again[number] = again.get(number, 0) + count
+            again.update(some)
         places = self._kept(
             "distinct: places", [(repeats.places_of, (found, number)) for number in again]
         )
         without = dict(zip(again, places, strict=True))
         parts = []
         for number, part in enumerate(rows.parts):
-            left = part.rows - again.get(number, 0)
+            left = part.rows - again[number]
             if left == part.rows:
                 parts.append(part)
             elif left:
