@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from time import monotonic
@@ -36,7 +36,7 @@ from gdatalog.cluster.shelves import Gone, Piece
 from gdatalog.cluster.stock import TRIES, Bundles, Stock, unreachable
 from gdatalog.cluster.work import Found, Mode
 from gdatalog.errors import MemoryLimitError
-from gdatalog.plan.cells import Cell, Stretch, cuttable, roles
+from gdatalog.plan.cells import EVERYTHING, Cell, Stretch, cuttable, roles
 from gdatalog.plan.nodes import JoinPlan, Restore
 from gdatalog.progress import format_bytes
 from gdatalog.storage.relation import Relation
@@ -85,9 +85,7 @@ class Part:
 class Parted:
     """A join over bundles: which there are, and which cells are run next, by whom."""
 
-    def __init__(
-        self, run: PartitionedRun, number: int, mode: Mode, limit: int | None
-    ) -> None:
+    def __init__(self, run: PartitionedRun, number: int, mode: Mode, limit: int | None) -> None:
         self.run, self.stock = run, run.stock
         self.number, self.mode, self.limit = number, mode, limit
         self.join: JoinPlan = run.plan.joins[number]
@@ -146,11 +144,15 @@ class Parted:
 
     # ------------------------------------------------------------------------------------ cells
 
-    def results(self) -> Iterator[Found]:
+    def results(self) -> Generator[Found, None, None]:
         """What the cells give, as they end."""
         run = self.run
-        self.shares = self._shares()
-        dealer = Dealer(self.shares, self.cells_memory, self.slots)
+        dealer: Dealer | None = None
+        if self.layout.sources:
+            self.shares = self._shares()
+            dealer = Dealer(self.shares, self.cells_memory, self.slots)
+        else:  # whatever it reads of relations is only how many rows they have
+            self.left.append(Part([EVERYTHING], []))
         self.sealed, self.table = run.task(self.number, self.mode, self.limit, self.memory)
         role_of = dict(zip(self.join.tries, self.layout.roles, strict=True))
         self.tries = Tries(
@@ -161,8 +163,8 @@ class Parted:
         self.ranks = self._ranks()
         stage = run.pool.stage(run.plan.relation, run.limits, self._smaller)
         self._send(stage, dealer)
-        with closing(iter(stage)) as ended:
-            for call, (value, moved) in ended:
+        try:
+            for call, (value, moved) in stage:
                 worker, part = call.tag
                 self.busy[worker] -= 1
                 self.moved += moved
@@ -173,8 +175,10 @@ class Parted:
                 self._send(stage, dealer)
                 if not isinstance(value, Gone):
                     yield value.found
+        finally:
+            stage.cancel()
 
-    def _send(self, stage: Stage, dealer: Dealer) -> None:
+    def _send(self, stage: Stage, dealer: Dealer | None) -> None:
         """Gives workers cells while they have not enough."""
         if monotonic() - self.looked >= OFTEN:
             self.workers, self.looked = self.stock.workers, monotonic()
@@ -189,10 +193,10 @@ class Parted:
                         self.busy[worker] = self.busy.get(worker, 0) + 1
                         stage.add(self._call(worker, part))
 
-    def _next(self, worker: str, dealer: Dealer) -> Part | None:
+    def _next(self, worker: str, dealer: Dealer | None) -> Part | None:
         if self.left:
             return self.left.popleft()
-        batch = dealer.deal(worker)
+        batch = None if dealer is None else dealer.deal(worker)
         if batch is None:
             return None
         return Part(self.shares.cells(batch.blocks), batch.bundles, batch.blocks)
@@ -251,9 +255,7 @@ class Parted:
                 cell = Cell({**hard.stretches, name: half})
                 self.left.append(Part([cell], part.bundles, refined=True))
         elif found.error is not None:
-            found.error.hint = (
-                "workers with more memory; or fewer threads on each, which share it"
-            )
+            found.error.hint = "workers with more memory; or fewer threads on each, which share it"
             raise found.error
         else:
             self.left.append(Part([hard], part.bundles, refined=True, firm=True))
