@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gdatalog.cluster.connection import Connection
+from gdatalog.cluster.fixpoints import by_values, fixpoint, patience
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.replicated import SpreadRun
-from gdatalog.engine.derived import Derived, Rows
+from gdatalog.cluster.stretches import Stretches
+from gdatalog.engine.derived import Derived
 from gdatalog.engine.ledger import RuleRound, RuleRun
 from gdatalog.engine.sources import Sources
+from gdatalog.engine.splits import Splits
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.plan.nodes import RulePlan
-from gdatalog.planner.checked import Stratum
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.table import Array
 
 WORTH = 1e7  # rows that a rule is expected to look at, from which on it is spread
 
@@ -45,10 +47,14 @@ class Spreading:
         )  # fmt: skip
         return run.rows(limit)
 
-    def fixpoint(
-        self, stratum: Stratum, seeds: Mapping[str, Sequence[Rows]], around: Surroundings
-    ) -> dict[str, Relation] | None:
-        return None
+    def patience(self, splits: Splits) -> float:
+        return patience(self.pool, splits)
+
+    def fixpoint(self, splits: Splits) -> dict[str, Relation] | None:
+        return fixpoint(self.pool, splits)
+
+    def counts(self, splits: Splits) -> dict[str, tuple[Array, Array]] | None:
+        return Stretches(self.pool, splits, counts=True).numbers() if by_values(splits) else None
 
     def close(self) -> None:
         self.pool.close()
