@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests import on_gpu
+from tests.clusters import Workers, workers
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -48,3 +50,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     for line in on_gpu.table(config, terminalreporter.stats):
         terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Workers]:
+    """`cluster(2)`: a client of a Dask cluster of two workers, which are processes here."""
+    with workers() as asked:
+        yield asked

@@ -18,8 +18,9 @@ from gdatalog.storage.row_store import row_numbers
 from gdatalog.storage.rows import Columns, concatenate, sort_rows
 from gdatalog.storage.table import Array
 
-# Of parts that lie on one worker, what is for each of some owners.
-Split = Callable[[Sequence[Any], int], Sequence[Any]]
+# Of parts that lie on one worker, and so many owners, what is for each of these; it may be given
+# more to know it by.
+Split = Callable[..., Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,12 @@ class Exchange:
     limits: Limits
     workers: Sequence[str]
 
-    def deal(self, parts: Sequence[Kept], split: Split) -> list[list[Kept]]:
+    def deal(self, parts: Sequence[Kept], split: Split, *args: Any) -> list[list[Kept]]:
         """For each owner the pieces that are for it: `Piece`s that lie where they were made."""
         owners = len(self.workers)
         stage = self.pool.stage(f"{self.told}: deal", self.limits)
         for worker, mine in by_place(self.pool, parts).items():
-            stage.add(Call(dealt, (split, mine, owners), keep=True, worker=worker, tag=worker))
+            stage.add(Call(dealt, (split, mine, owners, *args), True, worker, worker))
         made = [(call.tag, kept) for call, kept in stage]
         found: list[list[Kept]] = [[] for _ in self.workers]
         for worker, kept in made:
@@ -108,12 +109,12 @@ def this_worker() -> str:
         return ""
 
 
-def dealt(split: Split, parts: Sequence[Any], owners: int) -> list[Piece]:
+def dealt(split: Split, parts: Sequence[Any], owners: int, *args: Any) -> list[Piece]:
     """What is for each owner, of parts that lie here."""
     from dask.sizeof import sizeof
 
     here = this_worker()
-    return [Piece(value, here, sizeof(value)) for value in split(parts, owners)]
+    return [Piece(value, here, sizeof(value)) for value in split(parts, owners, *args)]
 
 
 def piece(pieces: Sequence[Piece], owner: int) -> Piece:

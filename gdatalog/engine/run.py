@@ -10,7 +10,7 @@ from typing import Any
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.choose import Choice, Impatient, choose, impatience, took
 from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows, give_bag
-from gdatalog.engine.derived import Blocks, Derived
+from gdatalog.engine.derived import Blocks, Derived, Rows
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.ledger import RuleRound, RuleRun
@@ -26,7 +26,6 @@ from gdatalog.executors.sinks import Bag, RowSet, Sink
 from gdatalog.plan.effects import longest_first, may_fail, one_row_each
 from gdatalog.plan.nodes import JoinPlan, RulePlan
 from gdatalog.spent import Costs, so_far
-from gdatalog.storage.rows import Columns
 
 AUTO = Knobs()
 
@@ -199,8 +198,8 @@ class Run:
         self._run(number, nest, breadth_first, depth_first)
         return result
 
-    def _aggregated(self) -> tuple[Columns, int]:
-        plan, xp = self.plan, self.device.ops.xp
+    def _aggregated(self) -> Rows:
+        plan = self.plan
         gathering = Gathering(plan.gathers, self.device.ops, self.scope, self.limits)
         for group, names in zip(plan.groups, plan.bindings, strict=True):
             if len(group) == 1:
@@ -214,24 +213,7 @@ class Run:
             self._count(union.given)
             rows, _ = union.finish()
             add_rows(gathering, plan.keys, names, rows)
-        keys, values = gathering.finish(plan.keys)
-        count = len(values[0])
-        if count == 0 and not plan.keys:
-            empty = [neutral(gather) for gather in plan.gathers]
-            if any(value is None for value in empty):
-                count = 0
-            else:
-                values = [xp.full(1, value, dtype=xp.int64) for value in empty]
-                count = 1
-        if count == 0:
-            return tuple(xp.empty(0, dtype=xp.int32) for _ in plan.head), 0
-        columns: dict[Any, Any] = {
-            key.name: column for key, column in zip(plan.keys, keys, strict=False)
-        }
-        columns.update(
-            {gather.variable: value for gather, value in zip(plan.gathers, values, strict=True)}
-        )
-        return _heads(plan, Frontier(count, columns=columns), self.device.ops, self.scope)
+        return rows_of_groups(plan, gathering, self.device.ops, self.scope)
 
 
 def run_rule(
@@ -284,7 +266,26 @@ def run_rule(
     return found
 
 
-def _heads(plan: RulePlan, frontier: Frontier, ops: Any, scope: Scope) -> tuple[Columns, int]:
+def rows_of_groups(plan: RulePlan, gathering: Gathering, ops: Any, scope: Scope) -> Rows:
+    """What a rule's head says of each group."""
+    xp = ops.xp
+    keys, values = gathering.finish(plan.keys)
+    count = len(values[0])
+    if count == 0 and not plan.keys:
+        empty = [neutral(gather) for gather in plan.gathers]
+        if any(value is None for value in empty):
+            count = 0
+        else:
+            values = [xp.full(1, value, dtype=xp.int64) for value in empty]
+            count = 1
+    if count == 0:
+        return tuple(xp.empty(0, dtype=xp.int32) for _ in plan.head), 0
+    names = [*(key.name for key in plan.keys), *(gather.variable for gather in plan.gathers)]
+    columns: dict[Any, Any] = dict(zip(names, (*keys, *values), strict=True))
+    return _heads(plan, Frontier(count, columns=columns), ops, scope)
+
+
+def _heads(plan: RulePlan, frontier: Frontier, ops: Any, scope: Scope) -> Rows:
     """The head's expressions of keys and gathered values."""
     heads = []
     for expr in plan.head:

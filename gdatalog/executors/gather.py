@@ -134,6 +134,25 @@ class Gathering:
             self.add_partials(block[: other.width], block[other.width :])
         self.given = given
 
+    def dealt(self, owners: int, owner_of: Callable[[Columns, int], Array]) -> list[Gathering]:
+        """The groups in as many parts as there are owners, by the owner that keys have."""
+        self._merge()
+        found = [Gathering(self.specs, self.ops, self.scope, self.limits) for _ in range(owners)]
+
+        def deal(rows: Columns) -> list[Columns]:
+            owner = owner_of(rows[: self.width], owners)
+            places = (self.ops.survivors(owner == number) for number in range(owners))
+            return [tuple(column[mine] for column in rows) for mine in places]
+
+        for block in self.blocks:
+            for part, rows in zip(found, deal(block), strict=True):
+                part.width, part.blocks, part.given = self.width, [rows], len(rows[-1])
+        for at, rows_of in enumerate(self.sets):
+            for block in rows_of.blocks:
+                for part, rows in zip(found, deal(block), strict=True):
+                    part.sets[at].add(rows)
+        return found
+
     def add_partials(self, keys: Columns, parts: Sequence[Array]) -> None:
         """Groups that were gathered elsewhere: their keys and partial columns."""
         self.width = len(keys)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.storage import parts
+from gdatalog.storage import afar, parts
 from gdatalog.storage.arrays import is_borrowed
 from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.device_columns import device_keys
@@ -26,6 +26,7 @@ from gdatalog.storage.membership import Bits, held_by, spans_of
 from gdatalog.storage.row_store import FEW, RowStore
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.statistics import Statistics
+from gdatalog.storage.surveyed import AfarStatistics
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table, Texts
 from gdatalog.storage.threads import LONG, spread
@@ -66,8 +67,7 @@ class Relation:
         self.loose: dict[tuple[int, ...], Trie | None] = {}
         # The orders of columns that parts of this relation were indexed by in its place.
         self.narrowed: set[tuple[int, ...]] = set()
-        known = parts.PartsStatistics if isinstance(store, parts.Parts) else Statistics
-        self.statistics = known(store, types, self._tries)
+        self.statistics = _statistics_of(store)(store, types, self._tries)
         self.version = Version()
         self.lineage = Lineage()
         self._spans: list[tuple[int, int]] | None = None
@@ -115,6 +115,23 @@ class Relation:
             relation._store.keep_as_it_is()
         elif length < FEW and ops is None:
             relation._store.sorted()
+        return relation
+
+    @staticmethod
+    def of_parts(
+        columns: tuple[str, ...],
+        types: tuple[TypeName, ...],
+        lying: Sequence[afar.Part],
+        keeper: afar.Keeper,
+        distinct: bool = False,
+    ) -> Relation:
+        """The relation of rows that lie afar, of at least one column."""
+        lying = [part for part in lying if part.rows]
+        if not lying:
+            return Relation.empty(columns, types)
+        known = Known.DISTINCT if distinct else Known.NOTHING
+        relation = Relation.__new__(Relation)
+        relation._over(columns, types, afar.AfarRows(lying, keeper, known))
         return relation
 
     @staticmethod
@@ -212,8 +229,15 @@ class Relation:
         return lying or (self,)
 
     @property
+    def afar(self) -> afar.AfarRows | None:
+        """The rows as they lie afar, if they do: they may be here too."""
+        return self._store if isinstance(self._store, afar.AfarRows) else None
+
+    @property
     def spans(self) -> list[tuple[int, int]]:
         """The least and the greatest value of each column; nothing where there are no rows."""
+        if self._spans is None and self.afar is not None and self.afar.away:
+            self._spans = list(self.afar.survey.spans)
         if self._spans is None:
             self._spans = spans_of(self.blocks(distinct=False))
         return self._spans
@@ -403,6 +427,12 @@ class Relation:
             trie = trie_of_rows(used, length, False)
             return Trie(trie.levels, trie.total, np.ones(trie.total, dtype=np.int64))
         return trie_of_rows(used, length, weighted)
+
+
+def _statistics_of(store: RowStore) -> type[Statistics]:
+    if isinstance(store, afar.AfarRows):
+        return AfarStatistics
+    return parts.PartsStatistics if isinstance(store, parts.Parts) else Statistics
 
 
 def _mask(keys: Columns, tests: Sequence[RowTest]) -> Array:

@@ -162,13 +162,7 @@ class Statistics:
             ):
                 return len(sorted_set(key))
         step = max(1, self.rows // self._wanted)
-        sample = np.sort(_mixed([key[::step] for key in keys]))
-        counts = _runs(sample)
-        once, twice = (int(np.count_nonzero(counts == often)) for often in (1, 2))
-        # If most of a spread-out sample are new values, so are most of the rest; but where
-        # values meet again in it there are about so many in all (Chao's estimate).
-        most = len(counts) * (1 + once / len(sample) * (step - 1))
-        return int(min(most, len(counts) + once**2 / (2 * twice)) if twice else most)
+        return estimated([key[::step] for key in keys], step)
 
     # -------------------------------------------------------------------------------- degrees
 
@@ -210,12 +204,12 @@ class Statistics:
             if high - low <= 4 * len(key) + 1024:
                 return Degrees.of(np.bincount(key if low == 0 else key.astype(np.int64) - low))
         if column == 0 and self._sorted:
-            return Degrees.of(_runs(key))
+            return Degrees.of(runs_of(key))
         if len(key) <= SHORT:
-            return Degrees.of(_runs(np.sort(key)))
+            return Degrees.of(runs_of(np.sort(key)))
         step = len(key) // self._wanted
         values = min(self.distinct(frozenset((column,))), len(key))
-        return Degrees.of_sample(_runs(np.sort(key[::step])), step, len(key), values)
+        return Degrees.of_sample(runs_of(np.sort(key[::step])), step, len(key), values)
 
     def _mask(self, tests: tuple[RowTest, ...]) -> Array:
         keep = np.ones(len(self._keys[0]), dtype=np.bool_)
@@ -338,7 +332,17 @@ class Statistics:
         return self._keys[0] if one else None
 
 
-def _runs(key: Array) -> Array:
+def estimated(sample: Sequence[Array], step: int) -> int:
+    """How many combinations of values columns have of which a sample has every `step`-th row."""
+    counts = runs_of(np.sort(_mixed(sample)))
+    once, twice = (int(np.count_nonzero(counts == often)) for often in (1, 2))
+    # If most of a spread-out sample are new values, so are most of the rest; but where
+    # values meet again in it there are about so many in all (Chao's estimate).
+    most = len(counts) * (1 + once / max(1, len(sample[0])) * (step - 1))
+    return int(min(most, len(counts) + once**2 / (2 * twice)) if twice else most)
+
+
+def runs_of(key: Array) -> Array:
     """How often each value of a sorted array stands in it."""
     return np.diff(np.append(np.flatnonzero(firsts(key)), len(key)))
 

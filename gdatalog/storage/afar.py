@@ -1,0 +1,178 @@
+"""Rows that lie afar: in parts that others keep, fetched when somebody asks for them here.
+
+Who keeps them (a cluster) works on the parts where they lie: counts rows, makes them distinct,
+surveys them for the planner. Whatever asks for columns here gets them all the same, if they fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from gdatalog.storage.degrees import Degrees
+from gdatalog.storage.elsewhere import Elsewhere, Known
+from gdatalog.storage.graph import Ranking
+from gdatalog.storage.row_store import RowStore
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.trie import RowTest
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Some of the rows, as columns of keys of the database that they belong to.
+
+    `value` is what a worker has them of, and only the keeper knows what that is: how they are
+    read, a result that lies there, or the columns themselves.
+    """
+
+    value: Any
+    rows: int
+    nbytes: int  # of the columns
+
+
+class Piece(NamedTuple):
+    """The rows of a part from one place to another."""
+
+    part: Part
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Survey:
+    """What is known of all rows, by one look at each; of rows that are there twice, twice.
+
+    `sample`: every so many-th row. `distinct`, `degrees`, `spans`: of each column. `rises`: pairs
+    of columns of which the first is less than the second in every row.
+    """
+
+    sample: Columns
+    distinct: tuple[int, ...]
+    degrees: tuple[Degrees, ...]
+    spans: tuple[tuple[int, int], ...]
+    rises: frozenset[tuple[int, int]]
+    loops: bool = False  # whether some row of two columns holds a value twice
+    symmetric: bool = False  # whether two columns hold every row turned round
+
+
+class Keeper(Protocol):
+    """Who keeps the parts."""
+
+    def fetch(self, pieces: Sequence[Piece]) -> list[Columns]:
+        """Rows, in blocks, in this order; MemoryLimitError where there is no room for them."""
+        ...
+
+    def distinct(self, rows: AfarRows) -> Sequence[Part]:
+        """Parts that have each of the rows once: they stay where they are."""
+        ...
+
+    def survey(self, rows: AfarRows) -> Survey:
+        """What the planner has to know."""
+        ...
+
+    def ranking(self, rows: AfarRows) -> Ranking:
+        """The ranks of the vertices of rows that are edges, by degrees that are counted afar."""
+        ...
+
+    def ranked_degrees(self, rows: AfarRows, column: int, tests: tuple[RowTest, ...]) -> Degrees:
+        """How often ranks stand in a column of both ways of every edge that pass tests."""
+        ...
+
+    def skew(self, rows: AfarRows) -> float:
+        """How many more pairs of higher neighbours edges have by keys than by degrees."""
+        ...
+
+
+class AfarRows(RowStore):
+    """A set of rows of at least one column, in parts.
+
+    `parts` stay after the rows have been fetched: who works on them where they lie still can.
+    """
+
+    __slots__ = ("_survey", "keeper", "parts")
+
+    def __init__(self, parts: Sequence[Part], keeper: Keeper, known: Known) -> None:
+        """`known`: NOTHING, or DISTINCT where no row is there twice, in all parts together."""
+        super().__init__([], sum(part.rows for part in parts), known)
+        self.parts = tuple(parts)
+        self.keeper = keeper
+        self._here = False
+        self._plain = False
+        self._survey: Survey | None = None
+
+    def __reduce__(self) -> Any:
+        return RowStore, self.__getstate__()
+
+    @property
+    def away(self) -> bool:
+        """Whether nothing is here."""
+        return not self._here
+
+    @property
+    def bytes_afar(self) -> int:
+        """What the columns take where they lie."""
+        return sum(part.nbytes for part in self.parts)
+
+    @property
+    def survey(self) -> Survey:
+        if self._survey is None:
+            with self._lock:
+                if self._survey is None:
+                    self._survey = self.keeper.survey(self)
+        return self._survey
+
+    def make_distinct(self) -> tuple[Part, ...]:
+        """The parts, when no row is there twice in all of them together."""
+        with self._lock:
+            if not self._here and self._known < Known.DISTINCT:
+                self.parts = tuple(self.keeper.distinct(self))
+                self._count = sum(part.rows for part in self.parts)
+                self._known = Known.DISTINCT
+            return self.parts
+
+    def stretch(self, start: int, stop: int) -> list[Columns]:
+        """Some of the rows, each once, by their places in whatever order they are in; no others
+        are fetched."""
+        pieces = []
+        for part in self.make_distinct():
+            if start < min(stop, part.rows):
+                pieces.append(Piece(part, start, min(stop, part.rows)))
+            start, stop = max(0, start - part.rows), max(0, stop - part.rows)
+        return self.keeper.fetch(pieces) if pieces else []
+
+    # ------------------------------------------------------------ what is asked of a row store
+
+    @property
+    def count(self) -> int:
+        if self._here:
+            return super().count
+        self.make_distinct()
+        return self._count
+
+    @property
+    def nbytes(self) -> int:
+        """What is held here."""
+        return super().nbytes if self._here else 0
+
+    def lay(self, ops: Any) -> Elsewhere:
+        self._bring()
+        return super().lay(ops)
+
+    def distinct(self) -> list[Columns]:
+        if not self._here:  # the fewer rows are fetched
+            self.make_distinct()
+        return super().distinct()
+
+    def mirrored(self) -> bool:
+        return super().mirrored() if self._here else self.survey.symmetric
+
+    def _bring(self) -> None:
+        if self._here:
+            return
+        with self._lock:
+            if self._here:
+                return
+            blocks = self.keeper.fetch([Piece(part, 0, part.rows) for part in self.parts])
+            self._blocks = [block for block in blocks if len(block[0])]
+            self._here = True
