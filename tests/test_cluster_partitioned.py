@@ -92,7 +92,7 @@ def test_more_drawn_programs(cluster: Workers) -> None:
 
 
 RANDOM = np.random.default_rng(5)
-EDGES = RANDOM.integers(0, 60, (600, 2))
+EDGES = RANDOM.integers(0, 30, (350, 2))
 QUERIES = [
     "t(x, y, z) <- E(x, y), E(y, z), E(x, z), x < y < z.",
     "k(count()) <- S(a, b), S(a, c), S(a, d), S(b, c), S(b, d), S(c, d).",
