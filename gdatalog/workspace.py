@@ -100,7 +100,7 @@ class Workspace:
                 hint += f": {other!r}"
             raise UsageError(f"not a relation's name: {name!r}", hint=hint)
         if isinstance(data, (str, os.PathLike)):
-            self.policy.reading(os.fspath(data), None)
+            self.policy.reading_all(os.fspath(data), None)
         declared = schema or self._declared(name)
         if isinstance(data, Relation):
             own = data.columns, data.types

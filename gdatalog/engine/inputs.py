@@ -13,6 +13,7 @@ from gdatalog.engine.files import FilePolicy, Folders, locate, placed, read_rela
 from gdatalog.errors import Error
 from gdatalog.parser.syntax import Decl, Directive, Statement
 from gdatalog.planner.checked import Schema
+from gdatalog.storage.file_sets import version_of
 from gdatalog.storage.lineage import Version
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import FEW
@@ -130,9 +131,8 @@ class Inputs(Mapping[str, Relation]):
         ):
             schema = None  # its types are the data's
         try:
-            stat = os.stat(path)
-            version = stat.st_mtime_ns, stat.st_size
-        except OSError:
+            version = version_of(path)
+        except (OSError, Error):
             version = 0, 0  # reading it tells what is wrong
         how = (directive.path is None, directive.options)
         what = None if schema is None else (schema.columns, schema.types)
