@@ -58,8 +58,12 @@ def files_of(name: str) -> list[File]:
             )
     else:
         found = []
+        hidden = os.path.basename(name).startswith("_")
         for path in sorted(glob(name, recursive=True)):
-            found += _below(path) if os.path.isdir(path) else [path]
+            if os.path.isdir(path):
+                found += _below(path)
+            elif hidden or not os.path.basename(path).startswith("_"):
+                found.append(path)
         if not found:
             raise DataError(f"{name}: no file has such a name")
     return _keyed(name, list(dict.fromkeys(found)))
