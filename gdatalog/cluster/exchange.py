@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,6 +21,12 @@ from gdatalog.storage.table import Array
 # Of parts that lie on one worker, and so many owners, what is for each of these; it may be given
 # more to know it by.
 Split = Callable[..., Sequence[Any]]
+
+
+class Having(Protocol):
+    """What stands for a part's columns on a worker."""
+
+    def columns(self) -> Columns: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +52,14 @@ class Exchange:
     limits: Limits
     workers: Sequence[str]
 
-    def deal(self, parts: Sequence[Kept], split: Split, *args: Any) -> list[list[Kept]]:
-        """For each owner the pieces that are for it: `Piece`s that lie where they were made."""
+    def deal(self, parts: Sequence[Any], split: Split, *args: Any) -> list[list[Kept]]:
+        """For each owner the pieces that are for it: `Piece`s that lie where they were made.
+
+        `parts`: what lies on workers, or what stands for it.
+        """
         owners = len(self.workers)
         stage = self.pool.stage(f"{self.told}: deal", self.limits)
-        for worker, mine in by_place(self.pool, parts).items():
+        for worker, mine in by_place(self.pool, parts):
             stage.add(Call(dealt, (split, mine, owners, *args), True, worker, worker))
         made = [(call.tag, kept) for call, kept in stage]
         found: list[list[Kept]] = [[] for _ in self.workers]
@@ -73,8 +82,8 @@ class Exchange:
         found = {call.tag: kept for call, kept in stage}
         return [found[owner] for owner in range(len(self.workers))]
 
-    def distinct(self, parts: Sequence[Kept]) -> list[Kept]:
-        """Of parts that are `Columns` each row once: `Owned` ones, one for each owner."""
+    def distinct(self, parts: Sequence[Any]) -> list[Kept]:
+        """Of parts that have columns each row once: `Owned` ones, one for each owner."""
         return self.merge(self.deal(parts, split_rows), distinct_of)
 
 
@@ -85,15 +94,23 @@ class Owned:
     rows: Columns
     moved: int
 
+    def columns(self) -> Columns:
+        return self.rows
 
-def by_place(pool: Pool, parts: Sequence[Kept]) -> dict[str | None, list[Kept]]:
-    """Parts by the worker on which they lie; None: where that is not known."""
-    client = pool.connection.client
-    places = client.who_has([part.future for part in parts])
-    found: dict[str | None, list[Kept]] = {}
+
+def by_place(pool: Pool, parts: Sequence[Any]) -> list[tuple[str | None, list[Any]]]:
+    """Parts by the worker on which they lie; None: none, or it is not known, each by itself."""
+    lying = [part.future for part in parts if isinstance(part, Kept)]
+    places = pool.connection.client.who_has(lying) if lying else {}
+    found: dict[str, list[Any]] = {}
+    single: list[tuple[str | None, list[Any]]] = []
     for part in parts:
-        found.setdefault(min(places.get(part.future.key) or (), default=None), []).append(part)
-    return found
+        where = places.get(part.future.key) if isinstance(part, Kept) else None
+        if where:
+            found.setdefault(min(where), []).append(part)
+        else:
+            single.append((None, [part]))
+    return [*found.items(), *single]
 
 
 # ------------------------------------------------------------------------------- on a worker
@@ -138,9 +155,14 @@ def rows_by_owner(keys: Columns, rows: Columns, owners: int) -> list[Columns]:
     return [tuple(column[mine] for column in rows) for mine in np.split(order, ends[:-1].tolist())]
 
 
-def split_rows(parts: Sequence[Columns], owners: int) -> list[Columns]:
+def columns_of(value: Columns | Having) -> Columns:
+    """The columns of a part."""
+    return value if isinstance(value, tuple) else value.columns()
+
+
+def split_rows(parts: Sequence[Columns | Having], owners: int) -> list[Columns]:
     """The distinct rows of some parts, dealt out."""
-    rows = sort_rows(concatenate(parts))
+    rows = sort_rows(concatenate(list(map(columns_of, parts))))
     return rows_by_owner(rows, rows, owners)
 
 

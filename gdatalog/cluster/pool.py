@@ -61,6 +61,15 @@ class Pool:
             found = self._placed[key] = Placed(future, nbytes)
         return found
 
+    @property
+    def open(self) -> bool:
+        """Whether the workers can still be asked."""
+        return bool(self.connection.client.status == "running")
+
+    def workers(self) -> list[str]:
+        """The addresses of the workers there are now, in a fixed order."""
+        return sorted(self.connection.client.nthreads())
+
     def stage(self, told: str, limits: Limits) -> Stage:
         """`told`: what is done, by the rule's name: for the dashboard and for who looks on."""
         return Stage(self, told, limits)
