@@ -14,9 +14,12 @@ import numpy as np
 
 from gdatalog.cluster.pool import Call, Kept, Pool
 from gdatalog.executors.limits import Limits
+from gdatalog.storage.afar import Part
 from gdatalog.storage.row_store import row_numbers
 from gdatalog.storage.rows import Columns, concatenate, sort_rows
 from gdatalog.storage.table import Array
+
+OWNED = 1 << 26  # bytes for each owner: where there is more, a worker is several of them
 
 # Of parts that lie on one worker, and so many owners, what is for each of these; it may be given
 # more to know it by.
@@ -51,6 +54,13 @@ class Exchange:
     told: str
     limits: Limits
     workers: Sequence[str]
+
+    @staticmethod
+    def over(pool: Pool, told: str, limits: Limits, nbytes: int) -> Exchange:
+        """To owners on all workers, of which each is to have not too much of so many bytes."""
+        workers = pool.workers()
+        count = max(len(workers), -(-nbytes // OWNED))
+        return Exchange(pool, told, limits, [workers[at % len(workers)] for at in range(count)])
 
     def deal(self, parts: Sequence[Any], split: Split, *args: Any) -> list[list[Kept]]:
         """For each owner the pieces that are for it: `Piece`s that lie where they were made.
@@ -113,6 +123,16 @@ def by_place(pool: Pool, parts: Sequence[Any]) -> list[tuple[str | None, list[An
     return [*found.items(), *single]
 
 
+def measured(pool: Pool, limits: Limits, values: Sequence[Kept]) -> list[Part]:
+    """What was left on workers as the parts of a relation; those without rows are left out."""
+    stage = pool.stage("count rows", limits)
+    for at, value in enumerate(values):
+        stage.add(Call(size_of, (value,), tag=at))
+    sizes = {call.tag: size for call, size in stage}
+    parts = (Part(value, *sizes[at]) for at, value in enumerate(values))
+    return [part for part in parts if part.rows]
+
+
 # ------------------------------------------------------------------------------- on a worker
 
 
@@ -170,3 +190,9 @@ def distinct_of(pieces: Sequence[Piece]) -> Owned:
     """The rows of some pieces, each once."""
     rows = sort_rows(concatenate([one.value for one in pieces]))
     return Owned(rows, sum(one.moved for one in pieces))
+
+
+def size_of(value: Columns | Having) -> tuple[int, int]:
+    """How many rows a part has, and what they take."""
+    columns = columns_of(value)
+    return len(columns[0]), sum(column.nbytes for column in columns)

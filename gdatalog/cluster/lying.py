@@ -5,18 +5,16 @@ What a worker has of a part (`storage/afar.py`) is its columns, or says how to h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from gdatalog.cluster.exchange import Exchange, Having, columns_of
-from gdatalog.cluster.pool import Call, Kept, Pool
+from gdatalog.cluster.exchange import Exchange, Having, columns_of, measured
+from gdatalog.cluster.pool import Call, Pool
 from gdatalog.errors import MemoryLimitError, UsageError
 from gdatalog.executors.limits import Limits
 from gdatalog.progress import format_bytes
 from gdatalog.storage.afar import AfarRows, Part, Piece
 from gdatalog.storage.rows import Columns
-
-OWNED = 1 << 26  # bytes of rows for each owner, where there are more than owners would be workers
 
 
 class OnWorkers:
@@ -50,23 +48,9 @@ class OnWorkers:
 
     def distinct(self, rows: AfarRows) -> Sequence[Part]:
         """Parts that have each of the rows once: those with one hash lie with one owner."""
-        exchange = Exchange(self.pool, "distinct rows", self.limits(), self.owners(rows.parts))
-        return self.measured(exchange.distinct([part.value for part in rows.parts]))
-
-    def owners(self, parts: Iterable[Part]) -> list[str]:
-        """Workers for rows that are dealt out, each as often as it is to own some."""
-        workers = self.pool.workers()
-        count = max(len(workers), -(-sum(part.nbytes for part in parts) // OWNED))
-        return [workers[at % len(workers)] for at in range(count)]
-
-    def measured(self, values: Sequence[Kept]) -> list[Part]:
-        """Parts of what was left on workers; those without rows are left out."""
-        stage = self.stage("count rows")
-        for at, value in enumerate(values):
-            stage.add(Call(size_of, (value,), tag=at))
-        sizes = {call.tag: size for call, size in stage}
-        parts = (Part(value, *sizes[at]) for at, value in enumerate(values))
-        return [part for part in parts if part.rows]
+        exchange = Exchange.over(self.pool, "distinct rows", self.limits(), rows.bytes_afar)
+        owned = exchange.distinct([part.value for part in rows.parts])
+        return measured(self.pool, self.limits(), owned)
 
     def stage(self, told: str) -> Any:
         if not self.pool.open:
@@ -88,9 +72,3 @@ def _bytes_of(piece: Piece) -> int:
 def cut(value: Columns | Having, start: int, stop: int) -> Columns:
     """The rows of a part from one place to another."""
     return tuple(column[start:stop] for column in columns_of(value))
-
-
-def size_of(value: Columns | Having) -> tuple[int, int]:
-    """How many rows a part has, and what they take."""
-    columns = columns_of(value)
-    return len(columns[0]), sum(column.nbytes for column in columns)
