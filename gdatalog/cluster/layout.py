@@ -1,0 +1,225 @@
+"""What of a join can be cut: which variables, which rows of its relations they choose among.
+
+Variables that are joined through the same columns make a domain. The rows that a join reads of a
+relation make a source; each of its tries asks for rows of one in a role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from gdatalog.plan.cells import cuttable, roles
+from gdatalog.plan.effects import participants
+from gdatalog.plan.nodes import (
+    Apply,
+    Filter,
+    Join,
+    JoinPlan,
+    RowTest,
+    Slot,
+    TrieRef,
+    Version,
+)
+from gdatalog.storage.trie import trie_name
+
+T = TypeVar("T")
+
+
+class Source(NamedTuple):
+    """Rows that a join reads: those columns of a relation.
+
+    `ranked`: of a graph, both ways of each edge, as ranks. `tests`: what all of the join's tries
+    of it ask of a row, so that rows that fail it need not be moved. `weighted`: rows that are equal
+    in these columns count each.
+    """
+
+    relation: str
+    version: Version
+    ranked: bool
+    columns: tuple[int, ...]
+    tests: tuple[RowTest, ...]
+    weighted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """A column (of its relation) by which a source's rows are told apart, and its domain."""
+
+    column: int
+    domain: int
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What a trie asks of its source: for each dim the number of the restricted variable that is
+    bound to it, or None: rows of all classes.
+
+    `sure`: each binding needs a row of it. `below`: pairs of dims of which the first is at most the
+    second in every row of the trie.
+    """
+
+    source: int
+    variables: tuple[int | None, ...]
+    sure: bool
+    below: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`variables`: those that can be restricted, in the order in which they are bound.
+
+    `domain_of`: the number of each one's domain, of which there are `domains`. `dims`: of each
+    source. `roles`: of each trie; None where it has no columns: such a trie counts the rows of its
+    relation, and is made of all of them. `below`: pairs of variables of one domain of which the
+    first is at most the second in every binding.
+    """
+
+    variables: tuple[str, ...]
+    domain_of: tuple[int, ...]
+    domains: int
+    sources: tuple[Source, ...]
+    dims: tuple[tuple[Dim, ...], ...]
+    roles: tuple[Role | None, ...]
+    below: tuple[tuple[int, int], ...]
+
+    @staticmethod
+    def of(join: JoinPlan) -> Layout:
+        """The layout of a join whose restricted variables are all that can be."""
+        bound = roles(join)
+        sources, source_of = _sources(join.tries)
+        known = [slot.name for slot in cuttable(join)]
+        domain_of = _domains(join.tries, bound, source_of, known)
+        names = [name for name in known if name in domain_of]
+        number = {name: at for at, name in enumerate(names)}
+        column_domain: dict[tuple[int, int], int] = {}
+        for ref, told, source in zip(join.tries, bound, source_of, strict=True):
+            for column, name in zip(ref.columns, told, strict=True):
+                if source is not None and name in number:
+                    column_domain[source, column] = domain_of[name]
+        dims = tuple(
+            tuple(
+                Dim(column, column_domain[at, column])
+                for column in source.columns
+                if (at, column) in column_domain
+            )
+            for at, source in enumerate(sources)
+        )
+        sure = {part.trie for step in join.steps for part in participants(step)}
+        found: list[Role | None] = []
+        for at, (ref, told, source) in enumerate(zip(join.tries, bound, source_of, strict=True)):
+            if source is None:
+                found.append(None)
+                continue
+            name_of = dict(zip(ref.columns, told, strict=True))
+            asked = [number.get(name_of.get(dim.column) or "") for dim in dims[source]]
+            below = _ascending(ref.tests, dims[source])
+            found.append(Role(source, tuple(asked), at in sure, below))
+        pairs = {
+            (number[low], number[high])
+            for low, high in _order(join, bound)
+            if low in number and high in number and domain_of[low] == domain_of[high]
+        }
+        return Layout(
+            tuple(names),
+            tuple(domain_of[name] for name in names),
+            1 + max(domain_of.values(), default=-1),
+            sources,
+            dims,
+            tuple(found),
+            tuple(sorted(pairs)),
+        )
+
+
+def _sources(tries: Sequence[TrieRef]) -> tuple[tuple[Source, ...], list[int | None]]:
+    """The sources of a join, and for each trie the number of its own."""
+    groups: dict[tuple[str, Version, bool], list[TrieRef]] = {}
+    for ref in tries:
+        if ref.columns:
+            groups.setdefault((ref.relation, ref.version, ref.ranked), []).append(ref)
+    number = {key: at for at, key in enumerate(groups)}
+    sources = []
+    for (relation, version, ranked), refs in groups.items():
+        each = [_tests(ref) for ref in refs]
+        common = tuple(test for test in each[0] if all(test in others for others in each))
+        columns = {column for ref in refs for column in ref.columns}
+        columns.update(
+            side for ref in refs for test in ref.tests for side in (test.left, test.right)
+        )
+        weighted = any(ref.weighted for ref in refs)
+        told = tuple(sorted(columns))
+        sources.append(Source(relation, version, ranked, told, common, weighted))
+    own = [number.get((r.relation, r.version, r.ranked)) if r.columns else None for r in tries]
+    return tuple(sources), own
+
+
+def _tests(ref: TrieRef) -> tuple[RowTest, ...]:
+    tests = [(test.left, test.op, test.right) for test in ref.tests]
+    onwards = trie_name(ref.columns, tests, ref.weighted, ref.ranked, False)[1]
+    return tuple(RowTest(*test) for test in onwards)
+
+
+def _domains(
+    tries: Sequence[TrieRef],
+    bound: Sequence[Sequence[str | None]],
+    source_of: Sequence[int | None],
+    names: Sequence[str],
+) -> dict[str, int]:
+    """The number of each variable's domain, of those that are bound to a column."""
+    leader: dict[object, object] = {}
+
+    def find(each: object) -> object:
+        leader.setdefault(each, each)
+        while leader[each] != each:
+            each = leader[each]
+        return each
+
+    for ref, told, source in zip(tries, bound, source_of, strict=True):
+        for column, name in zip(ref.columns, told, strict=True):
+            if name in names:
+                leader[find(name)] = find((source, column))
+    found: dict[object, int] = {}
+    there = [name for name in names if name in leader]
+    return {name: found.setdefault(find(name), len(found)) for name in there}
+
+
+def _ascending(tests: Sequence[RowTest], dims: Sequence[Dim]) -> tuple[tuple[int, int], ...]:
+    at = {dim.column: number for number, dim in enumerate(dims)}
+    return tuple(
+        sorted(
+            (at[low], at[high])
+            for low, high in _rising((test.left, test.op, test.right) for test in tests)
+            if low in at and high in at and dims[at[low]].domain == dims[at[high]].domain
+        )
+    )
+
+
+def _rising(tests: Iterable[tuple[T, str, T]]) -> Iterator[tuple[T, T]]:
+    """Of comparisons, the pairs of which the first is at most the second."""
+    for left, op, right in tests:
+        if op in ("<", "<=", "="):
+            yield left, right
+        if op in (">", ">=", "="):
+            yield right, left
+
+
+def _order(join: JoinPlan, bound: Sequence[Sequence[str | None]]) -> Iterator[tuple[str, str]]:
+    """Pairs of variables of which the first is at most the second in every binding."""
+    sure = {part.trie for step in join.steps for part in participants(step)}
+    for step in join.steps:
+        if isinstance(step, Join):
+            told = ((step.variable, cut.op, cut.bound) for cut in step.cuts)
+            yield from _rising((a, op, b.name) for a, op, b in told if isinstance(b, Slot))
+        elif isinstance(step, Filter) and isinstance(step.test, Apply):
+            args = step.test.args
+            if len(args) == 2 and all(isinstance(a, Slot) and a.type != "symbol" for a in args):
+                left, right = args
+                assert isinstance(left, Slot) and isinstance(right, Slot)
+                yield from _rising([(left.name, step.test.function, right.name)])
+    for at, ref in enumerate(join.tries):
+        name_of = dict(zip(ref.columns, bound[at], strict=True))
+        for low, high in _rising((t.left, t.op, t.right) for t in ref.tests):
+            a, b = name_of.get(low), name_of.get(high)
+            if at in sure and a is not None and b is not None:
+                yield a, b
