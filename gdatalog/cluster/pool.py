@@ -121,7 +121,8 @@ class Stage:
             while self._calls:
                 self.limits.poll()
                 try:
-                    ended = wait(list(self._calls), timeout=PATIENCE, return_when="FIRST_COMPLETED")
+                    with self.pool.connection.client.as_current():
+                        ended = wait(list(self._calls), PATIENCE, "FIRST_COMPLETED")
                 except TimeoutError:
                     continue
                 for future in ended.done:

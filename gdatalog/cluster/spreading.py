@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gdatalog.cluster.connection import Connection
+from gdatalog.cluster.partitioned import PartitionedRun
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.replicated import SpreadRun
+from gdatalog.cluster.stock import Stock
 from gdatalog.engine.derived import Derived, Rows
 from gdatalog.engine.ledger import RuleRound, RuleRun
 from gdatalog.engine.sources import Sources
@@ -24,6 +26,7 @@ class Spreading:
 
     def __init__(self, connection: Connection) -> None:
         self.pool = Pool(connection)
+        self.stock = Stock(self.pool)
 
     def rule(
         self,
@@ -39,8 +42,15 @@ class Spreading:
             return None
         if knobs.spread == "auto" and sum(join.cost for join in plan.joins) < WORTH:
             return None
+        knobs = replace(knobs, threads=1)
+        if knobs.spread == "partition":
+            parted = PartitionedRun(
+                plan, sources, around.scope, around.limits, knobs, report, device=around.device,
+                did=did, pool=self.pool, relation_of=around.relation, stock=self.stock,
+            )  # fmt: skip
+            return parted.rows(limit)
         run = SpreadRun(
-            plan, sources, around.scope, around.limits, replace(knobs, threads=1), report,
+            plan, sources, around.scope, around.limits, knobs, report,
             device=around.device, did=did, pool=self.pool,
         )  # fmt: skip
         return run.rows(limit)
