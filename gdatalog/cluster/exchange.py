@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from gdatalog.cluster.parts import columns_of
 from gdatalog.cluster.pool import Call, Kept, Pool
 from gdatalog.executors.limits import Limits
 from gdatalog.storage.afar import Part
@@ -24,12 +25,6 @@ OWNED = 1 << 26  # bytes for each owner: where there is more, a worker is severa
 # Of parts that lie on one worker, and so many owners, what is for each of these; it may be given
 # more to know it by.
 Split = Callable[..., Sequence[Any]]
-
-
-class Having(Protocol):
-    """What stands for a part's columns on a worker."""
-
-    def columns(self) -> Columns: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +53,7 @@ class Exchange:
     @staticmethod
     def over(pool: Pool, told: str, limits: Limits, nbytes: int) -> Exchange:
         """To owners on all workers, of which each is to have not too much of so many bytes."""
-        workers = pool.workers()
+        workers = sorted(pool.connection.client.nthreads())
         count = max(len(workers), -(-nbytes // OWNED))
         return Exchange(pool, told, limits, [workers[at % len(workers)] for at in range(count)])
 
@@ -175,12 +170,7 @@ def rows_by_owner(keys: Columns, rows: Columns, owners: int) -> list[Columns]:
     return [tuple(column[mine] for column in rows) for mine in np.split(order, ends[:-1].tolist())]
 
 
-def columns_of(value: Columns | Having) -> Columns:
-    """The columns of a part."""
-    return value if isinstance(value, tuple) else value.columns()
-
-
-def split_rows(parts: Sequence[Columns | Having], owners: int) -> list[Columns]:
+def split_rows(parts: Sequence[Any], owners: int) -> list[Columns]:
     """The distinct rows of some parts, dealt out."""
     rows = sort_rows(concatenate(list(map(columns_of, parts))))
     return rows_by_owner(rows, rows, owners)
@@ -192,7 +182,7 @@ def distinct_of(pieces: Sequence[Piece]) -> Owned:
     return Owned(rows, sum(one.moved for one in pieces))
 
 
-def size_of(value: Columns | Having) -> tuple[int, int]:
+def size_of(value: Any) -> tuple[int, int]:
     """How many rows a part has, and what they take."""
     columns = columns_of(value)
     return len(columns[0]), sum(column.nbytes for column in columns)

@@ -6,7 +6,7 @@ can be added meanwhile. All that waits for the cluster waits here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,26 +61,6 @@ class Pool:
             found = self._placed[key] = Placed(future, nbytes)
         return found
 
-    @property
-    def open(self) -> bool:
-        """Whether the workers can still be asked."""
-        return bool(self.connection.client.status == "running")
-
-    def workers(self) -> list[str]:
-        """The addresses of the workers there are now, in a fixed order."""
-        return sorted(self.connection.client.nthreads())
-
-    def sizes(self, kept: Sequence[Kept]) -> list[int]:
-        """How many bytes each of some values takes where it lies, about."""
-        keys = [one.future.key for one in kept]
-        found = self.connection.client.nbytes(keys, summary=False) if keys else {}
-        return [found.get(key, 0) for key in keys]
-
-    def bring(self, kept: Sequence[Kept]) -> list[Any]:
-        """Values that lie on workers, here: few, and small."""
-        found: list[Any] = self.connection.client.gather([one.future for one in kept])
-        return found
-
     def stage(self, told: str, limits: Limits) -> Stage:
         """`told`: what is done, by the rule's name: for the dashboard and for who looks on."""
         return Stage(self, told, limits)
@@ -121,8 +101,7 @@ class Stage:
             while self._calls:
                 self.limits.poll()
                 try:
-                    with self.pool.connection.client.as_current():
-                        ended = wait(list(self._calls), PATIENCE, "FIRST_COMPLETED")
+                    ended = wait(list(self._calls), timeout=PATIENCE, return_when="FIRST_COMPLETED")
                 except TimeoutError:
                     continue
                 for future in ended.done:
