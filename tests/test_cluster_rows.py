@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gdatalog.cluster.connection import Connection
-from gdatalog.cluster.exchange import Exchange, measured, owner_of
+from gdatalog.cluster.exchange import Exchange, owner_of, parts_of, size_of
 from gdatalog.cluster.keeping import Keeping
 from gdatalog.cluster.pool import Call, Kept, Pool
 from gdatalog.errors import DataError, MemoryLimitError
@@ -39,7 +39,7 @@ def pool(cluster: Callable[[int], Any]) -> Pool:
 def left(pool: Pool, spans: Sequence[tuple[int, int]]) -> list[Kept]:
     stage = pool.stage("some rows", Limits())
     for number, span in enumerate(spans):
-        stage.add(Call(some_rows, span, keep=True, tag=number))
+        stage.add(Call(some_rows, span, keep=True, tag=number, told=size_of))
     found = {call.tag: kept for call, kept in stage}
     return [found[number] for number in range(len(spans))]
 
@@ -50,7 +50,7 @@ def answer(
     symbols = SymbolTable()
     for text in TEXTS:
         symbols.intern(text)
-    parts = measured(pool, Limits(), left(pool, spans))
+    parts = parts_of(left(pool, spans))
     keeper = Keeping(pool, memory)
     relation = Relation.of_parts(("n", "text"), ("int", "symbol"), parts, keeper, distinct)
     return Result(relation, symbols)
@@ -60,12 +60,13 @@ def test_equal_rows_meet_at_their_owner(pool: Pool) -> None:
     workers = sorted(pool.connection.client.nthreads())
     exchange = Exchange(pool, "some rows", Limits(), [*workers, workers[0]])
     parts = left(pool, [(0, 1000), (500, 1500), (500, 600)])
-    owned = pool.bring(exchange.distinct(parts), "some rows", Limits())
-    rows = [each.rows for each in owned]
+    owned = exchange.distinct(parts)
+    rows = [each.rows for each in pool.bring(owned, "some rows", Limits())]
     assert sorted(np.concatenate([column for column, _ in rows])) == list(range(1500))
     for number, mine in enumerate(rows):
         assert set(owner_of(mine, 3)) == {number}
-    assert 0 < sum(each.moved for each in owned) <= 2100 * 8
+    assert [kept.told.rows for kept in owned] == [len(mine[0]) for mine in rows]
+    assert 0 < sum(kept.told.moved for kept in owned) <= 2100 * 8
 
 
 def test_an_owner_is_the_same_however_wide_a_column_is() -> None:
@@ -77,8 +78,9 @@ def test_an_owner_is_the_same_however_wide_a_column_is() -> None:
 def test_a_look_at_rows_that_lie_afar_fetches_no_others(pool: Pool) -> None:
     result = answer(pool, [(0, 1000), (1000, 3000)], memory=8 * 100)
     assert len(result) == 3000
-    assert result.head(2).fetchall() == [(0, "nought"), (1, "one")]
-    assert result.head(-1001).sorted().head(1).fetchall() == []
+    some = [(n, TEXTS[n % 4]) for n in range(50)]
+    assert result.head(50).fetchall() == some
+    assert result.head(-2990).fetchall() == some[:10]
     assert "2999" in result.format(4)
     with pytest.raises(MemoryLimitError, match="3,000 rows"):
         result.fetchall()
@@ -100,6 +102,8 @@ def test_rows_become_partitions_where_they_lie(pool: Pool) -> None:
     counts, whole = client.gather(client.compute([frame.groupby("text").n.sum(), frame]))
     assert counts.to_dict() == {TEXTS[at]: sum(range(at, 3000, 4)) for at in range(4)}
     assert whole.dtypes.to_dict() == expected.dtypes.to_dict()
+    again = answer(pool, [(0, 1000), (500, 1500)], distinct=False).to_dask()
+    assert client.gather(client.compute(again.n.sum())) == sum(range(1500))
 
 
 def test_workers_write_a_folder(pool: Pool, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,39 +57,47 @@ class Exchange:
         count = max(len(workers), -(-nbytes // OWNED))
         return Exchange(pool, told, limits, [workers[at % len(workers)] for at in range(count)])
 
-    def deal(self, parts: Sequence[Any], split: Split, *args: Any) -> list[list[Kept]]:
-        """For each owner the pieces that are for it: `Piece`s that lie where they were made.
+    def deal(self, parts: Sequence[Any], split: Split, *args: Any) -> list[list[Any]]:
+        """For each owner the pieces that are for it: `Piece`s that lie where they were made, as
+        arguments of calls.
 
         `parts`: what lies on workers, or what stands for it.
         """
         owners = len(self.workers)
         stage = self.pool.stage(f"{self.told}: deal", self.limits)
         for worker, mine in by_place(self.pool, parts):
-            stage.add(Call(dealt, (split, mine, owners, *args), True, worker, worker))
-        made = [(call.tag, kept) for call, kept in stage]
-        found: list[list[Kept]] = [[] for _ in self.workers]
-        for worker, kept in made:
-            for owner in range(owners):
-                stage.add(Call(piece, (kept, owner), keep=True, worker=worker, tag=owner))
-        for call, kept in stage:
-            found[call.tag].append(kept)
-        return found
+            stage.add(Call(dealt, (split, mine, owners, *args), keep=True, worker=worker))
+        made = [kept for _, kept in stage]
+        return [[kept.part(owner) for kept in made] for owner in range(owners)]
 
     def merge(
-        self, pieces: Sequence[Sequence[Kept]], function: Callable[..., Any], *args: Any
+        self,
+        pieces: Sequence[Sequence[Any]],
+        function: Callable[..., Any],
+        *args: Any,
+        told: Callable[[Any], Any] | None = None,
     ) -> list[Kept]:
         """What a function, of an owner's pieces and some arguments, gives for each owner; it
-        lies there."""
+        lies there. `told`: says what is to be known of it here."""
         stage = self.pool.stage(f"{self.told}: merge", self.limits)
         for owner, (worker, mine) in enumerate(zip(self.workers, pieces, strict=True)):
-            call = Call(function, (list(mine), *args), keep=True, worker=worker, tag=owner)
+            call = Call(function, (list(mine), *args), True, worker, owner, told)
             stage.add(call)
         found = {call.tag: kept for call, kept in stage}
         return [found[owner] for owner in range(len(self.workers))]
 
     def distinct(self, parts: Sequence[Any]) -> list[Kept]:
-        """Of parts that have columns each row once: `Owned` ones, one for each owner."""
-        return self.merge(self.deal(parts, split_rows), distinct_of)
+        """Of parts that have columns each row once: `Owned` ones, one for each owner, which tell
+        their `Size`."""
+        return self.merge(self.deal(parts, split_rows), distinct_of, told=size_of)
+
+
+class Size(NamedTuple):
+    """How many rows a part has, what they take, and how much came from another worker."""
+
+    rows: int
+    nbytes: int
+    moved: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,26 +113,22 @@ class Owned:
 
 def by_place(pool: Pool, parts: Sequence[Any]) -> list[tuple[str | None, list[Any]]]:
     """Parts by the worker on which they lie; None: none, or it is not known, each by itself."""
-    lying = [part.future for part in parts if isinstance(part, Kept)]
-    places = pool.connection.client.who_has(lying) if lying else {}
+    lying = [part for part in parts if isinstance(part, Kept)]
+    places = {id(part): where for part, where in zip(lying, pool.where(lying), strict=True)}
     found: dict[str, list[Any]] = {}
     single: list[tuple[str | None, list[Any]]] = []
     for part in parts:
-        where = places.get(part.future.key) if isinstance(part, Kept) else None
-        if where:
-            found.setdefault(min(where), []).append(part)
-        else:
+        where = places.get(id(part))
+        if where is None:
             single.append((None, [part]))
+        else:
+            found.setdefault(where, []).append(part)
     return [*found.items(), *single]
 
 
-def measured(pool: Pool, limits: Limits, values: Sequence[Kept]) -> list[Part]:
-    """What was left on workers as the parts of a relation; those without rows are left out."""
-    stage = pool.stage("count rows", limits)
-    for at, value in enumerate(values):
-        stage.add(Call(size_of, (value,), tag=at))
-    sizes = {call.tag: size for call, size in stage}
-    parts = (Part(value, *sizes[at]) for at, value in enumerate(values))
+def parts_of(owned: Sequence[Kept]) -> list[Part]:
+    """What told its `Size`, as the parts of a relation; those without rows are left out."""
+    parts = (Part(kept, kept.told.rows, kept.told.nbytes) for kept in owned)
     return [part for part in parts if part.rows]
 
 
@@ -147,11 +151,6 @@ def dealt(split: Split, parts: Sequence[Any], owners: int, *args: Any) -> list[P
 
     here = this_worker()
     return [Piece(value, here, sizeof(value)) for value in split(parts, owners, *args)]
-
-
-def piece(pieces: Sequence[Piece], owner: int) -> Piece:
-    """What is for one owner: a value of its own, so that no other one is sent along."""
-    return pieces[owner]
 
 
 def owner_of(rows: Columns, owners: int) -> Array:
@@ -182,7 +181,7 @@ def distinct_of(pieces: Sequence[Piece]) -> Owned:
     return Owned(rows, sum(one.moved for one in pieces))
 
 
-def size_of(value: Any) -> tuple[int, int]:
-    """How many rows a part has, and what they take."""
+def size_of(value: Any) -> Size:
     columns = columns_of(value)
-    return len(columns[0]), sum(column.nbytes for column in columns)
+    nbytes = sum(column.nbytes for column in columns)
+    return Size(len(columns[0]), nbytes, getattr(value, "moved", 0))

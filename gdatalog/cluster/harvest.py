@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from gdatalog.cluster.exchange import Exchange, Piece, measured, owner_of
+from gdatalog.cluster.exchange import Exchange, Piece, owner_of, parts_of, size_of
 from gdatalog.cluster.parts import columns_of
-from gdatalog.cluster.pool import Call, Kept, Placed, Pool
+from gdatalog.cluster.pool import Kept, Placed, Pool
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.derived import Blocks, Derived, lying_afar
 from gdatalog.engine.device import CPU
@@ -68,7 +68,7 @@ class Harvest:
                 told = f"{self.plan.relation}: distinct"
                 exchange = Exchange.over(self.pool, told, self.limits, nbytes)
                 owned = exchange.distinct([part.value for part in parts])
-                parts, distinct = measured(self.pool, self.limits, owned), True
+                parts, distinct = parts_of(owned), True
             if not self._easily(sum(part.nbytes for part in parts)):
                 return lying_afar(AfarRows(parts, self.keeper, Known.DISTINCT))
             self.here, self.left = self._brought([part.value for part in parts]), []
@@ -94,8 +94,7 @@ class Harvest:
         nbytes = sum(left.nbytes for _, left in self.left)
         exchange = Exchange.over(self.pool, f"{plan.relation}: groups", self.limits, nbytes)
         pieces = exchange.deal(values, split_groups, merging, symbols)
-        merged = exchange.merge(pieces, merged_groups, merging, symbols)
-        parts = measured(self.pool, self.limits, merged)
+        parts = parts_of(exchange.merge(pieces, merged_groups, merging, symbols, told=size_of))
         names = {expr.name for expr in plan.head if isinstance(expr, Slot)}
         apart = names.issuperset(key.name for key in plan.keys)
         return lying_afar(AfarRows(parts, self.keeper, Known.DISTINCT if apart else Known.NOTHING))
@@ -119,11 +118,7 @@ class Harvest:
         return [*self.here, *self._brought([kept for kept, _ in self.left])]
 
     def _brought(self, values: Sequence[Any]) -> list[Any]:
-        stage = self.pool.stage(f"{self.plan.relation}: fetch", self.limits)
-        for number, value in enumerate(values):
-            stage.add(Call(itself, (value,), tag=number))
-        found = {call.tag: value for call, value in stage}
-        return [found[number] for number in range(len(values))]
+        return self.pool.bring(values, f"{self.plan.relation}: fetch", self.limits)
 
 
 def makes_texts(expressions: Sequence[Expr]) -> bool:
@@ -144,10 +139,6 @@ def brief(value: Any) -> Any:
         columns = columns_of(value)
         left = Left(len(columns[0]) if columns else 0, _nbytes(columns))
     return value if left.nbytes <= SMALL else left
-
-
-def itself(value: Any) -> Any:
-    return value
 
 
 def gathering_of(value: Any) -> Gathering:

@@ -99,7 +99,8 @@ class Keeping:
     # ---------------------------------------------------------------------------------- answers
 
     def to_dask(self, rows: AfarRows, shape: Shape, symbols: SymbolTable) -> Any:
-        return outgoing.to_dask(self.pool, rows.make_distinct(), shape, symbols)
+        parts, limits = rows.make_distinct(), Limits(memory=self.memory)
+        return outgoing.to_dask(self.pool, parts, shape, symbols, limits)
 
     def write(self, rows: AfarRows, shape: Shape, symbols: SymbolTable, folder: str) -> None:
         parts, limits = rows.make_distinct(), Limits(memory=self.memory)

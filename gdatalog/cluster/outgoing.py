@@ -23,7 +23,9 @@ from gdatalog.storage.table import Table
 from gdatalog.storage.writers import write_table
 
 
-def to_dask(pool: Pool, parts: Sequence[Part], shape: Shape, symbols: SymbolTable) -> Any:
+def to_dask(
+    pool: Pool, parts: Sequence[Part], shape: Shape, symbols: SymbolTable, limits: Limits
+) -> Any:
     """A dask DataFrame with a partition for each part, made when it is computed."""
     import dask.dataframe as dd
     from dask.delayed import delayed
@@ -31,7 +33,8 @@ def to_dask(pool: Pool, parts: Sequence[Part], shape: Shape, symbols: SymbolTabl
     client = pool.connection.client
     texts = client.scatter(symbols, hash=False) if "symbol" in shape.types else None
     frame = delayed(frame_of, pure=False)
-    frames = [frame(_futures(part.value), shape, texts) for part in parts]
+    values = [_futures(value) for value in _lying(pool, parts, limits)]
+    frames = [frame(value, shape, texts) for value in values]
     return dd.from_delayed(frames, meta=to_pandas(_table([], shape, None)), verify_meta=False)
 
 
@@ -59,6 +62,24 @@ def write_parts(
                 hint="name a folder that all machines share; or let Dask write: "
                 "to_dask().to_parquet('s3://...')",
             )
+
+
+def _lying(pool: Pool, parts: Sequence[Part], limits: Limits) -> list[Any]:
+    """The parts' values; those that are more than what lies on workers lie there from now on."""
+    values = [part.value for part in parts]
+    stage = pool.stage("read rows", limits)
+    for number, value in enumerate(values):
+        if not _lies(value):
+            stage.add(Call(columns_of, (value,), keep=True, tag=number))
+    for call, kept in stage:
+        values[call.tag] = kept
+    return values
+
+
+def _lies(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_lies, value.values()))
+    return isinstance(value, Kept | tuple | list)
 
 
 def _futures(value: Any) -> Any:
