@@ -13,14 +13,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gdatalog.cluster.bundles import Box, Grid, bundled, in_boxes, in_stretch
+from gdatalog.cluster.bundles import Box, Grid, bundled, in_boxes, in_stretch, mask_of
 from gdatalog.cluster.layout import Source
+from gdatalog.cluster.parts import columns_of
+from gdatalog.cluster.ranks import Way, edges_of
 from gdatalog.cluster.shelves import Gone, Lot, Piece, Shelf, own_shelf
 from gdatalog.cluster.work import Task, gathered_within, rows_within
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import Cell, Stretch
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import TrieRef
+from gdatalog.progress import format_bytes
+from gdatalog.storage.graph import Ranking
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
@@ -68,7 +72,7 @@ class Job:
     aggregates: bool
 
 
-class TooLarge(NamedTuple):
+class NoRoom(NamedTuple):
     """A cell for which there was not the memory; where the keys of variables can be cut, each
     with how many rows that tells apart."""
 
@@ -88,36 +92,49 @@ def lay(rows: Columns) -> Lot:
     return own_shelf().put(rows)
 
 
-def bundle(lot: Lot, grid: Grid) -> Found:
-    """The rows of a lot, bundled; on the shelf of whoever runs this."""
+def bundle(block: Any, grid: Grid, way: Way | None, ranking: Ranking | None) -> Found:
+    """The rows of a block, bundled, on the shelf of whoever runs this. `block`: a lot, or the
+    value of a part; of which edges are told by `way`, if their ranks are wanted."""
     shelf = own_shelf()
     try:
-        rows = shelf.whole(lot, grid.source.columns)
+        if isinstance(block, Lot):
+            rows = shelf.whole(block, grid.source.columns)
+        elif way is not None and ranking is not None:
+            rows = both_ways(*map(ranking.ranks, edges_of(block, way)))
+        else:
+            whole = columns_of(block)
+            rows = tuple(whole[at] for at in grid.source.columns)
     except Gone as gone:
         return Found(gone, shelf.counted())
     rows, counts = bundled(rows, grid)
     return Found(Bundled(shelf.put(rows), counts), shelf.counted())
 
 
+def both_ways(left: Array, right: Array) -> Columns:
+    """Edges, each once, both ways."""
+    apart = left != right
+    return np.concatenate([left, right[apart]]), np.concatenate([right, left[apart]])
+
+
 def run_cell(
     job: Job,
     cell: Cell,
     fragments: Sequence[Fragment],
-    labels: Mapping[int, Array],
+    ranks: Mapping[int, Ranking],
     symbols: SymbolTable,
 ) -> Found:
     """What a join gives within a cell: rows, or a gathering; or why there is nothing, as `Gone` or
-    `TooLarge`. `labels`: the values of ranks, by number of the source."""
+    `NoRoom`. `ranks`: of the vertices of graphs, by number of the source."""
     shelf = own_shelf()
     try:
         shelf.fetch([piece for fragment in fragments for piece in fragment.pieces])
         try:
             _check(job, fragments)
-            tries = _tries(job, fragments, labels, shelf)
+            tries = _tries(job, fragments, ranks, shelf)
             run = gathered_within if job.aggregates else rows_within
             found: Any = run(job.task, [cell], tries, symbols)
         except MemoryLimitError as error:
-            found = TooLarge(error, _cuts(cell, fragments, shelf))
+            found = NoRoom(error, _cuts(cell, fragments, shelf))
     except Gone as gone:
         found = gone
     return Found(found, shelf.counted())
@@ -130,8 +147,6 @@ def _check(job: Job, fragments: Sequence[Fragment]) -> None:
 
 
 def _charge(job: Job, size: int) -> None:
-    from gdatalog.progress import format_bytes
-
     if MAKING * size > job.task.memory:
         raise MemoryLimitError(
             f"a cell's rows take {format_bytes(size)}, and {format_bytes(MAKING * size)} while "
@@ -140,7 +155,7 @@ def _charge(job: Job, size: int) -> None:
 
 
 def _tries(
-    job: Job, fragments: Sequence[Fragment], labels: Mapping[int, Array], shelf: Shelf
+    job: Job, fragments: Sequence[Fragment], ranks: Mapping[int, Ranking], shelf: Shelf
 ) -> dict[TrieRef, Trie]:
     made = dict(job.counted)
     size = 0
@@ -151,7 +166,8 @@ def _tries(
         for ref in longest_first(tuple(job.sources)):
             if job.sources[ref] == at:
                 made[ref] = trie = _trie(ref, keys)
-                trie.labels = labels.get(at)
+                if at in ranks:
+                    trie.labels = ranks[at].labels
     return made
 
 
@@ -182,8 +198,6 @@ def _rows(fragment: Fragment, shelf: Shelf) -> dict[int, Array]:
 
 
 def _trie(ref: TrieRef, keys: Mapping[int, Array]) -> Trie:
-    from gdatalog.cluster.bundles import mask_of
-
     used = [keys[column] for column in ref.columns]
     if ref.tests:
         mask = mask_of(keys, ref.tests)
@@ -192,9 +206,7 @@ def _trie(ref: TrieRef, keys: Mapping[int, Array]) -> Trie:
     return trie_of_rows(used, len(used[0]), ref.weighted)
 
 
-def _cuts(
-    cell: Cell, fragments: Sequence[Fragment], shelf: Shelf
-) -> dict[str, tuple[int, int]]:
+def _cuts(cell: Cell, fragments: Sequence[Fragment], shelf: Shelf) -> dict[str, tuple[int, int]]:
     """For each variable a key that cuts its stretch into two of about as many rows, and how many
     rows there are; only if both have some."""
     keys: dict[str, list[Array]] = {}

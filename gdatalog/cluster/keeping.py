@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,17 +67,16 @@ class Keeping:
         numbered = self._kept("distinct: numbers", calls)
         exchange = self._exchange("distinct", rows.at_most * (20 if exact else 28))
         found = exchange.merge(exchange.deal(numbered, repeats.split_numbers), repeats.repeated)
-        again: dict[int, int] = {}
+        again: Counter[int] = Counter()
         for some in self._each("distinct: count", [(repeats.how_many, (each,)) for each in found]):
-            for number, count in some.items():
-                again[number] = again.get(number, 0) + count
+            again.update(some)
         places = self._kept(
             "distinct: places", [(repeats.places_of, (found, number)) for number in again]
         )
         without = dict(zip(again, places, strict=True))
         parts = []
         for number, part in enumerate(rows.parts):
-            left = part.rows - again.get(number, 0)
+            left = part.rows - again[number]
             if left == part.rows:
                 parts.append(part)
             elif left:
@@ -128,14 +128,14 @@ class Keeping:
 
     def _counts(self, rows: AfarRows, what: ranks.What, ranking: Ranking | None) -> list[Kept]:
         """How often keys or ranks stand in the edges: an owner has those that are its own."""
-        values, way = self._edges(rows)
+        values, way = self.edges(rows)
         placed = None if ranking is None else self.pool.place(ranking, ranking, ranking.nbytes)
         calls = [(ranks.counts_of, (value, way, what, placed)) for value in values]
         counted = self._kept("ranks: counts", calls)
         exchange = self._exchange("ranks", 16 * 2 * rows.at_most)
         return exchange.merge(exchange.deal(counted, ranks.split_counts), ranks.counts_together)
 
-    def _edges(self, rows: AfarRows) -> tuple[list[Any], ranks.Way]:
+    def edges(self, rows: AfarRows) -> tuple[list[Any], ranks.Way]:
         """The values of parts, and how their rows tell each edge once."""
         values = [part.value for part in rows.make_distinct()]
         survey = rows.survey

@@ -8,8 +8,8 @@ it the more of them it has.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,9 @@ import numpy as np
 from gdatalog.cluster.bundles import Grid, Runs, runs_of
 from gdatalog.cluster.census import Census, fine
 from gdatalog.cluster.choosing import choose
-from gdatalog.cluster.fragments import MAKING, Fragment, Job, TooLarge, run_cell
+from gdatalog.cluster.fragments import MAKING, Fragment, Job, NoRoom, run_cell
 from gdatalog.cluster.layout import Layout
-from gdatalog.cluster.pool import Call, Placed, Pool
+from gdatalog.cluster.pool import Call, Placed
 from gdatalog.cluster.replicated import SpreadRun
 from gdatalog.cluster.shares import Block, Bundle, Shares
 from gdatalog.cluster.shelves import Gone, Piece
@@ -27,10 +27,9 @@ from gdatalog.cluster.stock import TRIES, Bundles, Stock, unreachable
 from gdatalog.cluster.work import Task, gathered_within
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import Cell, Stretch, cuttable, roles
-from gdatalog.plan.nodes import JoinPlan, TrieRef
+from gdatalog.plan.nodes import JoinPlan, Restore
 from gdatalog.storage.relation import Relation
 
-SAMPLE = 200_000  # rows that tell where classes begin
 AHEAD = 1  # cells that wait at a worker for each that runs
 MOST_LOOKED_AT = 2000  # cells of which the next one is chosen
 PART = 0.5  # of a worker's memory that its cells have
@@ -81,13 +80,10 @@ class Parted:
     def _shares(self) -> Shares:
         """Bundles the rows on the workers by fine classes, and chooses of what cells are made."""
         run, layout = self.run, self.layout
-        bases = []
-        for source in layout.sources:
-            bases.append(self.stock.base(run.relation_of(source.relation), source))
-        rows = sum(len(block[0]) for base in bases for block in base.blocks)
-        step = max(1, rows // SAMPLE)
+        bases = [self.stock.base(run.relation_of(s.relation), s) for s in layout.sources]
+        step = max((base.step for base in bases), default=1)
         samples = [
-            [np.concatenate([block[dim.column][::step] for block in base.blocks]) for dim in dims]
+            [base.sample[dim.column][:: max(1, step // base.step)] for dim in dims]
             for base, dims in zip(bases, layout.dims, strict=True)
         ]
         self.domains = fine(layout, samples)
@@ -112,14 +108,12 @@ class Parted:
         run = self.run
         task = Task(run.plan, self.number, run.scope.params, self.memory, run.knobs)
         role_of = dict(zip(self.join.tries, self.layout.roles, strict=True))
-        counted = {
-            ref: run.sources.trie_of(ref) for ref, role in role_of.items() if role is None
-        }
+        counted = {ref: run.sources.trie_of(ref) for ref, role in role_of.items() if role is None}
         sources = {ref: role.source for ref, role in role_of.items() if role is not None}
         job = Job(task, sources, counted, self.aggregates)
         symbols = run.scope.symbols
         table = run.pool.place((id(symbols), len(symbols)), symbols)
-        labels = self._labels()
+        ranks = self._ranks()
         stage = run.pool.stage(self.told, run.limits)
         queue = Queue(self.shares)
         busy: dict[str, int] = {}
@@ -132,7 +126,7 @@ class Parted:
                     if cell is None:
                         return
                     busy[worker] = busy.get(worker, 0) + 1
-                    args = (job, cell.cell, self._fragments(cell), labels, table)
+                    args = (job, cell.cell, self._fragments(cell), ranks, table)
                     stage.add(Call(run_cell, args, worker=worker, tag=(worker, cell)))
 
         send()
@@ -143,20 +137,21 @@ class Parted:
             if isinstance(found.value, Gone):
                 self._again(cell, found.value)
                 queue.add([cell])
-            elif isinstance(found.value, TooLarge):
+            elif isinstance(found.value, NoRoom):
                 queue.add(self._halves(cell, found.value))
             else:
                 yield found.value
             send()
 
-    def _labels(self) -> dict[int, Placed]:
-        """The values of ranks, by number of the source."""
+    def _ranks(self) -> dict[int, Placed]:
+        """The ranks of graphs' vertices, by number of the source, where they become values."""
         found = {}
-        for at, source in enumerate(self.layout.sources):
-            if source.ranked:
-                ranking = self.run.relation_of(source.relation).graph.ranking()
-                key = id(ranking.labels)
-                found[at] = self.run.pool.place(key, ranking.labels, ranking.labels.nbytes)
+        for step in self.join.steps:
+            role = self.layout.roles[step.trie] if isinstance(step, Restore) else None
+            if role is not None:
+                relation = self.run.relation_of(self.layout.sources[role.source].relation)
+                ranking = relation.graph.ranking()
+                found[role.source] = self.run.pool.place(ranking, ranking, ranking.nbytes)
         return found
 
     def _again(self, cell: Part, gone: Gone) -> None:
@@ -169,7 +164,7 @@ class Parted:
             if homes & gone.homes:
                 self.moved += self.stock.make(made, self.told, self.run.limits, gone.homes)
 
-    def _halves(self, cell: Part, large: TooLarge) -> list[Part]:
+    def _halves(self, cell: Part, large: NoRoom) -> list[Part]:
         """Two cells in the place of one that was too large."""
         if not large.cuts:
             raise large.error
@@ -215,7 +210,9 @@ class Parted:
             bounds = self.domains[dim.domain].bounds
             stretch = self.shares.domains[dim.domain].stretch(number)
             low = 0 if stretch.low is None else bisect_left(bounds, stretch.low) + 1
-            high = len(bounds) + 1 if stretch.high is None else bisect_left(bounds, stretch.high) + 1
+            high = (
+                len(bounds) + 1 if stretch.high is None else bisect_left(bounds, stretch.high) + 1
+            )
             spans.append((low, high))
         return runs_of(counts, spans)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle, islice
 from math import ceil
 from typing import Any
 from weakref import WeakKeyDictionary, finalize
@@ -14,11 +13,14 @@ import numpy as np
 
 from gdatalog.cluster.bundles import Grid
 from gdatalog.cluster.fragments import Bundled, bundle, lay
+from gdatalog.cluster.keeping import Keeping
 from gdatalog.cluster.layout import Source
-from gdatalog.cluster.pool import Call, Pool
+from gdatalog.cluster.pool import Call, Placed, Pool
+from gdatalog.cluster.ranks import Way
 from gdatalog.cluster.shelves import Gone, Lot, drop_lots
 from gdatalog.errors import DeviceError
 from gdatalog.executors.limits import Limits
+from gdatalog.storage.afar import AfarRows
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns
@@ -26,14 +28,24 @@ from gdatalog.storage.table import Array
 
 LARGEST = 8 << 20  # bytes of rows that are sent at once
 FEW = 64 << 10  # bytes of rows that lie on one shelf
+SAMPLE = 100_000  # rows that tell where classes begin
 TRIES = 10  # times that rows which are gone are made again
 
 
 @dataclass(slots=True)
 class Base:
-    """Rows of a relation in blocks, and on which shelf each lies, if on any."""
+    """Rows that a source is made of, in blocks.
 
-    blocks: Sequence[Columns]
+    `blocks`: what a worker is given to have each: columns, which are laid on a shelf first, or
+    where they are `afar` what a part has (`parts.py`). `edges`: of a graph that lies afar, how
+    each edge is told once, and the ranks of its vertices. `sample`: every `step`-th row of all.
+    """
+
+    blocks: Sequence[Any]
+    sample: Columns
+    step: int
+    afar: bool = False
+    edges: tuple[Way, Placed] | None = None
     lots: list[Lot | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -86,15 +98,34 @@ class Stock:
         if kept is None:
             kept = self._bases[relation.store] = {}
             finalize(relation.store, _forget, kept, self._idle)
-        key = source.ranked and source.tests
+        rows = relation.afar
+        afar = rows is not None and rows.away
+        key = (source.ranked and (afar or source.tests), afar)
         base = kept.get(key)
         if base is None:
-            base = kept[key] = Base(list(_blocks(relation, source, len(self.workers))))
+            if rows is not None and rows.away:
+                base = self._afar(rows, source)
+            else:
+                base = _of_blocks(list(_blocks(relation, source, len(self.workers))))
+            kept[key] = base
         return base
 
-    def make(
-        self, bundles: Bundles, told: str, limits: Limits, gone: Iterable[str] = ()
-    ) -> int:
+    def _afar(self, rows: AfarRows, source: Source) -> Base:
+        values: list[Any] = [part.value for part in rows.make_distinct()]
+        sample = rows.survey.sample
+        step = max(1, rows.at_most // max(1, len(sample[0])))
+        if not source.ranked:
+            return Base(values, sample, step, afar=True)
+        keeper = rows.keeper
+        assert isinstance(keeper, Keeping)
+        values, way = keeper.edges(rows)
+        ranking = rows.ranking
+        ends = [ranking.ranks(column) for column in sample]
+        placed = self.pool.place(ranking, ranking, ranking.nbytes)
+        both = (np.concatenate(ends), np.concatenate(ends[::-1]))
+        return Base(values, both, step, afar=True, edges=(way, placed))
+
+    def make(self, bundles: Bundles, told: str, limits: Limits, gone: Iterable[str] = ()) -> int:
         """Bundles what is not yet, or what some workers had who are gone; gives the bytes that
         were moved for it."""
         base, moved, lost = bundles.base, 0, set(gone)
@@ -107,12 +138,15 @@ class Stock:
             missing = [at for at, each in enumerate(bundles.made) if each is None]
             if not missing:
                 return moved
-            self._lay(base, missing, there, told, limits)
+            if not base.afar:
+                self._lay(base, missing, there, told, limits)
             stage = self.pool.stage(told, limits)
+            way, ranking = base.edges or (None, None)
             for at in missing:
                 lot = base.lots[at]
-                assert lot is not None
-                stage.add(Call(bundle, (lot, bundles.grid), worker=lot.home, tag=at))
+                block = base.blocks[at] if lot is None else lot
+                home = None if lot is None else lot.home
+                stage.add(Call(bundle, (block, bundles.grid, way, ranking), worker=home, tag=at))
             for call, found in stage:
                 moved += found.moved
                 if isinstance(found.value, Gone):
@@ -133,8 +167,8 @@ class Stock:
             if lot is None or lot.home not in homes:
                 missing.append(at)
         stage = self.pool.stage(told, limits)
-        homes_of = islice(cycle(homes), base_start(base), None)
-        for at, home in zip(missing, homes_of, strict=False):
+        for at in missing:
+            home = homes[at % len(homes)]
             stage.add(Call(lay, (base.blocks[at],), worker=home, tag=at))
         for call, lot in stage:
             base.lots[call.tag] = lot
@@ -147,12 +181,16 @@ class Stock:
             self.pool.connection.client.run(drop_lots, keys, wait=False, on_error="ignore")
 
 
-def base_start(base: Base) -> int:
-    return sum(lot is not None for lot in base.lots)
-
-
 def _forget(bases: dict[Any, Base], idle: list[str]) -> None:
     idle += [lot.key for base in bases.values() for lot in base.lots if lot is not None]
+
+
+def _of_blocks(blocks: Sequence[Columns]) -> Base:
+    step = max(1, sum(len(block[0]) for block in blocks) // SAMPLE)
+    sample = tuple(
+        np.concatenate([column[::step] for column in parts]) for parts in zip(*blocks, strict=True)
+    )
+    return Base(blocks, sample, step)
 
 
 def _blocks(relation: Relation, source: Source, workers: int) -> Iterator[Columns]:
