@@ -1,8 +1,8 @@
 """What a worker runs where no worker has a relation whole: rows are laid on its shelf and bundled,
-and a cell of a join runs over tries of the bundles that it needs.
+and cells of a join are run over tries of the bundles that they need.
 
-A fragment may have more rows than the cell needs: they are rows all the same, and the cell says
-which bindings are its own.
+A fragment may have more rows than its cells need: they are rows all the same, and the cells say
+which bindings are their own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gdatalog.cluster.layout import Source
 from gdatalog.cluster.parts import columns_of
 from gdatalog.cluster.ranks import Way, edges_of
 from gdatalog.cluster.shelves import Gone, Lot, Piece, Shelf, own_shelf
-from gdatalog.cluster.work import Task, gathered_within, rows_within
+from gdatalog.cluster.work import Found, Sealed, look_through
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import Cell, Stretch
 from gdatalog.plan.effects import longest_first
@@ -35,6 +35,9 @@ from gdatalog.storage.trie_builder import trie_of_rows
 MAKING = 6
 SAMPLE = 4096  # keys of a piece that tell where to cut
 
+# For each variable that can be cut: where, and how many rows that tells apart.
+Cuts = Mapping[str, tuple[int, int]]
+
 
 class Bundled(NamedTuple):
     """Rows of a source on a shelf, bundle by bundle; how many each bundle has."""
@@ -45,7 +48,7 @@ class Bundled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """The rows of a source that a cell needs: those of the pieces; where there are `boxes`, those
+    """The rows of a source that cells need: those of the pieces; where there are `boxes`, those
     of them that lie in one.
 
     `roles`: for each of the source's tries which variable is bound to which column.
@@ -62,29 +65,27 @@ class Fragment:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """What all cells of a join have in common: `sources` has the number of each trie's source, and
-    `counted` the tries that have none. `aggregates`: what is gathered is asked for, not rows."""
+class Tries:
+    """What the tries of a join are made of: the number of each one's source, or, where one only
+    counts rows, itself. `memory`: what a worker has for making them."""
 
-    task: Task
     sources: Mapping[TrieRef, int]
     counted: Mapping[TrieRef, Trie]
-    aggregates: bool
+    memory: int
 
 
-class NoRoom(NamedTuple):
-    """A cell for which there was not the memory; where the keys of variables can be cut, each
-    with how many rows that tells apart."""
-
-    error: MemoryLimitError
-    cuts: Mapping[str, tuple[int, int]]
-
-
-class Found(NamedTuple):
-    """What a call has come to, and the bytes that were moved for it."""
+class Moved(NamedTuple):
+    """What a call has come to, or who is `Gone`; and the bytes that were moved for it."""
 
     value: Any
-    moved: int
+    nbytes: int
+
+
+class Ran(NamedTuple):
+    """What cells gave; and of the one that was too hard, where it can be cut."""
+
+    found: Found
+    cuts: Cuts
 
 
 def lay(rows: Columns) -> Lot:
@@ -92,7 +93,7 @@ def lay(rows: Columns) -> Lot:
     return own_shelf().put(rows)
 
 
-def bundle(block: Any, grid: Grid, way: Way | None, ranking: Ranking | None) -> Found:
+def bundle(block: Any, grid: Grid, way: Way | None, ranking: Ranking | None) -> Moved:
     """The rows of a block, bundled, on the shelf of whoever runs this. `block`: a lot, or the
     value of a part; of which edges are told by `way`, if their ranks are wanted."""
     shelf = own_shelf()
@@ -105,9 +106,9 @@ def bundle(block: Any, grid: Grid, way: Way | None, ranking: Ranking | None) -> 
             whole = columns_of(block)
             rows = tuple(whole[at] for at in grid.source.columns)
     except Gone as gone:
-        return Found(gone, shelf.counted())
+        return Moved(gone, shelf.counted())
     rows, counts = bundled(rows, grid)
-    return Found(Bundled(shelf.put(rows), counts), shelf.counted())
+    return Moved(Bundled(shelf.put(rows), counts), shelf.counted())
 
 
 def both_ways(left: Array, right: Array) -> Columns:
@@ -116,59 +117,68 @@ def both_ways(left: Array, right: Array) -> Columns:
     return np.concatenate([left, right[apart]]), np.concatenate([right, left[apart]])
 
 
-def run_cell(
-    job: Job,
-    cell: Cell,
+def run_cells(
+    sealed: Sealed,
+    cells: Sequence[Cell],
+    seconds: float,
+    firm: bool,
+    tries: Tries,
     fragments: Sequence[Fragment],
     ranks: Mapping[int, Ranking],
-    symbols: SymbolTable,
-) -> Found:
-    """What a join gives within a cell: rows, or a gathering; or why there is nothing, as `Gone` or
-    `NoRoom`. `ranks`: of the vertices of graphs, by number of the source."""
+    symbols: SymbolTable | None,
+) -> Moved:
+    """What a join gives within cells, as `Ran`. `ranks`: of the vertices of graphs, by number of
+    the source. See `work.look_through` for the others."""
     shelf = own_shelf()
     try:
         shelf.fetch([piece for fragment in fragments for piece in fragment.pieces])
         try:
-            _check(job, fragments)
-            tries = _tries(job, fragments, ranks, shelf)
-            run = gathered_within if job.aggregates else rows_within
-            found: Any = run(job.task, [cell], tries, symbols)
+            made = _tries(tries, fragments, ranks, shelf)
+            found = look_through(sealed, cells, seconds, firm, made, symbols)
+            del made
         except MemoryLimitError as error:
-            found = NoRoom(error, _cuts(cell, fragments, shelf))
+            found = Found(hard=True, error=error)
+        cuts = _cuts(cells[found.cells], fragments, shelf) if found.hard else {}
     except Gone as gone:
-        found = gone
-    return Found(found, shelf.counted())
+        return Moved(gone, shelf.counted())
+    return Moved(Ran(found, cuts), shelf.counted())
 
 
-def _check(job: Job, fragments: Sequence[Fragment]) -> None:
-    """Whether the tries will find room, as far as the pieces tell."""
-    needed = sum(fragment.nbytes for fragment in fragments if fragment.boxes is None)
-    _charge(job, needed)
-
-
-def _charge(job: Job, size: int) -> None:
-    if MAKING * size > job.task.memory:
-        raise MemoryLimitError(
-            f"a cell's rows take {format_bytes(size)}, and {format_bytes(MAKING * size)} while "
-            f"they are indexed; a worker has {format_bytes(job.task.memory)} for it"
-        )
+def where_to_cut(cell: Cell, fragments: Sequence[Fragment], error: MemoryLimitError) -> Moved:
+    """The same as `run_cells` gives of a cell that was too large."""
+    shelf = own_shelf()
+    try:
+        cuts = _cuts(cell, fragments, shelf)
+    except Gone as gone:
+        return Moved(gone, shelf.counted())
+    return Moved(Ran(Found(hard=True, error=error), cuts), shelf.counted())
 
 
 def _tries(
-    job: Job, fragments: Sequence[Fragment], ranks: Mapping[int, Ranking], shelf: Shelf
+    tries: Tries, fragments: Sequence[Fragment], ranks: Mapping[int, Ranking], shelf: Shelf
 ) -> dict[TrieRef, Trie]:
-    made = dict(job.counted)
+    made = dict(tries.counted)
+    _check(tries, sum(fragment.nbytes for fragment in fragments if fragment.boxes is None))
     size = 0
     for at, fragment in enumerate(fragments):
         keys = _rows(fragment, shelf)
         size += sum(column.nbytes for column in keys.values())
-        _charge(job, size)
-        for ref in longest_first(tuple(job.sources)):
-            if job.sources[ref] == at:
+        _check(tries, size)
+        for ref in longest_first(tuple(tries.sources)):
+            if tries.sources[ref] == at:
                 made[ref] = trie = _trie(ref, keys)
                 if at in ranks:
                     trie.labels = ranks[at].labels
     return made
+
+
+def _check(tries: Tries, size: int) -> None:
+    if MAKING * size > tries.memory:
+        raise MemoryLimitError(
+            f"rows that are joined with each other take {format_bytes(size)}, and about "
+            f"{format_bytes(MAKING * size)} while they are indexed: more than the "
+            f"{format_bytes(tries.memory)} that a worker has for it"
+        )
 
 
 def _rows(fragment: Fragment, shelf: Shelf) -> dict[int, Array]:
@@ -206,7 +216,7 @@ def _trie(ref: TrieRef, keys: Mapping[int, Array]) -> Trie:
     return trie_of_rows(used, len(used[0]), ref.weighted)
 
 
-def _cuts(cell: Cell, fragments: Sequence[Fragment], shelf: Shelf) -> dict[str, tuple[int, int]]:
+def _cuts(cell: Cell, fragments: Sequence[Fragment], shelf: Shelf) -> Cuts:
     """For each variable a key that cuts its stretch into two of about as many rows, and how many
     rows there are; only if both have some."""
     keys: dict[str, list[Array]] = {}

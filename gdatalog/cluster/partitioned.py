@@ -1,39 +1,51 @@
-"""A rule over relations that no worker has whole: each cell gets the bundles that it needs.
+"""A rule over relations that no worker has whole: cells get the bundles of rows that they need.
 
 Rows lie on the workers' shelves in bundles, by classes of the keys of their columns (`shares.py`).
-A cell is run by a worker to which few of its bundles have to be moved: the longer a worker is at
-it the more of them it has.
+Workers are dealt cells that need few bundles which they do not have by now (`dealing.py`), and run
+them over tries of these. What was too much for a worker is cut: into its blocks, then at keys.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
-
-import numpy as np
 
 from gdatalog.cluster.bundles import Grid, Runs, runs_of
 from gdatalog.cluster.census import Census, fine
 from gdatalog.cluster.choosing import choose
-from gdatalog.cluster.fragments import MAKING, Fragment, Job, NoRoom, run_cell
+from gdatalog.cluster.dealing import Dealer
+from gdatalog.cluster.fragments import (
+    MAKING,
+    Cuts,
+    Fragment,
+    Moved,
+    Tries,
+    run_cells,
+    where_to_cut,
+)
 from gdatalog.cluster.layout import Layout
-from gdatalog.cluster.pool import Call, Placed
+from gdatalog.cluster.pool import Call, Placed, Stage, TooLarge
 from gdatalog.cluster.replicated import SpreadRun
 from gdatalog.cluster.shares import Block, Bundle, Shares
 from gdatalog.cluster.shelves import Gone, Piece
 from gdatalog.cluster.stock import TRIES, Bundles, Stock, unreachable
-from gdatalog.cluster.work import Task, gathered_within
+from gdatalog.cluster.work import Found, Mode
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import Cell, Stretch, cuttable, roles
 from gdatalog.plan.nodes import JoinPlan, Restore
+from gdatalog.progress import format_bytes
 from gdatalog.storage.relation import Relation
 
-AHEAD = 1  # cells that wait at a worker for each that runs
-MOST_LOOKED_AT = 2000  # cells of which the next one is chosen
-PART = 0.5  # of a worker's memory that its cells have
+AHEAD = 1  # calls that wait at a worker for each that runs
+PART = 0.5  # of a worker's memory that the calls which it runs have
 UNLIMITED = 4 << 30  # the memory of a worker, where nothing limits it
+BUDGET = 5.0  # seconds, after which a call gives back the cells that it has not come to
+OFTEN = 1.0  # seconds between two looks at which workers there are
 
 
 @dataclass(slots=True)
@@ -42,34 +54,57 @@ class PartitionedRun(SpreadRun):
 
     relation_of: Callable[[str], Relation] = None  # type: ignore[assignment]
     stock: Stock = None  # type: ignore[assignment]
+    moved: int = 0  # bytes, from worker to worker
 
-    def _spread(self, number: int, function: Callable[..., Any]) -> Iterator[Any]:
-        parted = Parted(self, number, function is gathered_within)
+    def _spread(self, number: int, mode: Mode, limit: int | None = None) -> Iterator[Found]:
+        self.limits.watch.innermost.one_of(number, len(self.plan.joins))
+        parted = Parted(self, number, mode, limit)
         try:
-            yield from parted.results()
+            with closing(parted.results()) as results:
+                for found in results:
+                    self._take(number, mode, found)
+                    yield found
         finally:
+            self.moved += parted.moved
             parted.let_go()
 
 
-class Parted:
-    """A join over bundles: which there are, and which cell is run next, by whom."""
+@dataclass(slots=True, eq=False)
+class Part:
+    """Cells that are to be run, and the bundles that they need. `blocks`: those that they are made
+    of, or none if the cells are smaller. `firm`: they are run to their end."""
 
-    def __init__(self, run: PartitionedRun, number: int, aggregates: bool) -> None:
-        self.run = run
-        self.stock = run.stock
-        self.told = run.plan.relation
-        self.number = number
-        self.aggregates = aggregates
+    cells: Sequence[Cell]
+    bundles: Sequence[Bundle]
+    blocks: Sequence[Block] = ()
+    refined: bool = False
+    firm: bool = False
+    tried: int = 0
+
+
+class Parted:
+    """A join over bundles: which there are, and which cells are run next, by whom."""
+
+    def __init__(
+        self, run: PartitionedRun, number: int, mode: Mode, limit: int | None
+    ) -> None:
+        self.run, self.stock = run, run.stock
+        self.number, self.mode, self.limit = number, mode, limit
         self.join: JoinPlan = run.plan.joins[number]
         self.layout = Layout.of(self.join)
+        self.bound = _bound(self.join, self.layout)
         self.bundles: list[Bundles] = []
         self.moved = 0
         self.memory, self.slots = self._room()
-        self.shares = self._shares()
+        self.left: deque[Part] = deque()  # what has been dealt, and comes again
+        self.busy: dict[str, int] = {}
+        self.workers: Mapping[str, int] = {}
+        self.looked = -OFTEN
 
     def _room(self) -> tuple[int, int]:
-        """The memory that a cell can have on each worker, and how many run at once."""
-        info = self.stock.pool.connection.client.scheduler_info(n_workers=-1)["workers"].values()
+        """The memory that a call has on any worker, and how many run at once."""
+        client = self.stock.pool.connection.client
+        info = client.scheduler_info(n_workers=-1)["workers"].values()
         room = [
             (worker["memory_limit"] or UNLIMITED) * PART / worker["nthreads"] for worker in info
         ]
@@ -79,7 +114,7 @@ class Parted:
 
     def _shares(self) -> Shares:
         """Bundles the rows on the workers by fine classes, and chooses of what cells are made."""
-        run, layout = self.run, self.layout
+        run, layout, told = self.run, self.layout, self.run.plan.relation
         bases = [self.stock.base(run.relation_of(s.relation), s) for s in layout.sources]
         step = max((base.step for base in bases), default=1)
         samples = [
@@ -87,15 +122,23 @@ class Parted:
             for base, dims in zip(bases, layout.dims, strict=True)
         ]
         self.domains = fine(layout, samples)
-        for base, source, dims in zip(bases, layout.sources, layout.dims, strict=True):
-            made = Bundles(base, Grid(source, dims, self.domains))
-            self.bundles.append(made)
-            self.moved += self.stock.make(made, self.told, run.limits)
+        self.bundles = [
+            Bundles(base, Grid(source, dims, self.domains))
+            for base, source, dims in zip(bases, layout.sources, layout.dims, strict=True)
+        ]
+        self.moved += self.stock.make(self.bundles, told, run.limits)
         counts = tuple(made.counts for made in self.bundles)
-        census = Census(layout, self.domains, counts, tuple(made.width for made in self.bundles))
-        chosen = choose(census, self.memory // MAKING, self.slots)
-        if chosen is None:
-            raise MemoryLimitError("no shares fit")
+        widths = tuple(made.width for made in self.bundles)
+        census = Census(layout, self.domains, counts, widths)
+        self.cells_memory = self.memory // MAKING
+        chosen = choose(census, self.cells_memory, self.slots)
+        if chosen is None:  # even if no other variable is cut, by classes as fine as can be
+            raise MemoryLimitError(
+                f"{told} joins rows of {format_bytes(census.total)}, and no part of them that has "
+                f"all rows for some bindings fits the {format_bytes(self.cells_memory)} that a "
+                "worker has for it",
+                hint="workers with more memory; or fewer threads on each, which share it",
+            )
         return chosen
 
     def let_go(self) -> None:
@@ -103,45 +146,64 @@ class Parted:
 
     # ------------------------------------------------------------------------------------ cells
 
-    def results(self) -> Iterator[Any]:
+    def results(self) -> Iterator[Found]:
         """What the cells give, as they end."""
         run = self.run
-        task = Task(run.plan, self.number, run.scope.params, self.memory, run.knobs)
+        self.shares = self._shares()
+        dealer = Dealer(self.shares, self.cells_memory, self.slots)
+        self.sealed, self.table = run.task(self.number, self.mode, self.limit, self.memory)
         role_of = dict(zip(self.join.tries, self.layout.roles, strict=True))
-        counted = {ref: run.sources.trie_of(ref) for ref, role in role_of.items() if role is None}
-        sources = {ref: role.source for ref, role in role_of.items() if role is not None}
-        job = Job(task, sources, counted, self.aggregates)
-        symbols = run.scope.symbols
-        table = run.pool.place((id(symbols), len(symbols)), symbols)
-        ranks = self._ranks()
-        stage = run.pool.stage(self.told, run.limits)
-        queue = Queue(self.shares)
-        busy: dict[str, int] = {}
+        self.tries = Tries(
+            {ref: role.source for ref, role in role_of.items() if role is not None},
+            {ref: run.sources.trie_of(ref) for ref, role in role_of.items() if role is None},
+            self.memory,
+        )
+        self.ranks = self._ranks()
+        stage = run.pool.stage(run.plan.relation, run.limits, self._smaller)
+        self._send(stage, dealer)
+        with closing(iter(stage)) as ended:
+            for call, (value, moved) in ended:
+                worker, part = call.tag
+                self.busy[worker] -= 1
+                self.moved += moved
+                if isinstance(value, Gone):
+                    self._again(part, value)
+                else:
+                    self._back(part, value.found, value.cuts)
+                self._send(stage, dealer)
+                if not isinstance(value, Gone):
+                    yield value.found
 
-        def send() -> None:
-            """Gives workers cells while they have not enough."""
-            for worker, threads in self.stock.workers.items():
-                while busy.get(worker, 0) < threads * (1 + AHEAD):
-                    cell = queue.next(worker)
-                    if cell is None:
-                        return
-                    busy[worker] = busy.get(worker, 0) + 1
-                    args = (job, cell.cell, self._fragments(cell), ranks, table)
-                    stage.add(Call(run_cell, args, worker=worker, tag=(worker, cell)))
+    def _send(self, stage: Stage, dealer: Dealer) -> None:
+        """Gives workers cells while they have not enough."""
+        if monotonic() - self.looked >= OFTEN:
+            self.workers, self.looked = self.stock.workers, monotonic()
+        waiting = True
+        for ahead in range(1 + AHEAD):
+            for worker, threads in self.workers.items():
+                while waiting and self.busy.get(worker, 0) < threads * (1 + ahead):
+                    part = self._next(worker, dealer)
+                    if part is None:
+                        waiting = False
+                    else:
+                        self.busy[worker] = self.busy.get(worker, 0) + 1
+                        stage.add(self._call(worker, part))
 
-        send()
-        for call, found in stage:
-            worker, cell = call.tag
-            busy[worker] -= 1
-            self.moved += found.moved
-            if isinstance(found.value, Gone):
-                self._again(cell, found.value)
-                queue.add([cell])
-            elif isinstance(found.value, NoRoom):
-                queue.add(self._halves(cell, found.value))
-            else:
-                yield found.value
-            send()
+    def _next(self, worker: str, dealer: Dealer) -> Part | None:
+        if self.left:
+            return self.left.popleft()
+        batch = dealer.deal(worker)
+        if batch is None:
+            return None
+        return Part(self.shares.cells(batch.blocks), batch.bundles, batch.blocks)
+
+    def _call(self, worker: str, part: Part) -> Call:
+        fragments = self._fragments(part)
+        args = (
+            self.sealed, part.cells, BUDGET, part.firm, self.tries, fragments, self.ranks,
+            self.table,
+        )  # fmt: skip
+        return Call(run_cells, args, worker=worker, tag=(worker, part))
 
     def _ranks(self) -> dict[int, Placed]:
         """The ranks of graphs' vertices, by number of the source, where they become values."""
@@ -154,108 +216,99 @@ class Parted:
                 found[role.source] = self.run.pool.place(ranking, ranking, ranking.nbytes)
         return found
 
-    def _again(self, cell: Part, gone: Gone) -> None:
+    # ------------------------------------------------------------------------- what comes again
+
+    def _again(self, part: Part, gone: Gone) -> None:
         """Makes again what a worker had who is gone, unless that is done."""
-        cell.tried += 1
-        if cell.tried > TRIES:
+        part.tried += 1
+        if part.tried > TRIES:
             raise unreachable()
-        for made in self.bundles:
-            homes = {each.lot.home for each in made.blocks}
-            if homes & gone.homes:
-                self.moved += self.stock.make(made, self.told, self.run.limits, gone.homes)
+        self.looked = -OFTEN
+        run = self.run
+        self.moved += self.stock.make(self.bundles, run.plan.relation, run.limits, gone.homes)
+        self.left.append(part)
 
-    def _halves(self, cell: Part, large: NoRoom) -> list[Part]:
-        """Two cells in the place of one that was too large."""
-        if not large.cuts:
-            raise large.error
-        name, (key, _) = max(large.cuts.items(), key=lambda cut: cut[1][1])
-        told = cell.cell.stretches.get(name, Stretch())
-        halves = (Stretch(told.low, key), Stretch(key, told.high))
-        return [
-            Part(cell.block, Cell({**cell.cell.stretches, name: half}), cell.bundles, refined=True)
-            for half in halves
-        ]
+    def _back(self, part: Part, found: Found, cuts: Cuts) -> None:
+        """What a call has left of its cells, the first of which may have been too hard."""
+        left = part.cells[found.cells :]
+        if not left:
+            return
+        if found.error is not None and len(part.blocks) > 1 and not found.cells:
+            for block in part.blocks:
+                bundles = sorted(self.shares.bundles(block))
+                self.left.append(Part([self.shares.cell(block)], bundles, [block]))
+            return
+        if not found.hard:
+            self.left.append(Part(left, part.bundles, refined=part.refined))
+            return
+        hard, rest = left[0], left[1:]
+        if rest:
+            self.left.append(Part(rest, part.bundles, refined=part.refined))
+        if cuts:
+            name, (key, _) = max(cuts.items(), key=lambda cut: cut[1][1])
+            told = hard.stretches.get(name, Stretch())
+            for half in (Stretch(told.low, key), Stretch(key, told.high)):
+                cell = Cell({**hard.stretches, name: half})
+                self.left.append(Part([cell], part.bundles, refined=True))
+        elif found.error is not None:
+            found.error.hint = (
+                "workers with more memory; or fewer threads on each, which share it"
+            )
+            raise found.error
+        else:
+            self.left.append(Part([hard], part.bundles, refined=True, firm=True))
 
-    def _fragments(self, cell: Part) -> list[Fragment]:
-        bound: list[list[dict[int, str]]] = [[] for _ in self.layout.sources]
-        names = {slot.name for slot in cuttable(self.join)}
-        for ref, role, told in zip(
-            self.join.tries, self.layout.roles, roles(self.join), strict=True
-        ):
-            if role is not None:
-                known = zip(ref.columns, told, strict=True)
-                bound[role.source].append({at: name for at, name in known if name in names})
+    def _smaller(self, large: TooLarge) -> list[Call]:
+        """What to ask where a worker was stopped for the memory that it took."""
+        worker, part = large.call.tag
+        args = (part.cells[0], self._fragments(part), MemoryLimitError(str(large)))
+        return [Call(where_to_cut, args, tag=(worker, part))]
+
+    # -------------------------------------------------------------------------------- fragments
+
+    def _fragments(self, part: Part) -> list[Fragment]:
+        pieces: list[list[Piece]] = [[] for _ in self.layout.sources]
+        for bundle in part.bundles:
+            for each in self.bundles[bundle.source].blocks:
+                runs = self._runs(bundle, each.counts)
+                if runs:
+                    pieces[bundle.source].append(Piece(each.lot, runs))
         fragments = []
-        for at, source in enumerate(self.layout.sources):
-            pieces = [
-                Piece(each.lot, runs)
-                for bundle in sorted(cell.bundles)
-                if bundle.source == at
-                for each in self.bundles[at].blocks
-                if (runs := self._runs(bundle, each.counts))
-            ]
+        for source, mine, bound in zip(self.layout.sources, pieces, self.bound, strict=True):
             boxes = None
-            if cell.refined:
-                stretches = cell.cell.stretches
+            if part.refined:
                 boxes = tuple(
-                    {column: stretches[name] for column, name in role.items() if name in stretches}
-                    for role in bound[at]
+                    {
+                        column: cell.stretches[name]
+                        for column, name in role.items()
+                        if name in cell.stretches
+                    }
+                    for cell in part.cells
+                    for role in bound
                 )
-            fragments.append(Fragment(source, tuple(pieces), tuple(bound[at]), boxes))
+            fragments.append(Fragment(source, tuple(mine), bound, boxes))
         return fragments
 
     def _runs(self, bundle: Bundle, counts: Any) -> Runs:
+        """Where a bundle's rows stand among those of a block, in the order of fine classes."""
         spans = []
         for dim, number in zip(self.layout.dims[bundle.source], bundle.classes, strict=True):
             bounds = self.domains[dim.domain].bounds
             stretch = self.shares.domains[dim.domain].stretch(number)
             low = 0 if stretch.low is None else bisect_left(bounds, stretch.low) + 1
-            high = (
-                len(bounds) + 1 if stretch.high is None else bisect_left(bounds, stretch.high) + 1
-            )
-            spans.append((low, high))
+            if stretch.high is None:
+                spans.append((low, len(bounds) + 1))
+            else:
+                spans.append((low, bisect_left(bounds, stretch.high) + 1))
         return runs_of(counts, spans)
 
 
-@dataclass(slots=True, eq=False)
-class Part:
-    """A cell that is to be run. `refined`: it is smaller than the block that its bundles are for."""
-
-    block: Block
-    cell: Cell
-    bundles: frozenset[Bundle]
-    refined: bool = False
-    tried: int = 0
-
-
-class Queue:
-    """The cells that are to be run, of which each worker is given the one for which the fewest
-    bytes have to be moved to it."""
-
-    def __init__(self, shares: Shares) -> None:
-        self.shares = shares
-        blocks = shares.blocks
-        self.cells = [Part(block, shares.cell(block), shares.bundles(block)) for block in blocks]
-        self._number: dict[Bundle, int] = {}
-        for part in self.cells:
-            for bundle in part.bundles:
-                self._number.setdefault(bundle, len(self._number))
-        self._sizes = np.array([shares.bytes_of(each) for each in self._number], dtype=np.int64)
-        self._has: dict[str, Any] = {}
-
-    def add(self, parts: Sequence[Part]) -> None:
-        self.cells[:0] = parts
-
-    def next(self, worker: str) -> Part | None:
-        if not self.cells:
-            return None
-        lacks = self._has.setdefault(worker, self._sizes.copy())
-        looked = self.cells[:MOST_LOOKED_AT]
-        missing = [
-            int(lacks[[self._number[bundle] for bundle in part.bundles]].sum()) for part in looked
-        ]
-        at = int(np.argmin(missing))
-        part = self.cells.pop(at)
-        for bundle in part.bundles:
-            lacks[self._number[bundle]] = 0
-        return part
+def _bound(join: JoinPlan, layout: Layout) -> list[tuple[Mapping[int, str], ...]]:
+    """For each source what its tries have in their columns, of the variables that can be cut."""
+    names = {slot.name for slot in cuttable(join)}
+    found: list[list[Mapping[int, str]]] = [[] for _ in layout.sources]
+    for ref, role, told in zip(join.tries, layout.roles, roles(join), strict=True):
+        if role is not None:
+            known = zip(ref.columns, told, strict=True)
+            found[role.source].append({at: name for at, name in known if name in names})
+    return list(map(tuple, found))

@@ -125,53 +125,55 @@ class Stock:
         both = (np.concatenate(ends), np.concatenate(ends[::-1]))
         return Base(values, both, step, afar=True, edges=(way, placed))
 
-    def make(self, bundles: Bundles, told: str, limits: Limits, gone: Iterable[str] = ()) -> int:
+    def make(
+        self, bundles: Sequence[Bundles], told: str, limits: Limits, gone: Iterable[str] = ()
+    ) -> int:
         """Bundles what is not yet, or what some workers had who are gone; gives the bytes that
         were moved for it."""
-        base, moved, lost = bundles.base, 0, set(gone)
+        moved, lost = 0, set(gone)
         for _ in range(TRIES):
-            workers = self.workers
-            there = workers.keys() - lost or workers.keys()
-            for at, each in enumerate(bundles.made):
-                if each is not None and each.lot.home not in there:
-                    bundles.made[at] = None
-            missing = [at for at, each in enumerate(bundles.made) if each is None]
+            there = self.workers.keys() - lost or self.workers.keys()
+            missing: list[tuple[Bundles, int]] = []
+            for each in bundles:
+                for at, made in enumerate(each.made):
+                    if made is None or made.lot.home not in there:
+                        each.made[at] = None
+                        missing.append((each, at))
             if not missing:
                 return moved
-            if not base.afar:
-                self._lay(base, missing, there, told, limits)
+            self._lay([(each.base, at) for each, at in missing], sorted(there), told, limits)
             stage = self.pool.stage(told, limits)
-            way, ranking = base.edges or (None, None)
-            for at in missing:
-                lot = base.lots[at]
+            for each, at in missing:
+                base, lot = each.base, each.base.lots[at]
+                way, ranking = base.edges or (None, None)
                 block = base.blocks[at] if lot is None else lot
                 home = None if lot is None else lot.home
-                stage.add(Call(bundle, (block, bundles.grid, way, ranking), worker=home, tag=at))
+                stage.add(Call(bundle, (block, each.grid, way, ranking), False, home, (each, at)))
             for call, found in stage:
-                moved += found.moved
+                moved += found.nbytes
                 if isinstance(found.value, Gone):
                     lost |= found.value.homes
                 else:
-                    bundles.made[call.tag] = found.value
+                    each, at = call.tag
+                    each.made[at] = found.value
         raise unreachable()
 
     def _lay(
-        self, base: Base, wanted: Sequence[int], there: Iterable[str], told: str, limits: Limits
+        self, wanted: Sequence[tuple[Base, int]], homes: Sequence[str], told: str, limits: Limits
     ) -> None:
         """Has blocks on the shelves of workers that are there."""
-        threads = self.workers
-        homes = sorted(there, key=lambda home: -threads.get(home, 0))
-        missing = []
-        for at in wanted:
-            lot = base.lots[at]
-            if lot is None or lot.home not in homes:
-                missing.append(at)
         stage = self.pool.stage(told, limits)
-        for at in missing:
-            home = homes[at % len(homes)]
-            stage.add(Call(lay, (base.blocks[at],), worker=home, tag=at))
+        asked: set[tuple[int, int]] = set()
+        for base, at in wanted:
+            lot = base.lots[at]
+            gone = lot is None or lot.home not in homes
+            if gone and not base.afar and (id(base), at) not in asked:
+                asked.add((id(base), at))
+                home = homes[at % len(homes)]
+                stage.add(Call(lay, (base.blocks[at],), worker=home, tag=(base, at)))
         for call, lot in stage:
-            base.lots[call.tag] = lot
+            base, at = call.tag
+            base.lots[at] = lot
 
     def let_go(self, lots: Iterable[Lot]) -> None:
         """Nobody asks for some lots any more; nor for those of relations that are no more."""
