@@ -3,6 +3,7 @@
 A part's value is an argument of calls, where it is one of these:
 
     columns of keys                       what a call gave and left there
+    what has `columns()`                  the same, with more beside
     {"read": Reading, "texts": Texts}     how a worker reads them, and the codes of their texts
     {"rows": another, "without": places}  the rows of another that are not in these places
 """
@@ -26,8 +27,11 @@ class Reading(Protocol):
 
 def columns_of(value: Any) -> Columns:
     """The rows of a part, as a worker is given its value."""
-    if not isinstance(value, dict):
+    if isinstance(value, tuple | list):
         return tuple(value)
+    if not isinstance(value, dict):
+        beside: Columns = value.columns()
+        return beside
     if "read" in value:
         found: Columns = value["read"].columns(value["texts"])
         return found

@@ -168,7 +168,7 @@ class CellRun(Run):
 
 def look_through(
     sealed: Sealed,
-    cells: Sequence[Cell],
+    cells: bytes,
     seconds: float,
     firm: bool,
     tries: Mapping[TrieRef, Trie],
@@ -176,9 +176,8 @@ def look_through(
 ) -> Found:
     """Runs a join within cells, as many as there is time for. `firm`: each is run to its end."""
     opened = _open(sealed)
-    return _Call(opened, tries, symbols or opened.task.few or SymbolTable()).run(
-        cells, seconds, firm
-    )
+    call = _Call(opened, tries, symbols or opened.task.few or SymbolTable())
+    return call.run(pickle.loads(cells), seconds, firm)
 
 
 def rows_within(
@@ -201,9 +200,7 @@ def gathered_within(
 class _Call:
     """One call at work."""
 
-    def __init__(
-        self, opened: Opened, tries: Mapping[TrieRef, Trie], symbols: SymbolTable
-    ) -> None:
+    def __init__(self, opened: Opened, tries: Mapping[TrieRef, Trie], symbols: SymbolTable) -> None:
         task = opened.task
         self.opened, self.task, self.symbols = opened, task, symbols
         self.sources = Sources(tries.__getitem__)
@@ -213,7 +210,9 @@ class _Call:
         self.scope = self._scope({})
         self.join = task.plan.joins[task.number]
         bag = task.mode == "bag"
-        self.form = form_of_bag(task.plan.keys, task.plan.gathers) if bag else form_of_rows(self.join)
+        self.form = (
+            form_of_bag(task.plan.keys, task.plan.gathers) if bag else form_of_rows(self.join)
+        )
         self.runs: dict[tuple[str, ...], CellRun] = {}
         self.set = RowSet(self.join.outputs, CPU.ops, self.scope, self.limits, task.limit)
         self.gathering = Gathering(task.plan.gathers, CPU.ops, self.scope, self.limits)

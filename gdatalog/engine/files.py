@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from gdatalog.errors import Caution, DataError, Error, Interrupted, Note, Span, UsageError, meant
 from gdatalog.parser import Program, parse_with_cautions
@@ -163,16 +164,40 @@ def placed(directive: Directive) -> Iterator[None]:
         raise
 
 
+class Answer(Protocol):
+    """Rows that are to be written, wherever they lie."""
+
+    def table(self) -> Table: ...
+
+    def to_parquet(self, path: str) -> None: ...
+
+
+def write_answer(answer: Answer, path: str) -> None:
+    """Writes rows into a file, by its name's ending; into a folder of Parquet files, if the name
+    ends with a slash."""
+    from gdatalog.storage.folders import names_a_folder
+    from gdatalog.storage.readers import format_of
+    from gdatalog.storage.writers import write_table
+
+    if names_a_folder(path) or (
+        format_of(path) == "parquet" and path.endswith((".parquet", ".pq"))
+    ):
+        answer.to_parquet(path)
+    else:
+        write_table(answer.table(), path)
+
+
 def write_relation(
-    directive: Directive, name: str, table: Table, policy: FilePolicy, folders: Folders
+    directive: Directive, name: str, answer: Answer, policy: FilePolicy, folders: Folders
 ) -> str:
     """Writes what an `.output` names; gives the path."""
-    from gdatalog.storage.writers import write_facts, write_table
+    from gdatalog.storage.writers import write_facts
 
     with placed(directive):
         if directive.path is not None:
-            path = policy.writing(beside(directive.span, directive.path), directive.span)
-            write_table(table, path)
+            slash = "/" if directive.path.endswith("/") else ""
+            path = policy.writing(beside(directive.span, directive.path) + slash, directive.span)
+            write_answer(answer, path)
             return path
         options = dict(directive.options)
         kind = options.get("IO", "file")
@@ -186,7 +211,7 @@ def write_relation(
         policy.writing(path, directive.span)
         delimiter = options.get("delimiter", "\t").replace("\\t", "\t")
         header = options.get("headers", "false").lower() == "true"
-        write_facts(table, path, delimiter=delimiter, header=header)
+        write_facts(answer.table(), path, delimiter=delimiter, header=header)
         return path
 
 
