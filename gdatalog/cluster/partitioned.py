@@ -23,7 +23,6 @@ from gdatalog.cluster.fragments import (
     MAKING,
     Cuts,
     Fragment,
-    Moved,
     Tries,
     run_cells,
     where_to_cut,
@@ -85,9 +84,7 @@ class Part:
 class Parted:
     """A join over bundles: which there are, and which cells are run next, by whom."""
 
-    def __init__(
-        self, run: PartitionedRun, number: int, mode: Mode, limit: int | None
-    ) -> None:
+    def __init__(self, run: PartitionedRun, number: int, mode: Mode, limit: int | None) -> None:
         self.run, self.stock = run, run.stock
         self.number, self.mode, self.limit = number, mode, limit
         self.join: JoinPlan = run.plan.joins[number]
@@ -251,9 +248,7 @@ class Parted:
                 cell = Cell({**hard.stretches, name: half})
                 self.left.append(Part([cell], part.bundles, refined=True))
         elif found.error is not None:
-            found.error.hint = (
-                "workers with more memory; or fewer threads on each, which share it"
-            )
+            found.error.hint = "workers with more memory; or fewer threads on each, which share it"
             raise found.error
         else:
             self.left.append(Part([hard], part.bundles, refined=True, firm=True))

@@ -59,7 +59,8 @@ def files_of(name: str) -> list[File]:
     else:
         found = []
         hidden = os.path.basename(name).startswith("_")
-        for path in sorted(glob(name, recursive=True)):
+        paths = glob(name, recursive=True)
+        for path in sorted(paths, key=lambda path: (path.count(os.sep), path)):
             if os.path.isdir(path):
                 found += _below(path)
             elif hidden or not os.path.basename(path).startswith("_"):

@@ -175,7 +175,8 @@ def raw_of_groups(groups: Groups, wanted: Sequence[str]) -> Raw:
             )
         with pq.ParquetFile(path, memory_map=True) as file:
             there = _names(file.schema_arrow)
-            only = [name for name in there if name in wanted or not wanted]
+            named = {*there, *(key for key, _ in groups.file.keys)}.issuperset(wanted)
+            only = [name for name in there if name in wanted] if named else there
             table = file.read_row_groups(list(groups.numbers), columns=only)
             table.validate(full=True)
     except FileNotFoundError:
