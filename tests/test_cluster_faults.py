@@ -69,7 +69,7 @@ def test_a_worker_killed_midway_changes_nothing(pool: Pool, seed: int) -> None:
 
 @pytest.mark.slow
 def test_twenty_workers_killed_midway(pool: Pool) -> None:
-    for seed in range(10, 20):
+    for seed in range(10, 30):
         killed_midway(pool, seed)
 
 
