@@ -7,8 +7,8 @@ all that choosing shares needs to know of the rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -29,6 +29,26 @@ class Census:
     domains: tuple[Domain, ...]
     rows: tuple[Array, ...]
     row_bytes: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """The bytes of all rows."""
+        sizes = zip(self.rows, self.row_bytes, strict=True)
+        return sum(int(rows.sum()) * each for rows, each in sizes)
+
+    def weights(self, domain: int) -> Array:
+        """How many bytes lie in each fine class of a domain, column by column added up."""
+        found = np.zeros(self.domains[domain].classes)
+        for dims, rows, size in zip(self.layout.dims, self.rows, self.row_bytes, strict=True):
+            for axis, dim in enumerate(dims):
+                if dim.domain == domain:
+                    others = tuple(other for other in range(len(dims)) if other != axis)
+                    found += rows.sum(axis=others) * size
+        return found
+
+    def restricted(self, names: Collection[str]) -> Census:
+        """The same where no other variables are to be told apart than these."""
+        return replace(self, layout=self.layout.restricted(names))
 
     def shares(self, starts: Sequence[Sequence[int]]) -> Shares:
         """The shares whose classes are runs of fine ones: of each domain the numbers of those

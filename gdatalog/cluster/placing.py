@@ -160,18 +160,18 @@ class Placing:
             end()
         return None
 
-    def unseen(self) -> None:
-        """A worker has come that does not see the folder: from now on values are sent."""
-        self.folder = None
+    def send_all(self) -> None:
+        """From now on values are sent, for a worker does not see the folder."""
+        self._tried, self.folder = True, None
 
-    def tidy(self) -> None:
+    def tidy(self, linger: float = LINGER) -> None:
         """Has workers let go of what nobody needs any more."""
         if self._gone:
             gone, self._gone[:] = self._gone[:], []
             self._old += [(monotonic(), ref.path) for ref in gone if ref.path is not None]
             with contextlib.suppress(Exception):  # of workers that are about to go
                 self.client.run(forget, [ref.token for ref in gone], on_error="ignore")
-        while self._old and monotonic() - self._old[0][0] > LINGER:
+        while self._old and monotonic() - self._old[0][0] >= linger:
             with contextlib.suppress(OSError):
                 os.unlink(self._old.pop(0)[1])
 

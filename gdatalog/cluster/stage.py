@@ -321,7 +321,7 @@ class Stage:
     def _missing(self, run: Run, error: Missing) -> None:
         run.missing = True
         if error.unseen:
-            self.pool.placing.unseen()
+            self.pool.placing.send_all()
         self._again(run)
 
     def _raised(self, run: Run, error: BaseException) -> None:

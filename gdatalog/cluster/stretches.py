@@ -201,7 +201,7 @@ class Stretches:
     def _tell(self, rows: Mapping[str, int], seconds: float) -> None:
         """Tells a profile what was done."""
         splits, ledger = self.splits, self.splits.around.ledger
-        workers = len(self.pool.connection.client.nthreads())
+        workers = self.pool.slots
         name = f"a fixpoint for each {splits.split_by()}"
         told = f"{name}, on {workers} worker{'s' * (workers > 1)}"
         threads = self.pool.connection.slots
