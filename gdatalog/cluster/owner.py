@@ -280,8 +280,8 @@ class Owner(StratumRun):
             new = self._add(name, derived.get(name, ()), found.get(name, 0))
             self.around.limits.charge(name, self.tables[name].nbytes)
             home = self.task.routes.homes[name]
-            for owner, mine in dealt(_rows_of(new), home, self.task.owners).items():
-                out.setdefault(owner, {})[name] = mine
+            for owner, part in dealt(_rows_of(new), home, self.task.owners).items():
+                out.setdefault(owner, {})[name] = part
         self.record.end_round()
         return out, did
 

@@ -187,11 +187,8 @@ class Owners:
         stage = self.pool.stage(self.run.name, self.around.limits)
         for owner, inbox in course.inbox.items():
             before = course.kept.get(owner)
-            own = [
-                None if before is not None and each == (before, owner) else each for each in inbox
-            ]
             args = (
-                self.task, owner, settling, before, own, self.tries, self.fragments[owner],
+                self.task, owner, settling, before, inbox, self.tries, self.fragments[owner],
                 self.symbols,
             )  # fmt: skip
             worker = self.workers[owner]
@@ -206,10 +203,11 @@ class Owners:
             for caution in each.cautions:
                 self.around.scope.cautions.setdefault(caution.message, caution)
             for to in each.out:
-                what: Any = course.kept[owner].part(to) if each.small is None else each.small[to]
-                if each.small is None and to == owner:
-                    what = None
-                course.inbox.setdefault(to, []).append(what)
+                if each.small is not None:
+                    course.inbox.setdefault(to, []).append(each.small[to])
+                else:  # what is its own the owner has
+                    part = None if to == owner else course.kept[owner].part(to)
+                    course.inbox.setdefault(to, []).append(part)
         course.following = self._did(told)
         if not settling:
             course.followed = course.following
