@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from time import monotonic
@@ -34,17 +34,35 @@ from gdatalog.cluster.shares import Block, Bundle, Shares
 from gdatalog.cluster.shelves import Gone, Piece
 from gdatalog.cluster.stock import TRIES, Bundles, Stock, unreachable
 from gdatalog.cluster.work import Found, Mode
+from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import MemoryLimitError
-from gdatalog.plan.cells import Cell, Stretch, cuttable, roles
-from gdatalog.plan.nodes import JoinPlan, Restore
+from gdatalog.plan.cells import EVERYTHING, Cell, Stretch, cuttable, roles
+from gdatalog.plan.nodes import JoinPlan, Restore, RulePlan
 from gdatalog.progress import format_bytes
 from gdatalog.storage.relation import Relation
 
 AHEAD = 1  # calls that wait at a worker for each that runs
-PART = 0.5  # of a worker's memory that the calls which it runs have
-UNLIMITED = 4 << 30  # the memory of a worker, where nothing limits it
+PART = 0.5  # of the memory of this process that rows from afar may take
 BUDGET = 5.0  # seconds, after which a call gives back the cells that it has not come to
 OFTEN = 1.0  # seconds between two looks at which workers there are
+
+
+def fits_nowhere(plan: RulePlan, around: Surroundings) -> bool:
+    """Whether a rule reads rows that lie afar and are more than this process may have."""
+    asked = {ref.relation for join in plan.joins for ref in join.tries}
+    afar = [rows for name in asked if (rows := around.relation(name).afar) is not None]
+    return sum(rows.bytes_afar for rows in afar if rows.away) > around.limits.spare() * PART
+
+
+def fits_workers(plan: RulePlan, around: Surroundings, stock: Stock) -> bool:
+    """Whether each worker can have the tries of a rule whole, beside what it makes of them."""
+    size = 0
+    for ref in {ref for join in plan.joins for ref in join.tries}:
+        relation = around.relation(ref.relation)
+        rows = relation.afar
+        whole = rows.bytes_afar if rows is not None and rows.away else relation.nbytes
+        size += whole * len(ref.columns) // max(1, len(relation.types))
+    return size <= stock.room()[0]
 
 
 @dataclass(slots=True)
@@ -92,20 +110,11 @@ class Parted:
         self.bound = _bound(self.join, self.layout)
         self.bundles: list[Bundles] = []
         self.moved = 0
-        self.memory, self.slots = self._room()
+        self.memory, self.slots = self.stock.room()
         self.left: deque[Part] = deque()  # what has been dealt, and comes again
         self.busy: dict[str, int] = {}
         self.workers: Mapping[str, int] = {}
         self.looked = -OFTEN
-
-    def _room(self) -> tuple[int, int]:
-        """The memory that a call has on any worker, and how many run at once."""
-        client = self.stock.pool.connection.client
-        info = client.scheduler_info(n_workers=-1)["workers"].values()
-        room = [
-            (worker["memory_limit"] or UNLIMITED) * PART / worker["nthreads"] for worker in info
-        ]
-        return int(min(room, default=UNLIMITED)), sum(worker["nthreads"] for worker in info)
 
     # --------------------------------------------------------------------------------- bundling
 
@@ -143,11 +152,15 @@ class Parted:
 
     # ------------------------------------------------------------------------------------ cells
 
-    def results(self) -> Iterator[Found]:
+    def results(self) -> Generator[Found, None, None]:
         """What the cells give, as they end."""
         run = self.run
-        self.shares = self._shares()
-        dealer = Dealer(self.shares, self.cells_memory, self.slots)
+        dealer: Dealer | None = None
+        if self.layout.sources:
+            self.shares = self._shares()
+            dealer = Dealer(self.shares, self.cells_memory, self.slots)
+        else:  # whatever it reads of relations is only how many rows they have
+            self.left.append(Part([EVERYTHING], []))
         self.sealed, self.table = run.task(self.number, self.mode, self.limit, self.memory)
         role_of = dict(zip(self.join.tries, self.layout.roles, strict=True))
         self.tries = Tries(
@@ -158,8 +171,8 @@ class Parted:
         self.ranks = self._ranks()
         stage = run.pool.stage(run.plan.relation, run.limits, self._smaller)
         self._send(stage, dealer)
-        with closing(iter(stage)) as ended:
-            for call, (value, moved) in ended:
+        try:
+            for call, (value, moved) in stage:
                 worker, part = call.tag
                 self.busy[worker] -= 1
                 self.moved += moved
@@ -170,8 +183,10 @@ class Parted:
                 self._send(stage, dealer)
                 if not isinstance(value, Gone):
                     yield value.found
+        finally:
+            stage.cancel()
 
-    def _send(self, stage: Stage, dealer: Dealer) -> None:
+    def _send(self, stage: Stage, dealer: Dealer | None) -> None:
         """Gives workers cells while they have not enough."""
         if monotonic() - self.looked >= OFTEN:
             self.workers, self.looked = self.stock.workers, monotonic()
@@ -186,10 +201,10 @@ class Parted:
                         self.busy[worker] = self.busy.get(worker, 0) + 1
                         stage.add(self._call(worker, part))
 
-    def _next(self, worker: str, dealer: Dealer) -> Part | None:
+    def _next(self, worker: str, dealer: Dealer | None) -> Part | None:
         if self.left:
             return self.left.popleft()
-        batch = dealer.deal(worker)
+        batch = None if dealer is None else dealer.deal(worker)
         if batch is None:
             return None
         return Part(self.shares.cells(batch.blocks), batch.bundles, batch.blocks)
