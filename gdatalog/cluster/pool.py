@@ -97,11 +97,14 @@ class Stage:
         """What calls give, as they end: results, or `Kept` ones."""
         from dask.distributed import wait
 
+        client = self.pool.connection.client
         try:
             while self._calls:
                 self.limits.poll()
+                calls = list(self._calls)
                 try:
-                    ended = wait(list(self._calls), timeout=PATIENCE, return_when="FIRST_COMPLETED")
+                    with client.as_current():  # it need not be the default of its process
+                        ended = wait(calls, timeout=PATIENCE, return_when="FIRST_COMPLETED")
                 except TimeoutError:
                     continue
                 for future in ended.done:
