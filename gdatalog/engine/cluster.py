@@ -38,6 +38,11 @@ class Wanted:
 class Cluster(Protocol):
     """Workers that can be given parts of a rule's work."""
 
+    @property
+    def connection(self) -> Any:
+        """The client of Dask's, the workers, and where they are."""
+        ...
+
     def load(self, data: Any, wanted: Wanted, symbols: SymbolTable) -> Relation | None:
         """The relation of data that workers read themselves, or have."""
         ...
