@@ -3,6 +3,7 @@ workers, that these take as they become free."""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -24,6 +25,8 @@ from gdatalog.plan.nodes import JoinPlan, TrieRef
 
 BUDGET = 1.0  # seconds that a call may take, and then gives back what it has not come to
 LEAST = 0.05  # the same at the least
+SHORT = 0.02  # seconds of a call that is worth calling
+SHARES, FIRST = 1.5, 6  # of what is left, and of all as long as nobody knows how fast they work
 AHEAD = 2  # calls for each thread of the workers: one runs, one waits there
 
 
@@ -158,7 +161,16 @@ class Handing:
     def _send(self, stage: Stage) -> None:
         """Has as many calls under way as keep all workers at work."""
         while self.cutting and self.flying < AHEAD * self.slots:
-            self._call(stage, self.cutting.take(1 / (AHEAD * self.slots)), False)
+            self._call(stage, self.cutting.take(self._next()), False)
+
+    def _next(self) -> float:
+        """What the next call is to cost: a part of what is left, so that all end together; but it
+        is to be worth calling."""
+        if self.rate is None:
+            least = self.cutting.total / (FIRST * self.slots)
+        else:
+            least = SHORT * self.rate
+        return max(least, self.cutting.left / (SHARES * self.slots))
 
     def _smaller(self, large: TooLarge) -> list[Call]:
         """Calls in the place of one for which a worker had not enough memory."""
@@ -177,7 +189,7 @@ class Handing:
         seconds = BUDGET
         if self.rate is not None:
             seconds = min(BUDGET, max(LEAST, 2 * cost / self.rate))
-        cells = [piece.cell for piece in pieces]
+        cells = pickle.dumps([piece.cell for piece in pieces])
         args = (self.sealed, cells, seconds, firm, self.placed, self.table)
         return Call(look_through, args, tag=tuple(pieces))
 
