@@ -11,7 +11,7 @@ from weakref import finalize
 from gdatalog.cluster.reaching import address_of, check_installed, client_of, dask, refused
 from gdatalog.cluster.roster import Worker, look
 from gdatalog.engine.knobs import cores
-from gdatalog.errors import UsageError
+from gdatalog.errors import DeviceError, UsageError
 
 
 class Connection:
@@ -21,9 +21,10 @@ class Connection:
     client or a cluster that a user handed over stays.
     """
 
-    def __init__(self, client: Any, told: str, own: list[Any]) -> None:
+    def __init__(self, client: Any, own: list[Any]) -> None:
         self.client = client
-        self.told = told
+        self.address = str(client.scheduler.address)
+        self.dashboard = str(client.dashboard_link)  # where a browser sees what the cluster does
         self.workers: tuple[Worker, ...] = ()
         # Also when nobody closes the database: when it is gone, at the latest when Python ends.
         self.close = finalize(self, _close, own)  # what is to be closed, in this order
@@ -46,15 +47,6 @@ class Connection:
         return connection
 
     @property
-    def address(self) -> str:
-        return str(self.client.scheduler.address)
-
-    @property
-    def dashboard(self) -> str:
-        """Where a browser sees what the cluster does."""
-        return str(self.client.dashboard_link)
-
-    @property
     def slots(self) -> int:
         """How many calls can run at once."""
         return sum(self.client.nthreads().values())
@@ -66,6 +58,11 @@ class Connection:
 
     def again(self) -> None:
         """Looks at the workers once more."""
+        if self.client.status != "running":
+            raise DeviceError(
+                f"the connection to the scheduler at {self.address} is lost",
+                hint="it has ended, or cannot be reached any more; connect again when it can",
+            )
         self.workers = look(self.client)
 
     def __str__(self) -> str:
@@ -86,11 +83,11 @@ def _opened(cluster: Any, memory: int, threads: int, own: list[Any]) -> Connecti
         own.append(workers)
         client = client_of(workers.address)
         own.insert(0, client)
-        return Connection(client, "this machine", own)
+        return Connection(client, own)
     if isinstance(cluster, str):
         client = client_of(address_of(cluster))
         own.append(client)
-        return Connection(client, cluster, own)
+        return Connection(client, own)
     distributed = dask()
     if isinstance(cluster, distributed.Client):
         if cluster.asynchronous:
@@ -100,11 +97,11 @@ def _opened(cluster: Any, memory: int, threads: int, own: list[Any]) -> Connecti
             )
         if cluster.status != "running":
             raise UsageError(f"this client of Dask's is {cluster.status}")
-        return Connection(cluster, repr(cluster), own)
+        return Connection(cluster, own)
     if not isinstance(cluster, type) and hasattr(cluster, "scheduler_address"):
         client = distributed.Client(cluster, set_as_default=False)
         own.append(client)
-        return Connection(client, repr(cluster), own)
+        return Connection(client, own)
     raise refused(cluster)
 
 
