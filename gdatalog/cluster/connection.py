@@ -17,17 +17,16 @@ from gdatalog.errors import DeviceError, UsageError
 class Connection:
     """A client of Dask's, and what it leads to.
 
-    `workers`: those that there were when it was made. What was started for it ends with it; a
-    client or a cluster that a user handed over stays.
+    What was started for it ends with it; a client or a cluster that a user handed over stays.
     """
 
-    def __init__(self, client: Any, own: list[Any]) -> None:
+    def __init__(self, client: Any, own: list[Any] | None = None) -> None:
         self.client = client
         self.address = str(client.scheduler.address)
         self.dashboard = str(client.dashboard_link)  # where a browser sees what the cluster does
-        self.workers: tuple[Worker, ...] = ()
+        self._workers: tuple[Worker, ...] | None = None
         # Also when nobody closes the database: when it is gone, at the latest when Python ends.
-        self.close = finalize(self, _close, own)  # what is to be closed, in this order
+        self.close = finalize(self, _close, own or [])  # what is to be closed, in this order
 
     @staticmethod
     def open(cluster: Any, memory: int, threads: int = 0) -> Connection:
@@ -40,11 +39,19 @@ class Connection:
             connection = _opened(cluster, memory, threads, own)
             if quiet:
                 logging.getLogger("distributed").setLevel(logging.CRITICAL)
-            connection.workers = look(connection.client)
+            connection.again()
         except BaseException:
             _close(own)
             raise
         return connection
+
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        """Those that there were when they were last looked at."""
+        if self._workers is None:
+            self.again()
+        assert self._workers is not None
+        return self._workers
 
     @property
     def slots(self) -> int:
@@ -63,7 +70,7 @@ class Connection:
                 f"the connection to the scheduler at {self.address} is lost",
                 hint="it has ended, or cannot be reached any more; connect again when it can",
             )
-        self.workers = look(self.client)
+        self._workers = look(self.client)
 
     def __str__(self) -> str:
         number = len(self.workers)

@@ -2,48 +2,36 @@
 
 Whoever spreads work makes a `Stage`, adds calls to it, and takes what they give as they end; more
 can be added meanwhile. All that waits for the cluster waits here.
+
+    stage = pool.stage("triangles", limits)
+    for cell in cells:
+        stage.add(Call(rows_within, (task, [cell], placed, table)))
+    for call, rows in stage:
+        ...
+
+What callers may rely on. A call is given once, whatever becomes of workers: those that die cost
+what they ran, and what only they had (`Kept`) is made again from its call. A call may run twice,
+so it changes nothing but what it makes; what it is given it only reads, for other calls of the
+worker are given the same. An error of a call is raised from the iteration, and the other calls
+are cancelled; so are all if the iteration is left, or the query stopped: `watching()` in a call
+knows of it, and `Limits()` made there poll it. A call for which a worker has not enough memory
+ends in `TooLarge`, unless the stage's `smaller` gives calls that together do its work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from time import monotonic
 from typing import Any
 
+from gdatalog.cluster.calling import itself
 from gdatalog.cluster.connection import Connection
+from gdatalog.cluster.kept import Call, Kept, Part, TooLarge
+from gdatalog.cluster.placing import Placed, Placing
+from gdatalog.cluster.stage import Smaller, Stage
 from gdatalog.executors.limits import Limits
-from gdatalog.watching import PATIENCE
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Placed:
-    """A value that lies on the workers, once each: an argument of calls, which are given it."""
-
-    future: Any
-    nbytes: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Kept:
-    """What a call gave, and left where it ran: an argument of further calls."""
-
-    future: Any
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Call:
-    """A function of a module that workers import, and its arguments; those that are `Placed` or
-    `Kept`, also in lists and dicts, are there what these stand for.
-
-    `keep`: what it gives stays where it runs. `worker`: where it should run. `tag`: whatever the
-    caller knows it by.
-    """
-
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    keep: bool = False
-    worker: str | None = None
-    tag: Any = None
+__all__ = ["Call", "Kept", "Part", "Placed", "Pool", "Stage", "TooLarge"]
 
 
 class Pool:
@@ -51,80 +39,43 @@ class Pool:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self._placed: dict[Hashable, Placed] = {}
+        self.placing = Placing(connection.client)
+        self._slots = 0.0, 0
 
-    def place(self, key: Hashable, value: Any, nbytes: int = 0) -> Placed:
-        """Has a value on all workers, once: the same key is the same value."""
-        found = self._placed.get(key)
-        if found is None:
-            (future,) = self.connection.client.scatter([value], broadcast=True, hash=False)
-            found = self._placed[key] = Placed(future, nbytes)
-        return found
+    def place(self, key: Hashable, value: Any, nbytes: int = 0, owner: Any = None) -> Placed:
+        """Has a value on all workers, once: the same key is the same value for as long as the
+        owner lives, which is the value if no other is named. With the key None it is another each
+        time, and goes with what is returned."""
+        return self.placing.place(key, value, nbytes, owner)
 
-    def stage(self, told: str, limits: Limits) -> Stage:
-        """`told`: what is done, by the rule's name: for the dashboard and for who looks on."""
-        return Stage(self, told, limits)
+    def stage(self, told: str, limits: Limits, smaller: Smaller | None = None) -> Stage:
+        """`told`: what is done, by the rule's name: for the dashboard and for who looks on.
+        `smaller`: calls that do the work of one that was too large; none where there are none."""
+        self.placing.tidy()
+        return Stage(self, told, limits, smaller)
+
+    def bring(self, kept: Sequence[Kept | Part], told: str, limits: Limits) -> list[Any]:
+        """Values that lie on workers, in the order in which they are asked for."""
+        stage = self.stage(told, limits)
+        for number, each in enumerate(kept):
+            stage.add(Call(itself, (each,), tag=number))
+        found = {call.tag: value for call, value in stage}
+        return [found[number] for number in range(len(kept))]
+
+    def where(self, kept: Sequence[Kept]) -> list[str | None]:
+        """The worker that has a value, of each; None where that is not known now."""
+        held = self.connection.client.who_has([each.future for each in kept])
+        return [next(iter(held.get(each.future.key, ())), None) for each in kept]
+
+    @property
+    def slots(self) -> int:
+        """How many calls can be at work at once."""
+        when, slots = self._slots
+        if not slots or monotonic() - when > 1.0:
+            slots = self.connection.slots
+            self._slots = monotonic(), slots
+        return slots
 
     def close(self) -> None:
-        self._placed.clear()
+        self.placing.close()
         self.connection.close()
-
-
-class Stage:
-    """Calls for one purpose, at work."""
-
-    def __init__(self, pool: Pool, told: str, limits: Limits) -> None:
-        self.pool = pool
-        self.told = told
-        self.limits = limits
-        self._calls: dict[Any, Call] = {}  # by future
-        self._number = 0
-
-    def add(self, call: Call) -> None:
-        client = self.pool.connection.client
-        self._number += 1
-        future = client.submit(
-            call.function,
-            *_unpacked(call.args),
-            key=f"{self.told}-{id(self):x}-{self._number}",
-            workers=None if call.worker is None else [call.worker],
-            allow_other_workers=call.worker is not None,
-            pure=False,
-        )
-        self._calls[future] = call
-
-    def __iter__(self) -> Iterator[tuple[Call, Any]]:
-        """What calls give, as they end: results, or `Kept` ones."""
-        from dask.distributed import wait
-
-        client = self.pool.connection.client
-        try:
-            while self._calls:
-                self.limits.poll()
-                calls = list(self._calls)
-                try:
-                    with client.as_current():  # it need not be the default of its process
-                        ended = wait(calls, timeout=PATIENCE, return_when="FIRST_COMPLETED")
-                except TimeoutError:
-                    continue
-                for future in ended.done:
-                    call = self._calls.pop(future)
-                    if call.keep and future.status == "finished":
-                        yield call, Kept(future)
-                    else:
-                        yield call, future.result()
-        finally:
-            if self._calls:
-                self.pool.connection.client.cancel(list(self._calls))
-                self._calls.clear()
-
-
-def _unpacked(value: Any) -> Any:
-    """Futures in the place of what they stand for."""
-    if isinstance(value, Placed | Kept):
-        return value.future
-    if isinstance(value, tuple | list):
-        return type(value)(map(_unpacked, value))
-    if isinstance(value, dict):
-        return {key: _unpacked(part) for key, part in value.items()}
-    return value

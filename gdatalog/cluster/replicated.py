@@ -1,71 +1,215 @@
-"""A rule over relations that each worker has whole: its joins cut into stretches of a variable."""
+"""A rule over relations that each worker has whole: its joins cut into pieces, many more than
+workers, that these take as they become free."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import pairwise
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from gdatalog.cluster.pool import Call, Pool
-from gdatalog.cluster.work import Task, gathered_within, rows_within
+from gdatalog.cluster.cutting import Cutting, Piece
+from gdatalog.cluster.pool import Call, Placed, Pool, Stage, TooLarge
+from gdatalog.cluster.texts import FewTexts, placed_texts, reads_texts
+from gdatalog.cluster.work import Found, Mode, Sealed, Task, look_through
+from gdatalog.engine.choose import AT_HAND
+from gdatalog.engine.derived import Blocks, Derived
+from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.run import Run
+from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
-from gdatalog.plan.cells import EVERYTHING, Cell, Stretch, cuttable, roles
+from gdatalog.plan.effects import all_steps, longest_first
+from gdatalog.plan.nodes import JoinPlan, TrieRef
 
-PARTS = 8  # cells for each thread of a worker
+BUDGET = 1.0  # seconds that a call may take, and then gives back what it has not come to
+LEAST = 0.05  # the same at the least
+SHORT = 0.02  # seconds of a call that is worth calling
+SHARES, FIRST = 1.5, 6  # of what is left, and of all as long as nobody knows how fast they work
+AHEAD = 2  # calls for each thread of the workers: one runs, one waits there
 
 
 @dataclass(slots=True)
 class SpreadRun(Run):
-    """The run of a rule whose joins are run by workers, cell by cell; what they give is put
+    """The run of a rule whose joins are run by workers, piece by piece; what they give is put
     together here."""
 
     pool: Pool = None  # type: ignore[assignment]
 
-    def _distinct(self, sink: RowSet) -> Any:
-        self.into_set(0, sink)
-        self._count(sink.given)
-        return sink.finish()
+    def _distinct(self, sink: RowSet) -> Derived:
+        blocks: list[Any] = []
+        for found in self._spread(0, "distinct"):
+            blocks += found.blocks
+        count = sum(len(block[0]) for block in blocks)
+        self._count(count)
+        return Blocks(blocks, count) if blocks else sink.finish()
 
     def into_set(self, number: int, sink: RowSet) -> None:
+        if sink.done:
+            return
         sink.outputs = self.plan.joins[number].outputs
-        for rows in self._spread(number, rows_within):
-            sink.add_blocks([rows])
+        with closing(self._spread(number, "set", sink.limit)) as parts:
+            for found in parts:
+                given = sink.given + found.given
+                sink.add_blocks(found.blocks)
+                sink.given = given
+                if sink.limit is not None and sink.settle():
+                    return
 
     def into_bag(self, number: int, gathering: Gathering) -> Gathering:
-        for part in self._spread(number, gathered_within):
-            gathering.join(part)
+        for found in self._spread(number, "bag"):
+            assert found.gathering is not None
+            gathering.join(found.gathering)
         return gathering
 
-    def _spread(self, number: int, function: Callable[..., Any]) -> Any:
-        """What workers give for the cells of a join."""
+    # ------------------------------------------------------------------------------ spreading
+
+    def _spread(self, number: int, mode: Mode, limit: int | None = None) -> Iterator[Found]:
+        """What workers give for the pieces of a join."""
         join = self.plan.joins[number]
-        tries = {ref: self.sources.trie_of(ref) for ref in join.tries}
-        placed = {ref: self.pool.place(id(trie), trie) for ref, trie in tries.items()}
-        symbols = self.scope.symbols
-        table = self.pool.place((id(symbols), len(symbols)), symbols)
-        memory = self.limits.memory or 1 << 40
-        task = Task(self.plan, number, self.scope.params, memory, self.knobs)
-        stage = self.pool.stage(self.plan.relation, self.limits)
-        for cell in self._cells(number):
-            stage.add(Call(function, (task, [cell], placed, table)))
-        for _, found in stage:
+        made = {ref: self.sources.trie_of(ref) for ref in longest_first(join.tries)}
+        tries = {ref: made[ref] for ref in join.tries}
+        self.limits.watch.innermost.one_of(number, len(self.plan.joins))
+        handing = Handing(self, number, mode, limit, tries)
+        for found in handing.run():
+            self._take(number, mode, found)
             yield found
 
-    def _cells(self, number: int) -> list[Cell]:
-        """Cells of about as many values of the first variable each."""
+    def _take(self, number: int, mode: Mode, found: Found) -> None:
+        """Translates what a worker has given, and notes what it did."""
         join = self.plan.joins[number]
-        variables = cuttable(join)
-        if not variables:
-            return [EVERYTHING]
-        first = variables[0].name
-        at = next(at for at, names in enumerate(roles(join)) if names[:1] == (first,))
-        values = self.sources.trie_of(join.tries[at]).levels[0].values
-        wanted = min(len(values), PARTS * self.pool.connection.slots)
-        ends = np.unique(values[np.linspace(0, len(values), wanted, endpoint=False, dtype=int)])
-        bounds = [None, *ends[1:].tolist(), None]
-        return [Cell({first: Stretch(low, high)}) for low, high in pairwise(bounds)]
+        if len(found.anew.codes):
+            recoded = found.anew.coder(self.scope.symbols)
+            if found.gathering is not None:
+                found.gathering.recode([key.type for key in self.plan.keys], recoded)
+            types = [output.type for output in join.outputs]
+            found.blocks = [
+                tuple(
+                    recoded(column) if kind == "symbol" else column
+                    for column, kind in zip(block, types, strict=True)
+                )
+                for block in found.blocks
+            ]
+        for message, caution in found.cautions.items():
+            self.scope.cautions.setdefault(message, caution)
+        if found.executor is not None:
+            self._chosen(number, found.executor)
+        if self.report is not None:
+            steps = list(all_steps(join.steps))
+            self.report.saw({id(steps[at]): seen for at, seen in found.seen.items()})
+
+    def _knobs(self, join: JoinPlan) -> Knobs:
+        """What workers are told: each call has one thread, and none tries first what is too slow
+        for so much work."""
+        knobs = replace(self.knobs, threads=1)
+        if knobs.strategy == "auto" and join.cost >= AT_HAND:
+            knobs = replace(knobs, strategy="lftj")
+        return knobs
+
+
+class Handing:
+    """The pieces of a join, handed to workers until all are done."""
+
+    def __init__(
+        self,
+        run: SpreadRun,
+        number: int,
+        mode: Mode,
+        limit: int | None,
+        tries: Mapping[TrieRef, Any],
+    ) -> None:
+        plan, pool = run.plan, run.pool
+        self.run_of = run
+        self.slots = max(1, pool.slots)
+        self.placed = {ref: pool.place(id(trie), trie) for ref, trie in tries.items()}
+        symbols = run.scope.symbols
+        self.table: Placed | None = None
+        few: FewTexts | None = None
+        if reads_texts(plan):
+            self.table = placed_texts(pool, symbols)
+        else:
+            few = FewTexts.of(plan, run.scope.params, symbols)
+        task = Task(
+            plan, number, run.scope.params, run.limits.memory or 1 << 40,
+            run._knobs(plan.joins[number]), mode, len(symbols), few, limit,
+            run.report is not None, run.limits.chunk,
+        )  # fmt: skip
+        self.sealed = Sealed.of(task)
+        self.cutting = Cutting(plan.joins[number], tries, run.scope, self.slots)
+        self.flying = 0
+        self.rate: float | None = None  # cost a second, of one thread
+        self.done = 0.0
+
+    def run(self) -> Iterator[Found]:
+        """What the calls give, as they end."""
+        run = self.run_of
+        stage = run.pool.stage(run.plan.relation, run.limits, self._smaller)
+        self._send(stage)
+        with closing(iter(stage)) as ended:
+            for call, found in ended:
+                self.flying -= 1
+                self._back(stage, call.tag, found)
+                self._send(stage)
+                yield found
+
+    def _send(self, stage: Stage) -> None:
+        """Has as many calls under way as keep all workers at work."""
+        while self.cutting and self.flying < AHEAD * self.slots:
+            self._call(stage, self.cutting.take(self._next()), False)
+
+    def _next(self) -> float:
+        """What the next call is to cost: a part of what is left, so that all end together; but it
+        is to be worth calling."""
+        if self.rate is None:
+            least = self.cutting.total / (FIRST * self.slots)
+        else:
+            least = SHORT * self.rate
+        return max(least, self.cutting.left / (SHARES * self.slots))
+
+    def _smaller(self, large: TooLarge) -> list[Call]:
+        """Calls in the place of one for which a worker had not enough memory."""
+        pieces: Sequence[Piece] = large.call.tag
+        if len(pieces) == 1:
+            pieces = self.cutting.smaller(pieces[0]) or ()
+        self.flying += len(pieces) - 1
+        return [self._made([piece], False) for piece in pieces]
+
+    def _call(self, stage: Stage, pieces: Sequence[Piece], firm: bool) -> None:
+        stage.add(self._made(pieces, firm))
+        self.flying += 1
+
+    def _made(self, pieces: Sequence[Piece], firm: bool) -> Call:
+        cost = sum(piece.cost for piece in pieces)
+        seconds = BUDGET
+        if self.rate is not None:
+            seconds = min(BUDGET, max(LEAST, 2 * cost / self.rate))
+        cells = pickle.dumps([piece.cell for piece in pieces])
+        args = (self.sealed, cells, seconds, firm, self.placed, self.table)
+        return Call(look_through, args, tag=tuple(pieces))
+
+    def _back(self, stage: Stage, pieces: Sequence[Piece], found: Found) -> None:
+        """What a call has done and what it has left."""
+        cost = sum(piece.cost for piece in pieces[: found.cells])
+        self.done += cost
+        if cost and found.seconds:
+            rate = cost / found.seconds
+            self.rate = rate if self.rate is None else (self.rate + rate) / 2
+        left = list(pieces[found.cells :])
+        if found.hard:
+            hard = left.pop(0)
+            smaller = self.cutting.smaller(hard)
+            if smaller is not None:
+                left += smaller
+            elif found.error is not None:
+                raise too_small(found.error)
+            else:
+                self._call(stage, [hard], True)
+        self.cutting.add(left)
+        self.run_of.limits.watch.part(int(1000 * self.done / self.cutting.total), 1000)
+
+
+def too_small(error: MemoryLimitError) -> MemoryLimitError:
+    """What to say where even one value of each variable does not fit into a worker."""
+    error.hint = "workers with more memory; or fewer threads on each, which share it"
+    return error

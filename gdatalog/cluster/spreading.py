@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from time import perf_counter
 
 from gdatalog.cluster.connection import Connection
+from gdatalog.cluster.fixpoints import by_values, fixpoint, patience
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.replicated import SpreadRun
-from gdatalog.engine.derived import Derived, Rows
+from gdatalog.cluster.stretches import Stretches
+from gdatalog.cluster.texts import asks_for_ranks
+from gdatalog.engine.choose import TooSlow, impatience
+from gdatalog.engine.derived import Blocks, Derived
+from gdatalog.engine.device import CPU
 from gdatalog.engine.ledger import RuleRound, RuleRun
+from gdatalog.engine.run import run_rule
 from gdatalog.engine.sources import Sources
+from gdatalog.engine.splits import Splits
 from gdatalog.engine.surroundings import Surroundings
+from gdatalog.plan.cells import cuttable
 from gdatalog.plan.nodes import RulePlan
-from gdatalog.planner.checked import Stratum
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.table import Array
 
-WORTH = 1e7  # rows that a rule is expected to look at, from which on it is spread
+# Rows that a rule is expected to look at: so many are spread, and so few never are. In between it
+# is given some seconds here, for what is expected may be wrong.
+WORTH, SMALL = 1e8, 1e5
+HERE = 1.5  # seconds
 
 
 class Spreading:
@@ -35,21 +45,63 @@ class Spreading:
         report: RuleRun | None,
         did: RuleRound | None,
     ) -> Derived | None:
-        knobs = around.knobs
-        if limit is not None or knobs.spread == "never":
+        knobs, cost = around.knobs, sum(join.cost for join in plan.joins)
+        if knobs.spread == "never" or asks_for_ranks(plan):
             return None
-        if knobs.spread == "auto" and sum(join.cost for join in plan.joins) < WORTH:
-            return None
+        if knobs.spread == "auto":
+            if not any(map(cuttable, plan.joins)):
+                return None
+            if cost < WORTH:
+                if cost < SMALL or around.device is not CPU:
+                    return None
+                found = patiently_here(plan, sources, around, limit, report, did)
+                if found is not None:
+                    return found
+        began = perf_counter()
         run = SpreadRun(
-            plan, sources, around.scope, around.limits, replace(knobs, threads=1), report,
-            device=around.device, did=did, pool=self.pool,
-        )  # fmt: skip
-        return run.rows(limit)
+            plan, sources, around.scope, around.limits, knobs, report, did=did, pool=self.pool
+        )
+        derived = run.rows(limit)
+        for what in ("answers", "aggregates"):
+            around.limits.charge(what, 0)
+        seconds = perf_counter() - began
+        if report is not None:
+            report.rows += derived.count if isinstance(derived, Blocks) else derived[1]
+            report.seconds += seconds
+        if did is not None:
+            did.seconds += seconds
+        return derived
 
-    def fixpoint(
-        self, stratum: Stratum, seeds: Mapping[str, Sequence[Rows]], around: Surroundings
-    ) -> dict[str, Relation] | None:
-        return None
+    def patience(self, splits: Splits) -> float:
+        return patience(self.pool, splits)
+
+    def fixpoint(self, splits: Splits) -> dict[str, Relation] | None:
+        return fixpoint(self.pool, splits)
+
+    def counts(self, splits: Splits) -> dict[str, tuple[Array, Array]] | None:
+        return Stretches(self.pool, splits, counts=True).numbers() if by_values(splits) else None
 
     def close(self) -> None:
         self.pool.close()
+
+
+def patiently_here(
+    plan: RulePlan,
+    sources: Sources,
+    around: Surroundings,
+    limit: int | None,
+    report: RuleRun | None,
+    did: RuleRound | None,
+) -> Derived | None:
+    """A rule's rows, if it is soon done here."""
+    held = dict(around.limits.held)
+    try:
+        with impatience(around.limits, HERE, TooSlow):
+            return run_rule(
+                plan, sources, around.scope, around.limits, limit, report, None, around.knobs,
+                around.device, None, did,
+            )  # fmt: skip
+    except TooSlow:
+        around.limits.held.clear()
+        around.limits.held.update(held)
+        return None

@@ -229,8 +229,12 @@ class StratumRun:
             report.spent(so_far() - before)
         with limits.watch.work("joining", self.called(did.rule)):
             sources, found = Sources(trie_of, self.rows_of), None
+            on_host = Sources(
+                partial(self.trie_of, device=CPU, parts=parts), partial(self.rows_of, device=CPU)
+            )
             if around.cluster is not None and self._all_finished(plan):
-                found = around.cluster.rule(plan, sources, around, limit, report, did)
+                here = sources if around.device is CPU else on_host
+                found = around.cluster.rule(plan, here, around, limit, report, did)
             found = found or run_rule(
                 plan,
                 sources,
@@ -241,10 +245,7 @@ class StratumRun:
                 lasting,
                 around.knobs if strategy is None else replace(around.knobs, strategy=strategy),
                 around.device,
-                Sources(
-                    partial(self.trie_of, device=CPU, parts=parts),
-                    partial(self.rows_of, device=CPU),
-                ),
+                on_host,
                 did,
             )
         self.record.ran(did)

@@ -15,6 +15,7 @@ from gdatalog.executors.failure import values_of
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import Gather, Reduction, Slot
 from gdatalog.storage.table import Array
+from gdatalog.values import TypeName
 
 Columns = tuple[Array, ...]
 Spec = Gather | Reduction
@@ -133,6 +134,17 @@ class Gathering:
         for block in other.blocks:
             self.add_partials(block[: other.width], block[other.width :])
         self.given = given
+
+    def recode(self, keys: Sequence[TypeName], recoded: Callable[[Array], Array]) -> None:
+        """Has other codes for symbols; `keys`: the types of the groups' keys."""
+        types: list[TypeName] = [*keys]
+        for spec in self.specs:
+            kept = spec.kind in ("min", "max", "any_value")
+            types += [spec.targets[0].type] if kept else ["int"] * self._parts(spec)
+        self.blocks = [_recoded(block, types, recoded) for block in self.blocks]
+        for spec, rows in zip(self.specs, self.sets, strict=True):
+            types = [*keys, *(target.type for target in spec.targets)]
+            rows.blocks = [_recoded(block, types, recoded) for block in rows.blocks]
 
     def dealt(self, owners: int, owner_of: Callable[[Columns, int], Array]) -> list[Gathering]:
         """The groups in as many parts as there are owners, by the owner that keys have."""
@@ -284,6 +296,13 @@ class Gathering:
             return total
         mean: Array = self.ops.float_to_key(self.ops.means(high, low, counts))
         return mean
+
+
+def _recoded(
+    block: Columns, types: Sequence[TypeName], recoded: Callable[[Array], Array]
+) -> Columns:
+    pairs = zip(block, types, strict=True)
+    return tuple(recoded(part) if kind == "symbol" else part for part, kind in pairs)
 
 
 def neutral(spec: Spec) -> int | None:

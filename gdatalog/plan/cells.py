@@ -7,12 +7,29 @@ a join within a cell is a join like any other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from gdatalog.plan.effects import all_steps, binds, participants
-from gdatalog.plan.nodes import Apply, Constant, Cut, Filter, Join, JoinPlan, Seek, Slot, Step
+from gdatalog.plan.nodes import (
+    Apply,
+    Constant,
+    Cut,
+    Expr,
+    Filter,
+    Join,
+    JoinPlan,
+    Parameter,
+    Seek,
+    Slot,
+    Step,
+)
+
+LEAST, GREATEST = -(1 << 63), (1 << 63) - 1  # keys
+
+# Comparisons of a variable's key with what is known before a join runs.
+Tests = Sequence[tuple[str, Expr]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +51,7 @@ class Cell:
 
 
 EVERYTHING = Cell()
+UNBOUNDED = Stretch()
 
 
 def cuttable(join: JoinPlan) -> tuple[Slot, ...]:
@@ -58,42 +76,69 @@ def roles(join: JoinPlan) -> tuple[tuple[str | None, ...], ...]:
 
 
 def within(join: JoinPlan, cell: Cell) -> JoinPlan:
-    """The join of the bindings that lie in a cell.
+    """The join of the bindings that lie in a cell."""
+    tests: dict[str, Tests] = {}
+    for name, stretch in cell.stretches.items():
+        ends = ((">=", stretch.low), ("<", stretch.high))
+        tests[name] = [(op, Constant(end, "int")) for op, end in ends if end is not None]
+    return _tested(join, tests)
 
-    Its constants are all that differs between cells that tell the same variables apart: loops are
-    compiled once for all of them.
-    """
-    if not cell.stretches:
+
+def bounded(join: JoinPlan, variables: Collection[str]) -> JoinPlan:
+    """The join within any cell that tells these variables apart, whose ends are parameters: one
+    plan, printed once, for all of them."""
+    tests: dict[str, Tests] = {}
+    for name in variables:
+        low, high = _parameters(name)
+        tests[name] = [(">=", Parameter(low, "int")), ("<=", Parameter(high, "int"))]
+    return _tested(join, tests)
+
+
+def ends(cell: Cell, variables: Collection[str]) -> dict[str, int]:
+    """A cell's ends, as the parameters of the join that is `bounded` by these variables."""
+    found: dict[str, int] = {}
+    for name in variables:
+        stretch = cell.stretches.get(name, UNBOUNDED)
+        low, high = _parameters(name)
+        found[low] = LEAST if stretch.low is None else stretch.low
+        found[high] = GREATEST if stretch.high is None else stretch.high - 1
+    return found
+
+
+def _parameters(variable: str) -> tuple[str, str]:
+    return f"{variable}~from", f"{variable}~to"
+
+
+def _tested(join: JoinPlan, tests: Mapping[str, Tests]) -> JoinPlan:
+    """The join of the bindings whose variables pass tests by constants."""
+    if not any(tests.values()):
         return join
     reused = {
         step.reuse.variable
         for step in all_steps(join.steps)
         if isinstance(step, Join) and step.reuse is not None
     }
+    last = max((at for at, step in enumerate(join.steps) if isinstance(step, Join)), default=-1)
     steps: list[Step] = []
     for slot in () if join.given is None else join.given.slots:
-        steps += _tests(slot.name, cell)
-    for step in join.steps:
-        stretch = cell.stretches.get(step.variable) if isinstance(step, Join) else None
-        if not isinstance(step, Join) or stretch is None:
+        steps += _filters(slot.name, tests.get(slot.name, ()))
+    for at, step in enumerate(join.steps):
+        own = tests.get(step.variable, ()) if isinstance(step, Join) else ()
+        if not isinstance(step, Join) or not own:
             steps.append(step)
-        elif step.variable in reused:  # whose list others read as it is
-            steps += [step, *_tests(step.variable, cell)]
+        elif step.variable not in reused and (at == last or _at_roots(step)):
+            steps.append(replace(step, cuts=(*step.cuts, *(Cut(op, end) for op, end in own))))
         else:
-            cuts = (Cut(op, bound) for op, bound in _ends(stretch))
-            steps.append(replace(step, cuts=(*step.cuts, *cuts)))
+            # Of a list that others read as it is, or whose places are numbers of bits.
+            steps += [step, *_filters(step.variable, own)]
     return replace(join, steps=tuple(steps))
 
 
-def _ends(stretch: Stretch) -> list[tuple[str, Constant]]:
-    ends = ((">=", stretch.low), ("<", stretch.high))
-    return [(op, Constant(end, "int")) for op, end in ends if end is not None]
+def _at_roots(step: Join) -> bool:
+    return all(part.depth == 0 for part in step.participants)
 
 
-def _tests(variable: str, cell: Cell) -> list[Step]:
+def _filters(variable: str, tests: Tests) -> list[Step]:
     """Keys are compared as the numbers that they are, whatever they stand for."""
-    stretch = cell.stretches.get(variable)
-    if stretch is None:
-        return []
     key = Slot(variable, "int")
-    return [Filter(Apply(op, (key, end), "bool")) for op, end in _ends(stretch)]
+    return [Filter(Apply(op, (key, end), "bool")) for op, end in tests]

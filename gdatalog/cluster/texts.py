@@ -1,0 +1,174 @@
+"""Texts where the work is: what a join reads of the symbol table, and what workers make anew.
+
+Most joins only ask whether symbols are equal, for which their codes serve. Those that look into
+texts, or order them, are given the table. A text that a worker makes gets a code above those of
+the table, which means nothing elsewhere: it comes with the rows, and is given its code there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from gdatalog.cluster.pool import Placed, Pool
+from gdatalog.executors.gather import Gathering
+from gdatalog.plan.effects import all_steps, expressions, may_fail
+from gdatalog.plan.nodes import (
+    Apply,
+    Branch,
+    Constant,
+    Expr,
+    Gather,
+    Join,
+    Parameter,
+    Reduction,
+    RulePlan,
+)
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.table import Array
+from gdatalog.values import TypeName, Value
+
+_placed: WeakKeyDictionary[SymbolTable, tuple[int, Pool, Placed]] = WeakKeyDictionary()
+
+
+def placed_texts(pool: Pool, symbols: SymbolTable) -> Placed:
+    """The table as it is now, on all workers; what was placed before it had more goes."""
+    found = _placed.get(symbols)
+    if found is None or found[0] != len(symbols) or found[1] is not pool:
+        length = len(symbols)
+        found = _placed[symbols] = length, pool, pool.place(None, symbols)
+    return found[2]
+
+
+def asks_for_ranks(plan: RulePlan) -> bool:
+    """Whether a rule computes with the places of symbols among all others, which are one table's
+    at one time."""
+    return any(
+        part.function == "ord" and part.args[0].type == "symbol"
+        for expr in _all_expressions(plan)
+        for part in _parts(expr)
+        if isinstance(part, Apply)
+    )
+
+
+def reads_texts(plan: RulePlan) -> bool:
+    """Whether the texts behind symbols matter to a rule's joins, and not only which are equal."""
+    for expr in _all_expressions(plan):
+        for part in _parts(expr):
+            if isinstance(part, Apply) and part.function not in ("=", "!="):
+                if "symbol" in (part.type, *(arg.type for arg in part.args)):
+                    return True
+    reductions = [
+        step.reduction
+        for join in plan.joins
+        for step in all_steps(join.steps)
+        if isinstance(step, Branch) and step.reduction is not None
+    ]
+    specs: list[Gather | Reduction] = [*plan.gathers, *reductions]
+    if any(spec.kind in ("min", "max", "any_value") and _of_symbols(spec) for spec in specs):
+        return True
+    # What fails is told of with the values that it failed on.
+    return any(
+        may_fail(join.steps)
+        and any(isinstance(step, Join) and step.type == "symbol" for step in all_steps(join.steps))
+        for join in plan.joins
+    )
+
+
+def _of_symbols(spec: Gather | Reduction) -> bool:
+    return any(target.type == "symbol" for target in spec.targets)
+
+
+def _all_expressions(plan: RulePlan) -> Iterator[Expr]:
+    for join in plan.joins:
+        yield from join.outputs
+        for step in all_steps(join.steps):
+            yield from expressions(step)
+    for gather in plan.gathers:
+        yield from gather.targets
+
+
+def _parts(expr: Expr) -> Iterator[Expr]:
+    yield expr
+    if isinstance(expr, Apply):
+        for arg in expr.args:
+            yield from _parts(arg)
+
+
+class FewTexts(SymbolTable):
+    """The texts that a plan names, under the codes that a larger table has for them."""
+
+    def __init__(self, codes: Mapping[str, int], length: int) -> None:
+        super().__init__()
+        self._codes = dict(codes)
+        self.length = length
+
+    @staticmethod
+    def of(plan: RulePlan, params: Mapping[str, Value], symbols: SymbolTable) -> FewTexts:
+        texts: set[str] = set()
+        for expr in _all_expressions(plan):
+            for part in _parts(expr):
+                if isinstance(part, Constant) and part.type == "symbol":
+                    texts.add(str(part.value))
+                elif isinstance(part, Parameter) and part.type == "symbol":
+                    texts.add(str(params[part.name]))
+        codes = {text: symbols.intern(text) for text in texts}
+        return FewTexts(codes, len(symbols))
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return FewTexts, (self._codes, self.length)
+
+    def intern(self, text: str) -> int:
+        return self._codes[text]
+
+
+@dataclass(slots=True)
+class Anew:
+    """Texts that a worker made, by the codes that they have there, ascending."""
+
+    codes: Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    texts: list[str] = field(default_factory=list)
+
+    @staticmethod
+    def among(columns: Sequence[Array], known: int, symbols: SymbolTable) -> Anew:
+        """Those of some columns' codes that are not below `known`."""
+        found = [column[column >= known] for column in columns]
+        codes = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *found]))
+        return Anew(codes, [symbols.text(code) for code in codes.tolist()])
+
+    def coder(self, symbols: SymbolTable) -> Callable[[Array], Array]:
+        """From codes there to codes of this table."""
+        here = np.array([symbols.intern(text) for text in self.texts], dtype=np.int64)
+
+        def recoded(column: Array) -> Array:
+            anew = column >= self.codes[0]
+            changed: Array = column.astype(np.int32)
+            changed[anew] = here[np.searchsorted(self.codes, column[anew])]
+            return changed
+
+        return recoded
+
+
+def symbol_columns(blocks: Sequence[Columns], types: Sequence[TypeName]) -> list[Array]:
+    """The columns of some rows that hold symbols."""
+    places = [at for at, kind in enumerate(types) if kind == "symbol"]
+    return [block[at] for block in blocks for at in places]
+
+
+def gathered_symbols(gathering: Gathering, keys: Sequence[TypeName]) -> list[Array]:
+    """The same of what was gathered, by keys of these types."""
+    found: list[Array] = []
+
+    def seen(column: Array) -> Array:
+        found.append(column)
+        return column
+
+    gathering.recode(keys, seen)
+    return found
