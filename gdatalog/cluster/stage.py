@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -20,7 +20,7 @@ from gdatalog.cluster.here import Missing
 from gdatalog.cluster.kept import Call, Kept, Part, Recipe, TooLarge
 from gdatalog.cluster.packing import Packing, Run
 from gdatalog.cluster.placing import ALONE, EVERY, OFTEN, Placed, awaited
-from gdatalog.errors import DeviceError, MemoryLimitError
+from gdatalog.errors import DeviceError, Interrupted, MemoryLimitError
 from gdatalog.executors.limits import Limits
 from gdatalog.progress import format_bytes
 from gdatalog.watching import PATIENCE
@@ -64,7 +64,7 @@ class Stage:
         if self._waiting:
             self._send()
 
-    def __iter__(self) -> Iterator[tuple[Call, Any]]:
+    def __iter__(self) -> Generator[tuple[Call, Any], None, None]:
         """What calls give, as they end: results, or `Kept` ones."""
         try:
             while self._waiting or self._running:
@@ -281,6 +281,8 @@ class Stage:
         error = future.exception() if future.status == "error" else None
         killed = type(error).__name__ == "KilledWorker"
         missing = isinstance(error, Missing)
+        if isinstance(error, Interrupted):  # the worker let go of it, nobody here did
+            error = None
         revived = 0
         if error is None or killed or missing:
             revived = sum(self._revived(each, missing) for run in runs for each in run.inputs)
@@ -314,6 +316,8 @@ class Stage:
     def _raised(self, run: Run, error: BaseException) -> None:
         if isinstance(error, Missing):
             self._missing(run, error)
+        elif isinstance(error, Interrupted):
+            self._again(run)
         elif isinstance(error, MemoryError):
             told = error.message if isinstance(error, MemoryLimitError) else str(error)
             hint = error.hint if isinstance(error, MemoryLimitError) else None
