@@ -245,17 +245,13 @@ class Stage:
     def _gathered(self, futures: list[Any]) -> dict[Any, Any]:
         """What tasks gave; of those whose workers died meanwhile nothing."""
         while futures:
-            gather = self._client.gather(futures, asynchronous=True)
-            try:
-                found = awaited(
-                    self._client, gather, partial(self._intact, futures), self.limits.poll
-                )
-                return dict(zip(futures, found, strict=True))
-            except Exception:
-                good = [future for future in futures if future.status == "finished"]
-                if len(good) == len(futures):
-                    raise
-                futures = good
+            wanted = {future.key: future for future in futures}
+            gather = self._client.gather(wanted, errors="skip", asynchronous=True)
+            alive = partial(self._intact, futures)
+            with contextlib.suppress(OSError):
+                found = awaited(self._client, gather, alive, self.limits.poll)
+                return {f: found[f.key] for f in futures if f.status == "finished"}
+            futures = [future for future in futures if future.status == "finished"]
         return {}
 
     def _intact(self, futures: Sequence[Any]) -> bool:
