@@ -2,13 +2,106 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from time import sleep
 from typing import Any
+
+import numpy as np
+
+from gdatalog.cluster import here
+from gdatalog.errors import EvaluationError, Interrupted, MemoryLimitError
+from gdatalog.watching import watching
+
+
+def number(value: int) -> int:
+    return value
 
 
 def add(task: Any, cells: list[int], values: Any) -> int:
-    assert task[1]["a"] is values
+    """`task` has the same values: they come to what runs here as one."""
+    assert task[1]["values"] is values
     return int(values.sum()) + cells[0]
 
 
-def make(number: int) -> list[int]:
-    return [number, number + 1, number + 2]
+def slowly(seconds: float, value: int, values: Any = None) -> int:
+    """A call that takes its time."""
+    sleep(seconds)
+    return value + (0 if values is None else int(values[value % len(values)]))
+
+
+def process() -> int:
+    return os.getpid()
+
+
+def three(first: int) -> dict[str, int]:
+    return {"a": first, "b": first + 1, "c": first + 2}
+
+
+def plus(kept: dict[str, int], values: Any) -> dict[str, int]:
+    return {name: number + int(values[0]) for name, number in kept.items()}
+
+
+def total(kept: dict[str, int], part: int) -> int:
+    return sum(kept.values()) + part
+
+
+def over(wanted: int, most: int) -> int:
+    """Something that cannot be done for more than so much at once."""
+    if wanted > most:
+        raise MemoryLimitError(f"{wanted} are more than {most}", hint="take fewer")
+    return wanted
+
+
+def filling(count: int) -> int:
+    """As many MiB of memory as are asked for."""
+    return int(np.ones(count << 17).sum()) >> 17
+
+
+def wrong(value: int) -> int:
+    if value == 3:
+        raise EvaluationError("three is wrong")
+    return value
+
+
+def endless(folder: str, name: str) -> None:
+    """Runs until nobody waits for it; files tell that it runs, and that it was stopped."""
+    Path(folder, f"{name}.runs").touch()
+    try:
+        while True:
+            watching().poll()
+            sleep(0.005)
+    except Interrupted:
+        Path(folder, f"{name}.stopped").touch()
+        raise
+
+
+def length(trie: Any) -> int:
+    return len(trie.levels[0])
+
+
+def held() -> list[str]:
+    """What values this worker has, by their tokens."""
+    return list(here._held)
+
+
+def looked_at(values: dict[str, Any]) -> tuple[dict[str, str], int]:
+    """What arrays are like that were placed; and that they can be written to, here."""
+    kinds = {name: f"{a.dtype} {len(a)} {a.flags.writeable}" for name, a in values.items()}
+    values["a"][0] = 7
+    return kinds, int(values["a"][0])
+
+
+def prefixes(dask_scheduler: Any) -> list[str]:
+    """What tasks are called by, on the dashboard."""
+    return list(dask_scheduler.task_prefixes)
+
+
+def forget_all() -> None:
+    here.forget(held())
+
+
+def where(seconds: float, values: Any) -> int:
+    """In which process it was done."""
+    sleep(seconds)
+    return os.getpid() if values.sum() else 0

@@ -21,15 +21,18 @@ class Nearby:
     """A keeper whose parts are columns; it counts what it fetches."""
 
     def __init__(self, room: int = 1 << 30) -> None:
-        self.fetched = 0
+        self.copied = 0
         self.room = room
 
     def fetch(self, pieces: Sequence[Piece]) -> list[Columns]:
         wanted = sum(stop - start for _, start, stop in pieces)
         if wanted > self.room:
             raise MemoryLimitError(f"{wanted} rows")
-        self.fetched += wanted
+        self.copied += wanted
         return [tuple(column[start:stop] for column in part.value) for part, start, stop in pieces]
+
+    def fetched(self, rows: AfarRows) -> None:
+        assert not rows.away
 
     def distinct(self, rows: AfarRows) -> Sequence[Part]:
         return [part_of(*sort_rows(all_of(rows)))]
@@ -83,7 +86,7 @@ def test_counting_and_planning_fetch_nothing() -> None:
     assert told.distinct(frozenset((0,))) == 2 and told.distinct(frozenset((0, 1))) == 3
     assert told.degrees(0).powers[:2] == (2.0, 3.0)
     assert told.graph.skew == 3.0 and edges.spans == [(1, 2), (2, 3)]
-    assert edges.nbytes == 0 and keeper.fetched == 0
+    assert edges.nbytes == 0 and keeper.copied == 0
 
 
 def test_a_test_is_estimated_from_the_sample() -> None:
@@ -91,18 +94,18 @@ def test_a_test_is_estimated_from_the_sample() -> None:
     left = np.arange(1000) % 10
     edges = relation(keeper, part_of(left, np.where(np.arange(1000) // 2 % 2, left + 1, left)))
     assert 400 <= edges.statistics.size(((0, "<", 1),)) <= 600
-    assert keeper.fetched == 0
+    assert keeper.copied == 0
 
 
 def test_rows_are_fetched_once_when_somebody_asks() -> None:
     keeper = Nearby()
     edges = relation(keeper, part_of([2, 1], [3, 2]), part_of([2, 7], [3, 1]))
     assert [key.tolist() for key in edges.keys] == [[1, 2, 7], [2, 3, 1]]
-    first = keeper.fetched
+    first = keeper.copied
     trie = edges.trie((1, 0))
     assert trie.levels[0].values.tolist() == [1, 2, 3]
     assert edges.statistics.counted(frozenset((0,))) and edges.length == 3
-    assert keeper.fetched == first and edges.afar is not None and edges.afar.parts
+    assert keeper.copied == first and edges.afar is not None and edges.afar.parts
 
 
 def test_some_rows_are_fetched_and_no_others() -> None:
@@ -112,7 +115,7 @@ def test_some_rows_are_fetched_and_no_others() -> None:
     assert edges.afar is not None
     blocks = edges.afar.stretch(2, 4)
     assert [block[0].tolist() for block in blocks] == [[3], [4]]
-    assert keeper.fetched == 2 and edges.afar.away
+    assert keeper.copied == 2 and edges.afar.away
 
 
 def test_what_does_not_fit_stays_where_it_is() -> None:

@@ -7,8 +7,8 @@ all that choosing shares needs to know of the rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -30,11 +30,31 @@ class Census:
     rows: tuple[Array, ...]
     row_bytes: tuple[int, ...]
 
+    @property
+    def total(self) -> int:
+        """The bytes of all rows."""
+        sizes = zip(self.rows, self.row_bytes, strict=True)
+        return sum(int(rows.sum()) * each for rows, each in sizes)
+
+    def weights(self, domain: int) -> Array:
+        """How many bytes lie in each fine class of a domain, column by column added up."""
+        found = np.zeros(self.domains[domain].classes)
+        for dims, rows, size in zip(self.layout.dims, self.rows, self.row_bytes, strict=True):
+            for axis, dim in enumerate(dims):
+                if dim.domain == domain:
+                    others = tuple(other for other in range(len(dims)) if other != axis)
+                    found += rows.sum(axis=others) * size
+        return found
+
+    def restricted(self, names: Collection[str]) -> Census:
+        """The same where no other variables are to be told apart than these."""
+        return replace(self, layout=self.layout.restricted(names))
+
     def shares(self, starts: Sequence[Sequence[int]]) -> Shares:
         """The shares whose classes are runs of fine ones: of each domain the numbers of those
         that begin one, 0 being the first."""
         domains = tuple(
-            Domain(tuple(fine.bounds[at - 1] for at in first[1:]))
+            Domain(tuple(fine.bounds[at - 1] for at in first[1:]), fine.span)
             for fine, first in zip(self.domains, starts, strict=True)
         )
         rows = []
@@ -69,7 +89,7 @@ def _domain(keys: Array, classes: int) -> Domain:
     heavy = firsts[often > 1].astype(np.int64)
     bounds = np.unique(np.concatenate([firsts.astype(np.int64), heavy + 1]))
     bounds = bounds[(bounds > int(keys[0])) & (bounds <= int(keys[-1]))]
-    return Domain(tuple(bounds.tolist()))
+    return Domain(tuple(bounds.tolist()), (int(keys[0]), int(keys[-1])))
 
 
 def codes(keys: Mapping[int, Array], dims: Sequence[Dim], domains: Sequence[Domain]) -> Array:

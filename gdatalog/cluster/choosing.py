@@ -1,26 +1,143 @@
-"""Which shares a join gets: those that move the fewest bytes of all whose blocks fit a worker."""
+"""Which shares a join gets: of those whose blocks fit a worker, the ones that move the fewest
+bytes and keep all workers at work.
+
+More classes make smaller blocks, which fit and can be spread; but each bundle is then needed by
+more of them. So classes are added, domain by domain, as long as that is for the better.
+"""
 
 from __future__ import annotations
 
-from itertools import count
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
 
 from gdatalog.cluster.census import Census
+from gdatalog.cluster.dealing import Batch, dealt
 from gdatalog.cluster.shares import Shares
+from gdatalog.storage.table import Array
 
-EACH = 4  # blocks for each worker, at least, so that all of them have work to the end
+CLASSES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 32, 40, 48, 64)
+MARKS = 1 << 23  # blocks times bundles that shares may have
+PATIENCE = 2  # steps without a gain, after which no more classes are tried
+# Blocks that are looked at once some fit: one for so many bytes, within bounds.
+EACH, FEWEST, MOST = 4096, 300, 6000
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Shares, and what is expected of them: the batches of each worker if all are equally fast."""
+
+    shares: Shares
+    memory: int
+    batches: tuple[tuple[Batch, ...], ...]
+
+    @property
+    def workers(self) -> int:
+        return len(self.batches)
+
+    @property
+    def moved(self) -> int:
+        """The bytes that are expected to go from worker to worker: of what a worker needs, as
+        much as it has of all is there."""
+        coming = sum(batch.coming for given in self.batches for batch in given)
+        return coming * (self.workers - 1) // self.workers
+
+    @property
+    def uneven(self) -> float:
+        """The work of the worker that has the most, by the mean of all."""
+        work = [sum(batch.cost for batch in given) for given in self.batches]
+        return max(work) * len(work) / sum(work) if any(work) else 1.0
+
+    @property
+    def weight(self) -> float:
+        """The less the better: time to read what is there and what comes, till the last ends."""
+        return (self.moved + self.shares.total) * self.uneven
 
 
 def choose(census: Census, memory: int, workers: int) -> Shares | None:
     """`memory`: bytes of bundles that a worker can hold at once. None: even the smallest blocks
     that the census knows of need more."""
-    for classes in count(1):
+    best = weighed(census, memory, workers)
+    return None if best is None else best.shares
+
+
+def weighed(census: Census, memory: int, workers: int) -> Choice | None:
+    """The same, with what is expected of it."""
+    search = _Search(census, memory, workers)
+    for names in _restricted(census.layout.variables):
+        search.climb(census.restricted(names))
+        if search.budget <= 0:
+            break
+    return search.best
+
+
+def _restricted(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Choices of variables to restrict, the most first."""
+    yield names
+    for size in range(len(names) - 1, 0, -1):
+        yield from combinations(names, size)
+
+
+class _Search:
+    def __init__(self, census: Census, memory: int, workers: int) -> None:
+        self.memory, self.workers = memory, workers
+        self.weights = [census.weights(domain) for domain in range(len(census.domains))]
+        self.best: Choice | None = None
+        self.enough = max(FEWEST, min(MOST, census.total // EACH))
+        self.looked = 0
+
+    @property
+    def budget(self) -> int:
+        """How many blocks may still be looked at: more of them as long as none fit."""
+        return (2 * MOST if self.best is None else self.enough) - self.looked
+
+    def climb(self, census: Census) -> None:
+        """Adds classes to the domain for which that helps most, one step after the other."""
+        steps = [0] * len(self.weights)
+        self._weighed(census, steps)
+        vain = 0
+        while vain < PATIENCE or self.best is None:
+            known = self.best
+            tried = []
+            for domain in sorted(set(census.layout.domain_of)):
+                more = [at + (number == domain) for number, at in enumerate(steps)]
+                if CLASSES[steps[domain]] < len(self.weights[domain]):
+                    weight = self._weighed(census, more)
+                    if weight is not None:
+                        tried.append((weight, more))
+            if not tried:
+                return
+            _, steps = min(tried)
+            vain = 0 if self.best is not known else vain + 1
+
+    def _weighed(self, census: Census, steps: Sequence[int]) -> tuple[int, float] | None:
+        """How good shares are, the less the better; None if they have too many blocks."""
+        if self.budget <= 0:
+            return None
         starts = [
-            sorted({round(at * domain.classes / classes) for at in range(classes)})
-            for domain in census.domains
+            _starts(weights, CLASSES[at]) for weights, at in zip(self.weights, steps, strict=True)
         ]
         shares = census.shares(starts)
-        if shares.largest <= memory and len(shares.blocks) >= EACH * workers:
-            return shares
-        if all(domain.classes <= classes for domain in census.domains):
-            return shares if shares.largest <= memory else None
-    raise AssertionError
+        if shares.most_blocks > max(FEWEST, min(MOST, self.budget)) or shares.marks > MARKS:
+            return None
+        self.looked += len(shares.blocks)
+        if shares.largest > self.memory:
+            return 1, float(shares.largest)
+        batches = tuple(map(tuple, dealt(shares, self.memory, self.workers)))
+        choice = Choice(shares, self.memory, batches)
+        if self.best is None or choice.weight < self.best.weight:
+            self.best = choice
+        return 0, choice.weight
+
+
+def _starts(weights: Array, classes: int) -> list[int]:
+    """The fine classes with which classes of about equal weight begin; one that is as heavy as
+    a class should be has its own."""
+    part = max(1.0, float(weights.sum()) / classes)
+    sums = np.cumsum(weights) - weights
+    heavy = np.flatnonzero(weights >= part) if classes > 1 else np.empty(0, dtype=np.int64)
+    places = np.searchsorted(sums, part * np.arange(1, classes))
+    starts = np.concatenate([[0], places, heavy, heavy + 1])
+    return [int(at) for at in np.unique(starts) if at < len(weights)]

@@ -6,8 +6,8 @@ relation make a source; each of its tries asks for rows of one in a role.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from gdatalog.plan.cells import cuttable, roles
@@ -129,6 +129,49 @@ class Layout:
             dims,
             tuple(found),
             tuple(sorted(pairs)),
+        )
+
+    @property
+    def chains(self) -> list[list[int]]:
+        """Variables that are in one order in every binding; none is in two chains."""
+        found: list[list[int]] = []
+        for at in range(len(self.variables)):
+            for chain in found:
+                if all((other, at) in self.below or (at, other) in self.below for other in chain):
+                    chain.append(at)
+                    break
+            else:
+                found.append([at])
+        return found
+
+    def whole(self, sources: Collection[int]) -> Layout:
+        """The same with sources of which every cell gets all rows: small ones."""
+        return replace(
+            self,
+            dims=tuple(() if at in sources else dims for at, dims in enumerate(self.dims)),
+            roles=tuple(
+                replace(role, variables=(), below=())
+                if role is not None and role.source in sources
+                else role
+                for role in self.roles
+            ),
+        )
+
+    def restricted(self, names: Collection[str]) -> Layout:
+        """The same with no other variables than these."""
+        kept = [at for at, name in enumerate(self.variables) if name in names]
+        number = {at: place for place, at in enumerate(kept)}
+
+        def told(role: Role) -> Role:
+            asked = (None if at is None else number.get(at) for at in role.variables)
+            return replace(role, variables=tuple(asked))
+
+        return replace(
+            self,
+            variables=tuple(self.variables[at] for at in kept),
+            domain_of=tuple(self.domain_of[at] for at in kept),
+            roles=tuple(None if role is None else told(role) for role in self.roles),
+            below=tuple((number[a], number[b]) for a, b in self.below if {a, b} <= number.keys()),
         )
 
 

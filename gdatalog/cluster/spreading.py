@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from time import perf_counter
 
 from gdatalog.cluster.connection import Connection
+from gdatalog.cluster.fixpoints import by_values, fixpoint, patience
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.replicated import SpreadRun
+from gdatalog.cluster.stretches import Stretches
 from gdatalog.cluster.texts import asks_for_ranks
 from gdatalog.engine.choose import TooSlow, impatience
-from gdatalog.engine.derived import Blocks, Derived, Rows
+from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.device import CPU
 from gdatalog.engine.ledger import RuleRound, RuleRun
 from gdatalog.engine.run import run_rule
 from gdatalog.engine.sources import Sources
+from gdatalog.engine.splits import Splits
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.plan.cells import cuttable
 from gdatalog.plan.nodes import RulePlan
-from gdatalog.planner.checked import Stratum
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.table import Array
 
 # Rows that a rule is expected to look at: so many are spread, and so few never are. In between it
 # is given some seconds here, for what is expected may be wrong.
@@ -31,6 +33,7 @@ class Spreading:
     """A cluster, as an evaluation asks it."""
 
     def __init__(self, connection: Connection) -> None:
+        self.connection = connection
         self.pool = Pool(connection)
 
     def rule(
@@ -69,10 +72,14 @@ class Spreading:
             did.seconds += seconds
         return derived
 
-    def fixpoint(
-        self, stratum: Stratum, seeds: Mapping[str, Sequence[Rows]], around: Surroundings
-    ) -> dict[str, Relation] | None:
-        return None
+    def patience(self, splits: Splits) -> float:
+        return patience(self.pool, splits)
+
+    def fixpoint(self, splits: Splits) -> dict[str, Relation] | None:
+        return fixpoint(self.pool, splits)
+
+    def counts(self, splits: Splits) -> dict[str, tuple[Array, Array]] | None:
+        return Stretches(self.pool, splits, counts=True).numbers() if by_values(splits) else None
 
     def close(self) -> None:
         self.pool.close()

@@ -218,9 +218,7 @@ def room(tries: Mapping[TrieRef, Trie]) -> int:
 class _Call:
     """One call at work."""
 
-    def __init__(
-        self, opened: Opened, tries: Mapping[TrieRef, Trie], symbols: SymbolTable
-    ) -> None:
+    def __init__(self, opened: Opened, tries: Mapping[TrieRef, Trie], symbols: SymbolTable) -> None:
         task = opened.task
         self.opened, self.task, self.symbols = opened, task, symbols
         self.sources = Sources(tries.__getitem__)
@@ -230,7 +228,9 @@ class _Call:
         self.scope = self._scope({})
         self.join = task.plan.joins[task.number]
         bag = task.mode == "bag"
-        self.form = form_of_bag(task.plan.keys, task.plan.gathers) if bag else form_of_rows(self.join)
+        self.form = (
+            form_of_bag(task.plan.keys, task.plan.gathers) if bag else form_of_rows(self.join)
+        )
         self.runs: dict[tuple[str, ...], CellRun] = {}
         self.set = RowSet(self.join.outputs, CPU.ops, self.scope, self.limits, task.limit)
         self.gathering = Gathering(task.plan.gathers, CPU.ops, self.scope, self.limits)

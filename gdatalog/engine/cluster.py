@@ -5,22 +5,27 @@ Each call may answer None: then the work is done here, as it is where there is n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from gdatalog.engine.derived import Derived, Rows
+from gdatalog.engine.derived import Derived
 from gdatalog.engine.ledger import RuleRound, RuleRun
 from gdatalog.engine.sources import Sources
 from gdatalog.plan.nodes import RulePlan
-from gdatalog.planner.checked import Stratum
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.table import Array
 
 if TYPE_CHECKING:
+    from gdatalog.engine.splits import Splits
     from gdatalog.engine.surroundings import Surroundings
 
 
 class Cluster(Protocol):
     """Workers that can be given parts of a rule's work."""
+
+    @property
+    def connection(self) -> Any:
+        """The client of Dask's, the workers, and where they are."""
+        ...
 
     def rule(
         self,
@@ -34,10 +39,17 @@ class Cluster(Protocol):
         """The rows of a rule all of whose relations are finished."""
         ...
 
-    def fixpoint(
-        self, stratum: Stratum, seeds: Mapping[str, Sequence[Rows]], around: Surroundings
-    ) -> dict[str, Relation] | None:
-        """The relations of a recursive stratum."""
+    def patience(self, splits: Splits) -> float:
+        """For how many seconds a recursive stratum is to be tried here first; infinitely many
+        where only what has no room here is left to the workers."""
+        ...
+
+    def fixpoint(self, splits: Splits) -> dict[str, Relation] | None:
+        """The relations of a recursive stratum, whether it splits or not."""
+        ...
+
+    def counts(self, splits: Splits) -> dict[str, tuple[Array, Array]] | None:
+        """Of a stratum that splits how many rows each of its relations has for each value."""
         ...
 
     def close(self) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from gdatalog.engine.derived import Rows, relation_of
-from gdatalog.engine.fixpoint import by_rounds
+from gdatalog.engine.fixpoint import by_rounds, tried
 from gdatalog.engine.linear import Fixpoint, linearised
 from gdatalog.engine.prepared import Plans
 from gdatalog.engine.splits import Splits
@@ -85,10 +86,15 @@ def _counted(
     by_name = {schema.name: schema for schema in schemas.values()}
     if before is not None:
         return Counted(before, by_name, changed, False)
-    found = by_rounds(splits, counts=True)
+    cluster = around.cluster
+    seconds = inf if cluster is None else cluster.patience(splits)
+    found = by_rounds(splits, counts=True) if seconds else None
     if found is not None:
         return Counted(found, {}, {}, True)
-    counts = splits.counts()
+    counts = None
+    if cluster is not None:
+        counts = tried(splits, seconds, splits.counts) or cluster.counts(splits)
+    counts = counts or splits.counts()
     if counts is None:
         return None
     relations = {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
+from typing import TypeVar
 
 from gdatalog.engine.choose import TooSlow, impatience, spend
 from gdatalog.engine.derived import Rows
@@ -19,6 +20,8 @@ from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.storage.relation import Relation
 
+Made = TypeVar("Made")
+
 
 def run_stratum(
     stratum: Stratum,
@@ -32,13 +35,19 @@ def run_stratum(
     """
     if not stratum.recursive:
         return StratumRun(stratum, seeds, around).once(limit)
-    if around.cluster is not None:
-        spread = around.cluster.fixpoint(stratum, seeds, around)
-        if spread is not None:
-            return spread
     fixpoint = linearised(Fixpoint(stratum, seeds, around))
-    stratum, seeds, around = fixpoint.stratum, fixpoint.seeds, fixpoint.around
-    splits = Splits(stratum, seeds, around)
+    splits = Splits(fixpoint.stratum, fixpoint.seeds, fixpoint.around)
+    cluster = around.cluster
+    if cluster is None:
+        return _here(splits)
+    seconds = cluster.patience(splits)
+    found = tried(splits, seconds, lambda: _here(splits))
+    return found or cluster.fixpoint(splits) or _here(splits)
+
+
+def _here(splits: Splits) -> dict[str, Relation]:
+    """A recursive stratum on this machine."""
+    stratum, seeds, around = splits.stratum, splits.seeds, splits.around
     if splits.split is not None:
         found = by_rounds(splits) or splits.run()
         if found is not None:
@@ -51,6 +60,24 @@ def run_stratum(
             return found
         around.ledger.forget(best.record)
     return run_rounds(stratum, seeds, around)
+
+
+def tried(splits: Splits, seconds: float, way: Callable[[], Made]) -> Made | None:
+    """What a way gives if it has come to its end in time, and within memory; what it has told a
+    profile by then is forgotten."""
+    if not seconds:
+        return None
+    limits, ledger = splits.around.limits, splits.around.ledger
+    held, told = dict(limits.held), (len(ledger.runs), len(ledger.strata))
+    try:
+        with impatience(limits, seconds, TooSlow):
+            return way()
+    except (TooSlow, MemoryLimitError):
+        limits.held.clear()
+        limits.held.update(held)
+        del ledger.runs[told[0] :], ledger.strata[told[1] :]
+        splits.__dict__.pop("record", None)
+        return None
 
 
 def by_rounds(way: Splits | InPlace, counts: bool = False) -> dict[str, Relation] | None:

@@ -63,6 +63,10 @@ class Keeper(Protocol):
         """Rows, in blocks, in this order; MemoryLimitError where there is no room for them."""
         ...
 
+    def fetched(self, rows: AfarRows) -> None:
+        """Knows that all of them are here from now on."""
+        ...
+
     def distinct(self, rows: AfarRows) -> Sequence[Part]:
         """Parts that have each of the rows once: they stay where they are."""
         ...
@@ -90,7 +94,7 @@ class AfarRows(RowStore):
     `parts` stay after the rows have been fetched: who works on them where they lie still can.
     """
 
-    __slots__ = ("_survey", "keeper", "parts")
+    __slots__ = ("_ranking", "_survey", "keeper", "parts")
 
     def __init__(self, parts: Sequence[Part], keeper: Keeper, known: Known) -> None:
         """`known`: NOTHING, or DISTINCT where no row is there twice, in all parts together."""
@@ -100,6 +104,7 @@ class AfarRows(RowStore):
         self._here = False
         self._plain = False
         self._survey: Survey | None = None
+        self._ranking: Ranking | None = None
 
     def __reduce__(self) -> Any:
         return RowStore, self.__getstate__()
@@ -121,6 +126,15 @@ class AfarRows(RowStore):
                 if self._survey is None:
                     self._survey = self.keeper.survey(self)
         return self._survey
+
+    @property
+    def ranking(self) -> Ranking:
+        """The ranks of the vertices of rows that are edges, here: who works afar has them sent."""
+        if self._ranking is None:
+            with self._lock:
+                if self._ranking is None:
+                    self._ranking = self.keeper.ranking(self)
+        return self._ranking
 
     def make_distinct(self) -> tuple[Part, ...]:
         """The parts, when no row is there twice in all of them together."""
@@ -176,3 +190,4 @@ class AfarRows(RowStore):
             blocks = self.keeper.fetch([Piece(part, 0, part.rows) for part in self.parts])
             self._blocks = [block for block in blocks if len(block[0])]
             self._here = True
+            self.keeper.fetched(self)

@@ -25,7 +25,7 @@ SAMPLE = 64  # rows that tell most of the time whether a graph is symmetric
 class Ranking:
     """The vertices of a graph in ascending order of their degrees' powers of two, then of keys."""
 
-    __slots__ = ("_least", "_ranks", "_vertices", "labels")
+    __slots__ = ("__weakref__", "_least", "_ranks", "_vertices", "labels")
 
     def __init__(self, left: Array, right: Array) -> None:
         """`left` and `right` are the edges, each once, in one direction or the other."""
@@ -39,6 +39,19 @@ class Ranking:
         ends = self._places(left), self._places(right)
         degrees = np.bincount(ends[0], minlength=size) + np.bincount(ends[1], minlength=size)
         degrees[ends[0][ends[0] == ends[1]]] -= 1  # a loop makes one neighbour
+        self._order(degrees, np.promote_types(left.dtype, right.dtype))
+
+    @staticmethod
+    def of_degrees(vertices: Array, degrees: Array) -> Ranking:
+        """Of vertices in ascending order, each of which has so many neighbours."""
+        ranking = Ranking.__new__(Ranking)
+        ranking._least, ranking._vertices = 0, vertices
+        ranking._order(degrees, vertices.dtype)
+        return ranking
+
+    def _order(self, degrees: Array, dtype: np.dtype[np.generic]) -> None:
+        """Gives ranks by the degree of each place."""
+        size = len(degrees)
         present = np.flatnonzero(degrees)
         bits = size.bit_length()
         powers = np.frexp(degrees[present].astype(np.float64))[1].astype(np.int64)
@@ -47,8 +60,8 @@ class Ranking:
         places = ordered & ((1 << bits) - 1)
         self._ranks = np.empty(size, dtype=np.int32)
         self._ranks[places] = np.arange(len(places), dtype=np.int32)
-        keys = places + low if self._vertices is None else self._vertices[places]
-        self.labels: Array = keys.astype(np.promote_types(left.dtype, right.dtype))
+        keys = places + self._least if self._vertices is None else self._vertices[places]
+        self.labels: Array = keys.astype(dtype)
 
     def _places(self, keys: Array) -> Array:
         if self._vertices is not None:

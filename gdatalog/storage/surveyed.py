@@ -111,11 +111,10 @@ def _step(rows: AfarRows) -> int:
 class AfarGraph:
     """Rows of two columns that lie afar, seen as edges."""
 
-    __slots__ = ("_ranking", "_rows", "_skew")
+    __slots__ = ("_rows", "_skew")
 
     def __init__(self, rows: AfarRows) -> None:
         self._rows = rows
-        self._ranking: Ranking | None = None
         self._skew: float | None = None
 
     @property
@@ -138,7 +137,4 @@ class AfarGraph:
         return self._skew
 
     def ranking(self) -> Ranking:
-        """The ranks of all vertices, here: who works afar has them sent there."""
-        if self._ranking is None:
-            self._ranking = self._rows.keeper.ranking(self._rows)
-        return self._ranking
+        return self._rows.ranking

@@ -1,0 +1,185 @@
+"""The keeper of rows that lie on workers: what is asked of them is found out there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+
+from gdatalog.cluster import ranks, repeats
+from gdatalog.cluster.exchange import Exchange
+from gdatalog.cluster.parts import columns_of, piece_of
+from gdatalog.cluster.pool import Call, Kept, Pool
+from gdatalog.cluster.surveys import SAMPLE, Look, look_at, survey_of
+from gdatalog.errors import MemoryLimitError
+from gdatalog.executors.limits import Limits
+from gdatalog.progress import format_bytes
+from gdatalog.storage.afar import AfarRows, Part, Piece, Survey
+from gdatalog.storage.degrees import Degrees
+from gdatalog.storage.graph import Ranking
+from gdatalog.storage.rows import Columns, concatenate
+from gdatalog.storage.trie import RowTest
+
+OWNED = 64 << 20  # bytes of numbers that an owner is to have at the most
+
+
+@dataclass(slots=True, eq=False)
+class Keeping:
+    """The keeper of all that a database has on a cluster's workers.
+
+    `memory`: what the database may hold, here. `held`: rows that were fetched.
+    """
+
+    pool: Pool
+    memory: int
+    held: WeakSet[AfarRows] = field(default_factory=WeakSet)
+
+    def fetch(self, pieces: Sequence[Piece]) -> list[Columns]:
+        wanted = sum(_bytes(piece) for piece in pieces)
+        there = sum(rows.nbytes for rows in self.held)
+        if wanted + there > self.memory:
+            beside = f", beside {format_bytes(there)} that were fetched before" if there else ""
+            raise MemoryLimitError(
+                f"{sum(p.stop - p.start for p in pieces):,} rows lie on the workers, and take "
+                f"{format_bytes(wanted)} here{beside}: more than the memory limit of "
+                f"{format_bytes(self.memory)}",
+                hint="let a rule count or sum them up, or keep what is needed of them; or raise "
+                "it: gdatalog.connect(memory_limit=...) or --memory-limit",
+            )
+        calls = [(piece_of, (part.value, start, stop)) for part, start, stop in pieces]
+        found: list[Columns] = self._each("fetch", calls)
+        return found
+
+    def fetched(self, rows: AfarRows) -> None:
+        self.held.add(rows)
+
+    def distinct(self, rows: AfarRows) -> Sequence[Part]:
+        exact = repeats.narrow_spans(rows.survey.spans)
+        calls = [
+            (repeats.numbered, (part.value, number, exact))
+            for number, part in enumerate(rows.parts)
+        ]
+        numbered = self._kept("distinct: numbers", calls)
+        exchange = self._exchange("distinct", rows.at_most * (20 if exact else 28))
+        found = exchange.merge(exchange.deal(numbered, repeats.split_numbers), repeats.repeated)
+        again: Counter[int] = Counter()
+        for some in self._each("distinct: count", [(repeats.how_many, (each,)) for each in found]):
+            again.update(some)
+        places = self._kept(
+            "distinct: places", [(repeats.places_of, (found, number)) for number in again]
+        )
+        without = dict(zip(again, places, strict=True))
+        parts = []
+        for number, part in enumerate(rows.parts):
+            left = part.rows - again[number]
+            if left == part.rows:
+                parts.append(part)
+            elif left:
+                value = {"rows": part.value, "without": without[number]}
+                parts.append(Part(value, left, part.nbytes * left // part.rows))
+        return parts
+
+    def survey(self, rows: AfarRows) -> Survey:
+        return self.surveyed(rows.parts)
+
+    def surveyed(self, parts: Sequence[Part]) -> Survey:
+        """What is known of the rows of parts, none of which is empty."""
+        step = max(1, sum(part.rows for part in parts) // SAMPLE)
+        calls, before = [], 0
+        for part in parts:
+            calls.append((look, (part.value, -before % step, step)))
+            before += part.rows
+        return survey_of(self._each("survey", calls), step)
+
+    # ---------------------------------------------------------------------------------- graphs
+
+    def ranking(self, rows: AfarRows) -> Ranking:
+        counts = self._counts(rows, "ends", None)
+        sizes = self._each("ranks: count", [(_length, (each,)) for each in counts])
+        pieces = [Piece(Part(c, n, 16 * n), 0, n) for c, n in zip(counts, sizes, strict=True)]
+        vertices, degrees = concatenate(self.fetch(pieces))
+        order = np.argsort(vertices)
+        return Ranking.of_degrees(vertices[order], degrees[order])
+
+    def ranked_degrees(self, rows: AfarRows, column: int, tests: tuple[RowTest, ...]) -> Degrees:
+        return self._summed(self._counts(rows, (column, tests), rows.ranking))
+
+    def skew(self, rows: AfarRows) -> float:
+        by_key, by_degree = (
+            self._summed(self._counts(rows, what, rows.ranking)).powers[2]
+            for what in ("keys", "ranks")
+        )
+        return by_key / by_degree if by_degree else 1.0
+
+    def _counts(self, rows: AfarRows, what: ranks.What, ranking: Ranking | None) -> list[Kept]:
+        """How often keys or ranks stand in the edges: an owner has those that are its own."""
+        values, way = self._edges(rows)
+        placed = None if ranking is None else self.pool.place(ranking, ranking, ranking.nbytes)
+        calls = [(ranks.counts_of, (value, way, what, placed)) for value in values]
+        counted = self._kept("ranks: counts", calls)
+        exchange = self._exchange("ranks", 16 * 2 * rows.at_most)
+        return exchange.merge(exchange.deal(counted, ranks.split_counts), ranks.counts_together)
+
+    def _edges(self, rows: AfarRows) -> tuple[list[Any], ranks.Way]:
+        """The values of parts, and how their rows tell each edge once."""
+        values = [part.value for part in rows.make_distinct()]
+        survey = rows.survey
+        if survey.symmetric:
+            return values, "ascending"
+        if survey.rises:
+            return values, "all"
+        calls = [(ranks.edges_of, (value, "turned")) for value in values]
+        exchange = self._exchange("edges", rows.bytes_afar)
+        dealt = exchange.deal(self._kept("edges", calls), ranks.split_edges)
+        return list(exchange.merge(dealt, ranks.edges_together)), "all"
+
+    def _summed(self, counts: Sequence[Kept]) -> Degrees:
+        found = self._each("ranks: degrees", [(ranks.how_often, (each,)) for each in counts])
+        degrees, often = concatenate(found)
+        known, groups = np.unique(degrees, return_inverse=True)
+        return Degrees.of_often(known, np.bincount(groups, weights=often, minlength=len(known)))
+
+    # ----------------------------------------------------------------------------------- calls
+
+    def _exchange(self, told: str, nbytes: int) -> Exchange:
+        """Owners enough for so many bytes."""
+        workers = list(self.pool.connection.client.nthreads())
+        each = max(1, -(-nbytes // (OWNED * len(workers))))
+        return Exchange(self.pool, told, Limits(memory=self.memory), workers * each)
+
+    def _each(self, told: str, calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]]) -> Any:
+        """What calls give, in their order."""
+        return self._run(told, calls, False)
+
+    def _kept(self, told: str, calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]]) -> Any:
+        """The same, left where they ran."""
+        return self._run(told, calls, True)
+
+    def _run(
+        self, told: str, calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]], keep: bool
+    ) -> list[Any]:
+        stage = self.pool.stage(told, Limits(memory=self.memory))
+        for number, (function, args) in enumerate(calls):
+            stage.add(Call(function, args, keep=keep, tag=number))
+        found = {call.tag: given for call, given in stage}
+        return [found[number] for number in range(len(calls))]
+
+
+def _bytes(piece: Piece) -> int:
+    part, start, stop = piece
+    return part.nbytes * (stop - start) // max(1, part.rows)
+
+
+# ------------------------------------------------------------------------------- on a worker
+
+
+def look(value: Any, start: int, step: int) -> Look:
+    return look_at(columns_of(value), start, step)
+
+
+def _length(counts: Columns) -> int:
+    return len(counts[0])

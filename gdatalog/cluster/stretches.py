@@ -1,0 +1,301 @@
+"""A fixpoint that splits, run by workers: each has a stretch of the values that it splits by.
+
+What a call gets to in a second it gives; the rest of its stretch is cut again, for whoever is free.
+Nothing passes between workers, and no row comes twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from time import perf_counter
+
+import numpy as np
+
+from gdatalog.cluster.pool import Call, Pool
+from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.engine.choose import Choice
+from gdatalog.engine.derived import Blocks
+from gdatalog.engine.device import Device
+from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.ledger import Way
+from gdatalog.engine.seeds import Grouped
+from gdatalog.engine.splits import Splits
+from gdatalog.engine.stratum import NO_PARTS, Parts
+from gdatalog.engine.surroundings import Surroundings
+from gdatalog.executors.limits import Limits
+from gdatalog.plan.nodes import RulePlan, TrieRef
+from gdatalog.planner.checked import Schema, Stratum
+from gdatalog.storage.elsewhere import brought
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_store import joined_column
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
+from gdatalog.values import Value
+
+PARTS = 8  # stretches for each thread of a worker
+BUDGET = 1.0  # seconds, after which a call gives what it has
+PIECES, GROWING, SHORT = 16, 4, 0.1  # a stretch is run piece by piece, longer ones if it is short
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What all stretches of a fixpoint have in common. `plans`: those of its recursive rules."""
+
+    stratum: Stratum
+    schemas: Mapping[str, Schema]
+    plans: tuple[RulePlan, ...]
+    params: Mapping[str, Value]
+    memory: int
+    knobs: Knobs
+    counts: bool  # whether only the numbers of rows are asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Seeds:
+    """Rows of a relation to begin with, by value: as `Grouped` has them."""
+
+    values: Array
+    starts: Array
+    columns: Mapping[int, Array]
+
+    def of(self, low: int, high: int) -> Seeds:
+        """Those of the values from one on, below another."""
+        first, last = np.searchsorted(self.values, [low, high])
+        start, end = self.starts[first], self.starts[last]
+        columns = {at: column[start:end] for at, column in self.columns.items()}
+        return Seeds(self.values[first:last], self.starts[first : last + 1] - start, columns)
+
+    def grouped(self) -> Grouped | None:
+        return Grouped(self.values, self.starts, self.columns) if len(self.values) else None
+
+
+@dataclass(slots=True)
+class Followed:
+    """What came of the first `done` values of a stretch: rows, or how many of each value."""
+
+    done: int
+    rows: dict[str, Columns]
+    counts: dict[str, Array]
+    seconds: float = 0.0
+
+
+# ------------------------------------------------------------------------------- on the driver
+
+
+class Stretches:
+    """A fixpoint that splits, and the workers that run it."""
+
+    def __init__(self, pool: Pool, splits: Splits, counts: bool) -> None:
+        self.pool = pool
+        self.splits = splits
+        self.counts = counts
+        self.seconds = 0.0  # of all workers together
+
+    def relations(self) -> dict[str, Relation] | None:
+        """None if only rounds can tell what is right."""
+        began = perf_counter()
+        found = self._run()
+        if found is None:
+            return None
+        relations: dict[str, Relation] = {}
+        for name in self.splits.stratum.relations:
+            rows = [part.rows[name] for _, part in found]
+            blocks = [block for block in rows if len(block[0])]
+            schema = self.splits.around.schemas[name]
+            count = sum(len(block[0]) for block in blocks)
+            relation = Relation.of_blocks(schema.columns, schema.types, blocks, count, True)
+            self.splits.around.limits.charge(name, relation.nbytes)
+            relations[name] = relation
+        rows_of = {name: relation.length for name, relation in relations.items()}
+        self._tell(rows_of, perf_counter() - began)
+        return relations
+
+    def numbers(self) -> dict[str, tuple[Array, Array]] | None:
+        """Of each relation how many rows there are for each value."""
+        began = perf_counter()
+        found = self._run()
+        if found is None:
+            return None
+        numbers: dict[str, tuple[Array, Array]] = {}
+        values = self._values
+        for name in self.splits.stratum.relations:
+            counts = np.zeros(len(values), dtype=np.int64)
+            for at, part in found:
+                counts[at : at + part.done] = part.counts[name]
+            numbers[name] = values[counts > 0], counts[counts > 0]
+        rows = {name: int(counts.sum()) for name, (_, counts) in numbers.items()}
+        self._tell(rows, perf_counter() - began)
+        return numbers
+
+    def _run(self) -> list[tuple[int, Followed]] | None:
+        """What all values come to, part by part, with the number of each part's first value."""
+        splits, around = self.splits, self.splits.around
+        limits = around.limits
+        self._seeds = {name: _seeds_of(group) for name, group in splits.groups.items()}
+        self._values = np.unique(np.concatenate([s.values for s in self._seeds.values()]))
+        refs = {ref for plan in splits.later for join in plan.joins for ref in join.tries}
+        tries = {ref: splits.trie_of(ref) for ref in refs}
+        placed = {ref: self.pool.place(id(trie), trie) for ref, trie in tries.items()}
+        symbols = around.scope.symbols
+        table = self.pool.place((id(symbols), len(symbols)), symbols)
+        own = {name: around.schemas[name] for name in splits.stratum.relations}
+        memory, knobs = limits.memory or 1 << 40, replace(around.knobs, threads=1)
+        task = Task(
+            splits.stratum, own, tuple(splits.later), around.scope.params, memory, knobs,
+            self.counts,
+        )  # fmt: skip
+        stage = self.pool.stage(splits.name, limits)
+
+        def add(low: int, high: int) -> None:
+            seeds = {name: self._of(seeds, low, high) for name, seeds in self._seeds.items()}
+            stage.add(Call(followed, (task, seeds, placed, table), tag=(low, high)))
+
+        found: list[tuple[int, Followed]] = []
+        held = 0
+        with limits.watch.work("joining", splits.name, len(self._values), "values") as work:
+            for low, high in pairwise(self._cuts(0, len(self._values), self._wanted)):
+                add(low, high)
+            for call, part in stage:
+                if part is None:
+                    return None
+                low, high = call.tag
+                found.append((low, part))
+                self.seconds += part.seconds
+                held += sum(column.nbytes for rows in part.rows.values() for column in rows)
+                limits.charge("blocks", held)
+                for start, end in pairwise(self._cuts(low + part.done, high, 2)):
+                    add(start, end)
+                work.at(work.done + part.done)
+        limits.charge("blocks", 0)
+        return found
+
+    @property
+    def _wanted(self) -> int:
+        return PARTS * self.pool.connection.slots
+
+    def _of(self, seeds: Seeds, low: int, high: int) -> Seeds:
+        """The rows of the values from one number on, below another."""
+        values = self._values
+        end = int(values[high]) if high < len(values) else int(values[-1]) + 1
+        return seeds.of(int(values[low]), end)
+
+    def _cuts(self, low: int, high: int, wanted: int) -> list[int]:
+        """Where the values from one number on are cut, into parts of about as many rows each."""
+        if low >= high:
+            return []
+        costs = np.ones(high - low, dtype=np.int64)
+        for seeds in self._seeds.values():
+            own = np.searchsorted(self._values, seeds.values) - low
+            inside = (own >= 0) & (own < high - low)
+            costs[own[inside]] += np.diff(seeds.starts)[inside]
+        ends = np.cumsum(costs)
+        wanted = min(wanted, high - low)
+        asked = np.linspace(0, int(ends[-1]), wanted, endpoint=False)[1:]
+        inner = np.unique(np.searchsorted(ends, asked, side="left") + 1)
+        return [low, *(low + inner[inner < high - low]).tolist(), high]
+
+    def _tell(self, rows: Mapping[str, int], seconds: float) -> None:
+        """Tells a profile what was done."""
+        splits, ledger = self.splits, self.splits.around.ledger
+        workers = self.pool.slots
+        name = f"a fixpoint for each {splits.split_by()}"
+        told = f"{name}, on {workers} worker{'s' * (workers > 1)}"
+        threads = self.pool.connection.slots
+        record = splits.record
+        record.way = Way(told, len(self._values), "values", threads, seconds=seconds)
+        record.end(dict(rows))
+        for number, plan in enumerate(splits.later):
+            report = ledger.run_of(plan)
+            if report is None:
+                return
+            if number == 0:
+                report.rows, report.seconds = sum(rows.values()), seconds
+                report.bytes = record.peak
+            report.executors = dict.fromkeys(range(len(plan.joins)), Choice(False, told))
+
+
+def _seeds_of(group: Grouped | None) -> Seeds:
+    if group is None:
+        return Seeds(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64), {})
+    columns = {at: brought(column) for at, column in group.columns.items()}
+    return Seeds(brought(group.values), brought(group.starts), columns)
+
+
+# ------------------------------------------------------------------------------- on a worker
+
+
+class _Here(Splits):
+    """The same fixpoint on a worker, which is given plans and tries."""
+
+    def __init__(self, task: Task, tries: Mapping[TrieRef, Trie], symbols: SymbolTable) -> None:
+        around = Surroundings(
+            task.schemas, {}, _no_relation, Scope(symbols, task.params),
+            Limits(memory=task.memory), task.memory, knobs=task.knobs,
+        )  # fmt: skip
+        super().__init__(task.stratum, {}, around)
+        self.later = list(task.plans)
+        self.tries = tries
+
+    def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
+        return self.tries[ref]
+
+    def piece(self, seeds: Mapping[str, Seeds], counts: bool) -> Followed | None:
+        """What comes of all of some values."""
+        task = self.task({name: part.grouped() for name, part in seeds.items()}, counts=counts)
+        found = None if task is None else self._follow(task)
+        if task is None or found is None:
+            return None
+        names = self.stratum.relations
+        if counts:
+            numbers = {name: task.beside[f"counts_{at}"] for at, name in enumerate(names)}
+            return Followed(len(task.values), {}, numbers)
+        arities = {name: self.around.schemas[name].arity for name in names}
+        rows = {name: _joined([found[name]], arities[name]) for name in names}
+        return Followed(len(task.values), rows, {})
+
+
+def followed(
+    task: Task, seeds: Mapping[str, Seeds], tries: Mapping[TrieRef, Trie], symbols: SymbolTable
+) -> Followed | None:
+    """What comes of a stretch's values, as many as there is time for; None if it cannot be told."""
+    began = perf_counter()
+    here = _Here(task, tries, symbols)
+    values = np.unique(np.concatenate([part.values for part in seeds.values()]))
+    parts: list[Followed] = []
+    at, size = 0, -(-len(values) // PIECES)
+    while at < len(values) and (not parts or perf_counter() - began < BUDGET):
+        end = min(len(values), at + size)
+        low, last = int(values[at]), int(values[end - 1])
+        started = perf_counter()
+        part = here.piece({n: mine.of(low, last + 1) for n, mine in seeds.items()}, task.counts)
+        if part is None:
+            return None
+        parts.append(part)
+        at = end
+        if perf_counter() - started < SHORT:
+            size *= GROWING
+    rows, counts = {}, {}
+    for name in task.stratum.relations:
+        if task.counts:
+            counts[name] = np.concatenate([part.counts[name] for part in parts])
+        else:
+            blocks = [part.rows[name] for part in parts]
+            found = Blocks(blocks, sum(len(block[0]) for block in blocks))
+            rows[name] = _joined([found], task.schemas[name].arity)
+    return Followed(at, rows, counts, perf_counter() - began)
+
+
+def _joined(parts: Sequence[Blocks], arity: int) -> Columns:
+    """The rows of all blocks as columns, in 32 bits where they fit."""
+    blocks = [block for part in parts for block in part.blocks if len(block[0])]
+    if not blocks:
+        return tuple(np.empty(0, dtype=np.int32) for _ in range(arity))
+    return tuple(joined_column([block[at] for block in blocks]) for at in range(arity))
+
+
+def _no_relation(name: str) -> Relation:
+    raise AssertionError(f"{name} is read by no index")

@@ -1,0 +1,162 @@
+"""A survey of rows that lie in parts: a look at each part, and what the looks come to together.
+
+Values are told apart by a 64-bit hash of their keys. Of each column those with the least hashes are
+kept: where parts were cut off at different places the lowest of these holds for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+
+from gdatalog.storage.afar import Survey
+from gdatalog.storage.degrees import Degrees
+from gdatalog.storage.rows import Columns, concatenate, firsts, sorted_set
+from gdatalog.storage.statistics import runs_of
+from gdatalog.storage.table import Array
+
+SAMPLE = 100_000  # rows, of all parts together
+VALUES = 2048  # of a column that are kept of each part: they tell how many there are within 3 %
+STRETCH = 1 << 16  # rows that are looked at together: they stay in a cache
+ALL = float(1 << 64)
+
+_SEEDS = (0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Few:
+    """The values of a column whose hashes are below `limit`: those hashes, ascending."""
+
+    hashes: Array
+    limit: float
+
+    @property
+    def count(self) -> int:
+        """How many values the column has."""
+        return round(len(self.hashes) / (self.limit / ALL))
+
+    @staticmethod
+    def of(column: Array) -> Few:
+        # Some, but twice as many as are kept if all are different.
+        share = 2 * VALUES / max(1, len(column))
+        hashes = mixed(column, _SEEDS[0]) if share < 1 else column
+        while share < 1:
+            some = sorted_values(hashes[hashes < np.uint64(share * ALL)])
+            if len(some) >= VALUES:
+                return Few(some, float(np.uint64(share * ALL)))
+            share *= 8
+        return Few(np.sort(mixed(sorted_set(column), _SEEDS[0])), ALL).cut()
+
+    def cut(self) -> Few:
+        """The same, of no more values than are kept."""
+        if len(self.hashes) <= VALUES:
+            return self
+        return Few(self.hashes[:VALUES], float(self.hashes[VALUES]))
+
+    @staticmethod
+    def together(parts: Sequence[Few]) -> Few:
+        limit = min(part.limit for part in parts)
+        hashes = sorted_values(np.concatenate([part.hashes for part in parts]))
+        return Few(hashes if limit == ALL else hashes[hashes < np.uint64(limit)], limit)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Look:
+    """What one part tells. `turned`: two numbers for the rows less those for the rows turned
+    round; those of all parts come to nothing where every row is there both ways."""
+
+    rows: int
+    nbytes: int
+    sample: Columns
+    values: tuple[Few, ...]
+    spans: tuple[tuple[int, int], ...]
+    rises: frozenset[tuple[int, int]]
+    loops: bool
+    turned: tuple[int, ...]
+
+
+def look_at(rows: Columns, start: int, step: int) -> Look:
+    """`start`, `step`: the first row of the sample, and how many rows on the next one is."""
+    pairs = permutations(range(len(rows)), 2)
+    edges = len(rows) == 2
+    return Look(
+        len(rows[0]),
+        sum(column.nbytes for column in rows),
+        tuple(column[start::step].copy() for column in rows),
+        tuple(map(Few.of, rows)),
+        tuple((int(column.min()), int(column.max())) for column in rows),
+        frozenset((a, b) for a, b in pairs if bool((rows[a] < rows[b]).all())),
+        edges and bool((rows[0] == rows[1]).any()),
+        tuple(_turned(rows, seed) for seed in _SEEDS) if edges else (),
+    )
+
+
+def survey_of(looks: Sequence[Look], step: int) -> Survey:
+    """What looks at all parts that have rows come to."""
+    rows = sum(look.rows for look in looks)
+    sample = concatenate([look.sample for look in looks])
+    values = [Few.together(parts) for parts in zip(*(look.values for look in looks), strict=True)]
+    distinct = tuple(min(few.count, rows) for few in values)
+    spans = tuple(
+        (min(low for low, _ in each), max(high for _, high in each))
+        for each in zip(*(look.spans for look in looks), strict=True)
+    )
+    return Survey(
+        sample,
+        distinct,
+        tuple(_degrees(*each, rows, step) for each in zip(sample, distinct, strict=True)),
+        spans,
+        frozenset.intersection(*(look.rises for look in looks)),
+        any(look.loops for look in looks),
+        len(spans) == 2 and _symmetric(looks, values, spans),
+    )
+
+
+def _degrees(sample: Array, distinct: int, rows: int, step: int) -> Degrees:
+    counts = runs_of(np.sort(sample))
+    return Degrees.of(counts) if step == 1 else Degrees.of_sample(counts, step, rows, distinct)
+
+
+def _symmetric(
+    looks: Sequence[Look], values: Sequence[Few], spans: Sequence[tuple[int, int]]
+) -> bool:
+    left, right = values
+    alike = spans[0] == spans[1] and left.limit == right.limit
+    return (
+        alike
+        and bool(np.array_equal(left.hashes, right.hashes))
+        and not any(sum(each) % (1 << 64) for each in zip(*(k.turned for k in looks), strict=True))
+    )
+
+
+def _turned(rows: Columns, seed: int) -> int:
+    found = 0
+    for start in range(0, len(rows[0]), STRETCH):
+        left, right = (column[start : start + STRETCH] for column in rows)
+        found += int(_together(left, right, seed).sum()) - int(_together(right, left, seed).sum())
+    return found % (1 << 64)
+
+
+def _together(left: Array, right: Array, seed: int) -> Array:
+    """A number for each row, in which the columns' order counts."""
+    return mixed(mixed(left, seed) + right.astype(np.int64).view(np.uint64), seed)
+
+
+def mixed(keys: Array, seed: int) -> Array:
+    """A 64-bit hash of each key, however wide it is."""
+    hashes: Array = keys.astype(np.int64).view(np.uint64) + np.uint64(seed)
+    hashes ^= hashes >> np.uint64(30)
+    hashes *= np.uint64(0xBF58_476D_1CE4_E5B9)
+    hashes ^= hashes >> np.uint64(27)
+    hashes *= np.uint64(0x94D0_49BB_1331_11EB)
+    hashes ^= hashes >> np.uint64(31)
+    return hashes
+
+
+def sorted_values(hashes: Array) -> Array:
+    """Each once, ascending."""
+    ordered = np.sort(hashes)
+    return ordered[firsts(ordered)]
