@@ -3,6 +3,8 @@
 The driver starts the rules' first rows on their way, tells the owners of each round where what
 comes for them lies, and counts. A worker that dies takes its rows along; they are made again as
 they were made before, step by step (`pool.py`).
+
+Above 300 lines, for what is sent to owners and what is made of what they tell go together.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from gdatalog.cluster.owner import (
 )
 from gdatalog.cluster.pool import Call, Kept, Placed, Pool
 from gdatalog.cluster.routes import Routes, routes_of
+from gdatalog.cluster.stretches import texts_for
+from gdatalog.cluster.texts import asks_for_ranks
 from gdatalog.engine.best import Best, improves_for_ever, is_clamped
 from gdatalog.engine.choose import Choice
 from gdatalog.engine.derived import Derived, in_order, union_rows
@@ -36,7 +40,7 @@ from gdatalog.engine.surroundings import Round
 from gdatalog.engine.variants import alone
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.effects import all_steps, expressions
-from gdatalog.plan.nodes import Apply, JoinPlan, RulePlan
+from gdatalog.plan.nodes import Apply, RulePlan
 from gdatalog.progress import format_bytes
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
@@ -83,12 +87,23 @@ class Owners:
                     plans.append(alone(whole, join))
                     self.rules.append(number)
                     self.wholes.append(whole)
-        self.makes_texts = any(_makes_texts(join) for plan in plans for join in plan.joins)
+        self.plans = plans
         groups = {
             name: table.by if isinstance(table, Best) else range(len(table.types))
             for name, table in self.run.tables.items()
         }
         self.routes: Routes = routes_of(plans, groups, self._length, parted)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why workers cannot do it; None if they can."""
+        if self.around.limit_sizes.keys() & self.run.tables.keys():
+            return "where it stops is said by rounds that know all rows"
+        if any(map(asks_for_ranks, self.plans)):
+            return "it computes with the places of symbols among all others"
+        if any(map(_makes_texts, self.plans)):
+            return "it makes texts that are in no data"
+        return None
 
     def _length(self, name: str) -> int:
         return self.around.relation(name).at_most
@@ -154,8 +169,7 @@ class Owners:
         pool, scope, owners = self.pool, self.around.scope, len(self.workers)
         tries = {ref: self.run.trie_of(ref) for ref in self.routes.whole}
         self.tries = {ref: pool.place(id(trie), trie) for ref, trie in tries.items()}
-        symbols = scope.symbols
-        self.symbols = pool.place((id(symbols), len(symbols)), symbols)
+        self.symbols = texts_for(pool, self.plans, scope)
         self.fragments: list[dict[str, Placed]] = [{} for _ in range(owners)]
         for name, place in self.routes.fragments.items():
             relation = self.around.relation(place.relation)
@@ -296,7 +310,11 @@ class Owners:
                 }
 
 
-def _makes_texts(join: JoinPlan) -> bool:
-    """Whether rows may hold texts that are in no data: only one symbol table gives them codes."""
-    computed = [expr for each in all_steps(join.steps) for expr in expressions(each)]
-    return any(isinstance(e, Apply) and e.type == "symbol" for e in (*computed, *join.outputs))
+def _makes_texts(plan: RulePlan) -> bool:
+    """Whether rows may hold texts that only one symbol table gives codes to."""
+    computed = [
+        expr
+        for join in plan.joins
+        for expr in (*join.outputs, *(e for s in all_steps(join.steps) for e in expressions(s)))
+    ]
+    return any(isinstance(e, Apply) and e.type == "symbol" for e in (*computed, *plan.head))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from time import perf_counter
 
 from gdatalog.cluster.connection import Connection
-from gdatalog.cluster.fixpoints import by_values, fixpoint, patience
+from gdatalog.cluster.fixpoints import counts, fixpoint, patience
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.replicated import SpreadRun
-from gdatalog.cluster.stretches import Stretches
 from gdatalog.cluster.texts import asks_for_ranks
 from gdatalog.engine.choose import TooSlow, impatience
 from gdatalog.engine.derived import Blocks, Derived
@@ -78,7 +77,7 @@ class Spreading:
         return fixpoint(self.pool, splits)
 
     def counts(self, splits: Splits) -> dict[str, tuple[Array, Array]] | None:
-        return Stretches(self.pool, splits, counts=True).numbers() if by_values(splits) else None
+        return counts(self.pool, splits)
 
     def close(self) -> None:
         self.pool.close()
