@@ -21,7 +21,7 @@ from gdatalog.cluster.owner import (
     Task,
     Told,
     dealt,
-    home_rows,
+    had,
     step,
     told_of,
 )
@@ -39,6 +39,7 @@ from gdatalog.engine.splits import Splits
 from gdatalog.engine.surroundings import Round
 from gdatalog.engine.variants import alone
 from gdatalog.errors import MemoryLimitError
+from gdatalog.executors.levelwise import Seen
 from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.nodes import Apply, RulePlan
 from gdatalog.progress import format_bytes
@@ -116,7 +117,7 @@ class Owners:
         self.workers: Sequence[str] = sorted(threads)
         self.threads = min(threads.values(), default=1)
         derived = {name: self.run.first(name) for name in self.run.tables}
-        self.run.record.end_round()
+        self.begun = self.run.record.end_round()
         began = perf_counter()
         for attempt in range(1, TIMES + 1):
             try:
@@ -133,7 +134,7 @@ class Owners:
 
     def _fixpoint(self, derived: Mapping[str, Sequence[Derived]]) -> dict[str, Relation]:
         limits = self.around.limits
-        course = self.course = _Course()
+        course = self.course = _Course(followed=list(self.begun))
         self._begin(derived, course)
         self._place()
         with limits.watch.work("round", self.run.name, unit="rows") as work:
@@ -148,6 +149,8 @@ class Owners:
                         settling = not settling
             except MemoryLimitError as error:
                 raise self.run._growth(error, course.rounds) from None
+            for did in course.followed:
+                did.new = 0
             return self._collected(course)
 
     def _begin(self, derived: Mapping[str, Sequence[Derived]], course: _Course) -> None:
@@ -184,9 +187,11 @@ class Owners:
                     part = Relation.of_blocks(*whole, [columns], count, True)
                 fragments[name] = pool.place(None, part, part.nbytes)
         stratum = self.run.stratum
+        schemas = {name: self.around.schemas[name] for name in stratum.relations}
+        places = {**self.routes.places, **self.routes.fragments}
         self.task = Task(
             stratum,
-            {name: self.around.schemas[name] for name in stratum.relations},
+            schemas | {name: self.around.schemas[p.relation] for name, p in places.items()},
             self.routes,
             tuple(self.rules),
             frozenset(self.passing),
@@ -194,6 +199,7 @@ class Owners:
             scope.params,
             self.around.limits.memory or 1 << 40,
             replace(self.around.knobs, threads=self.threads),
+            self.around.ledger.lasting,
         )
 
     def _step(self, settling: bool, course: _Course) -> dict[int, Told]:
@@ -235,9 +241,8 @@ class Owners:
         new = {n: sum(each.new.get(n, 0) for each in told.values()) for n in self.run.tables}
         total = {n: sum(of.get(n, 0) for of in course.totals.values()) for n in names}
         ran = bool(course.following if self.routes.aligned else course.followed)
-        for did in course.followed:
-            beside = [each for each in course.followed if each.relation == did.relation]
-            did.new = new[did.relation] if len(beside) == 1 else None
+        for name, count in new.items():
+            _share_out([did for did in course.followed if did.relation == name], count)
         course.followed = course.following if self.routes.aligned else []
         rules = self.run.record.end_round() if ran else []
         course.rounds.append(Round(len(course.rounds), new, total, rules))
@@ -260,8 +265,11 @@ class Owners:
         """All rows, here."""
         stage = self.pool.stage(self.run.name, self.around.limits)
         for owner, kept in course.kept.items():
-            stage.add(Call(home_rows, (kept,), worker=self.workers[owner], tag=owner))
-        parcels = [parcel for _, parcel in stage]
+            stage.add(Call(had, (kept,), worker=self.workers[owner], tag=owner))
+        parcels: list[Parcel] = []
+        for _, (parcel, seen) in stage:
+            parcels.append(parcel)
+            self._saw(seen)
         found: dict[str, Relation] = {}
         for name, table in self.run.tables.items():
             if name in self.passing:
@@ -285,11 +293,20 @@ class Owners:
                 if did is None:
                     did = done[number] = record.running(rule.head.name, rule)
                 did.tried += mine.tried
+                did.new = (did.new or 0) + mine.new
                 did.seconds = max(did.seconds, mine.seconds)
                 did.executors |= mine.executors
         for did in done.values():
             record.ran(did)
         return list(done.values())
+
+    def _saw(self, seen: Sequence[Mapping[int, Seen]]) -> None:
+        """Tells a profile what an owner's plans did."""
+        for plan, whole, places in zip(self.plans, self.wholes, seen, strict=False):
+            report = self.around.ledger.run_of(whole)
+            if report is not None:
+                steps = list(all_steps(plan.joins[0].steps))
+                report.saw({id(steps[at]): told for at, told in places.items()})
 
     def _tell(self, found: Mapping[str, Relation], seconds: float) -> None:
         """Tells a profile what was done."""
@@ -308,6 +325,17 @@ class Owners:
                     for did in rounds
                     for number, kind in did.executors.items()
                 }
+
+
+def _share_out(rules: Sequence[RuleRound], new: int) -> None:
+    """Which of the new rows rules gave: as many as of those that owners had not given before."""
+    before = sum(did.new or 0 for did in rules)
+    left = new
+    for did in rules:
+        did.new = min(left, round(new * (did.new or 0) / before)) if before else 0
+        left -= did.new
+    if rules:
+        rules[-1].new = (rules[-1].new or 0) + left
 
 
 def _makes_texts(plan: RulePlan) -> bool:
