@@ -95,3 +95,13 @@ def looked_at(values: dict[str, Any]) -> tuple[dict[str, str], int]:
 def prefixes(dask_scheduler: Any) -> list[str]:
     """What tasks are called by, on the dashboard."""
     return list(dask_scheduler.task_prefixes)
+
+
+def forget_all() -> None:
+    here.forget(held())
+
+
+def where(seconds: float, values: Any) -> int:
+    """In which process it was done."""
+    sleep(seconds)
+    return os.getpid() if values.sum() else 0

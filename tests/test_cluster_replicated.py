@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Hashable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -35,16 +34,16 @@ class Here:
     """What stands for the workers' pool: calls run in this process, on copies as a worker has."""
 
     def __init__(self, slots: int = 2) -> None:
-        self.connection = SimpleNamespace(slots=slots)
+        self.slots = slots
         self.placed: dict[Hashable, Any] = {}
         self.calls = 0
 
-    def place(self, key: Hashable, value: Any, nbytes: int = 0) -> Any:
-        if key not in self.placed:
+    def place(self, key: Hashable, value: Any, nbytes: int = 0, owner: Any = None) -> Any:
+        if key is None or key not in self.placed:
             self.placed[key] = (value, pickle.loads(pickle.dumps(value)))
         return _There(self.placed[key][1])
 
-    def stage(self, told: str, limits: Any) -> _Stage:
+    def stage(self, told: str, limits: Any, smaller: Any = None) -> _Stage:
         return _Stage(self)
 
     def close(self) -> None:

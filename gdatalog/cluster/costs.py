@@ -7,7 +7,7 @@ what is deeper is bounded by both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ from gdatalog.plan.nodes import (
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.keys import encode_value
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import Trie
+from gdatalog.storage.trie import Trie, TrieLevel
 
 COUNTED = 2  # levels that meet a list of the value, until it is no longer asked how long that is
 ABSENT = 0.01  # what a value costs that not all lists have
@@ -89,6 +89,7 @@ class _Lists:
     def __init__(self, refs: Sequence[TrieRef], tries: Mapping[TrieRef, Trie]) -> None:
         self.levels = [tries[ref].levels for ref in refs]
         self.nodes: list[int | None] = [0 for _ in refs]
+        self.known: dict[Hashable, tuple[Array, Array | None]] = {}
 
     def follow(self, step: Step, key: int | None) -> None:
         for part in participants(step):
@@ -129,15 +130,31 @@ class _Lists:
         if found is None:
             return None
         start, own = found
-        at = np.searchsorted(own, values)
-        at[at == len(own)] = 0
-        here: Array = own[at] == values if len(own) else np.zeros(len(values), dtype=np.bool_)
         levels = self.levels[part.trie]
-        if part.depth + 1 == len(levels):
+        below = levels[part.depth + 1] if part.depth + 1 < len(levels) else None
+        name = id(levels[part.depth]), id(below), start
+        if name not in self.known:  # else another atom has the same list
+            self.known[name] = _below(start, own, values, below)
+        return self.known[name]
+
+
+def _below(
+    start: int, own: Array, values: Array, level: TrieLevel | None
+) -> tuple[Array, Array | None]:
+    if len(own) == len(values) and np.array_equal(own, values):
+        here = np.ones(len(values), dtype=np.bool_)
+        if level is None:
             return here, None
-        offsets = brought(levels[part.depth + 1].offsets)
-        counts = (offsets[start + at + 1] - offsets[start + at]) if len(own) else at
-        return here, np.where(here, counts, 0)
+        return here, np.diff(brought(level.offsets[start : start + len(own) + 1]))
+    if len(own) == 0:
+        return np.zeros(len(values), dtype=np.bool_), None
+    at = np.searchsorted(own, values)
+    at[at == len(own)] = 0
+    here = own[at] == values
+    if level is None:
+        return here, None
+    offsets = brought(level.offsets)
+    return here, np.where(here, offsets[start + at + 1] - offsets[start + at], 0)
 
 
 def _costs(values: Array, step: Join, later: Sequence[Step], lists: _Lists) -> Array:

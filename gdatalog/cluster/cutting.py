@@ -78,9 +78,8 @@ class Cutting:
         """What all that has not been handed out costs."""
         return sum(piece.cost for piece in self._left)
 
-    def take(self, share: float) -> list[Piece]:
-        """Pieces that cost so much of what is left, at least one; the dearest first."""
-        most = share * self.left
+    def take(self, most: float) -> list[Piece]:
+        """Pieces that cost so much, at least one; the dearest first."""
         taken = [self._left.pop()]
         cost = taken[0].cost
         while self._left and cost + self._left[-1].cost <= most:

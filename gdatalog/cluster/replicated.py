@@ -3,14 +3,15 @@ workers, that these take as they become free."""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gdatalog.cluster.cutting import Cutting, Piece
-from gdatalog.cluster.pool import Call, Placed, Pool, Stage
-from gdatalog.cluster.texts import FewTexts, reads_texts
+from gdatalog.cluster.pool import Call, Placed, Pool, Stage, TooLarge
+from gdatalog.cluster.texts import FewTexts, placed_texts, reads_texts
 from gdatalog.cluster.work import Found, Mode, Sealed, Task, look_through
 from gdatalog.engine.choose import AT_HAND
 from gdatalog.engine.derived import Blocks, Derived
@@ -24,6 +25,8 @@ from gdatalog.plan.nodes import JoinPlan, TrieRef
 
 BUDGET = 1.0  # seconds that a call may take, and then gives back what it has not come to
 LEAST = 0.05  # the same at the least
+SHORT = 0.02  # seconds of a call that is worth calling
+SHARES, FIRST = 1.5, 6  # of what is left, and of all as long as nobody knows how fast they work
 AHEAD = 2  # calls for each thread of the workers: one runs, one waits there
 
 
@@ -33,7 +36,6 @@ class SpreadRun(Run):
     together here."""
 
     pool: Pool = None  # type: ignore[assignment]
-    placed: dict[int, Placed] = field(default_factory=dict)
 
     def _distinct(self, sink: RowSet) -> Derived:
         blocks: list[Any] = []
@@ -119,13 +121,13 @@ class Handing:
     ) -> None:
         plan, pool = run.plan, run.pool
         self.run_of = run
-        self.slots = max(1, pool.connection.slots)
+        self.slots = max(1, pool.slots)
         self.placed = {ref: pool.place(id(trie), trie) for ref, trie in tries.items()}
         symbols = run.scope.symbols
         self.table: Placed | None = None
         few: FewTexts | None = None
         if reads_texts(plan):
-            self.table = pool.place((id(symbols), len(symbols)), symbols)
+            self.table = placed_texts(pool, symbols)
         else:
             few = FewTexts.of(plan, run.scope.params, symbols)
         task = Task(
@@ -142,7 +144,7 @@ class Handing:
     def run(self) -> Iterator[Found]:
         """What the calls give, as they end."""
         run = self.run_of
-        stage = run.pool.stage(run.plan.relation, run.limits)
+        stage = run.pool.stage(run.plan.relation, run.limits, self._smaller)
         self._send(stage)
         with closing(iter(stage)) as ended:
             for call, found in ended:
@@ -154,17 +156,37 @@ class Handing:
     def _send(self, stage: Stage) -> None:
         """Has as many calls under way as keep all workers at work."""
         while self.cutting and self.flying < AHEAD * self.slots:
-            self._call(stage, self.cutting.take(1 / (AHEAD * self.slots)), False)
+            self._call(stage, self.cutting.take(self._next()), False)
+
+    def _next(self) -> float:
+        """What the next call is to cost: a part of what is left, so that all end together; but it
+        is to be worth calling."""
+        if self.rate is None:
+            least = self.cutting.total / (FIRST * self.slots)
+        else:
+            least = SHORT * self.rate
+        return max(least, self.cutting.left / (SHARES * self.slots))
+
+    def _smaller(self, large: TooLarge) -> list[Call]:
+        """Calls in the place of one for which a worker had not enough memory."""
+        pieces: Sequence[Piece] = large.call.tag
+        if len(pieces) == 1:
+            pieces = self.cutting.smaller(pieces[0]) or ()
+        self.flying += len(pieces) - 1
+        return [self._made([piece], False) for piece in pieces]
 
     def _call(self, stage: Stage, pieces: Sequence[Piece], firm: bool) -> None:
+        stage.add(self._made(pieces, firm))
+        self.flying += 1
+
+    def _made(self, pieces: Sequence[Piece], firm: bool) -> Call:
         cost = sum(piece.cost for piece in pieces)
         seconds = BUDGET
         if self.rate is not None:
             seconds = min(BUDGET, max(LEAST, 2 * cost / self.rate))
-        cells = [piece.cell for piece in pieces]
+        cells = pickle.dumps([piece.cell for piece in pieces])
         args = (self.sealed, cells, seconds, firm, self.placed, self.table)
-        stage.add(Call(look_through, args, tag=tuple(pieces)))
-        self.flying += 1
+        return Call(look_through, args, tag=tuple(pieces))
 
     def _back(self, stage: Stage, pieces: Sequence[Piece], found: Found) -> None:
         """What a call has done and what it has left."""

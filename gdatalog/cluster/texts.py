@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from gdatalog.cluster.pool import Placed, Pool
 from gdatalog.executors.gather import Gathering
 from gdatalog.plan.effects import all_steps, expressions, may_fail
 from gdatalog.plan.nodes import (
@@ -29,6 +31,17 @@ from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName, Value
+
+_placed: WeakKeyDictionary[SymbolTable, tuple[int, Pool, Placed]] = WeakKeyDictionary()
+
+
+def placed_texts(pool: Pool, symbols: SymbolTable) -> Placed:
+    """The table as it is now, on all workers; what was placed before it had more goes."""
+    found = _placed.get(symbols)
+    if found is None or found[0] != len(symbols) or found[1] is not pool:
+        length = len(symbols)
+        found = _placed[symbols] = length, pool, pool.place(None, symbols)
+    return found[2]
 
 
 def asks_for_ranks(plan: RulePlan) -> bool:

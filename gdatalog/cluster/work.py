@@ -168,7 +168,7 @@ class CellRun(Run):
 
 def look_through(
     sealed: Sealed,
-    cells: Sequence[Cell],
+    cells: bytes,
     seconds: float,
     firm: bool,
     tries: Mapping[TrieRef, Trie],
@@ -176,9 +176,8 @@ def look_through(
 ) -> Found:
     """Runs a join within cells, as many as there is time for. `firm`: each is run to its end."""
     opened = _open(sealed)
-    return _Call(opened, tries, symbols or opened.task.few or SymbolTable()).run(
-        cells, seconds, firm
-    )
+    call = _Call(opened, tries, symbols or opened.task.few or SymbolTable())
+    return call.run(pickle.loads(cells), seconds, firm)
 
 
 def rows_within(

@@ -1,0 +1,222 @@
+"""Workers that die in the middle: what they did is done again, and counted once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gdatalog.cluster.connection import Connection
+from gdatalog.cluster.pool import Call, Kept, Pool, TooLarge
+from gdatalog.executors.limits import Limits
+from tests import pool_calls
+from tests.clusters import Workers, fork_workers
+
+distributed = pytest.importorskip("distributed")
+
+
+@pytest.fixture(params=["files", "sent"])
+def pool(request: Any, cluster: Workers) -> Iterator[Pool]:
+    pool = Pool(Connection(cluster(2)))
+    if request.param == "sent":
+        pool.placing.send_all()
+    yield pool
+    pool.close()
+
+
+def kill(client: Any, *workers: str) -> None:
+    """The workers at some addresses, or all, as a machine that fails ends them."""
+    processes = client.run(os.getpid, workers=list(workers) or None)
+    for process in processes.values():
+        os.kill(process, signal.SIGKILL)
+
+
+def until(true: Any, seconds: float = 30) -> None:
+    end = monotonic() + seconds
+    while not true():
+        assert monotonic() < end, "it did not come about"
+        sleep(0.01)
+
+
+def killed_midway(pool: Pool, seed: int) -> None:
+    draw = random.Random(seed)
+    client = pool.connection.client
+    until(lambda: len(client.nthreads()) == 2)
+    values = np.arange(100)
+    placed = pool.place("values", values)
+    count = draw.choice([20, 300])
+    stage = pool.stage("test", Limits())
+    for n in range(count):
+        seconds = draw.choice([0, 0.01, 0.03]) if count < 100 else 0.001
+        stage.add(Call(pool_calls.slowly, (seconds, n, placed), tag=n))
+    at = draw.randrange(count // 2)
+    found = []
+    for call, value in stage:
+        if len(found) == at:
+            kill(client, draw.choice(sorted(client.nthreads())))
+        found.append((call.tag, value))
+    assert sorted(found) == [(n, n + n % 100) for n in range(count)]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_worker_killed_midway_changes_nothing(pool: Pool, seed: int) -> None:
+    killed_midway(pool, seed)
+
+
+@pytest.mark.slow
+def test_twenty_workers_killed_midway(pool: Pool) -> None:
+    for seed in range(10, 30):
+        killed_midway(pool, seed)
+
+
+def chain(pool: Pool, placed: Any) -> list[Kept]:
+    """Values that are kept, each made of the one before and of what is placed; the last three."""
+    limits = Limits()
+    ((_, first),) = list(with_(pool, limits, Call(pool_calls.three, (5,), keep=True)))
+    ((_, second),) = list(with_(pool, limits, Call(pool_calls.plus, (first, placed), keep=True)))
+    ((_, third),) = list(with_(pool, limits, Call(pool_calls.plus, (second, placed), keep=True)))
+    return [first, second, third]
+
+
+def with_(pool: Pool, limits: Limits, *calls: Call, told: str = "test") -> Any:
+    stage = pool.stage(told, limits)
+    for call in calls:
+        stage.add(call)
+    return stage
+
+
+def test_what_was_kept_is_made_again(pool: Pool) -> None:
+    values = np.array([10])
+    placed = pool.place("values", values)
+    first, second, third = chain(pool, placed)
+    limits = Limits()
+    call = Call(pool_calls.total, (third, second.part("b")))
+    assert [value for _, value in with_(pool, limits, call)] == [78 + 16]
+    del first, placed, values  # what they were made of is nobody's any more
+    kill(pool.connection.client)
+    assert [value for _, value in with_(pool, limits, call)] == [78 + 16]
+    assert pool.bring([second.part("c"), third], "test", limits) == [
+        17,
+        {"a": 25, "b": 26, "c": 27},
+    ]
+
+
+def test_what_was_placed_is_placed_again(pool: Pool) -> None:
+    values = np.arange(3)
+    placed = pool.place("values", values)
+    call = Call(pool_calls.add, (("task", {"values": placed}), [4], placed))
+    assert [value for _, value in with_(pool, Limits(), call, call)] == [7, 7]
+    client = pool.connection.client
+    kill(client)
+    assert [value for _, value in with_(pool, Limits(), call, call)] == [7, 7]
+    client.run(pool_calls.forget_all)
+    assert [value for _, value in with_(pool, Limits(), call, call)] == [7, 7]
+
+
+def test_a_worker_that_does_not_see_the_folder(cluster: Workers) -> None:
+    pool = Pool(Connection(cluster(2)))
+    values = np.arange(3)
+    placed = pool.place("values", values)
+    assert placed.ref.path is not None
+    os.unlink(placed.ref.path)
+    call = Call(pool_calls.add, (("task", {"values": placed}), [4], placed))
+    keep = Call(pool_calls.plus, ({"a": 1}, placed), keep=True)
+    stage = with_(pool, Limits(), call, keep)
+    found = dict(stage)
+    assert found[call] == 7
+    assert pool.bring([found[keep]], "test", Limits()) == [{"a": 1}]
+    assert pool.place("other", np.arange(2)).sent
+    pool.close()
+
+
+def test_a_worker_that_comes_late_takes_work(cluster: Workers) -> None:
+    pool = Pool(Connection(cluster(1)))
+    values = np.arange(3)
+    placed = pool.place("values", values)
+    stage = pool.stage("test", Limits())
+    for n in range(60):
+        stage.add(Call(pool_calls.where, (0.03, placed), tag=n))
+    at = set()
+    for number, (_, worker) in enumerate(stage):
+        if number == 0:
+            cluster(2)
+        at.add(worker)
+    assert len(at) == 2
+    pool.close()
+
+
+DRIVER = """
+import sys
+from distributed import Client
+from gdatalog.cluster.connection import Connection
+from gdatalog.cluster.pool import Call, Pool
+from gdatalog.executors.limits import Limits
+from tests import pool_calls
+
+pool = Pool(Connection(Client(sys.argv[1])))
+placed = pool.place(None, [1])
+stage = pool.stage("endless", Limits())
+stage.add(Call(pool_calls.endless, (sys.argv[2], "it")))
+list(stage)
+"""
+
+
+@pytest.mark.slow
+def test_what_a_killed_process_asked_for_ends(cluster: Workers, tmp_path: Path) -> None:
+    client = cluster(1)
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, client.scheduler.address, str(tmp_path)]
+    )
+    left = f"gdatalog-cluster-{socket.gethostname()}-{driver.pid}-*"
+    folder = Path(tempfile.gettempdir())
+    until((tmp_path / "it.runs").exists)
+    assert list(folder.glob(left))
+    driver.kill()
+    driver.wait()
+    until((tmp_path / "it.stopped").exists)
+    pool = Pool(Connection(client))
+    pool.place(None, [1])
+    assert not list(folder.glob(left))
+    pool.close()
+
+
+@pytest.mark.slow
+def test_what_workers_die_of_is_cut_smaller() -> None:
+    fork_workers()
+    with (
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            memory_limit="600MiB",
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        ) as workers,
+        distributed.Client(workers, set_as_default=False) as client,
+    ):
+        pool = Pool(Connection(client))
+
+        def halves(large: TooLarge) -> list[Call]:
+            (count,) = large.call.args
+            return [Call(pool_calls.filling, (count // 2,))] * 2 if count > 100 else []
+
+        calls = [Call(pool_calls.filling, (count,)) for count in (10, 1200, 10)]
+        stage = pool.stage("hungry", Limits(), halves)
+        for call in calls:
+            stage.add(call)
+        found = sorted(value for _, value in stage)
+        assert sum(found) == 1220 and found[-1] <= 600
+        with pytest.raises(TooLarge, match=r"workers of 600.0 MiB each died .* a part of hungry"):
+            list(with_(pool, Limits(), *calls, told="hungry"))
+        pool.close()
