@@ -130,12 +130,12 @@ class State:
         owner = self._owner
         return 0 if owner is None else owner.nbytes
 
-    def __getstate__(self) -> dict[str, Parcel] | None:
+    def __getstate__(self) -> tuple[dict[str, Parcel] | None]:
         with self._lock:
-            return self._rows if self._owner is None else self._owner.rows()
+            return (self._rows if self._owner is None else self._owner.rows(),)
 
-    def __setstate__(self, rows: dict[str, Parcel] | None) -> None:
-        self._owner, self._rows, self._lock = None, rows, Lock()
+    def __setstate__(self, state: tuple[dict[str, Parcel] | None]) -> None:
+        self._owner, (self._rows,), self._lock = None, state, Lock()
 
 
 class Owner(StratumRun):

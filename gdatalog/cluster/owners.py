@@ -240,7 +240,7 @@ class Owners:
             course.totals[owner] = each.total
         new = {n: sum(each.new.get(n, 0) for each in told.values()) for n in self.run.tables}
         total = {n: sum(of.get(n, 0) for of in course.totals.values()) for n in names}
-        ran = bool(course.following if self.routes.aligned else course.followed)
+        ran = bool(course.following if self.routes.aligned else course.rounds and course.followed)
         for name, count in new.items():
             _share_out([did for did in course.followed if did.relation == name], count)
         course.followed = course.following if self.routes.aligned else []
