@@ -8,6 +8,7 @@ end at about the same time.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
@@ -102,15 +103,15 @@ class Dealer:
         return kept
 
 
-def dealt(shares: Shares, memory: int, workers: int) -> list[list[Batch]]:
-    """The batches of each worker, where all are equally fast."""
-    dealer = Dealer(shares, memory, workers)
-    batches: list[list[Batch]] = [[] for _ in range(workers)]
-    busy = [0.0] * workers
+def dealt(shares: Shares, memory: int, workers: int, threads: int = 1) -> list[list[Batch]]:
+    """The batches of each thread of each worker, where all are equally fast."""
+    dealer = Dealer(shares, memory, workers * threads)
+    batches: list[list[Batch]] = [[] for _ in range(workers * threads)]
+    busy = [(0.0, thread) for thread in range(len(batches))]
     while True:
-        worker = min(range(workers), key=busy.__getitem__)
-        batch = dealer.deal(worker)
+        work, thread = heappop(busy)
+        batch = dealer.deal(thread // threads)
         if batch is None:
             return batches
-        batches[worker].append(batch)
-        busy[worker] += batch.cost
+        batches[thread].append(batch)
+        heappush(busy, (work + batch.cost, thread))
