@@ -117,14 +117,14 @@ class Keeping:
 
     def _counts(self, rows: AfarRows, what: ranks.What, ranking: Ranking | None) -> list[Kept]:
         """How often keys or ranks stand in the edges: an owner has those that are its own."""
-        values, way = self._edges(rows)
+        values, way = self.edges(rows)
         placed = None if ranking is None else self.pool.place(ranking, ranking, ranking.nbytes)
         calls = [(ranks.counts_of, (value, way, what, placed)) for value in values]
         counted = self._kept("ranks: counts", calls)
         exchange = self._exchange("ranks", 16 * 2 * rows.at_most)
         return exchange.merge(exchange.deal(counted, ranks.split_counts), ranks.counts_together)
 
-    def _edges(self, rows: AfarRows) -> tuple[list[Any], ranks.Way]:
+    def edges(self, rows: AfarRows) -> tuple[list[Any], ranks.Way]:
         """The values of parts, and how their rows tell each edge once."""
         values = [part.value for part in rows.make_distinct()]
         survey = rows.survey
