@@ -233,12 +233,10 @@ def fitted(found: Sequence[Measured], model: Model) -> Iterator[str]:
     yield f"- pairs for each edge: {model.pairs:.3g} * edges^{model.growth:.2f}"
 
 
-def told(
-    found: Sequence[Needed | None], options: Namespace, machines: Machines
-) -> Iterator[str]:
+def told(found: Sequence[Needed | None], options: Namespace, machines: Machines) -> Iterator[str]:
     yield (
-        f"{options.edges:.3g} edges, {options.vertices:.3g} vertices; {machines.number} machines of "
-        f"{machines.threads} threads, {machines.memory / 1e9:.0f} GB and "
+        f"{options.edges:.3g} edges, {options.vertices:.3g} vertices; {machines.number} machines "
+        f"of {machines.threads} threads, {machines.memory / 1e9:.0f} GB and "
         f"{8 * machines.bandwidth / 1e9:.0f} Gbit/s each; {machines.room / 1e9:.1f} GB of bundles "
         "for a thread:"
     )

@@ -18,8 +18,8 @@ from gdatalog.cluster.dealing import Batch, dealt
 from gdatalog.cluster.shares import Shares
 from gdatalog.storage.table import Array
 
-CLASSES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 32, 40, 48, 64)
-MARKS = 1 << 23  # blocks times bundles that shares may have
+CLASSES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 32, 40, 48, 64, 96, 128)
+BUNDLES = 1 << 12  # that shares may have, for each block that they may have
 PATIENCE = 2  # steps without a gain, after which no more classes are tried
 # Blocks that are looked at once some fit: one for so many bytes, within bounds; and blocks that
 # shares may have where none with fewer fit: one for so many bytes, within bounds.
@@ -98,7 +98,7 @@ class _Search:
     @property
     def budget(self) -> int:
         """How many blocks may still be looked at: more of them as long as none fit."""
-        return (2 * self.most if self.best is None else self.enough) - self.looked
+        return (4 * self.most if self.best is None else self.enough) - self.looked
 
     def climb(self, census: Census) -> None:
         """Adds classes to the domain for which that helps most, one step after the other."""
@@ -127,7 +127,10 @@ class _Search:
             _starts(weights, CLASSES[at]) for weights, at in zip(self.weights, steps, strict=True)
         ]
         shares = census.shares(starts)
-        if shares.most_blocks > max(FEWEST, min(self.most, self.budget)) or shares.marks > MARKS:
+        if (
+            shares.most_blocks > max(FEWEST, min(self.most, self.budget))
+            or shares.marks > BUNDLES * self.most
+        ):
             return None
         self.looked += len(shares.blocks)
         if shares.largest > self.memory:
