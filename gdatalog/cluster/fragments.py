@@ -26,7 +26,7 @@ from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.progress import format_bytes
 from gdatalog.storage.graph import Ranking
-from gdatalog.storage.rows import Columns
+from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -94,21 +94,23 @@ def lay(rows: Columns) -> Lot:
     return own_shelf().put(rows)
 
 
-def bundle(block: Any, grid: Grid, way: Way | None, ranking: Ranking | None) -> Moved:
-    """The rows of a block, bundled, on the shelf of whoever runs this. `block`: a lot, or the
-    value of a part; of which edges are told by `way`, if their ranks are wanted."""
+def bundle(blocks: Sequence[Any], grid: Grid, way: Way | None, ranking: Ranking | None) -> Moved:
+    """The rows of blocks, bundled, on the shelf of whoever runs this. `blocks`: lots, or the values
+    of parts; of which edges are told by `way`, if their ranks are wanted."""
     shelf = own_shelf()
+    found: list[Columns] = []
     try:
-        if isinstance(block, Lot):
-            rows = shelf.whole(block, grid.source.columns)
-        elif way is not None and ranking is not None:
-            rows = both_ways(*map(ranking.ranks, edges_of(block, way)))
-        else:
-            whole = columns_of(block)
-            rows = tuple(whole[at] for at in grid.source.columns)
+        for block in blocks:
+            if isinstance(block, Lot):
+                found.append(shelf.whole(block, grid.source.columns))
+            elif way is not None and ranking is not None:
+                found.append(both_ways(*map(ranking.ranks, edges_of(block, way))))
+            else:
+                whole = columns_of(block)
+                found.append(tuple(whole[at] for at in grid.source.columns))
     except Gone as gone:
         return Moved(gone, shelf.counted())
-    rows, counts = bundled(rows, grid)
+    rows, counts = bundled(concatenate(found), grid)
     return Moved(Bundled(shelf.put(rows), counts), shelf.counted())
 
 
@@ -122,7 +124,6 @@ def run_cells(
     sealed: Sealed,
     cells: Sequence[Cell],
     seconds: float,
-    firm: bool,
     tries: Tries,
     fragments: Sequence[Fragment],
     ranks: Mapping[int, Ranking],
@@ -135,7 +136,7 @@ def run_cells(
         shelf.fetch([piece for fragment in fragments for piece in fragment.pieces])
         try:
             made = _tries(tries, fragments, ranks, shelf)
-            found = look_through(sealed, pickle.dumps(list(cells)), seconds, firm, made, symbols)
+            found = look_through(sealed, pickle.dumps(list(cells)), seconds, True, made, symbols)
             del made
         except MemoryLimitError as error:
             found = Found(hard=True, error=error)

@@ -89,13 +89,12 @@ class PartitionedRun(SpreadRun):
 @dataclass(slots=True, eq=False)
 class Part:
     """Cells that are to be run, and the bundles that they need. `blocks`: those that they are made
-    of, or none if the cells are smaller. `firm`: they are run to their end."""
+    of, or none if the cells are smaller."""
 
     cells: Sequence[Cell]
     bundles: Sequence[Bundle]
     blocks: Sequence[Block] = ()
     refined: bool = False
-    firm: bool = False
     tried: int = 0
 
 
@@ -178,7 +177,7 @@ class Parted:
                 else:
                     self._back(part, value.found, value.cuts)
                 self._send(stage, dealer)
-                if not isinstance(value, Gone):
+                if not isinstance(value, Gone) and value.found.cells:
                     yield value.found
         finally:
             stage.cancel()
@@ -209,8 +208,7 @@ class Parted:
     def _call(self, worker: str, part: Part) -> Call:
         fragments = self._fragments(part)
         args = (
-            self.sealed, part.cells, BUDGET, part.firm, self.tries, fragments, self.ranks,
-            self.table,
+            self.sealed, part.cells, BUDGET, self.tries, fragments, self.ranks, self.table,
         )  # fmt: skip
         return Call(run_cells, args, worker=worker, tag=(worker, part))
 
@@ -259,11 +257,10 @@ class Parted:
             for half in (Stretch(told.low, key), Stretch(key, told.high)):
                 cell = Cell({**hard.stretches, name: half})
                 self.left.append(Part([cell], part.bundles, refined=True))
-        elif found.error is not None:
+        else:
+            assert found.error is not None
             found.error.hint = "workers with more memory; or fewer threads on each, which share it"
             raise found.error
-        else:
-            self.left.append(Part([hard], part.bundles, refined=True, firm=True))
 
     def _smaller(self, large: TooLarge) -> list[Call]:
         """What to ask where a worker was stopped for the memory that it took."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle, islice, pairwise
+from itertools import pairwise
 from math import ceil
 from typing import Any
 from weakref import WeakKeyDictionary, finalize
@@ -29,6 +29,7 @@ from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 
 LARGEST = 4 << 20  # bytes of rows that are sent at once
+GROUP = 64 << 20  # bytes of rows that are bundled together
 AHEAD = 2  # blocks that are under way to each worker
 FEW = 64 << 10  # bytes of rows that lie on one shelf
 SAMPLE = 100_000  # rows that tell where classes begin
@@ -40,31 +41,34 @@ class Base:
     """Rows that a source is made of, in blocks.
 
     `blocks`: what a worker is given to have each: columns, which are laid on a shelf first, or
-    where they are `afar` what a part has (`parts.py`). `edges`: of a graph that lies afar, how
-    each edge is told once, and the ranks of its vertices. `sample`: every `step`-th row of all.
+    where they are `afar` what a part has (`parts.py`). `groups`: which of them lie together, and
+    are bundled so. `edges`: of a graph that lies afar, how each edge is told once, and the ranks of
+    its vertices. `sample`: every `step`-th row of all.
     """
 
     blocks: Sequence[Any]
     sample: Columns
     step: int
+    groups: Sequence[range] = ()
     afar: bool = False
     edges: tuple[Way, Placed] | None = None
     lots: list[Lot | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.lots = [None] * len(self.blocks)
+        self.groups = self.groups or [range(at, at + 1) for at in range(len(self.blocks))]
 
 
 @dataclass(slots=True)
 class Bundles:
-    """The rows of a base, bundled: each of its blocks, or None where that is to be made."""
+    """The rows of a base, bundled: each of its groups, or None where that is to be made."""
 
     base: Base
     grid: Grid
     made: list[Bundled | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.made = [None] * len(self.base.blocks)
+        self.made = [None] * len(self.base.groups)
 
     @property
     def blocks(self) -> list[Bundled]:
@@ -116,9 +120,21 @@ class Stock:
             if rows is not None and rows.away:
                 base = self._afar(rows, source)
             else:
-                base = _of_blocks(list(_blocks(relation, source, len(self.workers))))
+                base = self._here(list(_blocks(relation, source, len(self.workers))))
             kept[key] = base
         return base
+
+    def _here(self, blocks: Sequence[Columns]) -> Base:
+        count = sum(len(block[0]) for block in blocks)
+        step = max(1, count // SAMPLE)
+        parts = zip(*blocks, strict=True)
+        sample = tuple(np.concatenate([column[::step] for column in part]) for part in parts)
+        room, workers = self.room()
+        each = min(GROUP, room // 16)  # bytes of a group, of which there are some for each worker
+        size = sum(column.nbytes for block in blocks for column in block)
+        groups = min(len(blocks), max(workers, ceil(size / max(1, each))))
+        ends = np.linspace(0, len(blocks), groups + 1).astype(int).tolist()
+        return Base(blocks, sample, step, [range(*ends_of) for ends_of in pairwise(ends)])
 
     def _afar(self, rows: AfarRows, source: Source) -> Base:
         values: list[Any] = [part.value for part in rows.make_distinct()]
@@ -151,14 +167,17 @@ class Stock:
                         missing.append((each, at))
             if not missing:
                 return moved
-            self._lay([(each.base, at) for each, at in missing], sorted(there), told, limits)
+            bases = {(id(each.base), at): (each.base, at) for each, at in missing}
+            self._lay(list(bases.values()), sorted(there), told, limits)
             stage = self.pool.stage(told, limits)
             for each, at in missing:
-                base, lot = each.base, each.base.lots[at]
+                base, group = each.base, each.base.groups[at]
                 way, ranking = base.edges or (None, None)
-                block = base.blocks[at] if lot is None else lot
-                home = None if lot is None else lot.home
-                stage.add(Call(bundle, (block, each.grid, way, ranking), False, home, (each, at)))
+                lots = [base.lots[block] for block in group]
+                home = None if lots[0] is None else lots[0].home
+                blocks = [base.blocks[block] if base.afar else base.lots[block] for block in group]
+                args = (blocks, each.grid, way, ranking)
+                stage.add(Call(bundle, args, worker=home, tag=(each, at)))
             for call, found in stage:
                 moved += found.nbytes
                 if isinstance(found.value, Gone):
@@ -171,26 +190,27 @@ class Stock:
     def _lay(
         self, wanted: Sequence[tuple[Base, int]], homes: Sequence[str], told: str, limits: Limits
     ) -> None:
-        """Has blocks on the shelves of workers that are there: a few are under way at a time."""
-        asked = {
-            (id(base), at): (base, at)
+        """Has groups of blocks on the shelves of workers that are there, a few blocks at a time."""
+        missing = [
+            (place, base, block, homes[at % len(homes)])
             for base, at in wanted
-            if not base.afar and getattr(base.lots[at], "home", None) not in homes
-        }
-        waiting = deque(asked.values())
+            for place, block in enumerate(base.groups[at])
+            if not base.afar and getattr(base.lots[block], "home", None) not in homes
+        ]
+        waiting = deque(sorted(missing, key=lambda each: each[0]))
         stage = self.pool.stage(told, limits)
 
-        def send(home: str) -> None:
-            base, at = waiting.popleft()
-            stage.add(Call(lay, (base.blocks[at],), worker=home, tag=(base, at, home)))
+        def send() -> None:
+            _, base, block, home = waiting.popleft()
+            stage.add(Call(lay, (base.blocks[block],), worker=home, tag=(base, block)))
 
-        for home in islice(cycle(homes), min(len(waiting), AHEAD * len(homes))):
-            send(home)
+        for _ in range(min(len(waiting), AHEAD * len(homes))):
+            send()
         for call, lot in stage:
-            base, at, home = call.tag
-            base.lots[at] = lot
+            base, block = call.tag
+            base.lots[block] = lot
             if waiting:
-                send(home)
+                send()
 
     def let_go(self, lots: Iterable[Lot]) -> None:
         """Nobody asks for some lots any more; nor for those of relations that are no more."""
@@ -202,14 +222,6 @@ class Stock:
 
 def _forget(bases: dict[Any, Base], idle: list[str]) -> None:
     idle += [lot.key for base in bases.values() for lot in base.lots if lot is not None]
-
-
-def _of_blocks(blocks: Sequence[Columns]) -> Base:
-    step = max(1, sum(len(block[0]) for block in blocks) // SAMPLE)
-    sample = tuple(
-        np.concatenate([column[::step] for column in parts]) for parts in zip(*blocks, strict=True)
-    )
-    return Base(blocks, sample, step)
 
 
 def _blocks(relation: Relation, source: Source, workers: int) -> Iterator[Columns]:
