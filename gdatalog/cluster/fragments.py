@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gdatalog.cluster.bundles import Box, Grid, bundled, in_boxes, in_stretch, mask_of
+from gdatalog.cluster.bundles import Box, Grid, bundled, in_boxes, in_stretch, mask_of, passing
+from gdatalog.cluster.census import count
 from gdatalog.cluster.layout import Source
 from gdatalog.cluster.parts import columns_of
 from gdatalog.cluster.ranks import Way, edges_of
@@ -36,6 +37,8 @@ from gdatalog.storage.trie_builder import trie_of_rows
 MAKING = 8
 SAMPLE = 4096  # keys of a piece that tell where to cut
 
+# How the rows of a graph tell each edge once, and the ranks of its vertices.
+Edges = tuple[Way, Ranking]
 # For each variable that can be cut: where, and how many rows that tells apart.
 Cuts = Mapping[str, tuple[int, int]]
 
@@ -94,24 +97,49 @@ def lay(rows: Columns) -> Lot:
     return own_shelf().put(rows)
 
 
-def bundle(blocks: Sequence[Any], grid: Grid, way: Way | None, ranking: Ranking | None) -> Moved:
-    """The rows of blocks, bundled, on the shelf of whoever runs this. `blocks`: lots, or the values
-    of parts; of which edges are told by `way`, if their ranks are wanted."""
+def counted(blocks: Sequence[Any], grid: Grid, edges: Edges | None) -> Moved:
+    """How many rows of blocks lie in each combination of classes; a lot of them, if reading them
+    again would be more work; and the bytes of a row."""
     shelf = own_shelf()
-    found: list[Columns] = []
     try:
-        for block in blocks:
-            if isinstance(block, Lot):
-                found.append(shelf.whole(block, grid.source.columns))
-            elif way is not None and ranking is not None:
-                found.append(both_ways(*map(ranking.ranks, edges_of(block, way))))
-            else:
-                whole = columns_of(block)
-                found.append(tuple(whole[at] for at in grid.source.columns))
+        keys = _read(blocks, grid.source, edges, shelf)
     except Gone as gone:
         return Moved(gone, shelf.counted())
-    rows, counts = bundled(concatenate(found), grid)
+    counts = count(keys, grid.dims, grid.domains)
+    lot = None if isinstance(blocks[0], Lot) else shelf.put(tuple(keys.values()))
+    width = sum(column.itemsize for column in keys.values())
+    return Moved((counts, lot, width), shelf.counted())
+
+
+def bundle(blocks: Sequence[Any], grid: Grid, edges: Edges | None) -> Moved:
+    """The rows of blocks, bundled, on the shelf of whoever runs this."""
+    shelf = own_shelf()
+    try:
+        keys = _read(blocks, grid.source, edges, shelf)
+    except Gone as gone:
+        return Moved(gone, shelf.counted())
+    rows, counts = bundled(keys, grid)
     return Moved(Bundled(shelf.put(rows), counts), shelf.counted())
+
+
+def _read(
+    blocks: Sequence[Any], source: Source, edges: Edges | None, shelf: Shelf
+) -> dict[int, Array]:
+    """The rows of a source that blocks have. `blocks`: lots, those of the source alone or whole
+    rows; or the values of parts; `edges`: how these tell each edge once, and the ranks that are
+    wanted in place of vertices."""
+    found: list[Columns] = []
+    for block in blocks:
+        if isinstance(block, Lot):
+            alone = len(block.dtypes) == len(source.columns)
+            found.append(shelf.whole(block, range(len(block.dtypes)) if alone else source.columns))
+        elif edges is not None:
+            way, ranking = edges
+            found.append(both_ways(*map(ranking.ranks, edges_of(block, way))))
+        else:
+            whole = columns_of(block)
+            found.append(tuple(whole[at] for at in source.columns))
+    return passing(concatenate(found), source)
 
 
 def both_ways(left: Array, right: Array) -> Columns:
