@@ -23,8 +23,8 @@ from gdatalog.cluster.fragments import (
     MAKING,
     Cuts,
     Fragment,
-    Moved,
     Tries,
+    light,
     run_cells,
     where_to_cut,
 )
@@ -85,9 +85,7 @@ class Part:
 class Parted:
     """A join over bundles: which there are, and which cells are run next, by whom."""
 
-    def __init__(
-        self, run: PartitionedRun, number: int, mode: Mode, limit: int | None
-    ) -> None:
+    def __init__(self, run: PartitionedRun, number: int, mode: Mode, limit: int | None) -> None:
         self.run, self.stock = run, run.stock
         self.number, self.mode, self.limit = number, mode, limit
         self.join: JoinPlan = run.plan.joins[number]
@@ -162,7 +160,8 @@ class Parted:
         stage = run.pool.stage(run.plan.relation, run.limits, self._smaller)
         self._send(stage, dealer)
         with closing(iter(stage)) as ended:
-            for call, (value, moved) in ended:
+            for call, given in ended:
+                value, moved = given.told if call.keep else given
                 worker, part = call.tag
                 self.busy[worker] -= 1
                 self.moved += moved
@@ -172,6 +171,8 @@ class Parted:
                     self._back(part, value.found, value.cuts)
                 self._send(stage, dealer)
                 if not isinstance(value, Gone):
+                    if value.found.left is not None:
+                        value.found.kept = given
                     yield value.found
 
     def _send(self, stage: Stage, dealer: Dealer) -> None:
@@ -203,7 +204,7 @@ class Parted:
             self.sealed, part.cells, BUDGET, part.firm, self.tries, fragments, self.ranks,
             self.table,
         )  # fmt: skip
-        return Call(run_cells, args, worker=worker, tag=(worker, part))
+        return Call(run_cells, args, self.run.keep, worker, (worker, part), light)
 
     def _ranks(self) -> dict[int, Placed]:
         """The ranks of graphs' vertices, by number of the source, where they become values."""
@@ -251,9 +252,7 @@ class Parted:
                 cell = Cell({**hard.stretches, name: half})
                 self.left.append(Part([cell], part.bundles, refined=True))
         elif found.error is not None:
-            found.error.hint = (
-                "workers with more memory; or fewer threads on each, which share it"
-            )
+            found.error.hint = "workers with more memory; or fewer threads on each, which share it"
             raise found.error
         else:
             self.left.append(Part([hard], part.bundles, refined=True, firm=True))

@@ -6,6 +6,7 @@ from time import perf_counter
 
 from gdatalog.cluster.connection import Connection
 from gdatalog.cluster.fixpoints import by_values, fixpoint, patience
+from gdatalog.cluster.keeping import Keeping
 from gdatalog.cluster.partitioned import PartitionedRun
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.replicated import SpreadRun
@@ -37,6 +38,13 @@ class Spreading:
     def __init__(self, connection: Connection) -> None:
         self.pool = Pool(connection)
         self.stock = Stock(self.pool)
+        self._keeping: Keeping | None = None
+
+    def keeping(self, memory: int) -> Keeping:
+        """Who keeps what lies on the workers; `memory`: what the database may hold."""
+        if self._keeping is None or self._keeping.memory != memory:
+            self._keeping = Keeping(self.pool, memory)
+        return self._keeping
 
     def rule(
         self,
@@ -60,13 +68,15 @@ class Spreading:
                 if found is not None:
                     return found
         began = perf_counter()
+        keeper = self.keeping(around.memory)
         run = SpreadRun(
-            plan, sources, around.scope, around.limits, knobs, report, did=did, pool=self.pool
-        )
+            plan, sources, around.scope, around.limits, knobs, report, did=did,
+            pool=self.pool, keeper=keeper,
+        )  # fmt: skip
         if knobs.spread == "partition":
             run = PartitionedRun(
                 plan, sources, around.scope, around.limits, knobs, report, did=did,
-                pool=self.pool, relation_of=around.relation, stock=self.stock,
+                pool=self.pool, keeper=keeper, relation_of=around.relation, stock=self.stock,
             )  # fmt: skip
         derived = run.rows(limit)
         for what in ("answers", "aggregates"):
