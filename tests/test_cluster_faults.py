@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import signal
+import socket
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
@@ -13,10 +19,12 @@ import numpy as np
 import pytest
 
 from gdatalog.cluster.connection import Connection
-from gdatalog.cluster.pool import Call, Kept, Pool
+from gdatalog.cluster.pool import Call, Kept, Pool, TooLarge
 from gdatalog.executors.limits import Limits
 from tests import pool_calls
-from tests.clusters import Workers
+from tests.clusters import Workers, fork_workers
+
+distributed = pytest.importorskip("distributed")
 
 
 @pytest.fixture(params=["files", "sent"])
@@ -69,7 +77,7 @@ def test_a_worker_killed_midway_changes_nothing(pool: Pool, seed: int) -> None:
 
 @pytest.mark.slow
 def test_twenty_workers_killed_midway(pool: Pool) -> None:
-    for seed in range(10, 20):
+    for seed in range(10, 30):
         killed_midway(pool, seed)
 
 
@@ -82,8 +90,8 @@ def chain(pool: Pool, placed: Any) -> list[Kept]:
     return [first, second, third]
 
 
-def with_(pool: Pool, limits: Limits, *calls: Call) -> Any:
-    stage = pool.stage("test", limits)
+def with_(pool: Pool, limits: Limits, *calls: Call, told: str = "test") -> Any:
+    stage = pool.stage(told, limits)
     for call in calls:
         stage.add(call)
     return stage
@@ -147,3 +155,68 @@ def test_a_worker_that_comes_late_takes_work(cluster: Workers) -> None:
         at.add(worker)
     assert len(at) == 2
     pool.close()
+
+
+DRIVER = """
+import sys
+from distributed import Client
+from gdatalog.cluster.connection import Connection
+from gdatalog.cluster.pool import Call, Pool
+from gdatalog.executors.limits import Limits
+from tests import pool_calls
+
+pool = Pool(Connection(Client(sys.argv[1])))
+placed = pool.place(None, [1])
+stage = pool.stage("endless", Limits())
+stage.add(Call(pool_calls.endless, (sys.argv[2], "it")))
+list(stage)
+"""
+
+
+@pytest.mark.slow
+def test_what_a_killed_process_asked_for_ends(cluster: Workers, tmp_path: Path) -> None:
+    client = cluster(1)
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, client.scheduler.address, str(tmp_path)]
+    )
+    left = f"gdatalog-cluster-{socket.gethostname()}-{driver.pid}-*"
+    folder = Path(tempfile.gettempdir())
+    until((tmp_path / "it.runs").exists)
+    assert list(folder.glob(left))
+    driver.kill()
+    driver.wait()
+    until((tmp_path / "it.stopped").exists)
+    pool = Pool(Connection(client))
+    pool.place(None, [1])
+    assert not list(folder.glob(left))
+    pool.close()
+
+
+@pytest.mark.slow
+def test_what_workers_die_of_is_cut_smaller() -> None:
+    fork_workers()
+    with (
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            memory_limit="600MiB",
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        ) as workers,
+        distributed.Client(workers, set_as_default=False) as client,
+    ):
+        pool = Pool(Connection(client))
+
+        def halves(large: TooLarge) -> list[Call]:
+            (count,) = large.call.args
+            return [Call(pool_calls.filling, (count // 2,))] * 2 if count > 100 else []
+
+        calls = [Call(pool_calls.filling, (count,)) for count in (10, 1200, 10)]
+        stage = pool.stage("hungry", Limits(), halves)
+        for call in calls:
+            stage.add(call)
+        found = sorted(value for _, value in stage)
+        assert sum(found) == 1220 and found[-1] <= 600
+        with pytest.raises(TooLarge, match=r"workers of 600.0 MiB each died .* a part of hungry"):
+            list(with_(pool, Limits(), *calls, told="hungry"))
+        pool.close()

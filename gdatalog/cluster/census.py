@@ -54,7 +54,7 @@ class Census:
         """The shares whose classes are runs of fine ones: of each domain the numbers of those
         that begin one, 0 being the first."""
         domains = tuple(
-            Domain(tuple(fine.bounds[at - 1] for at in first[1:]))
+            Domain(tuple(fine.bounds[at - 1] for at in first[1:]), fine.span)
             for fine, first in zip(self.domains, starts, strict=True)
         )
         rows = []
@@ -89,7 +89,7 @@ def _domain(keys: Array, classes: int) -> Domain:
     heavy = firsts[often > 1].astype(np.int64)
     bounds = np.unique(np.concatenate([firsts.astype(np.int64), heavy + 1]))
     bounds = bounds[(bounds > int(keys[0])) & (bounds <= int(keys[-1]))]
-    return Domain(tuple(bounds.tolist()))
+    return Domain(tuple(bounds.tolist()), (int(keys[0]), int(keys[-1])))
 
 
 def codes(keys: Mapping[int, Array], dims: Sequence[Dim], domains: Sequence[Domain]) -> Array:

@@ -19,8 +19,8 @@ PART = 3  # a batch is at most this part of a worker's share of the work that is
 
 
 class Batch(NamedTuple):
-    """Blocks, the bundles that they need together, the bytes of those that have to come, and how
-    much work they are."""
+    """Blocks, the bundles that they need together, the bytes in which those of them come that are
+    not held, and how much work they are."""
 
     blocks: tuple[Block, ...]
     bundles: tuple[Bundle, ...]
@@ -39,6 +39,7 @@ class Dealer:
         needs = shares.needs(shares.blocks)
         self._numbers = np.flatnonzero(needs.any(axis=0))  # of the bundles that anyone needs
         self._sizes = shares.sizes[self._numbers].astype(np.float64)
+        self._wires = shares.wires[self._numbers]
         self._needs = np.asfortranarray(needs[:, self._numbers], dtype=np.float64)
         self._costs = np.array([shares.cost(block) for block in shares.blocks])
         self._left = np.ones(len(needs), dtype=np.bool_)
@@ -56,7 +57,7 @@ class Dealer:
         taken: Array = np.zeros(len(left), dtype=np.bool_)
         # By block the bytes of its bundles that the batch has not, and those that have to come.
         growth = needs @ self._sizes
-        coming = needs @ np.where(held, 0.0, self._sizes)
+        coming = needs @ np.where(held, 0.0, self._wires)
         cost = used = 0.0
         while cost < cap:
             fitting = np.flatnonzero(~taken & (growth + used <= self.memory))
@@ -68,7 +69,7 @@ class Dealer:
             has[new] = True
             used += float(self._sizes[new].sum())
             growth -= needs[:, new] @ self._sizes[new]
-            coming -= needs[:, new] @ np.where(held[new], 0.0, self._sizes[new])
+            coming -= needs[:, new] @ np.where(held[new], 0.0, self._wires[new])
             covered = ~taken & (growth == 0)
             if cost > 0 and cost + float(costs[covered].sum()) > 2 * cap:
                 covered[:] = False
@@ -77,7 +78,7 @@ class Dealer:
             cost += float(costs[covered].sum())
         blocks = left[taken]
         has = np.logical_or.reduce(self._needs[blocks] > 0)
-        coming_now = float(self._sizes @ (has & ~held))
+        coming_now = float(self._wires @ (has & ~held))
         self._left[blocks] = False
         self._held[worker] = self._keep(has, held)
         return Batch(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
+from gdatalog.cluster.owners import Owners
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.stretches import Stretches
 from gdatalog.engine.splits import Splits
@@ -39,4 +40,7 @@ def fixpoint(pool: Pool, splits: Splits) -> dict[str, Relation] | None:
         found = Stretches(pool, splits, counts=False).relations()
         if found is not None:
             return found
-    return None
+    if splits.around.limit_sizes.keys() & set(splits.stratum.relations):
+        return None  # where it stops is said by rounds, one after the other
+    owners = Owners(pool, splits, splits.around.knobs.spread == "partition")
+    return None if owners.makes_texts else owners.relations()

@@ -11,24 +11,32 @@ long as the owner lives: a number that `id` gave is given again later.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
 import socket
 import tempfile
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from time import monotonic
+from random import choice
+from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
 
 from gdatalog.cluster.here import Ref, can_read, forget, hold, write
-from gdatalog.watching import watching
+from gdatalog.errors import DeviceError
+from gdatalog.watching import PATIENCE, watching
 
 FOLDER = "GDATALOG_CLUSTER_FOLDER"  # names a folder that the driver and all workers see
 LINGER = 5.0  # seconds that a file stays for who may still read it
+OFTEN = 8  # times that something is begun again, at the most
+EVERY = 0.5  # seconds between two looks at what the cluster did not tell
+PAUSE = 0.05  # seconds before what failed is begun again
+ALONE = 30.0  # seconds without a worker, after which nobody waits for one any more
 
 
 class Placed:
@@ -119,21 +127,50 @@ class Placing:
         """Sends a value to a worker, and from there to all others."""
         value = placed.value()
         if value is None:
-            from gdatalog.errors import DeviceError
-
             raise DeviceError(
                 "the workers that held some data are gone, and nothing here has it any more",
                 hint="ask again: what is needed is made again",
             )
-        client = self.client
-        (placed.future,) = client.scatter([value], hash=False)
+        placed.future = self._copied(value)
         placed.holding = [
-            client.submit(
+            self.client.submit(
                 hold, placed.ref, placed.future, workers=[worker], pure=False,
-                key=f"placing-{placed.ref.token}-{number}",
+                key=f"placing-{placed.ref.token}-{uuid4().hex[:8]}",
             )
-            for number, worker in enumerate(client.nthreads())
+            for worker in self.client.nthreads()
         ]  # fmt: skip
+
+    def _copied(self, value: Any) -> Any:
+        """The future of a copy that lies on some worker."""
+        for _ in range(OFTEN):
+            workers = self._workers()
+            worker = choice(workers)
+            sending = self.client.scatter([value], [worker], hash=False, asynchronous=True)
+            with contextlib.suppress(OSError):  # the worker has gone, or is about to
+                return awaited(self.client, sending, partial(self._there, worker))[0]
+            sleep(PAUSE)
+        raise DeviceError(
+            "data could not be sent to the cluster: one worker after the other was gone",
+            hint="the logs of the cluster's workers say what ends them",
+        )
+
+    def _there(self, worker: str) -> bool:
+        return worker in self._workers()
+
+    def _workers(self) -> list[str]:
+        """The workers there are; waits a while for one."""
+        until = monotonic() + ALONE
+        while True:
+            workers = list(self.client.nthreads())
+            if workers:
+                return workers
+            if monotonic() > until:
+                raise DeviceError(
+                    f"the cluster has had no workers for {ALONE:.0f} s",
+                    hint="start workers, and ask again",
+                )
+            watching().poll()
+            sleep(PAUSE)
 
     # ------------------------------------------------------------------------------ folder
 
@@ -151,7 +188,11 @@ class Placing:
             token = uuid4().hex
             try:
                 (folder / "token").write_text(token, encoding="utf-8")
-                seen = self.client.run(can_read, str(folder / "token"), token)
+                asked = self.client.run(
+                    can_read, str(folder / "token"), token, on_error="ignore", asynchronous=True
+                )
+                late = monotonic() + LINGER
+                seen = awaited(self.client, asked, partial(_before, late))
             except OSError:
                 seen = {}
             if seen and all(seen.values()):
@@ -169,8 +210,7 @@ class Placing:
         if self._gone:
             gone, self._gone[:] = self._gone[:], []
             self._old += [(monotonic(), ref.path) for ref in gone if ref.path is not None]
-            with contextlib.suppress(Exception):  # of workers that are about to go
-                self.client.run(forget, [ref.token for ref in gone], on_error="ignore")
+            self._forget([ref.token for ref in gone])
         while self._old and monotonic() - self._old[0][0] >= linger:
             with contextlib.suppress(OSError):
                 os.unlink(self._old.pop(0)[1])
@@ -179,11 +219,42 @@ class Placing:
         tokens = [placed.ref.token for _, placed in self._known.values()]
         self._known.clear()
         tokens += [ref.token for ref in self._gone]
-        if tokens and self.client.status == "running":
-            with contextlib.suppress(Exception):
-                self.client.run(forget, tokens, on_error="ignore")
+        if tokens:
+            self._forget(tokens)
         if self._end is not None:
             self._end()
+
+    def _forget(self, tokens: Sequence[str]) -> None:
+        """Tells workers to let go of values, and does not wait: one of them may be dying."""
+        if self.client.status == "running":
+            telling = self.client.run(forget, tokens, on_error="ignore", asynchronous=True)
+            asyncio.run_coroutine_threadsafe(telling, self.client.loop.asyncio_loop)
+
+
+def _before(when: float) -> bool:
+    return monotonic() < when
+
+
+def awaited(client: Any, work: Any, alive: Callable[[], bool], poll: Any = None) -> Any:
+    """What work of a client gives, which whoever waits may stop; raises `OSError` if it is not
+    `alive` any more."""
+    waiting = asyncio.run_coroutine_threadsafe(work, client.loop.asyncio_loop)
+    poll = poll or watching().poll
+    looked = monotonic()
+    try:
+        while True:
+            try:
+                return waiting.result(PATIENCE)
+            except TimeoutError:
+                if waiting.done():
+                    raise
+            poll()
+            if monotonic() - looked > EVERY:
+                looked = monotonic()
+                if not alive():
+                    raise OSError("nobody is there who would answer")
+    finally:
+        waiting.cancel()
 
 
 @dataclass(slots=True)

@@ -33,9 +33,11 @@ class Bundle(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Classes of keys: where each begins but the first, ascending."""
+    """Classes of keys: where each begins but the first, ascending. `span`: about the least and the
+    greatest key that there is."""
 
     bounds: tuple[int, ...] = ()
+    span: tuple[int, int] = (0, 0)
 
     @property
     def classes(self) -> int:
@@ -46,6 +48,14 @@ class Domain:
         last = first if last is None else last
         low = self.bounds[first - 1] if first else None
         return Stretch(low, self.bounds[last] if last < len(self.bounds) else None)
+
+    @property
+    def widths(self) -> Array:
+        """How many bytes tell a key apart from the others of its class."""
+        least, greatest = self.span
+        ends = np.array([least, *self.bounds, greatest + 1], dtype=np.float64)
+        bits = np.log2(np.maximum(2.0, np.diff(ends)))
+        return np.select([bits <= 8, bits <= 16, bits <= 32], [1, 2, 4], 8)
 
     def of(self, keys: Array) -> Array:
         """The classes of keys."""
@@ -139,6 +149,21 @@ class Shares:
         """The bytes of all bundles, by their numbers."""
         each = zip(self.rows, self.row_bytes, strict=True)
         return np.concatenate([rows.reshape(-1) * size for rows, size in each])
+
+    @cached_property
+    def wires(self) -> Array:
+        """The bytes in which all bundles are moved, by their numbers: a key is told by where in
+        its class it stands."""
+        found = []
+        for at, (source, rows) in enumerate(zip(self.layout.sources, self.rows, strict=True)):
+            dims, each = self.layout.dims[at], self.row_bytes[at] // len(source.columns)
+            width = np.full(rows.shape, float(self.row_bytes[at] - each * len(dims)))
+            for axis, dim in enumerate(dims):
+                told = np.minimum(self.domains[dim.domain].widths, each)
+                shape = [-1 if other == axis else 1 for other in range(len(dims))]
+                width = width + told.reshape(shape)
+            found.append((rows * width).reshape(-1))
+        return np.concatenate(found)
 
     def needs(self, blocks: Sequence[Block]) -> Array:
         """Which bundles blocks need: a row of marks for each block, a column for each bundle."""

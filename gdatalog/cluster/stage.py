@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from gdatalog.cluster.calling import part_of, run_call, run_calls, told_of
 from gdatalog.cluster.here import Missing
 from gdatalog.cluster.kept import Call, Kept, Part, Recipe, TooLarge
 from gdatalog.cluster.packing import Packing, Run
-from gdatalog.cluster.placing import Placed
+from gdatalog.cluster.placing import ALONE, EVERY, OFTEN, Placed, awaited
 from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.executors.limits import Limits
 from gdatalog.progress import format_bytes
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
 TASKS = 16  # for each thread of a worker: of more calls some go together
 TOGETHER = 64  # calls that go together, at the most
-OFTEN = 8  # times that a call is begun again, at the most
-EVERY = 0.5  # seconds between two looks at what the cluster did not tell
-ALONE = 30.0  # seconds without a worker, after which nobody waits for one any more
 BAD = ("lost", "cancelled", "error")  # how futures are that have nothing
 
 Smaller = Callable[[TooLarge], Iterable[Call]]
@@ -245,11 +243,14 @@ class Stage:
         return future.status == "finished" and run.made is not future
 
     def _gathered(self, futures: list[Any]) -> dict[Any, Any]:
+        """What tasks gave; of those whose workers died meanwhile nothing."""
         while futures:
             gather = self._client.gather(futures, asynchronous=True)
-            waiting = asyncio.run_coroutine_threadsafe(gather, self._loop)
             try:
-                return dict(zip(futures, self._waited(waiting, futures), strict=True))
+                found = awaited(
+                    self._client, gather, partial(self._intact, futures), self.limits.poll
+                )
+                return dict(zip(futures, found, strict=True))
             except Exception:
                 good = [future for future in futures if future.status == "finished"]
                 if len(good) == len(futures):
@@ -257,23 +258,9 @@ class Stage:
                 futures = good
         return {}
 
-    def _waited(self, waiting: Any, futures: Sequence[Any]) -> Any:
-        """What is waited for; raises if it is of futures that are lost."""
-        try:
-            while True:
-                try:
-                    return waiting.result(PATIENCE)
-                except TimeoutError:
-                    if waiting.done():
-                        raise
-                self.limits.poll()
-                if monotonic() - self._looked > EVERY:
-                    self._looked = monotonic()
-                    self._check()
-                    if any(future.status == "lost" for future in futures):
-                        raise LookupError("what was computed is lost")
-        finally:
-            waiting.cancel()
+    def _intact(self, futures: Sequence[Any]) -> bool:
+        self._check()
+        return not any(future.status in BAD for future in futures)
 
     def _given(self, runs: list[Run], value: Any) -> Iterator[tuple[Call, Any]]:
         if runs[0].call.keep:
