@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from time import monotonic
@@ -36,7 +36,7 @@ from gdatalog.cluster.shelves import Gone, Piece
 from gdatalog.cluster.stock import TRIES, Bundles, Stock, unreachable
 from gdatalog.cluster.work import Found, Mode
 from gdatalog.errors import MemoryLimitError
-from gdatalog.plan.cells import Cell, Stretch, cuttable, roles
+from gdatalog.plan.cells import EVERYTHING, Cell, Stretch, cuttable, roles
 from gdatalog.plan.nodes import JoinPlan, Restore
 from gdatalog.progress import format_bytes
 from gdatalog.storage.relation import Relation
@@ -144,11 +144,15 @@ class Parted:
 
     # ------------------------------------------------------------------------------------ cells
 
-    def results(self) -> Iterator[Found]:
+    def results(self) -> Generator[Found, None, None]:
         """What the cells give, as they end."""
         run = self.run
-        self.shares = self._shares()
-        dealer = Dealer(self.shares, self.cells_memory, self.slots)
+        dealer: Dealer | None = None
+        if self.layout.sources:
+            self.shares = self._shares()
+            dealer = Dealer(self.shares, self.cells_memory, self.slots)
+        else:  # whatever it reads of relations is only how many rows they have
+            self.left.append(Part([EVERYTHING], []))
         self.sealed, self.table = run.task(self.number, self.mode, self.limit, self.memory)
         role_of = dict(zip(self.join.tries, self.layout.roles, strict=True))
         self.tries = Tries(
@@ -159,8 +163,8 @@ class Parted:
         self.ranks = self._ranks()
         stage = run.pool.stage(run.plan.relation, run.limits, self._smaller)
         self._send(stage, dealer)
-        with closing(iter(stage)) as ended:
-            for call, given in ended:
+        try:
+            for call, given in stage:
                 value, moved = given.told if call.keep else given
                 worker, part = call.tag
                 self.busy[worker] -= 1
@@ -174,8 +178,10 @@ class Parted:
                     if value.found.left is not None:
                         value.found.kept = given
                     yield value.found
+        finally:
+            stage.cancel()
 
-    def _send(self, stage: Stage, dealer: Dealer) -> None:
+    def _send(self, stage: Stage, dealer: Dealer | None) -> None:
         """Gives workers cells while they have not enough."""
         if monotonic() - self.looked >= OFTEN:
             self.workers, self.looked = self.stock.workers, monotonic()
@@ -190,10 +196,10 @@ class Parted:
                         self.busy[worker] = self.busy.get(worker, 0) + 1
                         stage.add(self._call(worker, part))
 
-    def _next(self, worker: str, dealer: Dealer) -> Part | None:
+    def _next(self, worker: str, dealer: Dealer | None) -> Part | None:
         if self.left:
             return self.left.popleft()
-        batch = dealer.deal(worker)
+        batch = None if dealer is None else dealer.deal(worker)
         if batch is None:
             return None
         return Part(self.shares.cells(batch.blocks), batch.bundles, batch.blocks)

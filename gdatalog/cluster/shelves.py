@@ -100,7 +100,7 @@ class _Kept:
                 filled = 0
                 for start, stop in runs:
                     file.seek(self.rows * sum(widths[:at]) + start * widths[at])
-                    file.readinto(memoryview(column[filled : filled + stop - start]).cast("B"))
+                    file.readinto(column[filled : filled + stop - start].view(np.uint8).data)
                     filled += stop - start
                 found.append(column)
         return tuple(found)
@@ -239,7 +239,7 @@ class Shelf:
 
     async def _asked(self, pieces: Sequence[Any]) -> Any:
         """What another worker is given; None where it is not here."""
-        from distributed.protocol import to_serialize
+        from distributed.protocol.serialize import to_serialize
 
         def read() -> list[list[Array]] | None:
             found = []

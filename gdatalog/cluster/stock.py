@@ -70,7 +70,8 @@ class Bundles:
     @property
     def counts(self) -> Array:
         """How many rows each bundle has."""
-        return np.sum([each.counts for each in self.blocks], axis=0)
+        counts: Array = np.sum([each.counts for each in self.blocks], axis=0)
+        return counts
 
     @property
     def width(self) -> int:
