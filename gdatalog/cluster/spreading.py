@@ -40,9 +40,9 @@ class Spreading:
         self.stock = Stock(self.pool)
         self._keeping: Keeping | None = None
 
-    def keeping(self, memory: int) -> Keeping:
-        """Who keeps what lies on the workers; `memory`: what the database may hold."""
-        if self._keeping is None or self._keeping.memory != memory:
+    def keeper(self, memory: int) -> Keeping:
+        """Who keeps what a database has on the workers, that may hold so much here."""
+        if self._keeping is None:
             self._keeping = Keeping(self.pool, memory)
         return self._keeping
 
@@ -68,7 +68,7 @@ class Spreading:
                 if found is not None:
                     return found
         began = perf_counter()
-        keeper = self.keeping(around.memory)
+        keeper = self.keeper(around.memory)
         run = SpreadRun(
             plan, sources, around.scope, around.limits, knobs, report, did=did,
             pool=self.pool, keeper=keeper,

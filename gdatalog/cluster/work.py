@@ -196,7 +196,7 @@ class CellRun(Run):
 
 def look_through(
     sealed: Sealed,
-    cells: bytes,
+    cells: bytes | Sequence[Cell],
     seconds: float,
     firm: bool,
     tries: Mapping[TrieRef, Trie],
@@ -205,7 +205,7 @@ def look_through(
     """Runs a join within cells, as many as there is time for. `firm`: each is run to its end."""
     opened = _open(sealed)
     call = _Call(opened, tries, symbols or opened.task.few or SymbolTable())
-    return call.run(pickle.loads(cells), seconds, firm)
+    return call.run(pickle.loads(cells) if isinstance(cells, bytes) else cells, seconds, firm)
 
 
 def light(found: Found) -> Found:
