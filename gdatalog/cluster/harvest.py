@@ -118,8 +118,9 @@ class Harvest:
         return [*(Part(kept, told.rows, told.nbytes) for kept, told in self.left), *here]
 
     def _brought(self) -> list[Any]:
+        values = [kept for kept, _ in self.left]
         told = f"{self.plan.relation}: fetch"
-        return self.pool.bring([kept for kept, _ in self.left], told, self.limits)
+        return self.pool.bring(values, told, self.limits) if values else []
 
 
 def merges_afar(plan: RulePlan) -> bool:
