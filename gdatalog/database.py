@@ -64,7 +64,7 @@ class Database:
         if cluster is not None:
             from gdatalog.cluster import spread_over
 
-            self._workspace.cluster = spread_over(cluster)
+            self._workspace.cluster = spread_over(cluster, self.memory_limit, threads_of(threads))
         self._lock = Turn(opened.use, self._workspace.watch)
 
     @property
@@ -72,10 +72,18 @@ class Database:
         """Where queries run: "cpu", or a GPU as "cuda:0"."""
         return self._workspace.device.name
 
+    @property
+    def cluster(self) -> Any:
+        """The Dask cluster that it is connected to: its `workers`, `client`, `address` and
+        `dashboard`; None without one."""
+        spread = self._workspace.cluster
+        return None if spread is None else spread.connection
+
     def __repr__(self) -> str:
         if self._workspace.closed:
             return "<gdatalog.Database, closed>"
-        return f"<gdatalog.Database on {self.device}: {', '.join(self.relations) or 'empty'}>"
+        where = self.device if self.cluster is None else f"{self.device} and {self.cluster}"
+        return f"<gdatalog.Database on {where}: {', '.join(self.relations) or 'empty'}>"
 
     def __enter__(self) -> Database:
         return self
@@ -374,9 +382,16 @@ def connect(
     compiled loops use; without it there is one for each core. `files` bounds what a text may
     read and write: "all", "read", "none", or a folder.
 
+    `cluster` spreads the work of large queries over Dask's workers: those of a client, of a
+    scheduler by its address ("tcp://10.0.0.7:8786"), or "local": `threads` workers on this machine,
+    which end with the database. `db.cluster` tells of them.
+
     >>> import gdatalog as gd
     >>> gd.connect(memory_limit="1GiB", files="none")
     <gdatalog.Database on cpu: empty>
+    >>> with gd.connect(cluster="local", threads=2) as db:
+    ...     db
+    <gdatalog.Database on cpu and 2 workers: empty>
     """
     return Database(
         device=device, memory_limit=memory_limit, threads=threads, files=files, cluster=cluster

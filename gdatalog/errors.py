@@ -8,7 +8,7 @@
     +-- StratificationError   negation or aggregation inside a cycle
     +-- DataError             data that is not what was declared; a file that cannot be read
     +-- EvaluationError       division by zero, overflow, NaN, a cycle that improves for ever
-    +-- DeviceError           a device that is not there, or that fails
+    +-- DeviceError           a device or a cluster that is not there, or fails
     +-- MemoryLimitError      (also a MemoryError) the memory limit was met
     +-- UsageError            an option or argument that makes no sense
     +-- Interrupted           db.interrupt() was called

@@ -48,7 +48,7 @@ def _started(number: int) -> tuple[Any, Any]:
         n_workers=number,
         threads_per_worker=1,
         memory_limit=0,
-        dashboard_address=None,
+        dashboard_address="127.0.0.1:0",
         silence_logs=logging.CRITICAL,
     )
     return cluster, distributed.Client(cluster, set_as_default=False)

@@ -10,9 +10,13 @@ from typing import Any
 from gdatalog.engine.cluster import Cluster
 
 
-def spread_over(cluster: Any) -> Cluster:
-    """A cluster by what a user names it: a client, a scheduler's address, or "local"."""
+def spread_over(cluster: Any, memory: int, threads: int = 0) -> Cluster:
+    """A cluster by what a user names it: a client, a scheduler's address, or "local".
+
+    Of a local one, `threads` says how many workers it has, of a thread each, 0 one for each core;
+    `memory` how many bytes they may hold together.
+    """
     from gdatalog.cluster.connection import Connection
     from gdatalog.cluster.spreading import Spreading
 
-    return Spreading(Connection.open(cluster))
+    return Spreading(Connection.open(cluster, memory, threads))

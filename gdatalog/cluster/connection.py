@@ -1,38 +1,117 @@
-"""The connection to a Dask cluster: its client, its workers and what they have."""
+"""The connection to a Dask cluster: its client, its workers, and what ends with the database."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import logging
+import sys
+from contextlib import suppress
 from typing import Any
+from weakref import finalize
+
+from gdatalog.cluster.reaching import address_of, check_installed, client_of, dask, refused
+from gdatalog.cluster.roster import Worker, look
+from gdatalog.engine.knobs import cores
+from gdatalog.errors import UsageError
 
 
-@dataclass(slots=True)
 class Connection:
-    """`own`: what was started here and ends with the connection, the client's cluster first."""
+    """A client of Dask's, and what it leads to.
 
-    client: Any
-    own: list[Any] = field(default_factory=list)
+    `workers`: those that there were when it was made. What was started for it ends with it; a
+    client or a cluster that a user handed over stays.
+    """
+
+    def __init__(self, client: Any, told: str = "a client", own: list[Any] | None = None) -> None:
+        self.client = client
+        self.told = told
+        self.workers: tuple[Worker, ...] = ()
+        # Also when nobody closes the database: when it is gone, at the latest when Python ends.
+        self.close = finalize(
+            self, _close, [] if own is None else own
+        )  # what is to be closed, in this order
 
     @staticmethod
-    def open(cluster: Any) -> Connection:
-        """`cluster`: a client, a scheduler's address, or "local"."""
-        from dask.distributed import Client, LocalCluster
+    def open(cluster: Any, memory: int, threads: int = 0) -> Connection:
+        """`cluster`: a client, what Dask calls a cluster, a scheduler's address, or "local", which
+        starts `threads` workers that may hold `memory` bytes together."""
+        check_installed()
+        quiet = "distributed" not in sys.modules  # nobody else uses Dask here
+        own: list[Any] = []
+        try:
+            connection = _opened(cluster, memory, threads, own)
+            if quiet:
+                logging.getLogger("distributed").setLevel(logging.CRITICAL)
+            connection.workers = look(connection.client)
+        except BaseException:
+            _close(own)
+            raise
+        return connection
 
-        if isinstance(cluster, Client):
-            return Connection(cluster)
-        if cluster == "local":
-            workers = LocalCluster(threads_per_worker=1, dashboard_address=None)
-            client = Client(workers)
-            return Connection(client, [client, workers])
-        client = Client(cluster)
-        return Connection(client, [client])
+    @property
+    def address(self) -> str:
+        return str(self.client.scheduler.address)
+
+    @property
+    def dashboard(self) -> str:
+        """Where a browser sees what the cluster does."""
+        return str(self.client.dashboard_link)
 
     @property
     def slots(self) -> int:
-        """How many parts can be at work at once."""
+        """How many calls can run at once."""
         return sum(self.client.nthreads().values())
 
-    def close(self) -> None:
-        for each in self.own:
-            each.close()
-        self.own.clear()
+    @property
+    def budget(self) -> int:
+        """The bytes that a call may hold, on whichever worker."""
+        return min(worker.budget for worker in self.workers)
+
+    def again(self) -> None:
+        """Looks at the workers once more."""
+        self.workers = look(self.client)
+
+    def __str__(self) -> str:
+        number = len(self.workers)
+        hosts = len({worker.host for worker in self.workers})
+        workers = "1 worker" if number == 1 else f"{number} workers"
+        return f"{workers} on {hosts} machines" if hosts > 1 else workers
+
+    def __repr__(self) -> str:
+        return f"<{self}, scheduler at {self.address}>"
+
+
+def _opened(cluster: Any, memory: int, threads: int, own: list[Any]) -> Connection:
+    if cluster == "local":
+        from gdatalog.cluster.local import LocalWorkers
+
+        workers = LocalWorkers.start(threads or cores(), memory)
+        own.append(workers)
+        client = client_of(workers.address)
+        own.insert(0, client)
+        return Connection(client, "this machine", own)
+    if isinstance(cluster, str):
+        client = client_of(address_of(cluster))
+        own.append(client)
+        return Connection(client, cluster, own)
+    distributed = dask()
+    if isinstance(cluster, distributed.Client):
+        if cluster.asynchronous:
+            raise UsageError(
+                "this client is asynchronous, and a database waits for its answers",
+                hint="Client(..., asynchronous=False) makes one that can be waited for",
+            )
+        if cluster.status != "running":
+            raise UsageError(f"this client of Dask's is {cluster.status}")
+        return Connection(cluster, repr(cluster), own)
+    if not isinstance(cluster, type) and hasattr(cluster, "scheduler_address"):
+        client = distributed.Client(cluster, set_as_default=False)
+        own.append(client)
+        return Connection(client, repr(cluster), own)
+    raise refused(cluster)
+
+
+def _close(own: list[Any]) -> None:
+    """Closes what is ours, whatever has become of it by now."""
+    while own:
+        with suppress(Exception):
+            own.pop(0).close()

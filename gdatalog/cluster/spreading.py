@@ -36,6 +36,7 @@ class Spreading:
     """A cluster, as an evaluation asks it."""
 
     def __init__(self, connection: Connection) -> None:
+        self.connection = connection
         self.pool = Pool(connection)
         self.stock = Stock(self.pool)
         self._keeping: Keeping | None = None

@@ -32,7 +32,6 @@ from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName, Value
 
-
 _placed: WeakKeyDictionary[SymbolTable, tuple[int, Pool, Placed]] = WeakKeyDictionary()
 
 

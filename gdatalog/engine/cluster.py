@@ -5,7 +5,7 @@ Each call may answer None: then the work is done here, as it is where there is n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.ledger import RuleRound, RuleRun
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 class Cluster(Protocol):
     """Workers that can be given parts of a rule's work."""
+
+    @property
+    def connection(self) -> Any:
+        """The client of Dask's, the workers, and where they are."""
+        ...
 
     def rule(
         self,

@@ -1,0 +1,120 @@
+"""The workers of a cluster, as they were when somebody looked: which there are, what each has."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import monotonic, sleep
+from typing import Any
+
+from gdatalog.errors import DeviceError
+from gdatalog.progress import format_bytes
+from gdatalog.watching import PATIENCE
+
+VERSION: str = sys.modules["gdatalog"].__version__  # of the package, which imports this
+IN_TIME = 10.0  # seconds for the first worker to come
+USED = 0.6  # of a worker's memory: from there on Dask moves what it holds to disk
+# Evaluated where gdatalog may be missing, by a Python that may be another: a text.
+_LOOK = (
+    "(__import__('platform').python_version(), __import__('gdatalog').__version__, "
+    "__import__('distributed.system').system.MEMORY_LIMIT)"
+)
+_PYTHON = "{}.{}".format(*sys.version_info)
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A process that runs so many calls at once. `memory`: the bytes that it may hold, as Dask was
+    told, or else its share of its machine's."""
+
+    address: str
+    name: str
+    host: str
+    threads: int
+    memory: int
+
+    @property
+    def budget(self) -> int:
+        """The bytes that one call may hold."""
+        return int(self.memory * USED) // max(1, self.threads)
+
+    def __str__(self) -> str:
+        threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
+        return f"{self.address}: {threads}, {format_bytes(self.memory)}"
+
+
+def look(client: Any) -> tuple[Worker, ...]:
+    """The workers of a cluster, which has some and can run our work: else an error."""
+    told = _there(client)
+    found = client.run(eval, _LOOK, on_error="return")
+    told = {address: of for address, of in told.items() if address in found}
+    places: dict[str, Any] = {f"the worker at {address}": found[address] for address in told}
+    try:
+        places["the scheduler"] = client.run_on_scheduler(eval, _LOOK)
+    except ImportError as problem:  # it reads what we send it, too
+        places["the scheduler"] = problem
+    except Exception:  # some are told to run nothing, and nothing is known of them
+        pass
+    _check(places)
+    mates = Counter(of["host"] for of in told.values())
+    return tuple(
+        Worker(
+            address,
+            str(of["name"]),
+            of["host"],
+            of["nthreads"],
+            of["memory_limit"] or found[address][2] // mates[of["host"]],
+        )
+        for address, of in sorted(told.items(), key=lambda item: _natural(item[1]["name"]))
+    )
+
+
+def _natural(name: object) -> tuple[int, str]:
+    """Worker 2 comes before worker 10."""
+    text = str(name)
+    return len(text) if text.isdecimal() else sys.maxsize, text
+
+
+def _there(client: Any) -> Mapping[str, Any]:
+    """What the scheduler tells of its workers, after a while if there are none yet."""
+    until = monotonic() + IN_TIME
+    while True:
+        found: Mapping[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+        if found:
+            return found
+        if monotonic() > until:
+            address = client.scheduler.address
+            raise DeviceError(
+                f"the cluster at {address} has no workers: none came within {IN_TIME:.0f} s",
+                hint=f"`dask worker {address}` starts one; client.wait_for_workers(1) waits for "
+                "those of a queue",
+            )
+        sleep(PATIENCE)
+
+
+def _check(places: Mapping[str, Any]) -> None:
+    problems = [(who, *why) for who, found in places.items() if (why := problem_of(found))]
+    if problems:
+        who, told, cure = problems[0]
+        more = f"; so it is at {len(problems) - 1} more of {len(places)}" if problems[1:] else ""
+        raise DeviceError(f"{who} cannot be used: {told}{more}", hint=cure)
+
+
+def problem_of(found: Any) -> tuple[str, str] | None:
+    """What is wrong with a place, and the cure, by what it said of itself."""
+    if isinstance(found, BaseException):
+        missing = isinstance(found, ModuleNotFoundError) and found.name == "gdatalog"
+        told = "gdatalog is not installed there"
+        if not missing:
+            told = f"gdatalog cannot be imported there: {type(found).__name__}: {found}"
+        return told, f"pip install gdatalog=={VERSION}, in the Python that it runs in"
+    python, version, _ = found
+    if ".".join(python.split(".")[:2]) != _PYTHON:
+        told = f"its Python is {python}, and here it is {sys.version.split()[0]}"
+        return told, f"start it with a Python {_PYTHON}"
+    if version != VERSION:
+        told = f"its gdatalog is {version}, and here it is {VERSION}"
+        return told, f"pip install gdatalog=={VERSION}, in the Python that it runs in"
+    return None
