@@ -35,17 +35,35 @@ from gdatalog.cluster.shares import Block, Bundle, Shares
 from gdatalog.cluster.shelves import Gone, Piece
 from gdatalog.cluster.stock import TRIES, Bundles, Stock, unreachable
 from gdatalog.cluster.work import Found, Mode
+from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import EVERYTHING, Cell, Stretch, cuttable, roles
-from gdatalog.plan.nodes import JoinPlan, Restore
+from gdatalog.plan.nodes import JoinPlan, Restore, RulePlan
 from gdatalog.progress import format_bytes
 from gdatalog.storage.relation import Relation
 
 AHEAD = 1  # calls that wait at a worker for each that runs
-PART = 0.5  # of a worker's memory that the calls which it runs have
-UNLIMITED = 4 << 30  # the memory of a worker, where nothing limits it
+PART = 0.5  # of the memory of this process that rows from afar may take
 BUDGET = 5.0  # seconds, after which a call gives back the cells that it has not come to
 OFTEN = 1.0  # seconds between two looks at which workers there are
+
+
+def fits_nowhere(plan: RulePlan, around: Surroundings) -> bool:
+    """Whether a rule reads rows that lie afar and are more than this process may have."""
+    asked = {ref.relation for join in plan.joins for ref in join.tries}
+    afar = [rows for name in asked if (rows := around.relation(name).afar) is not None]
+    return sum(rows.bytes_afar for rows in afar if rows.away) > around.limits.spare() * PART
+
+
+def fits_workers(plan: RulePlan, around: Surroundings, stock: Stock) -> bool:
+    """Whether each worker can have the tries of a rule whole, beside what it makes of them."""
+    size = 0
+    for ref in {ref for join in plan.joins for ref in join.tries}:
+        relation = around.relation(ref.relation)
+        rows = relation.afar
+        whole = rows.bytes_afar if rows is not None and rows.away else relation.nbytes
+        size += whole * len(ref.columns) // max(1, len(relation.types))
+    return size <= stock.room()[0]
 
 
 @dataclass(slots=True)
@@ -93,20 +111,11 @@ class Parted:
         self.bound = _bound(self.join, self.layout)
         self.bundles: list[Bundles] = []
         self.moved = 0
-        self.memory, self.slots = self._room()
+        self.memory, self.slots = self.stock.room()
         self.left: deque[Part] = deque()  # what has been dealt, and comes again
         self.busy: dict[str, int] = {}
         self.workers: Mapping[str, int] = {}
         self.looked = -OFTEN
-
-    def _room(self) -> tuple[int, int]:
-        """The memory that a call has on any worker, and how many run at once."""
-        client = self.stock.pool.connection.client
-        info = client.scheduler_info(n_workers=-1)["workers"].values()
-        room = [
-            (worker["memory_limit"] or UNLIMITED) * PART / worker["nthreads"] for worker in info
-        ]
-        return int(min(room, default=UNLIMITED)), sum(worker["nthreads"] for worker in info)
 
     # --------------------------------------------------------------------------------- bundling
 

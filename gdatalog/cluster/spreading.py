@@ -7,7 +7,7 @@ from time import perf_counter
 from gdatalog.cluster.connection import Connection
 from gdatalog.cluster.fixpoints import by_values, fixpoint, patience
 from gdatalog.cluster.keeping import Keeping
-from gdatalog.cluster.partitioned import PartitionedRun
+from gdatalog.cluster.partitioned import PartitionedRun, fits_nowhere, fits_workers
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.replicated import SpreadRun
 from gdatalog.cluster.stock import Stock
@@ -59,25 +59,29 @@ class Spreading:
         knobs, cost = around.knobs, sum(join.cost for join in plan.joins)
         if knobs.spread == "never" or asks_for_ranks(plan):
             return None
+        parted = knobs.spread == "partition"
         if knobs.spread == "auto":
             if not any(map(cuttable, plan.joins)):
                 return None
-            if cost < WORTH:
+            parted = fits_nowhere(plan, around)
+            if cost < WORTH and not parted:
                 if cost < SMALL or around.device is not CPU:
                     return None
                 found = patiently_here(plan, sources, around, limit, report, did)
                 if found is not None:
                     return found
+            parted = parted or not fits_workers(plan, around, self.stock)
         began = perf_counter()
         keeper = self.keeper(around.memory)
-        run = SpreadRun(
-            plan, sources, around.scope, around.limits, knobs, report, did=did,
-            pool=self.pool, keeper=keeper,
-        )  # fmt: skip
-        if knobs.spread == "partition":
-            run = PartitionedRun(
+        if parted:
+            run: SpreadRun = PartitionedRun(
                 plan, sources, around.scope, around.limits, knobs, report, did=did,
                 pool=self.pool, keeper=keeper, relation_of=around.relation, stock=self.stock,
+            )  # fmt: skip
+        else:
+            run = SpreadRun(
+                plan, sources, around.scope, around.limits, knobs, report, did=did,
+                pool=self.pool, keeper=keeper,
             )  # fmt: skip
         derived = run.rows(limit)
         for what in ("answers", "aggregates"):

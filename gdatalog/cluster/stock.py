@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import ceil
 from typing import Any
 from weakref import WeakKeyDictionary, finalize
@@ -17,7 +18,7 @@ from gdatalog.cluster.keeping import Keeping
 from gdatalog.cluster.layout import Source
 from gdatalog.cluster.pool import Call, Placed, Pool
 from gdatalog.cluster.ranks import Way
-from gdatalog.cluster.shelves import Gone, Lot, drop_lots
+from gdatalog.cluster.shelves import UNLIMITED, Gone, Lot, drop_lots
 from gdatalog.errors import DeviceError
 from gdatalog.executors.limits import Limits
 from gdatalog.storage.afar import AfarRows
@@ -29,6 +30,7 @@ from gdatalog.storage.table import Array
 LARGEST = 8 << 20  # bytes of rows that are sent at once
 FEW = 64 << 10  # bytes of rows that lie on one shelf
 SAMPLE = 100_000  # rows that tell where classes begin
+PART = 0.5  # of a worker's memory that the calls which it runs have
 TRIES = 10  # times that rows which are gone are made again
 
 
@@ -92,6 +94,12 @@ class Stock:
         """How many threads each worker has, by its address."""
         threads: dict[str, int] = self.pool.connection.client.nthreads()
         return threads
+
+    def room(self) -> tuple[int, int]:
+        """The memory that a call has on any worker, and how many run at once."""
+        info = self.pool.connection.client.scheduler_info(n_workers=-1)["workers"].values()
+        room = [(each["memory_limit"] or UNLIMITED) * PART / each["nthreads"] for each in info]
+        return int(min(room, default=UNLIMITED)), sum(each["nthreads"] for each in info)
 
     def base(self, relation: Relation, source: Source) -> Base:
         """The rows that a source has its own of."""
@@ -181,7 +189,7 @@ class Stock:
         keys = [lot.key for lot in lots] + self._idle
         self._idle.clear()
         if keys:
-            self.pool.connection.client.run(drop_lots, keys, wait=False, on_error="ignore")
+            self.pool.connection.client.run(drop_lots, keys, on_error="ignore")
 
 
 def _forget(bases: dict[Any, Base], idle: list[str]) -> None:
@@ -210,7 +218,7 @@ def _blocks(relation: Relation, source: Source, workers: int) -> Iterator[Column
         count, size = len(rows[0]), sum(column.nbytes for column in rows)
         parts = max(1, min(workers, size // FEW), ceil(size / LARGEST))
         ends = np.linspace(0, count, parts + 1).astype(int).tolist()
-        for start, stop in zip(ends, ends[1:], strict=False):
+        for start, stop in pairwise(ends):
             yield tuple(column[start:stop] for column in rows)
 
 
