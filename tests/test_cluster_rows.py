@@ -23,6 +23,7 @@ from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
 from tests.clusters import Workers
 
+N = 500
 TEXTS = ["nought", "one", "two", "three"]
 
 
@@ -146,9 +147,9 @@ def db(cluster: Workers, monkeypatch: pytest.MonkeyPatch) -> Iterator[gd.Databas
     """A database for which little is much."""
     monkeypatch.setattr("gdatalog.cluster.harvest.EASILY", 1 << 16)
     with gd.connect(cluster=cluster(2), device="cpu") as found:
-        found["A"] = pd.DataFrame({"x": range(800)})
-        found["T"] = pd.DataFrame({"x": range(800), "t": [f"t{x % 50}" for x in range(800)]})
-        found._workspace.force(spread="replicate")
+        found["A"] = pd.DataFrame({"x": range(N)})
+        found["T"] = pd.DataFrame({"x": range(N), "t": [f"t{x % 50}" for x in range(N)]})
+        found._workspace.force(spread="replicate", strategy="levelwise")  # compiles nothing
         yield found
 
 
@@ -159,34 +160,33 @@ def lies_afar(result: Result) -> bool:
 def test_many_rows_stay_where_they_were_made(db: gd.Database) -> None:
     pairs = db.query("p(x, y) <- A(x), A(y), x < y.")
     assert lies_afar(pairs)
-    assert len(pairs) == 800 * 799 // 2
+    assert len(pairs) == N * (N - 1) // 2
     assert lies_afar(pairs) and pairs.head(3).df().shape == (3, 2)
     frame = pairs.to_dask()
     counts = db._workspace.cluster.pool.connection.client.compute(frame.groupby("x").size())
-    assert counts.result().sort_index().tolist() == list(range(799, 0, -1))
+    assert counts.result().sort_index().tolist() == list(range(N - 1, 0, -1))
 
 
 def test_rows_that_several_cells_give_are_there_once(db: gd.Database) -> None:
-    found = db.query("p(z, x % 400) <- A(x), A(y), z = x / 2 * 1000 + y.")
+    found = db.query("p(z, w) <- A(x), A(y), z = x / 2 * 1000 + y, w = x % 2 * 0.")
     assert lies_afar(found)
-    expected = {(x // 2 * 1000 + y, x % 400) for x in range(800) for y in range(800)}
-    assert len(found) == len(expected)
-    assert set(found.fetchall()) == expected
+    assert len(found) == N // 2 * N
+    expected = {x // 2 * 1000 + y for x in range(0, N, 2) for y in range(N)}
+    assert found.df().z.sort_values().tolist() == sorted(expected)
     few = db.query("p(z) <- A(x), A(y), z = x + y.")
-    assert not lies_afar(few) and sorted(few.fetchall()) == [(z,) for z in range(1599)]
+    assert not lies_afar(few) and few.df().z.sort_values().tolist() == list(range(2 * N - 1))
 
 
 @pytest.mark.parametrize(
     "head",
     [
-        "count(), sum(w), mean(w)",
-        "count_distinct(x % 7)",
+        "count(), sum(w), mean(w), count_distinct(v), sum(to_float(w))",
         "min(t), max(t), any_value(k)",
-        "sum(to_float(x))",
     ],
 )
 def test_many_groups_are_merged_by_workers(db: gd.Database, head: str) -> None:
-    text = f"g(k, {head}) <- T(x, t), A(y), k = x / 3 * 800 + y, w = x * y."
+    body = 'T(x, t), A(y), k = x / 3 * 1000 + y, w = x * y, v = x % 2, t != "t9", v * w >= 0.'
+    text = f"g(k, {head}) <- {body}"
     found = db.query(text)
     assert lies_afar(found)
     db._workspace.force(spread="never")
@@ -200,7 +200,7 @@ def test_rules_read_rows_that_stayed(db: gd.Database, spread: str) -> None:
     db._workspace.force(spread=spread)
     db.run("p(x, y) <- A(x), A(y), x < y.")
     assert lies_afar(db["p"])
-    assert db.query("n(count()) <- p(x, y), p(y, z), z < 30.").fetchall() == [(30 * 29 * 28 // 6,)]
+    assert db.query("n(count()) <- p(_, y), p(y, z), z < 30.").fetchall() == [(30 * 29 * 28 // 6,)]
     assert lies_afar(db["p"]) == (spread == "partition")
 
 
@@ -210,5 +210,5 @@ def test_an_output_is_a_folder_if_its_name_says_so(db: gd.Database, tmp_path: Pa
     )
     (tmp_path / "program.dl").write_text(text)
     db.run_file(tmp_path / "program.dl")
-    assert len(pd.read_parquet(tmp_path / "pairs")) == 800 * 799 // 2
+    assert len(pd.read_parquet(tmp_path / "pairs")) == N * (N - 1) // 2
     assert pd.read_parquet(tmp_path / "q").x.tolist() == [0, 1, 2]

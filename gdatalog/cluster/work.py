@@ -42,7 +42,7 @@ from gdatalog.storage.trie import Trie
 from gdatalog.values import Value
 
 PATIENCE = 2.0  # seconds, after which a cell is given back to be cut
-SMALL = 1 << 18  # bytes that a call gives, up to which they are sent at once
+SMALL = 1 << 16  # bytes that a call gives, up to which they are sent at once
 OPENED = 64  # tasks that a worker remembers
 
 Mode = Literal["set", "distinct", "bag"]
