@@ -7,6 +7,7 @@ which bindings are their own.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -152,7 +153,7 @@ def run_cells(
         shelf.fetch([piece for fragment in fragments for piece in fragment.pieces])
         try:
             made = _tries(tries, fragments, ranks, shelf)
-            found = look_through(sealed, cells, seconds, firm, made, symbols)
+            found = look_through(sealed, pickle.dumps(list(cells)), seconds, firm, made, symbols)
             del made
         except MemoryLimitError as error:
             found = Found(hard=True, error=error)

@@ -154,6 +154,18 @@ class Keeping:
         known, groups = np.unique(degrees, return_inverse=True)
         return Degrees.of_often(known, np.bincount(groups, weights=often, minlength=len(known)))
 
+    def put(self, blocks: Sequence[Columns]) -> list[Part]:
+        """Parts of rows that are here, none of which is empty."""
+        made = self._kept("send", [(tuple, (list(block),)) for block in blocks])
+        sizes = [sum(column.nbytes for column in block) for block in blocks]
+        each = zip(made, blocks, sizes, strict=True)
+        return [Part(kept, len(block[0]), size) for kept, block, size in each]
+
+    def limits(self) -> list[int]:
+        """The memory of each worker that has a limit."""
+        workers = self.pool.connection.client.scheduler_info(n_workers=-1)["workers"].values()
+        return [worker["memory_limit"] for worker in workers if worker["memory_limit"]]
+
     # ----------------------------------------------------------------------------------- calls
 
     def _exchange(self, told: str, nbytes: int) -> Exchange:

@@ -4,7 +4,7 @@ A part's value is an argument of calls, where it is one of these:
 
     columns of keys                       what a call gave and left there
     what has `columns()`                  the same, with more beside
-    {"read": Reading, "texts": Texts}     how a worker reads them, and the codes of their texts
+    {"read": Reading, "texts": codes}     how a worker reads them, and the codes of their texts
     {"rows": another, "without": places}  the rows of another that are not in these places
 """
 
@@ -20,7 +20,7 @@ from gdatalog.storage.rows import Columns
 class Reading(Protocol):
     """How rows are read."""
 
-    def columns(self, texts: Any) -> Columns:
+    def read(self, texts: Any) -> Columns:
         """As keys; `texts`: what tells the codes of texts, where there are any."""
         ...
 
@@ -31,7 +31,7 @@ def columns_of(value: Any) -> Columns:
         beside = getattr(value, "columns", None)
         return tuple(value) if beside is None else tuple(beside())
     if "read" in value:
-        found: Columns = value["read"].columns(value["texts"])
+        found: Columns = value["read"].read(value["texts"])
         return found
     rows = columns_of(value["rows"])
     keep = np.ones(len(rows[0]), dtype=np.bool_)

@@ -28,6 +28,16 @@ class FilePolicy:
     def reading(self, path: str, span: Span | None) -> str:
         return self._check(path, span, "read", self.files in ("all", "read"))
 
+    def reading_all(self, path: str, span: Span | None) -> str:
+        """The same of a path that may mean several files: each of them is looked at."""
+        from gdatalog.storage.file_sets import files_of, is_set
+
+        self.reading(path, span)
+        if self.files not in ("all", "read") and is_set(path):
+            for file in files_of(path):
+                self.reading(file.path, span)
+        return path
+
     def writing(self, path: str, span: Span | None) -> str:
         return self._check(path, span, "write", self.files == "all")
 
@@ -121,7 +131,7 @@ def locate(directive: Directive, name: str, policy: FilePolicy, folders: Folders
     else:
         policy.reading(os.path.join(folders.facts, name), directive.span)
         path = find_facts(name, folders.facts)
-    return policy.reading(path, directive.span)
+    return policy.reading_all(path, directive.span)
 
 
 def read_relation(

@@ -72,6 +72,10 @@ class Keeper(Protocol):
         """Rows, in blocks, in this order; MemoryLimitError where there is no room for them."""
         ...
 
+    def put(self, blocks: Sequence[Columns]) -> Sequence[Part]:
+        """Keeps rows that are here, too, none of these blocks being empty."""
+        ...
+
     def fetched(self, rows: AfarRows) -> None:
         """Knows that all of them are here from now on."""
         ...
@@ -143,6 +147,10 @@ class AfarRows(RowStore):
                 if self._survey is None:
                     self._survey = self.keeper.survey(self)
         return self._survey
+
+    def know(self, survey: Survey) -> None:
+        """Who has looked at the rows already says so."""
+        self._survey = survey
 
     @property
     def ranking(self) -> Ranking:

@@ -26,8 +26,9 @@ from typing import Any, BinaryIO
 
 from gdatalog.errors import DataError, UsageError
 from gdatalog.storage.export import to_arrow
+from gdatalog.storage.parquet import ROWS
 from gdatalog.storage.place import shown
-from gdatalog.storage.readers import PACKED, ROWS, TEXTS, format_of
+from gdatalog.storage.readers import PACKED, TEXTS, format_of
 from gdatalog.storage.table import Column, Table, Texts
 from gdatalog.storage.text_files import check_delimiter
 from gdatalog.values import TypeName, timestamp_to_text
