@@ -45,9 +45,13 @@ class Harvest:
     blocks: list[Columns] = field(default_factory=list)  # that came
     gathering: Gathering | None = None  # the same of groups
     left: list[tuple[Kept, Left]] = field(default_factory=list)
+    held: int = 0  # bytes of rows that came
 
     def add_rows(self, found: Found) -> None:
-        self.blocks += found.blocks
+        if found.blocks:
+            self.blocks += found.blocks
+            self.held += sum(column.nbytes for block in found.blocks for column in block)
+            self.limits.charge("answers", self.held)
         self._add(found)
 
     def add_groups(self, found: Found) -> None:
