@@ -86,15 +86,17 @@ class Spreading:
                     return found
             parted = parted or not fits_workers(plan, around, self.stock)
         began = perf_counter()
+        keeper = self.keeper(around.memory)
         if parted:
             run: SpreadRun = PartitionedRun(
                 plan, sources, around.scope, around.limits, knobs, report, did=did,
-                pool=self.pool, relation_of=around.relation, stock=self.stock,
+                pool=self.pool, keeper=keeper, relation_of=around.relation, stock=self.stock,
             )  # fmt: skip
         else:
             run = SpreadRun(
-                plan, sources, around.scope, around.limits, knobs, report, did=did, pool=self.pool
-            )
+                plan, sources, around.scope, around.limits, knobs, report, did=did,
+                pool=self.pool, keeper=keeper,
+            )  # fmt: skip
         derived = run.rows(limit)
         for what in ("answers", "aggregates"):
             around.limits.charge(what, 0)
