@@ -38,7 +38,7 @@ class Connection:
         try:
             connection = _opened(cluster, memory, threads, own)
             if quiet:
-                logging.getLogger("distributed").setLevel(logging.CRITICAL)
+                _silence()
             connection.again()
         except BaseException:
             _close(own)
@@ -56,6 +56,7 @@ class Connection:
     @property
     def slots(self) -> int:
         """How many calls can run at once."""
+        self.check()
         return sum(self.client.nthreads().values())
 
     @property
@@ -63,13 +64,17 @@ class Connection:
         """The bytes that a call may hold, on whichever worker."""
         return min(worker.budget for worker in self.workers)
 
-    def again(self) -> None:
-        """Looks at the workers once more."""
+    def check(self) -> None:
+        """An error, if the scheduler is known to be gone."""
         if self.client.status != "running":
             raise DeviceError(
                 f"the connection to the scheduler at {self.address} is lost",
                 hint="it has ended, or cannot be reached any more; connect again when it can",
             )
+
+    def again(self) -> None:
+        """Looks at the workers once more."""
+        self.check()
         self._workers = look(self.client)
 
     def __str__(self) -> str:
@@ -110,6 +115,13 @@ def _opened(cluster: Any, memory: int, threads: int, own: list[Any]) -> Connecti
         own.append(client)
         return Connection(client, own)
     raise refused(cluster)
+
+
+def _silence() -> None:
+    """What becomes of the connection is told by errors, not by Dask's logs beside answers."""
+    for name in [*logging.root.manager.loggerDict, "distributed"]:
+        if name.partition(".")[0] == "distributed":
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _close(own: list[Any]) -> None:

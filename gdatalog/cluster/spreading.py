@@ -83,7 +83,9 @@ class Spreading:
                 found = patiently_here(plan, sources, around, limit, report, did)
                 if found is not None:
                     return found
+            self.connection.check()
             parted = parted or not fits_workers(plan, around, self.stock)
+        self.connection.check()
         began = perf_counter()
         if parted:
             run: SpreadRun = PartitionedRun(
