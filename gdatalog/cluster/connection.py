@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 from weakref import finalize
 
 from gdatalog.cluster.reaching import address_of, check_installed, client_of, dask, refused
 from gdatalog.cluster.roster import Worker, look
 from gdatalog.engine.knobs import cores
-from gdatalog.errors import DeviceError, UsageError
+from gdatalog.errors import DeviceError, Error, UsageError
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
 
 
 class Connection:
@@ -56,7 +61,6 @@ class Connection:
     @property
     def slots(self) -> int:
         """How many calls can run at once."""
-        self.check()
         return sum(self.client.nthreads().values())
 
     @property
@@ -64,18 +68,17 @@ class Connection:
         """The bytes that a call may hold, on whichever worker."""
         return min(worker.budget for worker in self.workers)
 
-    def check(self) -> None:
-        """An error, if the scheduler is known to be gone."""
-        if self.client.status != "running":
-            raise DeviceError(
-                f"the connection to the scheduler at {self.address} is lost",
-                hint="it has ended, or cannot be reached any more; connect again when it can",
-            )
-
     def again(self) -> None:
         """Looks at the workers once more."""
-        self.check()
+        if self.client.status != "running":
+            raise self.lost()
         self._workers = look(self.client)
+
+    def lost(self) -> DeviceError:
+        return DeviceError(
+            f"the connection to the scheduler at {self.address} is lost",
+            hint="it has ended, or cannot be reached any more; connect again when it can",
+        )
 
     def __str__(self) -> str:
         number = len(self.workers)
@@ -85,6 +88,23 @@ class Connection:
 
     def __repr__(self) -> str:
         return f"<{self}, scheduler at {self.address}>"
+
+
+def told_if_lost(method: Callable[Given, Made]) -> Callable[Given, Made]:
+    """A method of what has a `connection`: whatever fails because that is lost says so."""
+
+    @wraps(method)
+    def told(*given: Given.args, **named: Given.kwargs) -> Made:
+        try:
+            return method(*given, **named)
+        except Exception as problem:
+            connection: Connection = given[0].connection  # type: ignore[attr-defined]
+            closed = type(problem).__name__ == "CommClosedError"
+            if closed or (connection.client.status != "running" and not isinstance(problem, Error)):
+                raise connection.lost() from None
+            raise
+
+    return told
 
 
 def _opened(cluster: Any, memory: int, threads: int, own: list[Any]) -> Connection:
