@@ -6,7 +6,7 @@ import os
 from time import perf_counter
 from typing import Any
 
-from gdatalog.cluster.connection import Connection
+from gdatalog.cluster.connection import Connection, told_if_lost
 from gdatalog.cluster.datasets import files_relation
 from gdatalog.cluster.fixpoints import counts, fixpoint, patience
 from gdatalog.cluster.keeping import Keeping
@@ -54,6 +54,7 @@ class Spreading:
             self._keeping = Keeping(self.pool, memory)
         return self._keeping
 
+    @told_if_lost
     def load(self, data: Any, wanted: Wanted, symbols: SymbolTable) -> Relation | None:
         asked = Loading(wanted, symbols, self.keeper(wanted.memory))
         if is_frame(data):
@@ -61,6 +62,7 @@ class Spreading:
         path = isinstance(data, str | os.PathLike)
         return files_relation(asked, os.fspath(data)) if path else None
 
+    @told_if_lost
     def rule(
         self,
         plan: RulePlan,
@@ -108,12 +110,15 @@ class Spreading:
             did.seconds += seconds
         return derived
 
+    @told_if_lost
     def patience(self, splits: Splits) -> float:
         return patience(self.pool, splits)
 
+    @told_if_lost
     def fixpoint(self, splits: Splits) -> dict[str, Relation] | None:
         return fixpoint(self.pool, splits)
 
+    @told_if_lost
     def counts(self, splits: Splits) -> dict[str, tuple[Array, Array]] | None:
         return counts(self.pool, splits)
 
