@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gdatalog.cluster.cutting import Cutting, Piece
+from gdatalog.cluster.cutting import DEEP, Cutting, Piece
 from gdatalog.cluster.pool import Call, Placed, Pool, Stage, TooLarge
 from gdatalog.cluster.texts import FewTexts, placed_texts, reads_texts
 from gdatalog.cluster.work import Found, Mode, Sealed, Task, look_through
@@ -39,8 +39,11 @@ class SpreadRun(Run):
 
     def _distinct(self, sink: RowSet) -> Derived:
         blocks: list[Any] = []
+        held = 0
         for found in self._spread(0, "distinct"):
             blocks += found.blocks
+            held += sum(column.nbytes for block in found.blocks for column in block)
+            self.limits.charge("answers", held)
         count = sum(len(block[0]) for block in blocks)
         self._count(count)
         return Blocks(blocks, count) if blocks else sink.finish()
@@ -99,6 +102,23 @@ class SpreadRun(Run):
             steps = list(all_steps(join.steps))
             self.report.saw({id(steps[at]): seen for at, seen in found.seen.items()})
 
+    def task(
+        self, number: int, mode: Mode, limit: int | None, memory: int
+    ) -> tuple[Sealed, Placed | None]:
+        """What all calls of a join have in common, and the symbol table if its texts are read."""
+        plan, symbols = self.plan, self.scope.symbols
+        table: Placed | None = None
+        few: FewTexts | None = None
+        if reads_texts(plan):
+            table = placed_texts(self.pool, symbols)
+        else:
+            few = FewTexts.of(plan, self.scope.params, symbols)
+        task = Task(
+            plan, number, self.scope.params, memory, self._knobs(plan.joins[number]), mode,
+            len(symbols), few, limit, self.report is not None, self.limits.chunk,
+        )  # fmt: skip
+        return Sealed.of(task), table
+
     def _knobs(self, join: JoinPlan) -> Knobs:
         """What workers are told: each call has one thread, and none tries first what is too slow
         for so much work."""
@@ -123,19 +143,7 @@ class Handing:
         self.run_of = run
         self.slots = max(1, pool.slots)
         self.placed = {ref: pool.place(id(trie), trie) for ref, trie in tries.items()}
-        symbols = run.scope.symbols
-        self.table: Placed | None = None
-        few: FewTexts | None = None
-        if reads_texts(plan):
-            self.table = placed_texts(pool, symbols)
-        else:
-            few = FewTexts.of(plan, run.scope.params, symbols)
-        task = Task(
-            plan, number, run.scope.params, run.limits.memory or 1 << 40,
-            run._knobs(plan.joins[number]), mode, len(symbols), few, limit,
-            run.report is not None, run.limits.chunk,
-        )  # fmt: skip
-        self.sealed = Sealed.of(task)
+        self.sealed, self.table = run.task(number, mode, limit, run.limits.memory or 1 << 40)
         self.cutting = Cutting(plan.joins[number], tries, run.scope, self.slots)
         self.flying = 0
         self.rate: float | None = None  # cost a second, of one thread
@@ -196,13 +204,17 @@ class Handing:
             rate = cost / found.seconds
             self.rate = rate if self.rate is None else (self.rate + rate) / 2
         left = list(pieces[found.cells :])
-        if found.hard:
+        if found.error is not None and len(pieces) > 1:
+            for piece in left:  # each by itself, before it is said that one is too much
+                self._call(stage, [piece], False)
+            left = []
+        elif found.hard:
             hard = left.pop(0)
             smaller = self.cutting.smaller(hard)
+            if found.error is not None and (smaller is None or hard.again >= DEEP):
+                raise too_small(found.error)
             if smaller is not None:
                 left += smaller
-            elif found.error is not None:
-                raise too_small(found.error)
             else:
                 self._call(stage, [hard], True)
         self.cutting.add(left)
