@@ -7,6 +7,7 @@ which bindings are their own.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -32,7 +33,7 @@ from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import trie_of_rows
 
 # What tries of rows take while they are made, in times of the rows' own bytes.
-MAKING = 6
+MAKING = 8
 SAMPLE = 4096  # keys of a piece that tell where to cut
 
 # For each variable that can be cut: where, and how many rows that tells apart.
@@ -134,7 +135,7 @@ def run_cells(
         shelf.fetch([piece for fragment in fragments for piece in fragment.pieces])
         try:
             made = _tries(tries, fragments, ranks, shelf)
-            found = look_through(sealed, cells, seconds, firm, made, symbols)
+            found = look_through(sealed, pickle.dumps(list(cells)), seconds, firm, made, symbols)
             del made
         except MemoryLimitError as error:
             found = Found(hard=True, error=error)

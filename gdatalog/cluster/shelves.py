@@ -26,11 +26,20 @@ from gdatalog.cluster.offsets import Offsets, widened
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 
-ROOM = 1 / 8  # of a worker's memory that its shelf may take
+SHELF = 1 / 8  # of a worker's memory: what lies on its shelf without being in a file
+MOVING = 1 / 32  # of it: what is asked of another worker at once, at the most
+ITSELF = 192 << 20  # what a worker takes that does nothing, compiled loops included
+PAUSE = 0.8  # of its memory, from which on Dask gives a worker no more to do
 UNLIMITED = 4 << 30  # a worker's memory, where nothing limits it
-MOST_ASKED = 32 << 20  # bytes that are asked of another worker at once
+MOST_MOVING = 32 << 20  # bytes that are asked of another worker at once
 HURRY = 5.0  # seconds, after which a worker that cannot be reached is gone
 HANDLER = "gdatalog_shelf"
+
+
+def room_of(memory: int) -> float:
+    """What is left of a worker's memory for the calls that it runs."""
+    other = memory * SHELF + 4 * min(MOST_MOVING, memory * MOVING) + ITSELF
+    return max(memory / 16, PAUSE * memory - other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +132,8 @@ class Shelf:
         self.moved = 0  # bytes from other workers, since this was asked last
         self._folder = Path(worker.local_directory or gettempdir()) / f"gdatalog-{uuid4().hex[:8]}"
         self._kept: dict[Any, _Kept] = {}
-        self._room = int(self.memory * ROOM)
+        self._room = int(self.memory * SHELF)
+        self._asking = min(MOST_MOVING, int(self.memory * MOVING))
         self._lock = Lock()
         self._fetching = Lock()
         worker.handlers[HANDLER] = self._asked
@@ -221,7 +231,7 @@ class Shelf:
         while at < len(pieces):
             asked, size = [pieces[at]], pieces[at].nbytes
             at += 1
-            while at < len(pieces) and size + pieces[at].nbytes <= MOST_ASKED:
+            while at < len(pieces) and size + pieces[at].nbytes <= self._asking:
                 asked.append(pieces[at])
                 size += pieces[at].nbytes
                 at += 1

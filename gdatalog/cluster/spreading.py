@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from time import perf_counter
+from typing import Any
 
 from gdatalog.cluster.connection import Connection
+from gdatalog.cluster.datasets import files_relation
 from gdatalog.cluster.fixpoints import by_values, fixpoint, patience
+from gdatalog.cluster.keeping import Keeping
+from gdatalog.cluster.loading import Loading
 from gdatalog.cluster.partitioned import PartitionedRun, fits_nowhere, fits_workers
+from gdatalog.cluster.partitions import frame_relation, is_frame
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.replicated import SpreadRun
 from gdatalog.cluster.stock import Stock
 from gdatalog.cluster.stretches import Stretches
 from gdatalog.cluster.texts import asks_for_ranks
 from gdatalog.engine.choose import TooSlow, impatience
+from gdatalog.engine.cluster import Wanted
 from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.device import CPU
 from gdatalog.engine.ledger import RuleRound, RuleRun
@@ -23,6 +30,7 @@ from gdatalog.engine.surroundings import Surroundings
 from gdatalog.plan.cells import cuttable
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 
 # Rows that a rule is expected to look at: so many are spread, and so few never are. In between it
@@ -38,6 +46,20 @@ class Spreading:
         self.connection = connection
         self.pool = Pool(connection)
         self.stock = Stock(self.pool)
+        self._keeping: Keeping | None = None
+
+    def keeper(self, memory: int) -> Keeping:
+        """Who keeps what a database has on the workers, that may hold so much here."""
+        if self._keeping is None:
+            self._keeping = Keeping(self.pool, memory)
+        return self._keeping
+
+    def load(self, data: Any, wanted: Wanted, symbols: SymbolTable) -> Relation | None:
+        asked = Loading(wanted, symbols, self.keeper(wanted.memory))
+        if is_frame(data):
+            return frame_relation(asked, data)
+        path = isinstance(data, str | os.PathLike)
+        return files_relation(asked, os.fspath(data)) if path else None
 
     def rule(
         self,
