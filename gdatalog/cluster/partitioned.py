@@ -11,12 +11,13 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from time import monotonic
 
+from gdatalog.cluster import foreseeing
 from gdatalog.cluster.bundles import Grid, Runs, ends_of, runs_of
 from gdatalog.cluster.census import Census, fine
-from gdatalog.cluster.choosing import choose
+from gdatalog.cluster.choosing import Choice, choose, expected
 from gdatalog.cluster.dealing import Dealer
 from gdatalog.cluster.fragments import (
     MAKING,
@@ -34,6 +35,7 @@ from gdatalog.cluster.shares import Block, Bundle, Shares
 from gdatalog.cluster.shelves import Gone, Piece
 from gdatalog.cluster.stock import TRIES, Bundles, Stock, unreachable
 from gdatalog.cluster.work import Found, Mode
+from gdatalog.engine.spread import Spread
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import EVERYTHING, Cell, Stretch, cuttable, roles
@@ -72,6 +74,11 @@ class PartitionedRun(SpreadRun):
     relation_of: Callable[[str], Relation] = None  # type: ignore[assignment]
     stock: Stock = None  # type: ignore[assignment]
     moved: int = 0  # bytes, from worker to worker
+    planned: list[Choice] = field(default_factory=list)
+
+    def told(self) -> Spread:
+        spread = foreseeing.told(self.planned, len(self.stock.workers))
+        return replace(spread, moved=self.moved, calls=self.calls)
 
     def _spread(self, number: int, mode: Mode, limit: int | None = None) -> Iterator[Found]:
         self.limits.watch.innermost.one_of(number, len(self.plan.joins))
@@ -84,6 +91,11 @@ class PartitionedRun(SpreadRun):
         finally:
             self.moved += parted.moved
             parted.let_go()
+        if self.report is not None and parted.layout.sources:
+            workers = len(self.stock.workers)
+            threads = max(1, parted.slots // workers)
+            choice = expected(parted.shares, parted.cells_memory, workers, threads)
+            self.planned.append(choice)
 
 
 @dataclass(slots=True, eq=False)

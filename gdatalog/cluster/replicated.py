@@ -17,6 +17,7 @@ from gdatalog.engine.choose import AT_HAND
 from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.run import Run
+from gdatalog.engine.spread import Spread
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
@@ -36,6 +37,12 @@ class SpreadRun(Run):
     together here."""
 
     pool: Pool = None  # type: ignore[assignment]
+    calls: int = 0
+
+    def told(self) -> Spread:
+        """How the work was spread, for a profile."""
+        workers = len(self.pool.connection.client.nthreads())
+        return Spread("replicated", workers, calls=self.calls)
 
     def _distinct(self, sink: RowSet) -> Derived:
         blocks: list[Any] = []
@@ -81,6 +88,7 @@ class SpreadRun(Run):
 
     def _take(self, number: int, mode: Mode, found: Found) -> None:
         """Translates what a worker has given, and notes what it did."""
+        self.calls += 1
         join = self.plan.joins[number]
         if len(found.anew.codes):
             recoded = found.anew.coder(self.scope.symbols)
