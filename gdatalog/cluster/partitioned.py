@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import monotonic
 
 import numpy as np
 
+from gdatalog.cluster import foreseeing
 from gdatalog.cluster.bundles import Grid
 from gdatalog.cluster.census import Census, fine
-from gdatalog.cluster.choosing import choose
+from gdatalog.cluster.choosing import Choice, choose, expected
 from gdatalog.cluster.dealing import Dealer
 from gdatalog.cluster.fragments import (
     MAKING,
@@ -25,6 +26,7 @@ from gdatalog.cluster.fragments import (
     Cuts,
     Fragment,
     Tries,
+    light,
     run_cells,
     where_to_cut,
 )
@@ -35,6 +37,7 @@ from gdatalog.cluster.shares import Block, Bundle, Shares
 from gdatalog.cluster.shelves import Gone, Piece
 from gdatalog.cluster.stock import TRIES, Bundles, Stock, unreachable
 from gdatalog.cluster.work import Found, Mode
+from gdatalog.engine.spread import Spread
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import EVERYTHING, Cell, Stretch, cuttable, roles
@@ -72,6 +75,11 @@ class PartitionedRun(SpreadRun):
     relation_of: Callable[[str], Relation] = None  # type: ignore[assignment]
     stock: Stock = None  # type: ignore[assignment]
     moved: int = 0  # bytes, from worker to worker
+    planned: list[Choice] = field(default_factory=list)
+
+    def told(self) -> Spread:
+        spread = foreseeing.told(self.planned, len(self.stock.workers))
+        return replace(spread, moved=self.moved, calls=self.calls)
 
     def _spread(self, number: int, mode: Mode, limit: int | None = None) -> Iterator[Found]:
         self.limits.watch.innermost.one_of(number, len(self.plan.joins))
@@ -84,6 +92,11 @@ class PartitionedRun(SpreadRun):
         finally:
             self.moved += parted.moved
             parted.let_go()
+        if self.report is not None and parted.layout.sources:
+            workers = len(self.stock.workers)
+            threads = max(1, parted.slots // workers)
+            choice = expected(parted.shares, parted.cells_memory, workers, threads)
+            self.planned.append(choice)
 
 
 @dataclass(slots=True, eq=False)
@@ -166,7 +179,8 @@ class Parted:
         stage = run.pool.stage(run.plan.relation, run.limits, self._smaller)
         self._send(stage, dealer)
         try:
-            for call, (value, moved) in stage:
+            for call, given in stage:
+                value, moved = given.told if call.keep else given
                 worker, part = call.tag
                 self.busy[worker] -= 1
                 self.moved += moved
@@ -176,6 +190,8 @@ class Parted:
                     self._back(part, value.found, value.cuts)
                 self._send(stage, dealer)
                 if not isinstance(value, Gone) and value.found.cells:
+                    if value.found.left is not None:
+                        value.found.kept = given
                     yield value.found
         finally:
             stage.cancel()
@@ -208,7 +224,7 @@ class Parted:
         args = (
             self.sealed, part.cells, BUDGET, self.tries, fragments, self.ranks, self.table,
         )  # fmt: skip
-        return Call(run_cells, args, worker=worker, tag=(worker, part))
+        return Call(run_cells, args, self.run.keep, worker, (worker, part), light)
 
     def _ranks(self) -> dict[int, Placed]:
         """The ranks of graphs' vertices, by number of the source, where they become values."""

@@ -21,8 +21,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from gdatalog.cluster.offsets import Offsets, widened
 from gdatalog.storage.rows import Columns
-from gdatalog.storage.table import Array
 
 SHELF = 1 / 8  # of a worker's memory: what lies on its shelf without being in a file
 MOVING = 1 / 32  # of it: what is asked of another worker at once, at the most
@@ -88,12 +88,14 @@ class Gone(Exception):
 
 @dataclass(slots=True)
 class _Kept:
-    """Columns in memory, or where in which file they stand, one after the other."""
+    """Columns in memory, or where in which file they stand, one after the other. `least`: of
+    columns that have been moved, which are offsets."""
 
     columns: Columns | None
     path: Path | None
     dtypes: tuple[str, ...]
     rows: int
+    least: tuple[int, ...] = ()
 
     def read(self, start: int, stop: int, only: Sequence[int] | None = None) -> Columns:
         """Rows; of some columns, if said."""
@@ -132,7 +134,7 @@ class Shelf:
         kept = self._keep(key, columns)
         return Lot(self.address, key, kept.rows, kept.dtypes)
 
-    def _keep(self, key: Any, columns: Columns) -> _Kept:
+    def _keep(self, key: Any, columns: Columns, least: tuple[int, ...] = ()) -> _Kept:
         rows, dtypes = len(columns[0]), tuple(column.dtype.str for column in columns)
         size = sum(column.nbytes for column in columns)
         with self._lock:
@@ -142,14 +144,14 @@ class Shelf:
         if here:
             # A part of a longer array would keep all of it.
             columns = tuple(c if c.base is None else c.copy() for c in columns)
-            kept = _Kept(columns, None, dtypes, rows)
+            kept = _Kept(columns, None, dtypes, rows, least)
         else:
             self._folder.mkdir(parents=True, exist_ok=True)
             path = self._folder / uuid4().hex
             with path.open("wb") as file:
                 for column in columns:
                     np.ascontiguousarray(column).tofile(file)
-            kept = _Kept(None, path, dtypes, rows)
+            kept = _Kept(None, path, dtypes, rows, least)
         self._kept[key] = kept
         return kept
 
@@ -181,7 +183,7 @@ class Shelf:
         moved = self._kept.get(piece.key)
         if moved is None:
             raise Gone([piece.lot.home])
-        return moved.read(0, moved.rows)
+        return widened(moved.read(0, moved.rows), moved.least, piece.lot.dtypes)
 
     def whole(self, lot: Lot, columns: Sequence[int]) -> Columns:
         """Some columns of a lot of this shelf; of another's, all of it is moved."""
@@ -235,20 +237,21 @@ class Shelf:
             if not isinstance(given, list | tuple):
                 raise Gone([home])
             for piece, columns in zip(asked, given, strict=True):
-                self._keep(piece.key, tuple(columns))
-                self.moved += sum(column.nbytes for column in columns)
+                least, offsets = zip(*columns, strict=True)
+                self._keep(piece.key, offsets, least)
+                self.moved += sum(column.nbytes for column in offsets)
 
     async def _asked(self, pieces: Sequence[Any]) -> Any:
         """What another worker is given; None where it is not here."""
         from distributed.protocol.serialize import to_serialize
 
-        def read() -> list[list[Array]] | None:
+        def read() -> list[list[Offsets]] | None:
             found = []
             for key, start, stop in pieces:
                 kept = self._kept.get(key)
                 if kept is None:
                     return None
-                found.append(list(kept.read(start, stop)))
+                found.append([Offsets.of(column) for column in kept.read(start, stop)])
             return found
 
         given = await asyncio.to_thread(read)
