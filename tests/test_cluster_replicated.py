@@ -101,10 +101,13 @@ def spread(db: gdatalog.Database, cluster: Any) -> None:
 
 
 class SpreadHere(Spreading):
-    """Rules are spread, recursion is not."""
+    """Rules are spread; recursion is not, and data is loaded here."""
 
     def __init__(self, slots: int) -> None:
         self.pool = Here(slots)  # type: ignore[assignment]
+
+    def load(self, *asked: Any) -> None:
+        return None
 
     def patience(self, splits: Any) -> float:
         return 1e9
