@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from threading import Lock
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from gdatalog.cluster.texts import Anew, FewTexts
 from gdatalog.engine.knobs import Knobs
@@ -17,9 +17,10 @@ from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Seen
 from gdatalog.plan.cells import Cell, bounded
 from gdatalog.plan.nodes import RulePlan
-from gdatalog.storage.rows import Columns
+from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.values import Value
 
+SMALL = 1 << 16  # bytes that a call gives, up to which they are sent at once
 OPENED = 64  # tasks that a worker remembers
 
 Mode = Literal["set", "distinct", "bag"]
@@ -71,13 +72,21 @@ class Sealed:
             return found
 
 
+class Left(NamedTuple):
+    """How many rows or groups stay, and what they take."""
+
+    rows: int
+    nbytes: int
+
+
 @dataclass(slots=True)
 class Found:
     """What a call gives of its cells: of the first `cells` of them. The next one may have been
     too `hard`: `error` says if it did not fit into memory.
 
     `given`: rows that the joins gave, equal ones included. `seen`: what happened at the steps, by
-    their place among all steps of the join.
+    their place among all steps of the join. `left`: what is told of rows or groups that stay
+    where they were made, in what is `kept`.
     """
 
     cells: int = 0
@@ -94,6 +103,25 @@ class Found:
     cautions: dict[str, Caution] = field(default_factory=dict)
     anew: Anew = field(default_factory=Anew)
     seen: dict[int, Seen] = field(default_factory=dict)
+    left: Left | None = None
+    kept: Any = None
+
+    def columns(self) -> Columns:
+        """The rows."""
+        return concatenate(self.blocks)
+
+    def light(self) -> Found:
+        """The same to be sent, without rows and groups if they are many: these stay. Those whose
+        texts are told go with them."""
+        gathering = self.gathering
+        if gathering is not None:
+            left = Left(gathering.groups, gathering.nbytes)
+        else:
+            held = sum(column.nbytes for block in self.blocks for column in block)
+            left = Left(self.count, held)
+        if left.nbytes <= SMALL or len(self.anew.codes):
+            return self
+        return replace(self, blocks=[], gathering=None, left=left)
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ from gdatalog.plan.cells import Cell, ends
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import Join, TrieRef
 from gdatalog.spent import so_far
-from gdatalog.storage.rows import Columns
+from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie
 
@@ -68,7 +68,7 @@ class CellRun(Run):
 
 def look_through(
     sealed: Sealed,
-    cells: bytes,
+    cells: bytes | Sequence[Cell],
     seconds: float,
     firm: bool,
     tries: Mapping[TrieRef, Trie],
@@ -77,7 +77,12 @@ def look_through(
     """Runs a join within cells, as many as there is time for. `firm`: each is run to its end."""
     opened = sealed.opened()
     call = _Call(opened, tries, symbols or opened.task.few or SymbolTable())
-    return call.run(pickle.loads(cells), seconds, firm)
+    return call.run(pickle.loads(cells) if isinstance(cells, bytes) else cells, seconds, firm)
+
+
+def light(found: Found) -> Found:
+    """What is told of what is kept."""
+    return found.light()
 
 
 def rows_within(
@@ -219,6 +224,8 @@ class _Call:
             columns = symbol_columns(found.blocks, types)
         else:
             found.count = found.given = sum(len(block[0]) for block in found.blocks)
+            if len(found.blocks) > 1:
+                found.blocks = [concatenate(found.blocks)]
             columns = symbol_columns(found.blocks, types)
         if task.few is None:
             found.anew = Anew.among(columns, task.known, self.symbols)
