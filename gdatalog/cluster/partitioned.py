@@ -30,6 +30,7 @@ from gdatalog.cluster.fragments import (
     run_cells,
     where_to_cut,
 )
+from gdatalog.cluster.harvest import EASILY
 from gdatalog.cluster.layout import Layout
 from gdatalog.cluster.pool import Call, Placed, Stage, TooLarge
 from gdatalog.cluster.replicated import SpreadRun
@@ -51,10 +52,12 @@ OFTEN = 1.0  # seconds between two looks at which workers there are
 
 
 def fits_nowhere(plan: RulePlan, around: Surroundings) -> bool:
-    """Whether a rule reads rows that lie afar and are more than this process may have."""
+    """Whether a rule reads rows that lie afar and are more than this process may have, or so many
+    that it would wait for them."""
     asked = {ref.relation for join in plan.joins for ref in join.tries}
     afar = [rows for name in asked if (rows := around.relation(name).afar) is not None]
-    return sum(rows.bytes_afar for rows in afar if rows.away) > around.limits.spare() * PART
+    most = min(EASILY, around.limits.spare() * PART)
+    return sum(rows.bytes_afar for rows in afar if rows.away) > most
 
 
 def fits_workers(plan: RulePlan, around: Surroundings, stock: Stock) -> bool:
