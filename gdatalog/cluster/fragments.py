@@ -35,7 +35,7 @@ from gdatalog.storage.trie import Trie
 from gdatalog.storage.trie_builder import trie_of_rows
 
 # What tries of rows take while they are made, in times of the rows' own bytes.
-MAKING = 6
+MAKING = 8
 SAMPLE = 4096  # keys of a piece that tell where to cut
 
 # For each variable that can be cut: where, and how many rows that tells apart.

@@ -19,6 +19,7 @@ from gdatalog.engine.choose import AT_HAND
 from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.run import Run
+from gdatalog.engine.spread import Spread
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
@@ -42,6 +43,12 @@ class SpreadRun(Run):
     pool: Pool = None  # type: ignore[assignment]
     keeper: Keeper | None = None
     keep: bool = False  # whether rows and groups stay where they are made, if they are many
+    calls: int = 0
+
+    def told(self) -> Spread:
+        """How the work was spread, for a profile."""
+        workers = len(self.pool.connection.client.nthreads())
+        return Spread("replicated", workers, calls=self.calls)
 
     def rows(self, limit: int | None) -> Derived:
         plan = self.plan
@@ -110,6 +117,7 @@ class SpreadRun(Run):
 
     def _take(self, number: int, mode: Mode, found: Found) -> None:
         """Translates what a worker has given, and notes what it did."""
+        self.calls += 1
         join = self.plan.joins[number]
         if len(found.anew.codes):
             recoded = found.anew.coder(self.scope.symbols)
