@@ -3,6 +3,8 @@
 Rows lie on the workers' shelves in bundles, by classes of the keys of their columns (`shares.py`).
 Workers are dealt cells that need few bundles which they do not have by now (`dealing.py`), and run
 them over tries of these. What was too much for a worker is cut: into its blocks, then at keys.
+
+Above 300 lines, for what is dealt, what comes back and what is dealt again belong together.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from gdatalog.cluster.fragments import (
     run_cells,
     where_to_cut,
 )
+from gdatalog.cluster.harvest import EASILY
 from gdatalog.cluster.layout import Layout
 from gdatalog.cluster.pool import Call, Placed, Stage, TooLarge
 from gdatalog.cluster.replicated import SpreadRun
@@ -51,10 +54,12 @@ OFTEN = 1.0  # seconds between two looks at which workers there are
 
 
 def fits_nowhere(plan: RulePlan, around: Surroundings) -> bool:
-    """Whether a rule reads rows that lie afar and are more than this process may have."""
+    """Whether a rule reads rows that lie afar and are more than this process may have, or so many
+    that it would wait for them."""
     asked = {ref.relation for join in plan.joins for ref in join.tries}
     afar = [rows for name in asked if (rows := around.relation(name).afar) is not None]
-    return sum(rows.bytes_afar for rows in afar if rows.away) > around.limits.spare() * PART
+    most = min(EASILY, around.limits.spare() * PART)
+    return sum(rows.bytes_afar for rows in afar if rows.away) > most
 
 
 def fits_workers(plan: RulePlan, around: Surroundings, stock: Stock) -> bool:

@@ -12,9 +12,9 @@ from typing import Any
 from gdatalog.cluster.cutting import DEEP, Cutting, Piece
 from gdatalog.cluster.harvest import Harvest, merges_afar
 from gdatalog.cluster.pool import Call, Placed, Pool, Stage, TooLarge
-from gdatalog.cluster.tasks import Found, Mode, Sealed, Task
+from gdatalog.cluster.tasks import Found, Mode, Sealed, Task, light
 from gdatalog.cluster.texts import FewTexts, placed_texts, reads_texts
-from gdatalog.cluster.work import light, look_through
+from gdatalog.cluster.work import look_through
 from gdatalog.engine.choose import AT_HAND
 from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.knobs import Knobs

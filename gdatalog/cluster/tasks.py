@@ -124,6 +124,11 @@ class Found:
         return replace(self, blocks=[], gathering=None, left=left)
 
 
+def light(found: Found) -> Found:
+    """What is told of what is kept."""
+    return found.light()
+
+
 @dataclass(slots=True)
 class Opened:
     """A task on a worker, and its plan within cells: one plan for all that tell the same variables

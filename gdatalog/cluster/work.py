@@ -80,11 +80,6 @@ def look_through(
     return call.run(pickle.loads(cells) if isinstance(cells, bytes) else cells, seconds, firm)
 
 
-def light(found: Found) -> Found:
-    """What is told of what is kept."""
-    return found.light()
-
-
 def rows_within(
     task: Task, cells: Sequence[Cell], tries: Mapping[TrieRef, Trie], symbols: SymbolTable
 ) -> Columns:
