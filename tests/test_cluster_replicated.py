@@ -97,8 +97,18 @@ def spread(db: gdatalog.Database, cluster: Any) -> None:
     db._workspace.force(spread="replicate")
 
 
+class Rules(Spreading):
+    """Only rules are spread: of recursion `test_cluster_recursion.py` has tests."""
+
+    def fixpoint(self, splits: Any) -> None:
+        return None
+
+    def counts(self, splits: Any) -> None:
+        return None
+
+
 def here(slots: int = 2) -> Spreading:
-    spreading = Spreading.__new__(Spreading)
+    spreading = Rules.__new__(Rules)
     spreading.pool = Here(slots)  # type: ignore[assignment]
     return spreading
 

@@ -16,7 +16,7 @@ from time import perf_counter
 import numpy as np
 
 from gdatalog.cluster.pool import Call, Placed, Pool
-from gdatalog.cluster.texts import FewTexts, asks_for_ranks, reads_texts
+from gdatalog.cluster.texts import FewTexts, asks_for_ranks, placed_texts, reads_texts
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.choose import Choice
 from gdatalog.engine.derived import Blocks
@@ -228,10 +228,9 @@ class Stretches:
 
 def texts_for(pool: Pool, plans: Sequence[RulePlan], scope: Scope) -> Placed | FewTexts:
     """What workers are given for a symbol table."""
-    symbols = scope.symbols
     if any(map(reads_texts, plans)):
-        return pool.place((id(symbols), len(symbols)), symbols)
-    return FewTexts.of_all(plans, scope.params, symbols)
+        return placed_texts(pool, scope.symbols)
+    return FewTexts.of_all(plans, scope.params, scope.symbols)
 
 
 def _seeds_of(group: Grouped | None) -> Seeds:
