@@ -305,8 +305,7 @@ class Database:
                 result = Result(session.relation(ask.name), workspace.symbols)
                 outputs[ask.name] = result
                 if not to_stdout(ask.directive):
-                    table = result.table()
-                    write_relation(ask.directive, ask.name, table, workspace.policy, folders)
+                    write_relation(ask.directive, ask.name, result, workspace.policy, folders)
         except BaseException:
             workspace.texts, workspace.params = before
             raise

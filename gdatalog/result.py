@@ -1,4 +1,7 @@
-"""Answers: columns that stay as they were computed, and where, until someone asks for them."""
+"""Answers: columns that stay as they were computed, and where, until someone asks for them.
+
+Above 300 lines, for all that can be asked of an answer stands here, done elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.errors import DeviceError
+from gdatalog.storage.afar import AfarRows, Shape
 from gdatalog.storage.elsewhere import Elsewhere, Lying, device_values
 from gdatalog.storage.keys import decode_blocks
 from gdatalog.storage.relation import Relation
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
 
 # Rows that are decoded at once where an answer is read as a stream.
 BATCH = 1 << 20
+# Rows of each file of a folder.
+FILE = 1 << 22
 
 
 class Result:
@@ -144,8 +150,21 @@ class Result:
         found._away, found._whole = Lying(blocks, device), False
         return found
 
+    @property
+    def _far(self) -> AfarRows | None:
+        """The rows, if they are all that a relation has that lies afar."""
+        far = self._relation.afar if self._whole else None
+        return far if far is not None and far.away else None
+
+    @property
+    def _shape(self) -> Shape:
+        return Shape(self.columns, self._relation.types)
+
     def _part(self, start: int, stop: int) -> Result:
         """The rows from one place to another."""
+        far = self._far
+        if far is not None:
+            return Result(self._relation, self._symbols, far.stretch(start, stop))
         blocks, device = self._lying()
         if not self._relation.types:
             return Result(self._relation, self._symbols, blocks[start:stop])
@@ -242,17 +261,54 @@ class Result:
         """The texts that codes of `to_cupy(codes=True)` stand for, by code."""
         return self._symbols.array().copy()
 
-    def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write a Parquet file."""
-        from gdatalog.storage.writers import write_table
+    def to_dask(self) -> Any:
+        """A dask DataFrame, with the dtypes of `df()`; Dask must be installed.
 
-        write_table(self.table(), path, format="parquet")
+        Rows that lie on the workers of a cluster stay there: each partition is made by the worker
+        that has its rows, when it is computed. Others are partitions of what is here.
+        """
+        far = self._far
+        if far is not None:
+            return far.keeper.to_dask(far, self._shape, self._symbols)
+        from gdatalog.storage.export import to_dask
+
+        return to_dask(self.table())
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Write a Parquet file; or a folder of such files, if the path ends with a slash.
+
+        Rows that lie on the workers of a cluster are written into a folder by these, each its own,
+        so all of them must see it; into one file they pass through here, some at a time. A folder
+        that was written so before is replaced.
+        """
+        from gdatalog.storage.folders import filled, names_a_folder, write_folder
+        from gdatalog.storage.writers import write_stream, write_table
+
+        far = self._far
+        if names_a_folder(path):
+            if far is None:
+                write_folder(path, self._tables(FILE))
+                return
+            with filled(path) as folder:
+                far.keeper.write(far, self._shape, self._symbols, folder)
+        elif far is None:
+            write_table(self.table(), path, format="parquet")
+        else:
+            write_stream(self._tables(BATCH), len(self), path, format="parquet")
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write a CSV file with a header."""
-        from gdatalog.storage.writers import write_table
+        from gdatalog.storage.writers import write_stream, write_table
 
-        write_table(self.table(), path, format="csv")
+        if self._far is None:
+            write_table(self.table(), path, format="csv")
+        else:
+            write_stream(self._tables(BATCH), len(self), path, format="csv")
+
+    def _tables(self, rows: int, room: Callable[[int, Any], Array] = np.empty) -> Iterator[Table]:
+        """So many rows at a time; at least one table."""
+        pieces = range(0, max(1, len(self)), rows) if self._relation.types else range(1)
+        return (self._part(at, at + rows).table(room) for at in pieces)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows as tuples of Python values; timestamps as pandas Timestamps."""
@@ -261,14 +317,17 @@ class Result:
         return to_rows(self.table())
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return iter(self.fetchall())
+        if self._far is None:
+            return iter(self.fetchall())
+        from gdatalog.storage.export import to_rows
+
+        return (row for table in self._tables(BATCH) for row in to_rows(table))
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Arrow's stream interface: batches of rows, each decoded when it is asked for."""
         from gdatalog.storage.export import arrow_room, arrow_stream
 
-        pieces = range(0, len(self), BATCH) if self._relation.types else range(1)
-        tables = (self._part(at, at + BATCH).table(arrow_room) for at in pieces)
+        tables = self._tables(BATCH, arrow_room)
         return arrow_stream(self.head(0).table(), tables, requested_schema)
 
     # ------------------------------------------------------------------------------- people

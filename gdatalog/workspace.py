@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gdatalog.engine.cluster import Cluster
+from gdatalog.engine.cluster import Cluster, Wanted
 from gdatalog.engine.derived import away
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.files import FilePolicy, Folders
@@ -73,6 +73,10 @@ class Workspace:
         self._read = Read()
         self._prepared = Prepared()
 
+    def forget(self) -> None:
+        """Forget what has been evaluated and what texts have read: where their rows lay goes."""
+        self._remembered, self._read = {}, Read()
+
     def statements(self) -> list[Statement]:
         """The statements that stay."""
         return [statement for kept in self.texts.values() for statement in kept.statements]
@@ -100,13 +104,16 @@ class Workspace:
                 hint += f": {other!r}"
             raise UsageError(f"not a relation's name: {name!r}", hint=hint)
         if isinstance(data, (str, os.PathLike)):
-            self.policy.reading(os.fspath(data), None)
+            self.policy.reading_all(os.fspath(data), None)
         declared = schema or self._declared(name)
         if isinstance(data, Relation):
             own = data.columns, data.types
             if columns is None and (declared is None or own == (declared.columns, declared.types)):
                 return data
             data = data.to_table(self.symbols)
+        found = self._afar(name, data, columns, declared)
+        if found is not None:
+            return found
         there = away(self.device.ops)
         xp = None if there is None else there.xp
 
@@ -126,6 +133,17 @@ class Workspace:
         if not relation.store.here:
             self.device.hold(relation)
         return relation
+
+    def _afar(
+        self, name: str, data: Any, columns: Sequence[str] | None, declared: Schema | None
+    ) -> Relation | None:
+        """The relation of data that a cluster's workers read themselves, or have."""
+        if self.cluster is None or self.knobs.spread == "never":
+            return None
+        forced = self.knobs.spread == "partition"
+        wanted = Wanted(name, self.memory_limit, columns, declared, forced)
+        with self.watch.work("loading", name):
+            return self.cluster.load(data, wanted, self.symbols)
 
     def _declared(self, name: str) -> Schema | None:
         """What a `.decl` of the rules that stay says of a relation."""

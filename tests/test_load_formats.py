@@ -161,7 +161,8 @@ def test_files_that_are_not_there() -> None:
         ("edges.csv/e.csv", "there is no such file\n  hint: there is no folder 'edges.csv' either"),
         (
             "folder.csv",
-            "this is a folder, not a file\n  hint: name a file in it, or join its files first",
+            "no Parquet file is in this folder\n"
+            '  hint: a pattern names files of other formats: "folder.csv/*.csv"',
         ),
         ("a\0.csv", "cannot be read: embedded null byte"),
     ]:

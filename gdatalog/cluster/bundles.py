@@ -2,95 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
+from gdatalog.cluster.census import codes, count
+from gdatalog.cluster.layout import Dim, Source
+from gdatalog.cluster.shares import Domain
+from gdatalog.plan.cells import Stretch
+from gdatalog.plan.nodes import RowTest
 from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
-from gdatalog.storage.trie import RowTest
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """By what rows are bundled: for some columns (by their places) where each class begins but
-    the first. Rows that fail the `tests` are left out."""
+    """By what the rows of a source are bundled: the fine classes of its dims, so that the bundles
+    of any shares are made of runs of them."""
 
-    places: tuple[int, ...]
-    bounds: tuple[tuple[int, ...], ...]
-    tests: tuple[RowTest, ...] = ()
+    source: Source
+    dims: tuple[Dim, ...]
+    domains: tuple[Domain, ...]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(len(bounds) + 1 for bounds in self.bounds)
+        return tuple(self.domains[dim.domain].classes for dim in self.dims)
 
 
 def bundled(rows: Columns, grid: Grid) -> tuple[Columns, Array]:
-    """The rows, bundle by bundle in the order of their classes, and how many each bundle has."""
-    if grid.tests:
-        kept = np.flatnonzero(mask_of(rows, grid.tests))
+    """The rows of a source, by its columns, that pass its tests, bundle by bundle in the order of
+    their classes; and how many each bundle has."""
+    keys = dict(zip(grid.source.columns, rows, strict=True))
+    if grid.source.tests:
+        kept = np.flatnonzero(mask_of(keys, grid.source.tests))
         if len(kept) < len(rows[0]):
-            rows = tuple(column[kept] for column in rows)
-    if not grid.places:
-        return rows, np.array(len(rows[0]), dtype=np.int64)
-    size = int(np.prod(grid.shape))
-    codes = np.zeros(len(rows[0]), dtype=np.min_scalar_type(size - 1))
-    for place, bounds in zip(grid.places, grid.bounds, strict=True):
-        codes *= codes.dtype.type(len(bounds) + 1)
-        codes += classes_of(rows[place], bounds).astype(codes.dtype)
-    counts = np.bincount(codes, minlength=size).astype(np.int64).reshape(grid.shape)
-    order = np.argsort(codes, kind="stable")
-    return tuple(column[order] for column in rows), counts
+            keys = {at: column[kept] for at, column in keys.items()}
+    if not grid.dims:
+        return tuple(keys.values()), count(keys, (), grid.domains)
+    code = codes(keys, grid.dims, grid.domains)
+    size = prod(grid.shape)
+    counts = np.bincount(code, minlength=size).astype(np.int64).reshape(grid.shape)
+    # Few bits are sorted by counting.
+    order = np.argsort(code.astype(np.min_scalar_type(size - 1)), kind="stable")
+    return tuple(column[order] for column in keys.values()), counts
 
 
-def classes_of(keys: Array, bounds: Sequence[int]) -> Array:
-    """The class of each key."""
-    found: Array = np.searchsorted(np.asarray(bounds, dtype=np.int64), keys, side="right")
-    return found
-
-
-def mask_of(rows: Columns, tests: Sequence[RowTest]) -> Array:
+def mask_of(keys: Mapping[int, Array], tests: Sequence[RowTest]) -> Array:
     """Which rows pass comparisons of their columns."""
-    mask = np.ones(len(rows[0]), dtype=np.bool_)
-    for left, op, right in tests:
-        mask &= COMPARE[op](rows[left], rows[right])
+    mask = np.ones(len(next(iter(keys.values()))), dtype=np.bool_)
+    for test in tests:
+        mask &= COMPARE[test.op](keys[test.left], keys[test.right])
     return mask
 
 
-def runs_of(counts: Array, wanted: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, int]]:
-    """Where the rows of some bundles stand among all, as (start, stop); neighbours are one."""
-    ends = np.cumsum(counts.ravel())
-    codes = sorted(int(np.ravel_multi_index(at, counts.shape)) if at else 0 for at in wanted)
-    start = stop = 0
-    for code in codes:
-        low, high = int(ends[code - 1]) if code else 0, int(ends[code])
-        if low == high:
+Runs = tuple[tuple[int, int], ...]
+
+
+def runs_of(counts: Array, spans: Sequence[tuple[int, int]]) -> Runs:
+    """Where the rows stand whose classes lie in [low, high), one pair for each dim: as (start,
+    stop), ascending; neighbours are one."""
+    ends = np.append(0, np.cumsum(counts.ravel()))
+    if not spans:
+        return ((0, int(ends[-1])),) if ends[-1] else ()
+    *outer, (low, high) = spans
+    firsts = np.zeros(1, dtype=np.int64)
+    for (start, stop), classes in zip(outer, counts.shape[1:], strict=True):
+        firsts = ((firsts[:, None] + np.arange(start, stop)) * classes).ravel()
+    found: list[tuple[int, int]] = []
+    for start, stop in zip(ends[firsts + low].tolist(), ends[firsts + high].tolist(), strict=True):
+        if start == stop:
             continue
-        if low == stop and stop > start:
-            stop = high
-            continue
-        if stop > start:
-            yield start, stop
-        start, stop = low, high
-    if stop > start:
-        yield start, stop
+        if found and found[-1][1] == start:
+            found[-1] = (found[-1][0], stop)
+        else:
+            found.append((start, stop))
+    return tuple(found)
 
 
-# Of a row: places of columns, each with the stretch [low, high) in which its key must lie.
-Box = Mapping[int, tuple[int | None, int | None]]
+# In what stretches the keys of some columns must lie.
+Box = Mapping[int, Stretch]
 
 
-def in_boxes(rows: Columns, boxes: Sequence[Box]) -> Array:
+def in_boxes(keys: Mapping[int, Array], boxes: Sequence[Box]) -> Array:
     """Which rows lie in one of some boxes."""
-    found = np.zeros(len(rows[0]), dtype=np.bool_)
+    found = np.zeros(len(next(iter(keys.values()))), dtype=np.bool_)
     for box in boxes:
-        inside = np.ones(len(rows[0]), dtype=np.bool_)
-        for place, (low, high) in box.items():
-            if low is not None:
-                inside &= rows[place] >= low
-            if high is not None:
-                inside &= rows[place] < high
+        inside = np.ones(len(found), dtype=np.bool_)
+        for column, stretch in box.items():
+            inside &= in_stretch(keys[column], stretch)
         found |= inside
     return found
+
+
+def in_stretch(keys: Array, stretch: Stretch) -> Array:
+    inside = np.ones(len(keys), dtype=np.bool_)
+    if stretch.low is not None:
+        inside &= keys >= stretch.low
+    if stretch.high is not None:
+        inside &= keys < stretch.high
+    return inside

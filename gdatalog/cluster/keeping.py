@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from gdatalog.cluster import ranks, repeats
+from gdatalog.cluster import outgoing, ranks, repeats
 from gdatalog.cluster.exchange import Exchange
 from gdatalog.cluster.parts import columns_of, piece_of
 from gdatalog.cluster.pool import Call, Kept, Pool
@@ -18,10 +18,11 @@ from gdatalog.cluster.surveys import SAMPLE, Look, look_at, survey_of
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.limits import Limits
 from gdatalog.progress import format_bytes
-from gdatalog.storage.afar import AfarRows, Part, Piece, Survey
+from gdatalog.storage.afar import AfarRows, Part, Piece, Shape, Survey
 from gdatalog.storage.degrees import Degrees
 from gdatalog.storage.graph import Ranking
 from gdatalog.storage.rows import Columns, concatenate
+from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import RowTest
 
 OWNED = 64 << 20  # bytes of numbers that an owner is to have at the most
@@ -95,6 +96,16 @@ class Keeping:
             before += part.rows
         return survey_of(self._each("survey", calls), step)
 
+    # ---------------------------------------------------------------------------------- answers
+
+    def to_dask(self, rows: AfarRows, shape: Shape, symbols: SymbolTable) -> Any:
+        parts, limits = rows.make_distinct(), Limits(memory=self.memory)
+        return outgoing.to_dask(self.pool, parts, shape, symbols, limits)
+
+    def write(self, rows: AfarRows, shape: Shape, symbols: SymbolTable, folder: str) -> None:
+        parts, limits = rows.make_distinct(), Limits(memory=self.memory)
+        outgoing.write_parts(self.pool, parts, shape, symbols, folder, limits)
+
     # ---------------------------------------------------------------------------------- graphs
 
     def ranking(self, rows: AfarRows) -> Ranking:
@@ -117,14 +128,14 @@ class Keeping:
 
     def _counts(self, rows: AfarRows, what: ranks.What, ranking: Ranking | None) -> list[Kept]:
         """How often keys or ranks stand in the edges: an owner has those that are its own."""
-        values, way = self._edges(rows)
+        values, way = self.edges(rows)
         placed = None if ranking is None else self.pool.place(ranking, ranking, ranking.nbytes)
         calls = [(ranks.counts_of, (value, way, what, placed)) for value in values]
         counted = self._kept("ranks: counts", calls)
         exchange = self._exchange("ranks", 16 * 2 * rows.at_most)
         return exchange.merge(exchange.deal(counted, ranks.split_counts), ranks.counts_together)
 
-    def _edges(self, rows: AfarRows) -> tuple[list[Any], ranks.Way]:
+    def edges(self, rows: AfarRows) -> tuple[list[Any], ranks.Way]:
         """The values of parts, and how their rows tell each edge once."""
         values = [part.value for part in rows.make_distinct()]
         survey = rows.survey
@@ -142,6 +153,18 @@ class Keeping:
         degrees, often = concatenate(found)
         known, groups = np.unique(degrees, return_inverse=True)
         return Degrees.of_often(known, np.bincount(groups, weights=often, minlength=len(known)))
+
+    def put(self, blocks: Sequence[Columns]) -> list[Part]:
+        """Parts of rows that are here, none of which is empty."""
+        made = self._kept("send", [(tuple, (list(block),)) for block in blocks])
+        sizes = [sum(column.nbytes for column in block) for block in blocks]
+        each = zip(made, blocks, sizes, strict=True)
+        return [Part(kept, len(block[0]), size) for kept, block, size in each]
+
+    def limits(self) -> list[int]:
+        """The memory of each worker that has a limit."""
+        workers = self.pool.connection.client.scheduler_info(n_workers=-1)["workers"].values()
+        return [worker["memory_limit"] for worker in workers if worker["memory_limit"]]
 
     # ----------------------------------------------------------------------------------- calls
 

@@ -3,7 +3,8 @@
 A part's value is an argument of calls, where it is one of these:
 
     columns of keys                       what a call gave and left there
-    {"read": Reading, "texts": Texts}     how a worker reads them, and the codes of their texts
+    what has `columns()`                  the same, with more beside
+    {"read": Reading, "texts": codes}     how a worker reads them, and the codes of their texts
     {"rows": another, "without": places}  the rows of another that are not in these places
 """
 
@@ -19,17 +20,20 @@ from gdatalog.storage.rows import Columns
 class Reading(Protocol):
     """How rows are read."""
 
-    def columns(self, texts: Any) -> Columns:
+    def read(self, texts: Any) -> Columns:
         """As keys; `texts`: what tells the codes of texts, where there are any."""
         ...
 
 
 def columns_of(value: Any) -> Columns:
     """The rows of a part, as a worker is given its value."""
-    if not isinstance(value, dict):
+    if isinstance(value, tuple | list):
         return tuple(value)
+    if not isinstance(value, dict):
+        beside: Columns = value.columns()
+        return beside
     if "read" in value:
-        found: Columns = value["read"].columns(value["texts"])
+        found: Columns = value["read"].read(value["texts"])
         return found
     rows = columns_of(value["rows"])
     keep = np.ones(len(rows[0]), dtype=np.bool_)

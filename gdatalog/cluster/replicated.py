@@ -102,6 +102,23 @@ class SpreadRun(Run):
             steps = list(all_steps(join.steps))
             self.report.saw({id(steps[at]): seen for at, seen in found.seen.items()})
 
+    def task(
+        self, number: int, mode: Mode, limit: int | None, memory: int
+    ) -> tuple[Sealed, Placed | None]:
+        """What all calls of a join have in common, and the symbol table if its texts are read."""
+        plan, symbols = self.plan, self.scope.symbols
+        table: Placed | None = None
+        few: FewTexts | None = None
+        if reads_texts(plan):
+            table = placed_texts(self.pool, symbols)
+        else:
+            few = FewTexts.of(plan, self.scope.params, symbols)
+        task = Task(
+            plan, number, self.scope.params, memory, self._knobs(plan.joins[number]), mode,
+            len(symbols), few, limit, self.report is not None, self.limits.chunk,
+        )  # fmt: skip
+        return Sealed.of(task), table
+
     def _knobs(self, join: JoinPlan) -> Knobs:
         """What workers are told: each call has one thread, and none tries first what is too slow
         for so much work."""
@@ -126,19 +143,7 @@ class Handing:
         self.run_of = run
         self.slots = max(1, pool.slots)
         self.placed = {ref: pool.place(id(trie), trie) for ref, trie in tries.items()}
-        symbols = run.scope.symbols
-        self.table: Placed | None = None
-        few: FewTexts | None = None
-        if reads_texts(plan):
-            self.table = placed_texts(pool, symbols)
-        else:
-            few = FewTexts.of(plan, run.scope.params, symbols)
-        task = Task(
-            plan, number, run.scope.params, run.limits.memory or 1 << 40,
-            run._knobs(plan.joins[number]), mode, len(symbols), few, limit,
-            run.report is not None, run.limits.chunk,
-        )  # fmt: skip
-        self.sealed = Sealed.of(task)
+        self.sealed, self.table = run.task(number, mode, limit, run.limits.memory or 1 << 40)
         self.cutting = Cutting(plan.joins[number], tries, run.scope, self.slots)
         self.flying = 0
         self.rate: float | None = None  # cost a second, of one thread

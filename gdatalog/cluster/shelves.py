@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from gdatalog.cluster.bundles import Runs
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 
@@ -41,26 +42,28 @@ class Lot:
     dtypes: tuple[str, ...]
 
     @property
-    def nbytes(self) -> int:
-        return self.rows * sum(np.dtype(dtype).itemsize for dtype in self.dtypes)
+    def width(self) -> int:
+        """The bytes of a row."""
+        return sum(np.dtype(dtype).itemsize for dtype in self.dtypes)
 
 
 class Piece(NamedTuple):
-    """Some rows of a lot, of some of its columns."""
+    """Some rows of a lot: those from a start to a stop, several times."""
 
     lot: Lot
-    columns: tuple[int, ...]
-    start: int
-    stop: int
+    runs: Runs
 
     @property
-    def key(self) -> tuple[str, tuple[int, ...], int, int]:
-        return self.lot.key, self.columns, self.start, self.stop
+    def key(self) -> tuple[str, Runs]:
+        return self.lot.key, self.runs
+
+    @property
+    def rows(self) -> int:
+        return sum(stop - start for start, stop in self.runs)
 
     @property
     def nbytes(self) -> int:
-        width = sum(np.dtype(self.lot.dtypes[at]).itemsize for at in self.columns)
-        return (self.stop - self.start) * width
+        return self.rows * self.lot.width
 
 
 class Gone(Exception):
@@ -83,17 +86,28 @@ class _Kept:
     dtypes: tuple[str, ...]
     rows: int
 
-    def read(self, columns: Sequence[int], start: int, stop: int) -> Columns:
+    def read(self, runs: Runs, only: Sequence[int] | None = None) -> Columns:
+        """Rows; of some columns, if said."""
+        wanted = range(len(self.dtypes)) if only is None else only
         if self.columns is not None:
-            return tuple(self.columns[at][start:stop] for at in columns)
+            return tuple(_joined([self.columns[at][slice(*run)] for run in runs]) for at in wanted)
         assert self.path is not None
         widths = [np.dtype(dtype).itemsize for dtype in self.dtypes]
         found = []
         with self.path.open("rb") as file:
-            for at in columns:
-                file.seek(self.rows * sum(widths[:at]) + start * widths[at])
-                found.append(np.fromfile(file, np.dtype(self.dtypes[at]), stop - start))
+            for at in wanted:
+                column = np.empty(sum(stop - start for start, stop in runs), self.dtypes[at])
+                filled = 0
+                for start, stop in runs:
+                    file.seek(self.rows * sum(widths[:at]) + start * widths[at])
+                    file.readinto(column[filled : filled + stop - start].view(np.uint8).data)
+                    filled += stop - start
+                found.append(column)
         return tuple(found)
+
+
+def _joined(parts: Sequence[Array]) -> Array:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 class Shelf:
@@ -112,7 +126,7 @@ class Shelf:
         worker.handlers[HANDLER] = self._asked
 
     def put(self, columns: Columns) -> Lot:
-        """Keeps rows, which may have no columns only if none of them is asked for."""
+        """Keeps rows of at least one column."""
         key = uuid4().hex
         kept = self._keep(key, columns)
         return Lot(self.address, key, kept.rows, kept.dtypes)
@@ -150,23 +164,31 @@ class Shelf:
                     with self._lock:
                         self._room += sum(column.nbytes for column in kept.columns)
 
-    def take(self, pieces: Sequence[Piece]) -> list[Columns]:
-        """The rows of some pieces; `Gone` where they cannot be had."""
+    def fetch(self, pieces: Sequence[Piece]) -> None:
+        """Has pieces here, on this shelf."""
         away = [piece for piece in pieces if piece.lot.home != self.address]
         if away:
             with self._fetching:
                 self._fetch([piece for piece in away if piece.key not in self._kept])
-        found = []
-        for piece in pieces:
-            kept = self._kept.get(piece.lot.key)
-            if kept is not None:
-                found.append(kept.read(piece.columns, piece.start, piece.stop))
-                continue
-            kept = self._kept.get(piece.key)
-            if kept is None:
-                raise Gone([piece.lot.home])
-            found.append(kept.read(range(len(piece.columns)), 0, kept.rows))
-        return found
+
+    def take(self, piece: Piece) -> Columns:
+        """The rows of a piece; `Gone` where they cannot be had."""
+        self.fetch([piece])
+        own = self._kept.get(piece.lot.key)
+        if own is not None:
+            return own.read(piece.runs)
+        moved = self._kept.get(piece.key)
+        if moved is None:
+            raise Gone([piece.lot.home])
+        return moved.read(((0, moved.rows),))
+
+    def whole(self, lot: Lot, columns: Sequence[int]) -> Columns:
+        """Some columns of a lot of this shelf; of another's, all of it is moved."""
+        own = self._kept.get(lot.key)
+        if own is not None:
+            return own.read(((0, lot.rows),), columns)
+        found = self.take(Piece(lot, ((0, lot.rows),)))
+        return tuple(found[at] for at in columns)
 
     def counted(self) -> int:
         """The bytes that were moved here since this was asked last."""
@@ -203,7 +225,7 @@ class Shelf:
             try:
                 comm = await self.worker.rpc.connect(home, timeout=HURRY)
                 try:
-                    told = [(p.lot.key, p.columns, p.start, p.stop) for p in asked]
+                    told = [(piece.lot.key, piece.runs) for piece in asked]
                     given = await send_recv(comm, op=HANDLER, pieces=told)
                 finally:
                     self.worker.rpc.reuse(home, comm)
@@ -217,15 +239,15 @@ class Shelf:
 
     async def _asked(self, pieces: Sequence[Any]) -> Any:
         """What another worker is given; None where it is not here."""
-        from distributed.protocol import to_serialize
+        from distributed.protocol.serialize import to_serialize
 
         def read() -> list[list[Array]] | None:
             found = []
-            for key, columns, start, stop in pieces:
+            for key, runs in pieces:
                 kept = self._kept.get(key)
                 if kept is None:
                     return None
-                found.append(list(kept.read(columns, start, stop)))
+                found.append(list(kept.read(runs)))
             return found
 
         given = await asyncio.to_thread(read)

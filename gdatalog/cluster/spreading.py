@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from time import perf_counter
+from typing import Any
 
 from gdatalog.cluster.connection import Connection
+from gdatalog.cluster.datasets import files_relation
 from gdatalog.cluster.fixpoints import counts, fixpoint, patience
+from gdatalog.cluster.keeping import Keeping
+from gdatalog.cluster.loading import Loading
+from gdatalog.cluster.partitioned import PartitionedRun, fits_nowhere, fits_workers
+from gdatalog.cluster.partitions import frame_relation, is_frame
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.replicated import SpreadRun
+from gdatalog.cluster.stock import Stock
 from gdatalog.cluster.texts import asks_for_ranks
 from gdatalog.engine.choose import TooSlow, impatience
+from gdatalog.engine.cluster import Wanted
 from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.device import CPU
 from gdatalog.engine.ledger import RuleRound, RuleRun
@@ -20,6 +29,7 @@ from gdatalog.engine.surroundings import Surroundings
 from gdatalog.plan.cells import cuttable
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 
 # Rows that a rule is expected to look at: so many are spread, and so few never are. In between it
@@ -34,6 +44,21 @@ class Spreading:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.pool = Pool(connection)
+        self.stock = Stock(self.pool)
+        self._keeping: Keeping | None = None
+
+    def keeper(self, memory: int) -> Keeping:
+        """Who keeps what a database has on the workers, that may hold so much here."""
+        if self._keeping is None:
+            self._keeping = Keeping(self.pool, memory)
+        return self._keeping
+
+    def load(self, data: Any, wanted: Wanted, symbols: SymbolTable) -> Relation | None:
+        asked = Loading(wanted, symbols, self.keeper(wanted.memory))
+        if is_frame(data):
+            return frame_relation(asked, data)
+        path = isinstance(data, str | os.PathLike)
+        return files_relation(asked, os.fspath(data)) if path else None
 
     def rule(
         self,
@@ -47,19 +72,28 @@ class Spreading:
         knobs, cost = around.knobs, sum(join.cost for join in plan.joins)
         if knobs.spread == "never" or asks_for_ranks(plan):
             return None
+        parted = knobs.spread == "partition"
         if knobs.spread == "auto":
             if not any(map(cuttable, plan.joins)):
                 return None
-            if cost < WORTH:
+            parted = fits_nowhere(plan, around)
+            if cost < WORTH and not parted:
                 if cost < SMALL or around.device is not CPU:
                     return None
                 found = patiently_here(plan, sources, around, limit, report, did)
                 if found is not None:
                     return found
+            parted = parted or not fits_workers(plan, around, self.stock)
         began = perf_counter()
-        run = SpreadRun(
-            plan, sources, around.scope, around.limits, knobs, report, did=did, pool=self.pool
-        )
+        if parted:
+            run: SpreadRun = PartitionedRun(
+                plan, sources, around.scope, around.limits, knobs, report, did=did,
+                pool=self.pool, relation_of=around.relation, stock=self.stock,
+            )  # fmt: skip
+        else:
+            run = SpreadRun(
+                plan, sources, around.scope, around.limits, knobs, report, did=did, pool=self.pool
+            )
         derived = run.rows(limit)
         for what in ("answers", "aggregates"):
             around.limits.charge(what, 0)

@@ -5,18 +5,34 @@ Each call may answer None: then the work is done here, as it is where there is n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.ledger import RuleRound, RuleRun
 from gdatalog.engine.sources import Sources
 from gdatalog.plan.nodes import RulePlan
+from gdatalog.storage.raw import Declared
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 
 if TYPE_CHECKING:
     from gdatalog.engine.splits import Splits
     from gdatalog.engine.surroundings import Surroundings
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to become of some data: the relation `name`, of such columns and types if that is
+    said. `memory`: what may be held here. `forced`: however few the rows are."""
+
+    name: str
+    memory: int
+    columns: Sequence[str] | None = None
+    declared: Declared | None = None
+    forced: bool = False
 
 
 class Cluster(Protocol):
@@ -25,6 +41,10 @@ class Cluster(Protocol):
     @property
     def connection(self) -> Any:
         """The client of Dask's, the workers, and where they are."""
+        ...
+
+    def load(self, data: Any, wanted: Wanted, symbols: SymbolTable) -> Relation | None:
+        """The relation of data that workers read themselves, or have."""
         ...
 
     def rule(

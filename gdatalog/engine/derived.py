@@ -1,17 +1,19 @@
 """What rules give: rows as an executor leaves them, and the relation that they make.
 
 Columns are a device's arrays, or NumPy's; where rules of both kinds meet, all go to the device.
+What a cluster gives may lie there: a relation of it lies there too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
-from gdatalog.storage.elsewhere import lies_here
+from gdatalog.storage.afar import AfarRows, Part
+from gdatalog.storage.elsewhere import Known, brought, lies_here
 from gdatalog.storage.keys import narrow
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
@@ -32,6 +34,28 @@ class Blocks:
 Derived = Rows | Blocks
 
 
+class FarBlocks(Sequence[Columns]):
+    """Blocks of rows that lie afar, and are fetched when somebody looks at one."""
+
+    def __init__(self, rows: AfarRows) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows.distinct())
+
+    @overload
+    def __getitem__(self, at: int) -> Columns: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Columns]: ...
+    def __getitem__(self, at: int | slice) -> Columns | Sequence[Columns]:
+        return self.rows.distinct()[at]
+
+
+def lying_afar(rows: AfarRows) -> Blocks:
+    """Rows that a cluster has, as what a rule gives; they need not be distinct yet."""
+    return Blocks(FarBlocks(rows), rows.at_most)
+
+
 def away(ops: Any) -> Any:
     """The operations that a relation of their arrays has to know; None if these are NumPy's."""
     return None if ops.xp is np else ops
@@ -49,7 +73,8 @@ def in_order(derived: Derived, ops: Any) -> Rows:
     filled = [laid(block, ops) for block in derived.blocks if block and len(block[0])]
     if not filled:
         return (derived.blocks[0] if derived.blocks else ()), derived.count
-    return ops.sort_rows(ops.concatenate(filled)), derived.count
+    rows = ops.sort_rows(ops.concatenate(filled))
+    return rows, len(rows[0])
 
 
 def together(parts: Sequence[Derived]) -> Derived:
@@ -82,6 +107,11 @@ def relation_of(
 ) -> Relation:
     """The union of rows to which no more will be added; sorted when somebody needs that."""
     filled = [part for part in parts if (part.count if isinstance(part, Blocks) else part[1])]
+    far = next((store for part in filled if (store := _afar(part)) is not None), None)
+    if far is not None:
+        lying = [one for part in filled for one in _parts_of(part)]
+        distinct = len(filled) == 1 and far.known >= Known.DISTINCT
+        return Relation.of_parts(columns, types, lying, far.keeper, distinct)
     blocks: list[Columns] = []
     count = 0
     for part in filled:
@@ -97,3 +127,19 @@ def relation_of(
         rows = blocks[0] if there is not None else tuple(map(narrow, blocks[0]))
         return Relation(columns, types, rows, count, there)
     return Relation.of_blocks(columns, types, blocks, count, len(filled) == 1, there)
+
+
+def _afar(derived: Derived) -> AfarRows | None:
+    blocks = derived.blocks if isinstance(derived, Blocks) else None
+    return blocks.rows if isinstance(blocks, FarBlocks) else None
+
+
+def _parts_of(derived: Derived) -> Sequence[Part]:
+    """What a rule has given, for a relation that lies afar: what is here goes there when it is
+    worked on."""
+    far = _afar(derived)
+    if far is not None:
+        return far.parts
+    blocks = derived.blocks if isinstance(derived, Blocks) else [derived[0]]
+    here = [tuple(map(brought, block)) for block in blocks if len(block[0])]
+    return [Part(rows, len(rows[0]), sum(column.nbytes for column in rows)) for rows in here]

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from gdatalog.errors import Caution, DataError, Error, Interrupted, Note, Span, UsageError, meant
 from gdatalog.parser import Program, parse_with_cautions
@@ -26,6 +27,16 @@ class FilePolicy:
 
     def reading(self, path: str, span: Span | None) -> str:
         return self._check(path, span, "read", self.files in ("all", "read"))
+
+    def reading_all(self, path: str, span: Span | None) -> str:
+        """The same of a path that may mean several files: each of them is looked at."""
+        from gdatalog.storage.file_sets import files_of, is_set
+
+        self.reading(path, span)
+        if self.files not in ("all", "read") and is_set(path):
+            for file in files_of(path):
+                self.reading(file.path, span)
+        return path
 
     def writing(self, path: str, span: Span | None) -> str:
         return self._check(path, span, "write", self.files == "all")
@@ -120,7 +131,7 @@ def locate(directive: Directive, name: str, policy: FilePolicy, folders: Folders
     else:
         policy.reading(os.path.join(folders.facts, name), directive.span)
         path = find_facts(name, folders.facts)
-    return policy.reading(path, directive.span)
+    return policy.reading_all(path, directive.span)
 
 
 def read_relation(
@@ -153,16 +164,40 @@ def placed(directive: Directive) -> Iterator[None]:
         raise
 
 
+class Answer(Protocol):
+    """Rows that are to be written, wherever they lie."""
+
+    def table(self) -> Table: ...
+
+    def to_parquet(self, path: str) -> None: ...
+
+
+def write_answer(answer: Answer, path: str) -> None:
+    """Writes rows into a file, by its name's ending; into a folder of Parquet files, if the name
+    ends with a slash."""
+    from gdatalog.storage.folders import names_a_folder
+    from gdatalog.storage.readers import format_of
+    from gdatalog.storage.writers import write_table
+
+    if names_a_folder(path) or (
+        format_of(path) == "parquet" and path.endswith((".parquet", ".pq"))
+    ):
+        answer.to_parquet(path)
+    else:
+        write_table(answer.table(), path)
+
+
 def write_relation(
-    directive: Directive, name: str, table: Table, policy: FilePolicy, folders: Folders
+    directive: Directive, name: str, answer: Answer, policy: FilePolicy, folders: Folders
 ) -> str:
     """Writes what an `.output` names; gives the path."""
-    from gdatalog.storage.writers import write_facts, write_table
+    from gdatalog.storage.writers import write_facts
 
     with placed(directive):
         if directive.path is not None:
-            path = policy.writing(beside(directive.span, directive.path), directive.span)
-            write_table(table, path)
+            slash = "/" if directive.path.endswith("/") else ""
+            path = policy.writing(beside(directive.span, directive.path) + slash, directive.span)
+            write_answer(answer, path)
             return path
         options = dict(directive.options)
         kind = options.get("IO", "file")
@@ -176,7 +211,7 @@ def write_relation(
         policy.writing(path, directive.span)
         delimiter = options.get("delimiter", "\t").replace("\\t", "\t")
         header = options.get("headers", "false").lower() == "true"
-        write_facts(table, path, delimiter=delimiter, header=header)
+        write_facts(answer.table(), path, delimiter=delimiter, header=header)
         return path
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from gdatalog.engine.files import FilePolicy, Folders, locate, placed, read_rela
 from gdatalog.errors import Error
 from gdatalog.parser.syntax import Decl, Directive, Statement
 from gdatalog.planner.checked import Schema
+from gdatalog.storage.file_sets import version_of
 from gdatalog.storage.lineage import Version
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import FEW
@@ -29,6 +30,8 @@ class Read:
     unions: dict[str, tuple[tuple[Version, ...], Relation]] = field(default_factory=dict)
 
 
+# The relation of a path, by its name and schema, where others read it.
+Afar = Callable[[str, str, Schema | None], Relation | None]
 # A directive, and the folders that hold for the text it stands in.
 Source = tuple[Directive, Folders]
 
@@ -44,13 +47,16 @@ class Inputs(Mapping[str, Relation]):
         symbols: SymbolTable,
         policy: FilePolicy,
         read: Read,
+        afar: Afar = lambda data, name, schema: None,
     ) -> None:
+        """`afar`: the relation of a path that others read, if they do."""
         self.stored = stored
         self.sources = sources
         self.schemas = schemas
         self.symbols = symbols
         self.policy = policy
         self.read = read
+        self.afar = afar
         self._joined: dict[str, Relation] = {}
 
     def __contains__(self, name: object) -> bool:
@@ -111,7 +117,9 @@ class Inputs(Mapping[str, Relation]):
 
                 watch = watching()
                 with watch.work("loading", f"{name} from {path}"):
-                    found = watch.aside(made)
+                    if directive.path is not None:
+                        found = self.afar(path, name, schema)
+                    found = found or watch.aside(made)
                 self.read.files[key] = version, found
             return found
 
@@ -130,9 +138,8 @@ class Inputs(Mapping[str, Relation]):
         ):
             schema = None  # its types are the data's
         try:
-            stat = os.stat(path)
-            version = stat.st_mtime_ns, stat.st_size
-        except OSError:
+            version = version_of(path)
+        except (OSError, Error):
             version = 0, 0  # reading it tells what is wrong
         how = (directive.path is None, directive.options)
         what = None if schema is None else (schema.columns, schema.types)
@@ -145,6 +152,13 @@ class Inputs(Mapping[str, Relation]):
 def union(relations: Sequence[Relation]) -> Relation:
     """The rows of relations of one schema."""
     first = relations[0]
+    far = [r.afar for r in relations if r.afar is not None and r.afar.away]
+    if far:  # the others come to it
+        near = [r for r in relations if r.afar is None or not r.afar.away]
+        blocks = [block for r in near if r.at_most for block in r.blocks(distinct=False)]
+        parts = [part for each in far for part in each.parts]
+        keeper = far[0].keeper
+        return Relation.of_parts(first.columns, first.types, [*parts, *keeper.put(blocks)], keeper)
     lying = next((r.store.elsewhere for r in relations if not r.store.here), None)
     if lying is not None:  # and nowhere else: the others come to it
         there = [relation.store.lay(lying.ops) for relation in relations]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.engine.cluster import Cluster
+from gdatalog.engine.cluster import Cluster, Wanted
 from gdatalog.engine.demand import answer
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.evaluation import Evaluation
@@ -139,7 +139,7 @@ class Session:
         # Files whose relation nobody declared are read first: their types are the data's.
         decls = [s for s in everything.statements if isinstance(s, Decl)]
         declared = {name for decl in decls for name in decl.names}
-        early = Inputs({}, sources, {}, self.symbols, settings.policy, self.read)
+        early = Inputs({}, sources, {}, self.symbols, settings.policy, self.read, self._afar)
         for name, (first, *_) in sources.items():
             directive, _ = first
             if name not in declared and name not in known and directive.path is not None:
@@ -152,9 +152,24 @@ class Session:
         self.text = self.prepared.check(texts, everything, known, types, self.whole)
         self.checked = self.text.checked
         self.inputs = Inputs(
-            self.stored, sources, self.checked.schemas, self.symbols, settings.policy, self.read
+            self.stored,
+            sources,
+            self.checked.schemas,
+            self.symbols,
+            settings.policy,
+            self.read,
+            self._afar,
         )
         self.evaluation = self._evaluation(self.inputs)
+
+    def _afar(self, path: str, name: str, schema: Schema | None) -> Relation | None:
+        """The relation of a path that a cluster's workers read themselves."""
+        settings = self.settings
+        if settings.cluster is None or settings.knobs.spread == "never":
+            return None
+        forced = settings.knobs.spread == "partition"
+        wanted = Wanted(name, settings.memory, None, schema, forced)
+        return settings.cluster.load(path, wanted, self.symbols)
 
     def _evaluation(self, stored: Inputs) -> Evaluation:
         settings = self.settings

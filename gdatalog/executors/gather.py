@@ -212,9 +212,13 @@ class Gathering:
         self.settled = len(self.blocks[0][-1]) if self.blocks else 0
         self._charge()
 
-    def _charge(self) -> None:
+    @property
+    def nbytes(self) -> int:
         held = sum(part.nbytes for block in self.blocks for part in block)
-        self.limits.charge("aggregates", held + sum(rows.nbytes for rows in self.sets))
+        return held + sum(rows.nbytes for rows in self.sets)
+
+    def _charge(self) -> None:
+        self.limits.charge("aggregates", self.nbytes)
 
     @staticmethod
     def _parts(spec: Spec) -> int:

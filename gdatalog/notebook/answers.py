@@ -116,7 +116,7 @@ def _answer(db: Database, session: Session, how: How, ledger: Ledger | None) -> 
             told.append(f"{ask.name}: {tuples(len(result))}")
         else:
             policy, folders = db._workspace.policy, session.settings.folders
-            path = write_relation(directive, ask.name, result.table(), policy, folders)
+            path = write_relation(directive, ask.name, result, policy, folders)
             told.append(f"{ask.name}: {tuples(len(result))} -> {path}")
     if ledger is None:
         return Answers(results, told)

@@ -139,8 +139,7 @@ def give(
         output.relation(ask.name, result, directive)
     else:
         with shown:
-            table = result.table()
-            path = write_relation(directive, ask.name, table, db._workspace.policy, folders)
+            path = write_relation(directive, ask.name, result, db._workspace.policy, folders)
         if sys.stderr.isatty():
             rows = "1 row" if len(result) == 1 else f"{len(result):,} rows"
             say(f"{ask.name}: {rows} -> {path}")

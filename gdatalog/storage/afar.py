@@ -15,7 +15,16 @@ from gdatalog.storage.elsewhere import Elsewhere, Known
 from gdatalog.storage.graph import Ranking
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns
+from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import RowTest
+from gdatalog.values import TypeName
+
+
+class Shape(NamedTuple):
+    """The names and types of columns."""
+
+    names: tuple[str, ...]
+    types: tuple[TypeName, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +72,10 @@ class Keeper(Protocol):
         """Rows, in blocks, in this order; MemoryLimitError where there is no room for them."""
         ...
 
+    def put(self, blocks: Sequence[Columns]) -> Sequence[Part]:
+        """Keeps rows that are here, too, none of these blocks being empty."""
+        ...
+
     def fetched(self, rows: AfarRows) -> None:
         """Knows that all of them are here from now on."""
         ...
@@ -73,6 +86,14 @@ class Keeper(Protocol):
 
     def survey(self, rows: AfarRows) -> Survey:
         """What the planner has to know."""
+        ...
+
+    def to_dask(self, rows: AfarRows, shape: Shape, symbols: SymbolTable) -> Any:
+        """A dask DataFrame of the rows, each once, whose partitions are made where they lie."""
+        ...
+
+    def write(self, rows: AfarRows, shape: Shape, symbols: SymbolTable, folder: str) -> None:
+        """Parquet files of the rows, each once, in a folder that is there and empty."""
         ...
 
     def ranking(self, rows: AfarRows) -> Ranking:
@@ -126,6 +147,10 @@ class AfarRows(RowStore):
                 if self._survey is None:
                     self._survey = self.keeper.survey(self)
         return self._survey
+
+    def know(self, survey: Survey) -> None:
+        """Who has looked at the rows already says so."""
+        self._survey = survey
 
     @property
     def ranking(self) -> Ranking:

@@ -169,7 +169,7 @@ def arrow_column(values: Any, declared: TypeName | None, place: Place) -> Typed:
     if values.null_count:
         raise place.missing(pc.index(pc.is_null(values), True).as_py(), None)
     kind = values.type
-    found = _arrow_type(kind)
+    found = arrow_type(kind)
     if found is None:
         if len(values) == 0:
             return declared or "symbol", empty_column(declared or "symbol")
@@ -204,7 +204,7 @@ def _decoded(values: Any) -> Any:
     import pyarrow as pa
 
     kind = values.type.value_type
-    wide = pa.large_string() if _arrow_type(kind) == "symbol" else kind
+    wide = pa.large_string() if arrow_type(kind) == "symbol" else kind
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
     try:
         parts = [chunk.dictionary.cast(wide).take(chunk.indices) for chunk in chunks]
@@ -213,10 +213,13 @@ def _decoded(values: Any) -> Any:
     return pa.chunked_array(parts, wide)
 
 
-def _arrow_type(kind: Any) -> TypeName | None:
+def arrow_type(kind: Any) -> TypeName | None:
+    """The type of an Arrow type's values; None if they are no values here."""
     import pyarrow as pa
 
     types = pa.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
     if types.is_integer(kind):
         return "int"
     if types.is_floating(kind):

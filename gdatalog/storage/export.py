@@ -16,6 +16,8 @@ from gdatalog.errors import DeviceError
 from gdatalog.storage.table import DTYPES, Array, Column, Table, Texts
 from gdatalog.values import TypeName
 
+PARTITION = 1 << 21  # rows of a partition of a dask DataFrame
+
 
 def to_arrow(table: Table) -> Any:
     """A pyarrow Table of int64, double, string, bool and timestamp[ns, UTC]."""
@@ -112,6 +114,20 @@ def _str_dtype() -> Any:
     if int(pd.__version__.split(".")[0]) >= 3:
         return pd.StringDtype(na_value=np.nan)
     return pd.StringDtype("pyarrow")
+
+
+def to_dask(table: Table) -> Any:
+    """A dask DataFrame of what is here; the extra package `cluster` is needed."""
+    try:
+        import dask.dataframe as dd
+    except ImportError as error:
+        raise DeviceError(
+            "to_dask() needs Dask, which cannot be imported",
+            hint='pip install "gdatalog[cluster]"; df() needs none',
+        ) from error
+    frame = to_pandas(table, given=True)
+    parts = max(1, -(-table.length // PARTITION))
+    return dd.from_pandas(frame, npartitions=parts, sort=False)  # type: ignore[no-untyped-call]
 
 
 def to_polars(table: Table) -> Any:

@@ -66,6 +66,8 @@ def raw_of(
         raise _not_data(data, what)
     if library == "polars" and hasattr(data, "collect"):
         data = data.collect()
+    if library == "dask" and hasattr(data, "compute"):
+        return raw_of(data.compute(), arity, columns, declared, what, there)
     if library == "cudf" and there is not None and hasattr(data, "to_pandas"):
         return _cudf(data)
     if library in ("cudf", "modin") and hasattr(data, "to_pandas"):

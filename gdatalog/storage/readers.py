@@ -6,8 +6,9 @@
     .json                    a list of records, of rows or of values; or one record of columns
     .jsonl .ndjson           a record, row or value a line
 
-each also as .gz or .zst. A file is read whole or not at all; nothing but an Error comes out of
-a file that is damaged.
+each also as .gz or .zst. A folder of Parquet files is read as one, and so are all files that a
+pattern names ("edges/*.csv"). A file is read whole or not at all; nothing but an Error comes out
+of a file that is damaged.
 
 Above 300 lines, for every way to read a file begins here.
 """
@@ -20,12 +21,16 @@ import os
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from typing import Any
 
 from gdatalog.errors import DataError, UsageError
+from gdatalog.storage.file_sets import File, files_of, is_set, read_set
 from gdatalog.storage.frames import table_of
 from gdatalog.storage.json_files import raw_of_json, raw_of_json_lines
-from gdatalog.storage.phases import CUTTING, READING, TYPING
+from gdatalog.storage.parquet import damaged, raw_of_parquet, with_keys
+from gdatalog.storage.phases import READING, TYPING
 from gdatalog.storage.place import FilePlace
 from gdatalog.storage.raw import Declared, Raw, raw_of_arrow
 from gdatalog.storage.table import Table
@@ -49,8 +54,6 @@ FORMATS = {
 PACKED = (".gz", ".zst")
 TEXTS = ("csv", "tsv", "facts")
 PIECE = 1 << 24  # bytes that are read at a time
-ROWS_AT_ONCE = 1 << 22  # rows of a Parquet file that are read at a time
-ROWS = "gdatalog.rows"  # in a Parquet file without columns: how many rows it has
 
 
 def read_table(
@@ -63,8 +66,35 @@ def read_table(
     columns: Sequence[str] | None = None,
     declared: Declared | None = None,
 ) -> Table:
-    """The table that a file holds. What is not said follows from the name and the content."""
+    """The table that a file holds, or files that are one relation: all Parquet files of a folder,
+    or those that a pattern names. What is not said follows from the name and the content."""
     name = os.fspath(path)
+    said = partial(
+        _read_file, format=format, delimiter=delimiter, header=header, quoting=quoting
+    )  # fmt: skip
+    if not is_set(name):
+        return said(File(name), columns, declared)
+    files = files_of(name)
+    work, number = watching().innermost, count()
+
+    def read(file: File, columns: Sequence[str] | None, declared: Declared | None) -> Table:
+        work.one_of(next(number), len(files))
+        return said(file, columns, declared)
+
+    return read_set(files, columns, declared, read)
+
+
+def _read_file(
+    file: File,
+    columns: Sequence[str] | None,
+    declared: Declared | None,
+    *,
+    format: str | None,
+    delimiter: str | None,
+    header: bool | None,
+    quoting: bool | None,
+) -> Table:
+    name = file.path
     if format is None:
         format = format_of(name)
     elif format not in FORMATS.values():
@@ -74,8 +104,10 @@ def read_table(
         raise UsageError(f"{name}: delimiter, header and quoting have no meaning for {format}")
     data = read_bytes(name)
     if format == "parquet":
+        import pyarrow as pa
+
         wanted = columns if columns is not None else declared.columns if declared else None
-        raw = _parquet(name, data, wanted)
+        raw = raw_of_parquet(name, pa.BufferReader(data), wanted)
     elif format == "arrow":
         raw = raw_of_arrow(_arrow(name, data))
     elif format == "json":
@@ -92,7 +124,7 @@ def read_table(
             header=False if facts and header is None else header,
             declared=_of_names(declared, columns),
         )
-    return _typed(raw, columns, declared, name)
+    return _typed(with_keys(raw, file), columns, declared, name)
 
 
 def _typed(raw: Raw, columns: Sequence[str] | None, declared: Declared | None, name: str) -> Table:
@@ -236,7 +268,7 @@ def read_bytes(name: str) -> bytes:
     except IsADirectoryError:
         raise DataError(
             f"{name}: this is a folder, not a file",
-            hint="name a file in it, or join its files first",
+            hint=f'name a file in it, or several: "{os.path.join(name, "*.csv")}"',
         ) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -247,7 +279,7 @@ def read_bytes(name: str) -> bytes:
         if name.lower().endswith(".zst"):
             return _unpacked_zst(data)
     except (OSError, EOFError, zlib.error, MemoryError, ValueError) as error:
-        raise _damaged(name, error) from error
+        raise damaged(name, error) from error
     return data
 
 
@@ -276,11 +308,6 @@ def _unpacked_zst(data: bytes) -> bytes:
     return found
 
 
-def _damaged(name: str, error: BaseException) -> DataError:
-    reason = (str(error) or type(error).__name__).splitlines()[0][:200]
-    return DataError(f"{name}: the file is damaged or of another format: {reason}")
-
-
 def _similar(name: str) -> str | None:
     """A hint: files with a like name in the same folder, or that the folder is not there."""
     folder, base = os.path.split(name)
@@ -294,47 +321,7 @@ def _similar(name: str) -> str | None:
     return f"did you mean {os.path.join(folder, stems[close[0]])!r}?" if close else None
 
 
-# ---------------------------------------------------------------- Parquet, Arrow
-
-
-def _parquet(name: str, data: bytes, wanted: Sequence[str] | None) -> Raw:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        file = pq.ParquetFile(pa.BufferReader(data))
-        there = file.schema_arrow.names
-        only = list(wanted) if wanted and set(wanted) <= set(there) else None
-        table = _groups(file, only)
-        table.validate(full=True)
-    except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
-        raise _damaged(name, error) from error
-    if not there:
-        said = (table.schema.metadata or {}).get(ROWS.encode(), b"0")
-        return Raw((), (), int(said == b"1"))
-    return raw_of_arrow(table)
-
-
-def _groups(file: Any, columns: list[str] | None) -> Any:
-    """All rows of a Parquet file, some groups at a time, which Arrow reads on all cores."""
-    import pyarrow as pa
-
-    watch, size = watching(), file.metadata
-    parts: list[Any] = []
-    todo: list[int] = []
-    rows = 0
-    with watch.innermost.within(*CUTTING):
-        for group in range(size.num_row_groups):
-            todo.append(group)
-            rows += size.row_group(group).num_rows
-            if rows >= (len(parts) + 1) * ROWS_AT_ONCE:
-                parts.append(file.read_row_groups(todo, columns=columns))
-                todo = []
-                watch.innermost.share(rows / size.num_rows)
-                watch.poll()
-        if todo or not parts:
-            parts.append(file.read_row_groups(todo, columns=columns))
-    return parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+# ---------------------------------------------------------------- Arrow
 
 
 def _arrow(name: str, data: bytes) -> Any:
@@ -346,5 +333,5 @@ def _arrow(name: str, data: bytes) -> Any:
         table = open_it(pa.py_buffer(data)).read_all()
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
-        raise _damaged(name, error) from error
+        raise damaged(name, error) from error
     return table

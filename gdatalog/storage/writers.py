@@ -21,12 +21,14 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any, BinaryIO
 
 from gdatalog.errors import DataError, UsageError
 from gdatalog.storage.export import to_arrow
+from gdatalog.storage.parquet import ROWS
 from gdatalog.storage.place import shown
-from gdatalog.storage.readers import PACKED, ROWS, TEXTS, format_of
+from gdatalog.storage.readers import PACKED, TEXTS, format_of
 from gdatalog.storage.table import Column, Table, Texts
 from gdatalog.storage.text_files import check_delimiter
 from gdatalog.values import TypeName, timestamp_to_text
@@ -57,6 +59,48 @@ def write_table(
         _write_as(kind, table, name, delimiter, header)
 
 
+def write_stream(
+    tables: Iterable[Table], length: int, path: str | os.PathLike[str], *, format: str
+) -> None:
+    """Write tables of the same columns, which have so many rows together, into one file: Parquet,
+    or CSV with a header. No more than one of them is here at a time; there is at least one."""
+    name = os.fspath(path)
+    with watching().work("writing", name, length, "rows") as work:
+
+        def told() -> Iterator[Table]:
+            for table in tables:
+                yield table
+                work.at(work.done + table.length)
+
+        if format == "parquet":
+            _check_not_packed(name, format)
+            _write(name, lambda file: _write_parquet(told(), file))
+        else:
+            chunks = (_quoted(table, ",", at == 0) for at, table in enumerate(told()))
+            _write(name, lambda file: _write_texts(name, file, chain.from_iterable(chunks)))
+
+
+def _write_parquet(tables: Iterable[Table], file: BinaryIO) -> None:
+    import pyarrow.parquet as pq
+
+    with contextlib.ExitStack() as stack:
+        writer: Any = None
+        for table in tables:
+            data = to_arrow(table)
+            if writer is None:
+                writer = pq.ParquetWriter(file, data.schema, compression="zstd")
+                stack.enter_context(writer)
+            writer.write_table(data, row_group_size=_GROUP)
+
+
+def _check_not_packed(name: str, kind: str) -> None:
+    if name.lower().endswith(PACKED):
+        raise UsageError(
+            f"{name}: {kind} files are not packed again",
+            hint="they are compressed inside; leave out the .gz or .zst",
+        )
+
+
 def _writing(table: Table, name: str) -> Work:
     return watching().work("writing", name, table.length, "rows")
 
@@ -72,11 +116,7 @@ def _write_as(
         chunks = _json(table, kind == "jsonl")
         _write(name, lambda file: _write_texts(name, file, chunks))
     elif kind in ("parquet", "arrow"):
-        if name.lower().endswith(PACKED):
-            raise UsageError(
-                f"{name}: {kind} files are not packed again",
-                hint="they are compressed inside; leave out the .gz or .zst",
-            )
+        _check_not_packed(name, kind)
         _write(name, lambda file: _write_arrow(table, kind, file))
     else:
         raise UsageError(f"there is no format {kind!r}")

@@ -10,6 +10,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from gdatalog.engine.files import write_answer
 from gdatalog.errors import Error, UsageError
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Atom, Decl, Directive, Rule, Statement
@@ -81,16 +82,14 @@ def _load(repl: Repl, rest: str) -> None:
 @command(
     "data", "export", "RELATION FILE", "write a relation into a file",
     ".export path path.parquet", ".export path path.csv.gz",
-    more="The ending says how: .csv .tsv .parquet .arrow .json .jsonl",
+    more="The ending says how: .csv .tsv .parquet .arrow .json .jsonl; / a folder of Parquet files",
 )  # fmt: skip
 def _export(repl: Repl, rest: str) -> None:
-    from gdatalog.storage.writers import write_table
-
     name, path = words_of(rest, "export", 2, 2)
     repl.db._workspace.policy.writing(path, None)
     with repl.line(known(repl, name)), repl.db._lock:
         result = repl.db.relations[name]
-        write_table(result.table(), path)
+        write_answer(result, path)
     say(f"{name}: {tuples(len(result))} -> {path}")
 
 

@@ -1,0 +1,324 @@
+"""A rule over relations that no worker has whole: cells get the bundles of rows that they need.
+
+Rows lie on the workers' shelves in bundles, by classes of the keys of their columns (`shares.py`).
+Workers are dealt cells that need few bundles which they do not have by now (`dealing.py`), and run
+them over tries of these. What was too much for a worker is cut: into its blocks, then at keys.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from gdatalog.cluster.bundles import Grid, Runs, runs_of
+from gdatalog.cluster.census import Census, fine
+from gdatalog.cluster.choosing import choose
+from gdatalog.cluster.dealing import Dealer
+from gdatalog.cluster.fragments import (
+    MAKING,
+    Cuts,
+    Fragment,
+    Tries,
+    run_cells,
+    where_to_cut,
+)
+from gdatalog.cluster.layout import Layout
+from gdatalog.cluster.pool import Call, Placed, Stage, TooLarge
+from gdatalog.cluster.replicated import SpreadRun
+from gdatalog.cluster.shares import Block, Bundle, Shares
+from gdatalog.cluster.shelves import Gone, Piece
+from gdatalog.cluster.stock import TRIES, Bundles, Stock, unreachable
+from gdatalog.cluster.work import Found, Mode
+from gdatalog.engine.surroundings import Surroundings
+from gdatalog.errors import MemoryLimitError
+from gdatalog.plan.cells import EVERYTHING, Cell, Stretch, cuttable, roles
+from gdatalog.plan.nodes import JoinPlan, Restore, RulePlan
+from gdatalog.progress import format_bytes
+from gdatalog.storage.relation import Relation
+
+AHEAD = 1  # calls that wait at a worker for each that runs
+PART = 0.5  # of the memory of this process that rows from afar may take
+BUDGET = 5.0  # seconds, after which a call gives back the cells that it has not come to
+OFTEN = 1.0  # seconds between two looks at which workers there are
+
+
+def fits_nowhere(plan: RulePlan, around: Surroundings) -> bool:
+    """Whether a rule reads rows that lie afar and are more than this process may have."""
+    asked = {ref.relation for join in plan.joins for ref in join.tries}
+    afar = [rows for name in asked if (rows := around.relation(name).afar) is not None]
+    return sum(rows.bytes_afar for rows in afar if rows.away) > around.limits.spare() * PART
+
+
+def fits_workers(plan: RulePlan, around: Surroundings, stock: Stock) -> bool:
+    """Whether each worker can have the tries of a rule whole, beside what it makes of them."""
+    size = 0
+    for ref in {ref for join in plan.joins for ref in join.tries}:
+        relation = around.relation(ref.relation)
+        rows = relation.afar
+        whole = rows.bytes_afar if rows is not None and rows.away else relation.nbytes
+        size += whole * len(ref.columns) // max(1, len(relation.types))
+    return size <= stock.room()[0]
+
+
+@dataclass(slots=True)
+class PartitionedRun(SpreadRun):
+    """The run of a rule whose joins are run by workers, each of which has a part of the rows."""
+
+    relation_of: Callable[[str], Relation] = None  # type: ignore[assignment]
+    stock: Stock = None  # type: ignore[assignment]
+    moved: int = 0  # bytes, from worker to worker
+
+    def _spread(self, number: int, mode: Mode, limit: int | None = None) -> Iterator[Found]:
+        self.limits.watch.innermost.one_of(number, len(self.plan.joins))
+        parted = Parted(self, number, mode, limit)
+        try:
+            with closing(parted.results()) as results:
+                for found in results:
+                    self._take(number, mode, found)
+                    yield found
+        finally:
+            self.moved += parted.moved
+            parted.let_go()
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """Cells that are to be run, and the bundles that they need. `blocks`: those that they are made
+    of, or none if the cells are smaller. `firm`: they are run to their end."""
+
+    cells: Sequence[Cell]
+    bundles: Sequence[Bundle]
+    blocks: Sequence[Block] = ()
+    refined: bool = False
+    firm: bool = False
+    tried: int = 0
+
+
+class Parted:
+    """A join over bundles: which there are, and which cells are run next, by whom."""
+
+    def __init__(self, run: PartitionedRun, number: int, mode: Mode, limit: int | None) -> None:
+        self.run, self.stock = run, run.stock
+        self.number, self.mode, self.limit = number, mode, limit
+        self.join: JoinPlan = run.plan.joins[number]
+        self.layout = Layout.of(self.join)
+        self.bound = _bound(self.join, self.layout)
+        self.bundles: list[Bundles] = []
+        self.moved = 0
+        self.memory, self.slots = self.stock.room()
+        self.left: deque[Part] = deque()  # what has been dealt, and comes again
+        self.busy: dict[str, int] = {}
+        self.workers: Mapping[str, int] = {}
+        self.looked = -OFTEN
+
+    # --------------------------------------------------------------------------------- bundling
+
+    def _shares(self) -> Shares:
+        """Bundles the rows on the workers by fine classes, and chooses of what cells are made."""
+        run, layout, told = self.run, self.layout, self.run.plan.relation
+        bases = [self.stock.base(run.relation_of(s.relation), s) for s in layout.sources]
+        step = max((base.step for base in bases), default=1)
+        samples = [
+            [base.sample[dim.column][:: max(1, step // base.step)] for dim in dims]
+            for base, dims in zip(bases, layout.dims, strict=True)
+        ]
+        self.domains = fine(layout, samples)
+        self.bundles = [
+            Bundles(base, Grid(source, dims, self.domains))
+            for base, source, dims in zip(bases, layout.sources, layout.dims, strict=True)
+        ]
+        self.moved += self.stock.make(self.bundles, told, run.limits)
+        counts = tuple(made.counts for made in self.bundles)
+        widths = tuple(made.width for made in self.bundles)
+        census = Census(layout, self.domains, counts, widths)
+        self.cells_memory = self.memory // MAKING
+        chosen = choose(census, self.cells_memory, self.slots)
+        if chosen is None:  # even if no other variable is cut, by classes as fine as can be
+            raise MemoryLimitError(
+                f"{told} joins rows of {format_bytes(census.total)}, and no part of them that has "
+                f"all rows for some bindings fits the {format_bytes(self.cells_memory)} that a "
+                "worker has for it",
+                hint="workers with more memory; or fewer threads on each, which share it",
+            )
+        return chosen
+
+    def let_go(self) -> None:
+        self.stock.let_go(each.lot for made in self.bundles for each in made.blocks)
+
+    # ------------------------------------------------------------------------------------ cells
+
+    def results(self) -> Generator[Found, None, None]:
+        """What the cells give, as they end."""
+        run = self.run
+        dealer: Dealer | None = None
+        if self.layout.sources:
+            self.shares = self._shares()
+            dealer = Dealer(self.shares, self.cells_memory, self.slots)
+        else:  # whatever it reads of relations is only how many rows they have
+            self.left.append(Part([EVERYTHING], []))
+        self.sealed, self.table = run.task(self.number, self.mode, self.limit, self.memory)
+        role_of = dict(zip(self.join.tries, self.layout.roles, strict=True))
+        self.tries = Tries(
+            {ref: role.source for ref, role in role_of.items() if role is not None},
+            {ref: run.sources.trie_of(ref) for ref, role in role_of.items() if role is None},
+            self.memory,
+        )
+        self.ranks = self._ranks()
+        stage = run.pool.stage(run.plan.relation, run.limits, self._smaller)
+        self._send(stage, dealer)
+        try:
+            for call, (value, moved) in stage:
+                worker, part = call.tag
+                self.busy[worker] -= 1
+                self.moved += moved
+                if isinstance(value, Gone):
+                    self._again(part, value)
+                else:
+                    self._back(part, value.found, value.cuts)
+                self._send(stage, dealer)
+                if not isinstance(value, Gone):
+                    yield value.found
+        finally:
+            stage.cancel()
+
+    def _send(self, stage: Stage, dealer: Dealer | None) -> None:
+        """Gives workers cells while they have not enough."""
+        if monotonic() - self.looked >= OFTEN:
+            self.workers, self.looked = self.stock.workers, monotonic()
+        waiting = True
+        for ahead in range(1 + AHEAD):
+            for worker, threads in self.workers.items():
+                while waiting and self.busy.get(worker, 0) < threads * (1 + ahead):
+                    part = self._next(worker, dealer)
+                    if part is None:
+                        waiting = False
+                    else:
+                        self.busy[worker] = self.busy.get(worker, 0) + 1
+                        stage.add(self._call(worker, part))
+
+    def _next(self, worker: str, dealer: Dealer | None) -> Part | None:
+        if self.left:
+            return self.left.popleft()
+        batch = None if dealer is None else dealer.deal(worker)
+        if batch is None:
+            return None
+        return Part(self.shares.cells(batch.blocks), batch.bundles, batch.blocks)
+
+    def _call(self, worker: str, part: Part) -> Call:
+        fragments = self._fragments(part)
+        args = (
+            self.sealed, part.cells, BUDGET, part.firm, self.tries, fragments, self.ranks,
+            self.table,
+        )  # fmt: skip
+        return Call(run_cells, args, worker=worker, tag=(worker, part))
+
+    def _ranks(self) -> dict[int, Placed]:
+        """The ranks of graphs' vertices, by number of the source, where they become values."""
+        found = {}
+        for step in self.join.steps:
+            role = self.layout.roles[step.trie] if isinstance(step, Restore) else None
+            if role is not None:
+                relation = self.run.relation_of(self.layout.sources[role.source].relation)
+                ranking = relation.graph.ranking()
+                found[role.source] = self.run.pool.place(ranking, ranking, ranking.nbytes)
+        return found
+
+    # ------------------------------------------------------------------------- what comes again
+
+    def _again(self, part: Part, gone: Gone) -> None:
+        """Makes again what a worker had who is gone, unless that is done."""
+        part.tried += 1
+        if part.tried > TRIES:
+            raise unreachable()
+        self.looked = -OFTEN
+        run = self.run
+        self.moved += self.stock.make(self.bundles, run.plan.relation, run.limits, gone.homes)
+        self.left.append(part)
+
+    def _back(self, part: Part, found: Found, cuts: Cuts) -> None:
+        """What a call has left of its cells, the first of which may have been too hard."""
+        left = part.cells[found.cells :]
+        if not left:
+            return
+        if found.error is not None and len(part.blocks) > 1 and not found.cells:
+            for block in part.blocks:
+                bundles = sorted(self.shares.bundles(block))
+                self.left.append(Part([self.shares.cell(block)], bundles, [block]))
+            return
+        if not found.hard:
+            self.left.append(Part(left, part.bundles, refined=part.refined))
+            return
+        hard, rest = left[0], left[1:]
+        if rest:
+            self.left.append(Part(rest, part.bundles, refined=part.refined))
+        if cuts:
+            name, (key, _) = max(cuts.items(), key=lambda cut: cut[1][1])
+            told = hard.stretches.get(name, Stretch())
+            for half in (Stretch(told.low, key), Stretch(key, told.high)):
+                cell = Cell({**hard.stretches, name: half})
+                self.left.append(Part([cell], part.bundles, refined=True))
+        elif found.error is not None:
+            found.error.hint = "workers with more memory; or fewer threads on each, which share it"
+            raise found.error
+        else:
+            self.left.append(Part([hard], part.bundles, refined=True, firm=True))
+
+    def _smaller(self, large: TooLarge) -> list[Call]:
+        """What to ask where a worker was stopped for the memory that it took."""
+        worker, part = large.call.tag
+        args = (part.cells[0], self._fragments(part), MemoryLimitError(str(large)))
+        return [Call(where_to_cut, args, tag=(worker, part))]
+
+    # -------------------------------------------------------------------------------- fragments
+
+    def _fragments(self, part: Part) -> list[Fragment]:
+        pieces: list[list[Piece]] = [[] for _ in self.layout.sources]
+        for bundle in part.bundles:
+            for each in self.bundles[bundle.source].blocks:
+                runs = self._runs(bundle, each.counts)
+                if runs:
+                    pieces[bundle.source].append(Piece(each.lot, runs))
+        fragments = []
+        for source, mine, bound in zip(self.layout.sources, pieces, self.bound, strict=True):
+            boxes = None
+            if part.refined:
+                boxes = tuple(
+                    {
+                        column: cell.stretches[name]
+                        for column, name in role.items()
+                        if name in cell.stretches
+                    }
+                    for cell in part.cells
+                    for role in bound
+                )
+            fragments.append(Fragment(source, tuple(mine), bound, boxes))
+        return fragments
+
+    def _runs(self, bundle: Bundle, counts: Any) -> Runs:
+        """Where a bundle's rows stand among those of a block, in the order of fine classes."""
+        spans = []
+        for dim, number in zip(self.layout.dims[bundle.source], bundle.classes, strict=True):
+            bounds = self.domains[dim.domain].bounds
+            stretch = self.shares.domains[dim.domain].stretch(number)
+            low = 0 if stretch.low is None else bisect_left(bounds, stretch.low) + 1
+            if stretch.high is None:
+                spans.append((low, len(bounds) + 1))
+            else:
+                spans.append((low, bisect_left(bounds, stretch.high) + 1))
+        return runs_of(counts, spans)
+
+
+def _bound(join: JoinPlan, layout: Layout) -> list[tuple[Mapping[int, str], ...]]:
+    """For each source what its tries have in their columns, of the variables that can be cut."""
+    names = {slot.name for slot in cuttable(join)}
+    found: list[list[Mapping[int, str]]] = [[] for _ in layout.sources]
+    for ref, role, told in zip(join.tries, layout.roles, roles(join), strict=True):
+        if role is not None:
+            known = zip(ref.columns, told, strict=True)
+            found[role.source].append({at: name for at, name in known if name in names})
+    return list(map(tuple, found))

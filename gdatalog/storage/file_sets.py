@@ -1,0 +1,218 @@
+"""Several files that are one relation: a folder of Parquet files, or all that a pattern names.
+
+Folders below may be named `column=value`, as Hive names them: then that column stands in no file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from glob import glob, has_magic
+from urllib.parse import unquote
+
+import numpy as np
+
+from gdatalog.errors import DataError
+from gdatalog.storage.raw import Declared
+from gdatalog.storage.table import Array, Column, Table, Texts
+from gdatalog.values import INT_MAX, INT_MIN, TypeName
+
+PARQUET = (".parquet", ".pq")
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+# What lies in a folder whose files are not to be read without a log of them: of whom it is.
+_LOGS = {"_delta_log": "Delta", "metadata/version-hint.text": "Iceberg"}
+
+Key = tuple[str, int | str]
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One of the files; `keys`: the columns that the names of its folders tell."""
+
+    path: str
+    keys: tuple[Key, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What a relation's columns are called, and their types."""
+
+    columns: tuple[str, ...]
+    types: tuple[TypeName, ...]
+
+
+def is_set(name: str) -> bool:
+    """Whether a path means several files: it is a folder, or a pattern and no file."""
+    return os.path.isdir(name) or (has_magic(name) and not os.path.exists(name))
+
+
+def files_of(name: str) -> list[File]:
+    """The files of a set, in order."""
+    if os.path.isdir(name):
+        found = list(_below(name))
+        if not found:
+            raise DataError(
+                f"{name}: no Parquet file is in this folder",
+                hint=f'a pattern names files of other formats: "{os.path.join(name, "*.csv")}"',
+            )
+    else:
+        found = []
+        hidden = os.path.basename(name).startswith("_")
+        paths = glob(name, recursive=True)
+        for path in sorted(paths, key=lambda path: (path.count(os.sep), path)):
+            if os.path.isdir(path):
+                found += _below(path)
+            elif hidden or not os.path.basename(path).startswith("_"):
+                found.append(path)
+        if not found:
+            raise DataError(f"{name}: no file has such a name")
+    return _keyed(name, list(dict.fromkeys(found)))
+
+
+def version_of(name: str) -> tuple[int, int]:
+    """What changes when what is at a path changes: of a file when it was written, and its size."""
+    if not is_set(name):
+        stat = os.stat(name)
+        return stat.st_mtime_ns, stat.st_size
+    stats = [(file.path, os.stat(file.path)) for file in files_of(name)]
+    whole = hash(tuple((path, stat.st_mtime_ns, stat.st_size) for path, stat in stats))
+    return whole, sum(stat.st_size for _, stat in stats)
+
+
+def _below(folder: str) -> Iterator[str]:
+    """The Parquet files in a folder and in those below it, but those that writers hide."""
+    for log, whose in _LOGS.items():
+        if os.path.exists(os.path.join(folder, log)):
+            raise DataError(
+                f"{folder}: this is a table of {whose}, whose log says which of its files count",
+                hint=f"read it with a library for {whose}, and load the Arrow table",
+            )
+    shown = sorted(entry for entry in os.listdir(folder) if not entry.startswith(("_", ".")))
+    paths = [os.path.join(folder, entry) for entry in shown]
+    folders = [path for path in paths if os.path.isdir(path)]
+    yield from (p for p in paths if p.lower().endswith(PARQUET) and not os.path.isdir(p))
+    for path in folders:
+        yield from _below(path)
+
+
+# ----------------------------------------------------------------------------- folders' names
+
+
+def _keyed(name: str, paths: Sequence[str]) -> list[File]:
+    """Files with the columns of their folders: all have the same, or none counts."""
+    root = name if os.path.isdir(name) else _plain(name)
+    told = [_keys(os.path.relpath(path, root)) for path in paths]
+    names = [tuple(key for key, _ in each) for each in told]
+    if not names[0]:
+        wrong = next((path for path, each in zip(paths, names, strict=True) if each), None)
+    else:
+        wrong = next(
+            (path for path, each in zip(paths, names, strict=True) if each != names[0]), None
+        )
+    if wrong is not None:
+        raise DataError(
+            f"{wrong}: the folders of this file name other columns than those of {paths[0]}",
+            hint="column=value in a folder's name is a column: all files are to have the same",
+        )
+    ints = [all(_is_int(each[at][1]) for each in told) for at in range(len(names[0]))]
+    found = []
+    for path, each in zip(paths, told, strict=True):
+        for key, text in each:
+            if text == _NO_VALUE:
+                raise DataError(
+                    f"{path}: a value of the column {key!r} is missing",
+                    hint="a relation has no missing values: leave that folder out by a pattern",
+                )
+        keys = tuple(
+            (key, int(text) if whole else text)
+            for (key, text), whole in zip(each, ints, strict=True)
+        )
+        found.append(File(path, keys))
+    return found
+
+
+def _plain(pattern: str) -> str:
+    """The folder of a pattern up to what is no plain name."""
+    folder = os.path.dirname(pattern)
+    while has_magic(folder):
+        folder = os.path.dirname(folder)
+    return folder or "."
+
+
+def _keys(path: str) -> list[tuple[str, str]]:
+    found = []
+    for folder in os.path.dirname(path).split(os.sep):
+        key, sign, value = folder.partition("=")
+        if sign and key:
+            found.append((unquote(key), unquote(value)))
+    return found
+
+
+def _is_int(text: str) -> bool:
+    plain = text.removeprefix("-")
+    return plain.isdecimal() and INT_MIN <= int(text) <= INT_MAX
+
+
+def key_column(value: int | str, length: int) -> Array | Texts:
+    """A column that holds one value."""
+    if isinstance(value, int):
+        return np.full(length, value, dtype=np.int64)
+    return Texts(np.zeros(length, dtype=np.int32), np.array([value], dtype=object))
+
+
+# ------------------------------------------------------------------------------------- tables
+
+
+def read_set(
+    files: Sequence[File],
+    columns: Sequence[str] | None,
+    declared: Declared | None,
+    read: Callable[[File, Sequence[str] | None, Declared | None], Table],
+) -> Table:
+    """The rows of all files, of the types of the first that has any if nothing else is said."""
+    tables: list[Table] = []
+    for file in files:
+        try:
+            table = read(file, columns, declared)
+        except DataError as error:
+            if tables and error.hint is None:
+                error.hint = f"the first file, {files[0].path}, has {_told(tables[0])}"
+            raise
+        if not tables or (table.length and not tables[0].length):
+            tables = [table]
+            if table.length and declared is None:
+                columns, declared = table.names, Typed(table.names, table.types)
+        elif table.length:
+            tables.append(table)
+    return joined(tables)
+
+
+def _told(table: Table) -> str:
+    pairs = zip(table.names, table.types, strict=True)
+    return ", ".join(f"{name}: {kind}" for name, kind in pairs)
+
+
+def joined(tables: Sequence[Table]) -> Table:
+    """The rows of tables that have the same columns, of which there is at least one."""
+    first = tables[0]
+    if len(tables) == 1:
+        return first
+    columns = tuple(
+        _joined([table.columns[at] for table in tables]) for at in range(len(first.names))
+    )
+    return Table(first.names, first.types, columns, sum(table.length for table in tables))
+
+
+def _joined(parts: Sequence[Column]) -> Column:
+    texts = [part for part in parts if isinstance(part, Texts)]
+    if not texts:
+        return np.concatenate([part for part in parts if not isinstance(part, Texts)])
+    places: dict[str, int] = {}
+    codes = []
+    for part in texts:
+        known = [places.setdefault(text, len(places)) for text in part.texts.tolist()]
+        codes.append(np.array(known, dtype=np.int32)[part.codes])
+    whole = np.empty(len(places), dtype=object)
+    whole[:] = list(places)
+    return Texts(np.concatenate(codes), whole)

@@ -1,0 +1,211 @@
+"""Parquet files: what stands in them, and their rows, some groups at a time."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gdatalog.errors import DataError
+from gdatalog.storage.columns import arrow_type
+from gdatalog.storage.file_sets import File, Typed, key_column
+from gdatalog.storage.phases import CUTTING
+from gdatalog.storage.place import FilePlace
+from gdatalog.storage.raw import Raw, raw_of_arrow
+from gdatalog.storage.table import Texts
+from gdatalog.values import TypeName
+from gdatalog.watching import watching
+
+ROWS_AT_ONCE = 1 << 22  # rows that are read at a time
+ROWS = "gdatalog.rows"  # in a file without columns: how many rows it has
+# Columns that pandas and Dask write for an index that has no name.
+_INDEX = re.compile(r"__index_level_\d+__|__null_dask_index__")
+
+
+def damaged(name: str, error: BaseException) -> DataError:
+    reason = (str(error) or type(error).__name__).splitlines()[0][:200]
+    return DataError(f"{name}: the file is damaged or of another format: {reason}")
+
+
+def raw_of_parquet(name: str, source: Any, wanted: Sequence[str] | None) -> Raw:
+    """All of a file, which `source` is or holds."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(source)
+        there = _names(file.schema_arrow)
+        only = list(wanted) if wanted and set(wanted) <= set(there) else there
+        table = _groups(file, only)
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
+        raise damaged(name, error) from error
+    if not there:
+        said = (table.schema.metadata or {}).get(ROWS.encode(), b"0")
+        return Raw((), (), int(said == b"1"))
+    return raw_of_arrow(table)
+
+
+def _names(schema: Any) -> list[str]:
+    """The columns that are data; if none is, all."""
+    return [name for name in schema.names if not _INDEX.fullmatch(name)] or schema.names
+
+
+def _groups(file: Any, columns: list[str]) -> Any:
+    """All rows of a file, some groups at a time, which Arrow reads on all cores."""
+    import pyarrow as pa
+
+    watch, size = watching(), file.metadata
+    parts: list[Any] = []
+    todo: list[int] = []
+    rows = 0
+    with watch.innermost.within(*CUTTING):
+        for group in range(size.num_row_groups):
+            todo.append(group)
+            rows += size.row_group(group).num_rows
+            if rows >= (len(parts) + 1) * ROWS_AT_ONCE:
+                parts.append(file.read_row_groups(todo, columns=columns))
+                todo = []
+                watch.innermost.share(rows / size.num_rows)
+                watch.poll()
+        if todo or not parts:
+            parts.append(file.read_row_groups(todo, columns=columns))
+    return parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+
+
+# ------------------------------------------------------------------------------ some groups
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What a file says of itself; `stamp` changes when the file does."""
+
+    file: File
+    stamp: tuple[int, int]
+    types: tuple[tuple[str, TypeName | None], ...]  # by column, those of folders last
+    groups: tuple[tuple[int, int], ...]  # rows and bytes of each group
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Some groups of a file that stand together. `first`: the rows before them."""
+
+    file: File
+    stamp: tuple[int, int]
+    numbers: tuple[int, ...]
+    first: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlace(FilePlace):
+    """A column of some groups: rows are told as the file counts them."""
+
+    before: int
+
+    def where(self, row: int) -> str:
+        # Not by super(): of a dataclass with slots it would be another class's.
+        return FilePlace.where(self, self.before + row)
+
+
+def footer_of(file: File) -> Footer:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        stat = os.stat(file.path)
+        with pq.ParquetFile(file.path) as opened:
+            size, schema = opened.metadata, opened.schema_arrow
+            groups = [size.row_group(number) for number in range(size.num_row_groups)]
+            told = tuple((group.num_rows, group.total_byte_size) for group in groups)
+            types: list[tuple[str, TypeName | None]] = [
+                (name, arrow_type(schema.field(name).type)) for name in _names(schema)
+            ]
+    except FileNotFoundError:
+        raise DataError(f"{file.path}: there is no such file") from None
+    except (pa.ArrowException, OSError, ValueError, MemoryError, KeyError) as error:
+        raise damaged(file.path, error) from error
+    for key, value in file.keys:
+        types.append((key, "int" if isinstance(value, int) else "symbol"))
+    return Footer(file, (stat.st_mtime_ns, stat.st_size), tuple(types), told)
+
+
+def groups_of(footer: Footer, most_rows: int, most_bytes: int) -> Iterator[Groups]:
+    """The file's groups, as many together as have no more rows and bytes than that."""
+    numbers: list[int] = []
+    first = rows = size = 0
+    for number, (more, nbytes) in enumerate(footer.groups):
+        if numbers and (rows + more > most_rows or size + nbytes > most_bytes):
+            yield Groups(footer.file, footer.stamp, tuple(numbers), first, rows)
+            numbers, first, rows, size = [], first + rows, 0, 0
+        numbers.append(number)
+        rows, size = rows + more, size + nbytes
+    if rows:
+        yield Groups(footer.file, footer.stamp, tuple(numbers), first, rows)
+
+
+def typed_by(footers: Sequence[Footer], columns: Sequence[str] | None) -> Typed | None:
+    """The columns of some files, and their types by the first that has rows of each; None if
+    columns are to be matched or typed by their values."""
+    with_rows = [f for f in footers if any(rows for rows, _ in f.groups)] or list(footers)
+    first = dict(with_rows[0].types)
+    names = tuple(first) if columns is None else tuple(columns)
+    if not set(names) <= first.keys() or len(set(names)) < len(names):
+        return None
+    types = [first[name] for name in names]
+    known = tuple(kind for kind in types if kind is not None)
+    return Typed(names, known) if len(known) == len(names) else None
+
+
+def raw_of_groups(groups: Groups, wanted: Sequence[str]) -> Raw:
+    """The rows of some groups: the columns that are wanted, as far as they are there."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = groups.file.path
+    try:
+        stat = os.stat(path)
+        if (stat.st_mtime_ns, stat.st_size) != groups.stamp:
+            raise DataError(
+                f"{path}: the file has changed since it was loaded", hint="load it again"
+            )
+        with pq.ParquetFile(path, memory_map=True) as file:
+            there = _names(file.schema_arrow)
+            named = {*there, *(key for key, _ in groups.file.keys)}.issuperset(wanted)
+            only = [name for name in there if name in wanted] if named else there
+            table = file.read_row_groups(list(groups.numbers), columns=only)
+            table.validate(full=True)
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file any more") from None
+    except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
+        raise damaged(path, error) from error
+    raw = with_keys(raw_of_arrow(table), groups.file)
+    return replace(raw, place=lambda _, column: RowPlace(path, column, groups.first))
+
+
+def with_keys(raw: Raw, file: File) -> Raw:
+    """The columns of a file, and those of its folders behind them."""
+    if not file.keys or raw.names is None:
+        return raw
+    names = tuple(key for key, _ in file.keys)
+    both = next((name for name in names if name in raw.names), None)
+    if both is not None:
+        raise DataError(
+            f"{file.path}: the column {both!r} is in the file, and in its folder's name"
+        )
+    columns = []
+    for _, value in file.keys:
+        column = key_column(value, raw.length)
+        columns.append(_dictionary(column) if isinstance(column, Texts) else column)
+    return replace(raw, names=(*raw.names, *names), columns=(*raw.columns, *columns))
+
+
+def _dictionary(column: Texts) -> Any:
+    import pyarrow as pa
+
+    codes = np.asarray(column.codes, dtype=np.int32)
+    return pa.DictionaryArray.from_arrays(codes, pa.array(column.texts.tolist(), pa.large_string()))

@@ -1,0 +1,213 @@
+"""Parquet files that a cluster's workers read themselves, and Dask's frames."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import gdatalog as gd
+from gdatalog.cluster import datasets
+from gdatalog.errors import DataError, MemoryLimitError
+from gdatalog.storage.relation import Relation
+from tests.clusters import Workers
+
+
+@pytest.fixture
+def db(cluster: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[gd.Database]:
+    """Its workers read files of whatever size."""
+    monkeypatch.chdir(tmp_path)
+    with gd.connect(cluster=cluster(2)) as opened:
+        opened._workspace.force(spread="partition")
+        yield opened
+
+
+def stored(db: gd.Database, name: str) -> Relation:
+    relation = db._workspace.stored[name]
+    assert relation.afar is not None
+    return relation
+
+
+def write(path: str, rows: int | None = None, **columns: Any) -> None:
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    pq.write_table(pa.table(columns), path, row_group_size=rows)
+
+
+def edges(folder: str) -> set[tuple[int, int]]:
+    rng = np.random.default_rng(11)
+    found = set()
+    for number in range(3):
+        x, y = rng.integers(0, 40, (2, 300))
+        write(f"{folder}/{number}.parquet", 100, x=x, y=y)
+        found.update(zip(x.tolist(), y.tolist(), strict=True))
+    return found
+
+
+def test_files_are_read_by_workers(db: gd.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "ROWS", 200)
+    rows = edges("E")
+    db["E"] = "E"
+    far = stored(db, "E")
+    assert far.afar is not None and len(far.afar.parts) == 6
+    assert far.at_most == 900 and far.statistics.rows == 900
+    assert far.spans == [(0, 39), (0, 39)] and not far.symmetric
+    assert len(db["E"]) == len(rows) and far.afar.away
+    assert set(db["E"].fetchall()) == rows
+
+
+def test_queries_over_files(db: gd.Database) -> None:
+    rows = edges("E")
+    want = sum((x, z) in rows for x, y in rows for y2, z in rows if y == y2)
+    text = "n(count()) <- E(x, y), E(y, z), E(x, z)."
+    db["E"] = "E/*.parquet"
+    assert db.query(text).fetchall() == [(want,)]
+    assert db.query('.input E("E").\n' + text).fetchall() == [(want,)]
+
+
+def test_few_rows_are_read_here(db: gd.Database) -> None:
+    edges("E")
+    db._workspace.force(spread="auto")
+    db["E"] = "E"
+    assert db._workspace.stored["E"].afar is None
+
+
+def test_texts_and_times(db: gd.Database) -> None:
+    when = pd.date_range("2026-11-20", periods=4, freq="h", tz="Europe/Berlin")
+    names = ["Åsa", "Bo", "Åsa", "日本"]
+    write("E/0.parquet", 2, who=names, at=when, x=[1.5, 2.5, -0.0, 3.0], ok=[True, False] * 2)
+    write("E/1.parquet", who=["Bo", "Eve"], at=when[:2], x=[2.5, 1.0], ok=[False, True])
+    db["E"] = "E"
+    db["other"] = [("Eve",), ("Åsa",)]  # codes go on behind those of files
+    assert stored(db, "E").types == ("symbol", "timestamp", "float", "bool")
+    near = gd.connect()
+    near["E"] = "E"
+    assert len(db["E"]) == 6
+    assert db["E"].sorted().fetchall() == near["E"].sorted().fetchall()
+    query = "p(w, count()) <- E(w, _, _, _), other(w)."
+    assert db.query(query).sorted().fetchall() == [("Eve", 1), ("Åsa", 2)]
+
+
+def test_declared_columns(db: gd.Database) -> None:
+    write("E/0.parquet", b=["u", "v"], a=[1, 2], c=[0.5, 1.5])
+    db.run(".decl E(a: float, b: symbol) .decl F(p: symbol, q: int, r: float)")
+    with pytest.raises(DataError, match=r"0.parquet: row 0, column 'a': expected float, found"):
+        db["E"] = "E"
+    db["F"] = "E"  # by place
+    assert stored(db, "F").columns == ("p", "q", "r")
+    assert db["F"].sorted().fetchall() == [("u", 1, 0.5), ("v", 2, 1.5)]
+    db.load("G", "E", columns=["c", "b"])
+    assert stored(db, "G").columns == ("c", "b") and stored(db, "G").types == ("float", "symbol")
+
+
+def test_a_bad_value_is_named(db: gd.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "ROWS", 2)
+    write("E/0.parquet", x=[1, 2, 3])
+    write("E/1.parquet", 2, x=pa.array([1, 2, 3, None]))
+    with pytest.raises(DataError) as caught:
+        db["E"] = "E"
+    told = f"data error: {os.path.abspath('E/1.parquet')}: row 3, column 'x': a value is missing"
+    assert str(caught.value).startswith(told)
+    write("E/1.parquet", x=["a"])
+    with pytest.raises(DataError, match=r"1.parquet: row 0, column 'x': expected int, found the"):
+        db["E"] = "E"
+    write("E/1.parquet", y=[1])
+    with pytest.raises(DataError, match=r"1.parquet: there is no column 'x', only 1 column \(y\)"):
+        db["E"] = "E"
+    assert "E" not in db
+
+
+def test_files_that_change_or_go_are_told_of(db: gd.Database) -> None:
+    write("E/0.parquet", x=[1, 2, 2])
+    db["E"] = "E"
+    write("E/0.parquet", x=[1, 2, 3, 4])
+    with pytest.raises(DataError, match="the file has changed since it was loaded\n  hint: load it again"):
+        db["E"].fetchall()
+    os.remove("E/0.parquet")
+    with pytest.raises(DataError, match=r"the worker tcp://.* does not see this file"):
+        db["E"].fetchall()
+
+
+def test_folders_that_are_columns(db: gd.Database) -> None:
+    for year in (2025, 2026):
+        write(f"E/year={year}/lang=d%65/0.parquet", x=[year % 100])
+    db["E"] = "E"
+    assert stored(db, "E").columns == ("x", "year", "lang")
+    assert db["E"].sorted().fetchall() == [(25, 2025, "de"), (26, 2026, "de")]
+
+
+def test_rows_that_come_to_those_of_files(db: gd.Database) -> None:
+    write("E/0.parquet", x=[1, 2], s=["a", "b"])
+    db["E"] = "E"
+    db.insert("E", [(2, "b"), (3, "c")])
+    assert stored(db, "E").at_most == 4 and stored(db, "E").afar is not None
+    assert len(db["E"]) == 3
+    assert db["E"].sorted().fetchall() == [(1, "a"), (2, "b"), (3, "c")]
+
+
+def test_rows_that_do_not_fit_here(cluster: Workers, tmp_path: Path) -> None:
+    write(f"{tmp_path}/0.parquet", x=np.arange(100_000), y=np.arange(100_000))
+    write(f"{tmp_path}/s/0.parquet", s=[f"text {number}" for number in range(10_000)])
+    with gd.connect(cluster=cluster(2), memory_limit="500KB") as db:
+        db._workspace.force(spread="partition")
+        db["E"] = f"{tmp_path}/0.parquet"
+        assert len(db["E"]) == 100_000
+        with pytest.raises(MemoryLimitError, match="100,000 rows lie on the workers, and take 781"):
+            db["E"].fetchall()
+        with pytest.raises(MemoryLimitError, match=r"S has more than .* different texts"):
+            db["S"] = f"{tmp_path}/s"
+
+
+# --------------------------------------------------------------------------------------- frames
+
+
+def frame(rows: int = 7) -> pd.DataFrame:
+    at = pd.date_range("2026-11-20", periods=rows, freq="D")
+    names = [f"n{row % 3}" for row in range(rows)]
+    return pd.DataFrame({"x": range(rows), "who": names, "at": at, "v": np.arange(rows) / 2})
+
+
+def test_a_frame_stays_on_the_workers(db: gd.Database) -> None:
+    dd = pytest.importorskip("dask.dataframe")
+    db["E"] = dd.from_pandas(frame(), npartitions=3)
+    far = stored(db, "E")
+    assert far.columns == ("x", "who", "at", "v")
+    assert far.types == ("int", "symbol", "timestamp", "float")
+    near = gd.connect()
+    near["E"] = frame()
+    assert len(db["E"]) == 7
+    assert db["E"].sorted().fetchall() == near["E"].sorted().fetchall()
+    assert db.query("n(w, count()) <- E(_, w, _, _).").sorted().fetchall() == [
+        ("n0", 3), ("n1", 2), ("n2", 2)
+    ]  # fmt: skip
+    db["names"] = dd.from_pandas(frame(), npartitions=2)["who"]
+    assert len(db["names"]) == 3 and stored(db, "names").columns == ("who",)
+    db.load("few", dd.from_pandas(frame(), npartitions=2), columns=["v", "x"])
+    assert stored(db, "few").types == ("float", "int")
+
+
+def test_a_frame_with_faults(db: gd.Database) -> None:
+    dd = pytest.importorskip("dask.dataframe")
+    whole = frame()
+    whole.loc[5, "v"] = None
+    with pytest.raises(DataError, match="E, partition 1: row 1, column 'v': a value is missing"):
+        db["E"] = dd.from_pandas(whole, npartitions=2)
+    db.run(".decl D(x: int, who: symbol, at: timestamp, v: int)")
+    with pytest.raises(DataError, match=r"D, partition \d: row 0, column .v.: expected int, found"):
+        db["D"] = dd.from_pandas(frame(), npartitions=2)
+    mixed = dd.from_map(lambda at: pd.DataFrame({"x": [at]}), [1, "a"], meta={"x": object})
+    with pytest.raises(DataError, match="the column 'x' is symbol in partition 1, and int in p"):
+        db["M"] = mixed
+
+
+def test_a_frame_without_rows_has_types(db: gd.Database) -> None:
+    dd = pytest.importorskip("dask.dataframe")
+    db["E"] = dd.from_pandas(frame().iloc[:0], npartitions=1)
+    assert len(db["E"]) == 0
+    assert db["E"].dtypes == ("int", "symbol", "timestamp", "float")

@@ -1,0 +1,120 @@
+"""Rules over relations of which each worker of a cluster has a part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gdatalog as gd
+from gdatalog.cluster import partitioned, stock
+from gdatalog.cluster.census import Census
+from gdatalog.cluster.shares import Shares
+from gdatalog.errors import EvaluationError
+from tests.clusters import Workers
+from tests.corners import CORNERS, Example
+from tests.draw import PROFILES, drawn
+from tests.examples import EXAMPLES
+from tests.oracle_values import canonical
+from tests.test_engine_oracle import _heads, answers, difference
+
+pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
+
+
+def in_parts(census: Census, memory: int, workers: int) -> Shares:
+    """Shares of up to three classes of every domain, however few rows there are."""
+    starts = [sorted({at * domain.classes // 3 for at in range(3)}) for domain in census.domains]
+    return census.shares(starts)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few rows are many: they lie on several shelves and are cut into cells."""
+    monkeypatch.setattr(stock, "FEW", 16)
+    monkeypatch.setattr(partitioned, "choose", in_parts)
+
+
+def connected(client: Any) -> gd.Database:
+    db = gd.connect(device="cpu", cluster=client)
+    db._workspace.force(spread="partition")
+    return db
+
+
+def check(example: Example, client: Any) -> None:
+    with connected(client) as db:
+        if example.fails:
+            with pytest.raises(EvaluationError) as caught:
+                answers(db, example.program, example.data, _heads(example))
+            assert caught.value.span is not None
+            return
+        found = answers(db, example.program, example.data, set(example.expected))
+    assert {name: canonical(rows) for name, rows in found.items()} == {
+        name: canonical(rows) for name, rows in example.expected.items()
+    }
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("example", CORNERS, ids=str)
+def test_corners(example: Example, cluster: Workers) -> None:
+    check(example, cluster(2))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+def test_examples(example: Example, cluster: Workers) -> None:
+    check(example, cluster(3))
+
+
+def wrong(seed: int, client: Any) -> str | None:
+    """What is wrong with the answers to the program of a number."""
+
+    def way(text: str, data: Any, defined: set[str], _: Any) -> Any:
+        with connected(client) as db:
+            return answers(db, text, data, defined)
+
+    names = list(PROFILES)
+    return difference(drawn(seed, PROFILES[names[seed % len(names)]]), seed, False, way)
+
+
+@pytest.mark.usefixtures("small")
+def test_drawn_programs(cluster: Workers) -> None:
+    client = cluster(2)
+    assert [told for seed in range(10) if (told := wrong(seed, client))] == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+def test_more_drawn_programs(cluster: Workers) -> None:
+    client = cluster(4)
+    assert [told for seed in range(1000, 1040) if (told := wrong(seed, client))] == []
+
+
+RANDOM = np.random.default_rng(5)
+EDGES = RANDOM.integers(0, 30, (350, 2))
+QUERIES = [
+    "t(x, y, z) <- E(x, y), E(y, z), E(x, z), x < y < z.",
+    "k(count()) <- S(a, b), S(a, c), S(a, d), S(b, c), S(b, d), S(c, d).",
+    "k(a, b, c, d) <- S(a, b), S(a, c), S(a, d), S(b, c), S(b, d), S(c, d), a < b < c < d.",
+    "n(x, y, z) <- E(x, y), E(y, z), !E(x, z).",
+    "w(x, count()) <- E(x, y), E(y, _).",
+    "c(x, y) <- E(x, 7), E(7, y), E(y, y).",
+    "f(a, b, max(x)) <- F(a, b, x), F(b, c, y), E(c, _), y < x.",
+]
+
+
+@pytest.mark.usefixtures("small")
+def test_joins_of_several_relations(cluster: Workers) -> None:
+    data = {
+        "E": EDGES,
+        "S": np.concatenate([EDGES, EDGES[:, ::-1]]),
+        "F": [(int(a), int(b), (a * b % 7) / 2) for a, b in EDGES[:200]],
+    }
+    here = gd.connect(device="cpu")
+    with connected(cluster(3)) as there:
+        for name, rows in data.items():
+            here[name] = there[name] = rows
+        for query in QUERIES:
+            expected = sorted(here.query(query).fetchall())
+            assert sorted(there.query(query).fetchall()) == expected and expected

@@ -1,0 +1,137 @@
+"""Rows that stay on the workers of a cluster: as answers, as dask DataFrames, as files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from gdatalog.cluster.connection import Connection
+from gdatalog.cluster.exchange import Exchange, owner_of, parts_of, size_of
+from gdatalog.cluster.keeping import Keeping
+from gdatalog.cluster.pool import Call, Kept, Pool
+from gdatalog.errors import DataError, MemoryLimitError
+from gdatalog.executors.limits import Limits
+from gdatalog.result import Result
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.symbols import SymbolTable
+
+TEXTS = ["nought", "one", "two", "three"]
+
+
+def some_rows(start: int, stop: int) -> Columns:
+    """Numbers, and the code of one of four texts for each."""
+    numbers = np.arange(start, stop, dtype=np.int32)
+    return numbers, (numbers % 4).astype(np.int32)
+
+
+@pytest.fixture(scope="module")
+def pool(cluster: Callable[[int], Any]) -> Pool:
+    return Pool(Connection(cluster(2)))
+
+
+def left(pool: Pool, spans: Sequence[tuple[int, int]]) -> list[Kept]:
+    stage = pool.stage("some rows", Limits())
+    for number, span in enumerate(spans):
+        stage.add(Call(some_rows, span, keep=True, tag=number, told=size_of))
+    found = {call.tag: kept for call, kept in stage}
+    return [found[number] for number in range(len(spans))]
+
+
+def answer(
+    pool: Pool, spans: Sequence[tuple[int, int]], distinct: bool = True, memory: int = 1 << 30
+) -> Result:
+    symbols = SymbolTable()
+    for text in TEXTS:
+        symbols.intern(text)
+    parts = parts_of(left(pool, spans))
+    keeper = Keeping(pool, memory)
+    relation = Relation.of_parts(("n", "text"), ("int", "symbol"), parts, keeper, distinct)
+    return Result(relation, symbols)
+
+
+def test_equal_rows_meet_at_their_owner(pool: Pool) -> None:
+    workers = sorted(pool.connection.client.nthreads())
+    exchange = Exchange(pool, "some rows", Limits(), [*workers, workers[0]])
+    parts = left(pool, [(0, 1000), (500, 1500), (500, 600)])
+    owned = exchange.distinct(parts)
+    rows = [each.rows for each in pool.bring(owned, "some rows", Limits())]
+    assert sorted(np.concatenate([column for column, _ in rows])) == list(range(1500))
+    for number, mine in enumerate(rows):
+        assert set(owner_of(mine, 3)) == {number}
+    assert [kept.told.rows for kept in owned] == [len(mine[0]) for mine in rows]
+    assert 0 < sum(kept.told.moved for kept in owned) <= 2100 * 8
+
+
+def test_an_owner_is_the_same_however_wide_a_column_is() -> None:
+    rows = some_rows(-100, 100)
+    wide = tuple(column.astype(np.int64) for column in rows)
+    assert owner_of(rows, 7).tolist() == owner_of(wide, 7).tolist()
+
+
+def test_a_look_at_rows_that_lie_afar_fetches_no_others(pool: Pool) -> None:
+    result = answer(pool, [(0, 1000), (1000, 3000)], memory=8 * 100)
+    assert len(result) == 3000
+    some = [(n, TEXTS[n % 4]) for n in range(50)]
+    assert result.head(50).fetchall() == some
+    assert result.head(-2990).fetchall() == some[:10]
+    assert "2999" in result.format(4)
+    with pytest.raises(MemoryLimitError, match="3,000 rows"):
+        result.fetchall()
+
+
+def test_rows_are_each_once_before_they_are_counted(pool: Pool) -> None:
+    result = answer(pool, [(0, 1000), (500, 1500)], distinct=False)
+    assert len(result) == 1500
+    assert result.sorted().df().n.tolist() == list(range(1500))
+
+
+def test_rows_become_partitions_where_they_lie(pool: Pool) -> None:
+    result = answer(pool, [(0, 1000), (1000, 3000)], memory=1)
+    frame = result.to_dask()
+    expected = Result(Relation.empty(("n", "text"), ("int", "symbol")), SymbolTable()).df()
+    assert frame.dtypes.to_dict() == expected.dtypes.to_dict()
+    assert frame.npartitions == 2
+    client = pool.connection.client
+    counts, whole = client.gather(client.compute([frame.groupby("text").n.sum(), frame]))
+    assert counts.to_dict() == {TEXTS[at]: sum(range(at, 3000, 4)) for at in range(4)}
+    assert whole.dtypes.to_dict() == expected.dtypes.to_dict()
+    again = answer(pool, [(0, 1000), (500, 1500)], distinct=False).to_dask()
+    assert client.gather(client.compute(again.n.sum())) == sum(range(1500))
+
+
+def test_workers_write_a_folder(pool: Pool, tmp_path: Path) -> None:
+    result = answer(pool, [(0, 1000), (1000, 3000)], memory=1)
+    folder = tmp_path / "rows"
+    for _ in range(2):  # the second time it is replaced
+        result.to_parquet(f"{folder}/")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows"]
+    assert [pq.read_metadata(path).num_rows for path in sorted(folder.iterdir())] == [1000, 2000]
+    frame = pd.read_parquet(folder)
+    assert frame.text.tolist() == [TEXTS[n % 4] for n in frame.n]
+
+
+def test_one_file_is_written_with_few_rows_here_at_a_time(
+    pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gdatalog.result.BATCH", 100)
+    result = answer(pool, [(0, 250), (250, 333)], memory=8 * 100)
+    result.to_parquet(tmp_path / "rows.parquet")
+    assert pd.read_parquet(tmp_path / "rows.parquet").n.tolist() == list(range(333))
+    result.to_csv(tmp_path / "rows.csv")
+    assert pd.read_csv(tmp_path / "rows.csv").n.tolist() == list(range(333))
+    assert [n for n, _ in result] == list(range(333))
+    assert result._far is not None
+
+
+def test_a_folder_of_other_files_stays_as_it_is(pool: Pool, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(DataError, match="other files"):
+        answer(pool, [(0, 10)]).to_parquet(f"{tmp_path}/")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
