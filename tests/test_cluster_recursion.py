@@ -25,6 +25,7 @@ from gdatalog.cluster.pool import Call, Kept, Part
 from gdatalog.cluster.spreading import Spreading
 from gdatalog.cluster.stretches import Stretches
 from gdatalog.errors import EvaluationError, MemoryLimitError
+from gdatalog.storage.relation import Relation
 from tests import test_engine_oracle as oracle
 from tests.draw import Drawn
 from tests.draw_recursion import OPTIMA, PLAIN, drawn_recursion, recursions
@@ -112,6 +113,8 @@ class Recursion(Spreading):
 
     def __init__(self, pool: Any) -> None:
         self.pool = pool
+        self.connection = pool.connection
+        self._keeping = None
 
     def rule(self, *_: Any) -> None:
         return None
@@ -207,7 +210,7 @@ def _routes(db: gdatalog.Database, text: str) -> set[str]:
 
     class Looks(Recursion):
         def fixpoint(self, splits: Any) -> Any:
-            its = Owners(self.pool, splits, True).routes
+            its = Owners(self.pool, self.keeper(1 << 30), splits, True).routes
             assert its.aligned == all(map(its.at_home, its.places.values()))
             found.update(its.places, its.fragments)
             return None
@@ -349,6 +352,42 @@ def test_workers_agree_with_one_process(two: Any, spread: str, large: None) -> N
         for name, text in PROGRAMS.items():
             expected = sorted(alone.query(text).fetchall())
             assert sorted(db.query(text).fetchall()) == expected, name
+
+
+@pytest.mark.parametrize("spread", ["replicate", "partition"])
+def test_many_rows_stay_on_the_workers(
+    two: Any, spread: str, large: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stretches, "EASILY", 0)
+    two.run(_few, 0)
+    stayed: list[int] = []
+    real = Relation.of_parts
+
+    def of_parts(columns: Any, types: Any, lying: Any, *rest: Any) -> Relation:
+        stayed.append(len(lying))
+        return real(columns, types, lying, *rest)
+
+    monkeypatch.setattr(Relation, "of_parts", of_parts)
+    edges = graph(2, 30, 50)
+    counted = "n(count()) <- p(_, _)."
+    with gdatalog.connect(device="cpu") as alone, gdatalog.connect(device="cpu", cluster=two) as db:
+        alone["E"] = db["E"] = edges
+        db._workspace.force(spread=spread)
+        for text in (
+            CLOSURE,
+            "p(x, y) <- q(y, x). q(x, y) <- E(y, x). q(x, z) <- p(y, x), E(y, z).",
+        ):
+            rows = db.query(f"{text} ?- p(x, y).")
+            expected = sorted(alone.query(f"{text} ?- p(x, y).").fetchall())
+            assert sorted(rows.fetchall()) == expected
+            assert db.query(f"{text} {counted} ?- n(c).").fetchall() == [(len(expected),)]
+    assert stayed and min(stayed) > 1
+    two.run(_few, stretches.SMALL)
+
+
+def _few(nbytes: int) -> None:
+    """On a worker: only so many bytes of rows come along with what is told of them."""
+    stretches.SMALL = nbytes
 
 
 @pytest.mark.parametrize(

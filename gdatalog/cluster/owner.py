@@ -33,6 +33,7 @@ from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.planner.checked import Schema, Stratum
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie
 from gdatalog.values import Value
@@ -393,10 +394,19 @@ def told_of(found: Mapping[Any, Any]) -> Told:
     return told
 
 
-def had(found: Mapping[Any, Any]) -> tuple[Parcel, list[dict[int, Seen]]]:
-    """All rows that are at home at an owner, after its last step; and what its plans did."""
+def had(found: Mapping[Any, Any], names: frozenset[str]) -> tuple[Parcel, list[dict[int, Seen]]]:
+    """All rows of some relations that are at home at an owner, after its last step; and what its
+    plans did."""
     state: State = found["state"]
-    return state.had()
+    rows, seen = state.had()
+    return {name: rows[name] for name in names}, seen
+
+
+def rows_at_home(found: Mapping[Any, Any], name: str) -> Columns:
+    """All rows of a relation that are at home at an owner, to stay there."""
+    state: State = found["state"]
+    rows, _ = state.had()
+    return rows[name][0]
 
 
 def _size(parcel: Parcel) -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
+from gdatalog.cluster.exchange import parts_of, size_of
 from gdatalog.cluster.owner import (
     SMALL,
     Parcel,
@@ -22,12 +23,13 @@ from gdatalog.cluster.owner import (
     Told,
     dealt,
     had,
+    rows_at_home,
     step,
     told_of,
 )
 from gdatalog.cluster.pool import Call, Kept, Placed, Pool
 from gdatalog.cluster.routes import Routes, routes_of
-from gdatalog.cluster.stretches import texts_for
+from gdatalog.cluster.stretches import stays_afar, texts_for
 from gdatalog.cluster.texts import asks_for_ranks
 from gdatalog.engine.best import Best, improves_for_ever, is_clamped
 from gdatalog.engine.choose import Choice
@@ -43,6 +45,7 @@ from gdatalog.executors.levelwise import Seen
 from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.nodes import Apply, RulePlan
 from gdatalog.progress import format_bytes
+from gdatalog.storage.afar import Keeper
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
 
@@ -66,8 +69,9 @@ class Owners:
     """A recursive stratum, and the workers that own its rows. `parted`: relations that do not grow
     are dealt out among them; otherwise each has the whole of what its rules read."""
 
-    def __init__(self, pool: Pool, splits: Splits, parted: bool) -> None:
+    def __init__(self, pool: Pool, keeper: Keeper, splits: Splits, parted: bool) -> None:
         self.pool = pool
+        self.keeper = keeper
         stratum, around = splits.stratum, splits.around
         parts = parted_stratum(stratum, around)
         self.how: tuple[str, ...] = ()
@@ -262,21 +266,43 @@ class Owners:
                 raise improves_for_ever(name, group, self.around.scope.symbols, rule)
 
     def _collected(self, course: _Course) -> dict[str, Relation]:
-        """All rows, here."""
+        """All rows, here; or where they are at home, if they are many."""
+        names = [name for name in self.run.tables if name not in self.passing]
+        rows = {name: sum(of[name] for of in course.totals.values()) for name in names}
+        widths = {name: 8 * len(self.run.tables[name].types) for name in names}
+        stays = {
+            name
+            for name in names
+            if stays_afar(rows[name] * widths[name], self.around.limits) and widths[name]
+        }
         stage = self.pool.stage(self.run.name, self.around.limits)
         for owner, kept in course.kept.items():
-            stage.add(Call(had, (kept,), worker=self.workers[owner], tag=owner))
+            worker = self.workers[owner]
+            here = frozenset(names) - stays
+            stage.add(Call(had, (kept, here), worker=worker))
+            for name in stays:
+                args = kept, name
+                stage.add(Call(rows_at_home, args, True, worker, tag=name, told=size_of))
         parcels: list[Parcel] = []
-        for _, (parcel, seen) in stage:
-            parcels.append(parcel)
-            self._saw(seen)
+        apart: dict[str, list[Kept]] = {name: [] for name in stays}
+        for call, given in stage:
+            if call.keep:
+                apart[call.tag].append(given)
+            else:
+                parcels.append(given[0])
+                self._saw(given[1])
         found: dict[str, Relation] = {}
-        for name, table in self.run.tables.items():
-            if name in self.passing:
+        for name in names:
+            table = self.run.tables[name]
+            if name in stays:
+                parts = parts_of(apart[name])
+                found[name] = Relation.of_parts(
+                    table.columns, table.types, parts, self.keeper, True
+                )
                 continue
-            parts = [parcel[name] for parcel in parcels if parcel[name][1]]
-            count = sum(count for _, count in parts)
-            blocks = [columns for columns, _ in parts]
+            some = [parcel[name] for parcel in parcels if parcel[name][1]]
+            count = sum(count for _, count in some)
+            blocks = [columns for columns, _ in some]
             found[name] = Relation.of_blocks(table.columns, table.types, blocks, count, True)
         return found
 
