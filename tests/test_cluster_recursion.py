@@ -47,7 +47,7 @@ class Here:
     def __init__(self, workers: int = 2, moved: bool = False) -> None:
         threads = {f"worker {number}": 1 for number in range(workers)}
         client = SimpleNamespace(nthreads=lambda: threads)
-        self.connection = SimpleNamespace(slots=workers, client=client)
+        self.connection = SimpleNamespace(slots=workers, client=client, budget=1 << 40)
         self.slots = workers
         self.moved = moved
         self.placed: dict[Any, Any] = {}
@@ -268,10 +268,10 @@ def test_a_cycle_that_improves_for_ever_is_told_of() -> None:
 
 
 def test_rows_without_room_are_told_of() -> None:
-    with gdatalog.connect(device="cpu", memory_limit="8 MB") as db:
-        db["E"] = [(x, y) for x in range(10) for y in range(10)]
+    with gdatalog.connect(device="cpu") as db:
         db._workspace.force(spread="partition")
-        db._workspace.cluster = Recursion(Here(2))
+        db._workspace.cluster = Recursion(pool := Here(2))
+        pool.connection.budget = 4_000_000
         with pytest.raises(MemoryLimitError, match="in round") as caught:
             db.query("p(0). p(x + 1) <- p(x). p(2 * x) <- p(x).").fetchall()
         assert caught.value.span is not None

@@ -34,6 +34,7 @@ from gdatalog.cluster.texts import asks_for_ranks
 from gdatalog.engine.best import Best, improves_for_ever, is_clamped
 from gdatalog.engine.choose import Choice
 from gdatalog.engine.derived import Derived, in_order, union_rows
+from gdatalog.engine.device import CPU
 from gdatalog.engine.dying import around_parts, parted_stratum
 from gdatalog.engine.ledger import RuleRound
 from gdatalog.engine.rounds import Rounds
@@ -152,7 +153,7 @@ class Owners:
                     if not self.routes.aligned:
                         settling = not settling
             except MemoryLimitError as error:
-                raise self.run._growth(error, course.rounds) from None
+                raise self.run.growth(error, course.rounds) from None
             for did in course.followed:
                 did.new = 0
             return self._collected(course)
@@ -174,7 +175,7 @@ class Owners:
     def _place(self) -> None:
         """Has on the workers what the rules read of relations that do not grow."""
         pool, scope, owners = self.pool, self.around.scope, len(self.workers)
-        tries = {ref: self.run.trie_of(ref) for ref in self.routes.whole}
+        tries = {ref: self.run.trie_of(ref, CPU) for ref in self.routes.whole}
         self.tries = {ref: pool.place(id(trie), trie) for ref, trie in tries.items()}
         self.symbols = texts_for(pool, self.plans, scope)
         self.fragments: list[dict[str, Placed]] = [{} for _ in range(owners)]
@@ -201,7 +202,7 @@ class Owners:
             frozenset(self.passing),
             owners,
             scope.params,
-            self.around.limits.memory or 1 << 40,
+            self.pool.connection.budget * self.threads,
             replace(self.around.knobs, threads=self.threads),
             self.around.ledger.lasting,
         )

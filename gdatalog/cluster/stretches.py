@@ -8,7 +8,8 @@ Above 300 lines, for what a stretch is, how it is cut and how it is run go toget
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from time import perf_counter
@@ -18,18 +19,19 @@ import numpy as np
 
 from gdatalog.cluster.exchange import parts_of, size_of
 from gdatalog.cluster.harvest import EASILY, SHARE
-from gdatalog.cluster.pool import Call, Kept, Placed, Pool
+from gdatalog.cluster.pool import Call, Kept, Placed, Pool, TooLarge
 from gdatalog.cluster.texts import FewTexts, asks_for_ranks, placed_texts, reads_texts
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.choose import Choice
 from gdatalog.engine.derived import Blocks
-from gdatalog.engine.device import Device
+from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.ledger import Way
 from gdatalog.engine.seeds import Grouped
 from gdatalog.engine.splits import Splits
 from gdatalog.engine.stratum import NO_PARTS, Parts
 from gdatalog.engine.surroundings import Surroundings
+from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.planner.checked import Schema, Stratum
@@ -199,42 +201,55 @@ class Stretches:
         self._seeds = {name: _seeds_of(group) for name, group in splits.groups.items()}
         self._values = np.unique(np.concatenate([s.values for s in self._seeds.values()]))
         refs = {ref for plan in splits.later for join in plan.joins for ref in join.tries}
-        tries = {ref: splits.trie_of(ref) for ref in refs}
+        tries = {ref: splits.trie_of(ref, CPU) for ref in refs}
         placed = {ref: self.pool.place(id(trie), trie) for ref, trie in tries.items()}
         table = texts_for(self.pool, splits.later, around.scope)
         own = {name: around.schemas[name] for name in splits.stratum.relations}
-        memory, knobs = limits.memory or 1 << 40, replace(around.knobs, threads=1)
+        memory, knobs = self.pool.connection.budget, replace(around.knobs, threads=1)
         task = Task(
             splits.stratum, own, tuple(splits.later), around.scope.params, memory, knobs,
             self.counts,
         )  # fmt: skip
-        stage = self.pool.stage(splits.name, limits)
 
-        def add(low: int, high: int) -> None:
+        def call(low: int, high: int) -> Call:
             seeds = {name: self._of(seeds, low, high) for name, seeds in self._seeds.items()}
             args = task, seeds, placed, table
-            stage.add(Call(followed, args, keep=True, tag=(low, high, args), told=told_of))
+            return Call(followed, args, keep=True, tag=(low, high, args), told=told_of)
 
+        def smaller(error: TooLarge) -> list[Call]:
+            low, high, _ = error.call.tag
+            parts = pairwise(self._cuts(low, high, 2))
+            return [call(*part) for part in parts] if high - low > 1 else []
+
+        stage = self.pool.stage(splits.name, limits, smaller)
         found: list[_Part] = []
         held = 0
         with limits.watch.work("joining", splits.name, len(self._values), "values") as work:
             for low, high in pairwise(self._cuts(0, len(self._values), self._wanted)):
-                add(low, high)
-            for call, kept in stage:
+                stage.add(call(low, high))
+            for ended, kept in self._ended(stage):
                 told: Told | None = kept.told
                 if told is None:
                     return None
-                low, high, args = call.tag
+                low, high, args = ended.tag
                 here = self.counts or told.part.rows
                 found.append(_Part(low, told, None if here else kept, args))
                 self.seconds += told.part.seconds
                 held += told.nbytes if here else 0
                 limits.charge("blocks", held)
                 for start, end in pairwise(self._cuts(low + told.part.done, high, 2)):
-                    add(start, end)
+                    stage.add(call(start, end))
                 work.at(work.done + told.part.done)
         limits.charge("blocks", 0)
         return found
+
+    def _ended(self, stage: Any) -> Iterator[tuple[Call, Kept]]:
+        """What calls gave. Where not even one value's rows have room that is told of the rules."""
+        try:
+            with closing(iter(stage)) as ended:
+                yield from ended
+        except MemoryLimitError as error:
+            raise self.splits.growth(error) from None
 
     @property
     def _wanted(self) -> int:
