@@ -14,17 +14,20 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 
 import gdatalog
-from gdatalog.cluster import owner, owners, routes, stretches
+from gdatalog.cluster import fixpoints, owner, owners, routes, stretches
+from gdatalog.cluster.keeping import Keeping
 from gdatalog.cluster.owner import Stale, State
 from gdatalog.cluster.owners import Owners
 from gdatalog.cluster.pool import Call, Kept, Part
 from gdatalog.cluster.spreading import Spreading
 from gdatalog.cluster.stretches import Stretches
 from gdatalog.errors import EvaluationError, MemoryLimitError
+from gdatalog.storage.afar import AfarRows
 from gdatalog.storage.relation import Relation
 from tests import test_engine_oracle as oracle
 from tests.draw import Drawn
@@ -383,6 +386,38 @@ def test_many_rows_stay_on_the_workers(
             assert db.query(f"{text} {counted} ?- n(c).").fetchall() == [(len(expected),)]
     assert stayed and min(stayed) > 1
     two.run(_few, stretches.SMALL)
+
+
+def test_rows_that_lie_afar_are_dealt_out_where_they_lie(
+    two: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataframe = pytest.importorskip("dask.dataframe")
+    monkeypatch.setattr("gdatalog.cluster.harvest.EASILY", 0)
+    fetched: list[Any] = []
+    real = Keeping.fetch
+
+    def fetch(self: Keeping, pieces: Any) -> Any:
+        fetched.append(pieces)
+        return real(self, pieces)
+
+    edges = graph(6, 30, 60)
+    frame = pd.DataFrame(edges, columns=["x", "y"])
+    with gdatalog.connect(device="cpu") as alone, gdatalog.connect(device="cpu", cluster=two) as db:
+        alone["E"] = edges
+        db["E"] = dataframe.from_pandas(frame, npartitions=3)
+        db._workspace.force(spread="partition", split="never")
+        expected = sorted(alone.query(CLOSURE).fetchall())
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Keeping, "fetch", fetch)
+            rows = db.query(CLOSURE)
+        store = db._workspace.stored["E"].store
+        assert isinstance(store, AfarRows) and store.away
+        assert sorted(rows.fetchall()) == expected
+        assert not fetched
+        db._workspace.force(spread="auto")
+        monkeypatch.setattr(fixpoints, "SHARE", 1 << 60)
+        told = str(db.profile(f"{CLOSURE} q(y) <- p(1, y). ?- p(x, y)."))
+        assert "rounds on 2 workers" in told
 
 
 def _few(nbytes: int) -> None:

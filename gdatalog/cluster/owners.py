@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
-from gdatalog.cluster.exchange import parts_of, size_of
+from gdatalog.cluster.exchange import Exchange, parts_of, size_of
 from gdatalog.cluster.owner import (
     SMALL,
     Parcel,
@@ -22,7 +22,9 @@ from gdatalog.cluster.owner import (
     Task,
     Told,
     dealt,
+    fragment_of,
     had,
+    parcels_of,
     rows_at_home,
     step,
     told_of,
@@ -33,7 +35,7 @@ from gdatalog.cluster.stretches import stays_afar, texts_for
 from gdatalog.cluster.texts import asks_for_ranks
 from gdatalog.engine.best import Best, improves_for_ever, is_clamped
 from gdatalog.engine.choose import Choice
-from gdatalog.engine.derived import Derived, in_order, union_rows
+from gdatalog.engine.derived import Blocks, Derived, FarBlocks, in_order, union_rows
 from gdatalog.engine.device import CPU
 from gdatalog.engine.dying import around_parts, parted_stratum
 from gdatalog.engine.ledger import RuleRound
@@ -46,7 +48,7 @@ from gdatalog.executors.levelwise import Seen
 from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.nodes import Apply, RulePlan
 from gdatalog.progress import format_bytes
-from gdatalog.storage.afar import Keeper
+from gdatalog.storage.afar import AfarRows, Keeper
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
 
@@ -162,15 +164,23 @@ class Owners:
         """The first rows, on their way to where they are at home."""
         parcels: dict[int, Parcel] = {}
         for name, parts in derived.items():
-            ops = self.run.ops
-            columns, count = union_rows([in_order(part, ops) for part in parts], ops)
-            rows = tuple(map(brought, columns)), count
-            for owner, mine in dealt(rows, self.routes.homes[name], len(self.workers)).items():
-                parcels.setdefault(owner, {})[name] = mine
+            ops, home = self.run.ops, self.routes.homes[name]
+            far = [rows for rows in map(afar_of, parts) if rows is not None]
+            for rows in far:
+                pieces = self._exchange(name).deal(
+                    [part.value for part in rows.make_distinct()], parcels_of, name, home
+                )
+                for owner, mine in enumerate(pieces):
+                    course.inbox.setdefault(owner, []).extend(mine)
+            near = [in_order(part, ops) for part in parts if afar_of(part) is None]
+            columns, count = union_rows(near, ops)
+            here = tuple(map(brought, columns)), count
+            for owner, own in dealt(here, home, len(self.workers)).items():
+                parcels.setdefault(owner, {})[name] = own
         for owner, parcel in parcels.items():
             size = sum(column.nbytes for rows, _ in parcel.values() for column in rows)
             held = parcel if size <= SMALL else self.pool.place(None, parcel, size)
-            course.inbox[owner] = [held]
+            course.inbox.setdefault(owner, []).append(held)
 
     def _place(self) -> None:
         """Has on the workers what the rules read of relations that do not grow."""
@@ -178,18 +188,23 @@ class Owners:
         tries = {ref: self.run.trie_of(ref, CPU) for ref in self.routes.whole}
         self.tries = {ref: pool.place(id(trie), trie) for ref, trie in tries.items()}
         self.symbols = texts_for(pool, self.plans, scope)
-        self.fragments: list[dict[str, Placed]] = [{} for _ in range(owners)]
+        self.fragments: list[dict[str, Placed | Kept]] = [{} for _ in range(owners)]
         for name, place in self.routes.fragments.items():
-            relation = self.around.relation(place.relation)
             assert isinstance(place.by, int)
-            rows = relation.rows, relation.length
-            parts = dealt(rows, (place.by,), owners)
+            relation = self.around.relation(place.relation)
+            schema = relation.columns, relation.types
+            if isinstance(relation.store, AfarRows) and relation.store.away:
+                values = [part.value for part in relation.store.make_distinct()]
+                exchange = self._exchange(place.relation)
+                pieces = exchange.deal(values, parcels_of, name, (place.by,))
+                for owner, kept in enumerate(exchange.merge(pieces, fragment_of, name, *schema)):
+                    self.fragments[owner][name] = kept
+                continue
+            dealt_out = dealt((relation.rows, relation.length), (place.by,), owners)
             for owner, fragments in enumerate(self.fragments):
-                columns, count = parts.get(owner, ((), 0))
-                part = Relation.empty(relation.columns, relation.types)
-                if count:
-                    whole = relation.columns, relation.types
-                    part = Relation.of_blocks(*whole, [columns], count, True)
+                columns, count = dealt_out.get(owner, ((), 0))
+                blocks = [columns] if count else []
+                part = Relation.of_blocks(*schema, blocks, count, True)
                 fragments[name] = pool.place(None, part, part.nbytes)
         stratum = self.run.stratum
         schemas = {name: self.around.schemas[name] for name in stratum.relations}
@@ -206,6 +221,9 @@ class Owners:
             replace(self.around.knobs, threads=self.threads),
             self.around.ledger.lasting,
         )
+
+    def _exchange(self, told: str) -> Exchange:
+        return Exchange(self.pool, told, self.around.limits, self.workers)
 
     def _step(self, settling: bool, course: _Course) -> dict[int, Told]:
         """A step of each owner that something has come for; what they tell."""
@@ -352,6 +370,12 @@ class Owners:
                     for did in rounds
                     for number, kind in did.executors.items()
                 }
+
+
+def afar_of(derived: Derived) -> AfarRows | None:
+    """Rows that lie on workers; None if they are here."""
+    blocks = derived.blocks if isinstance(derived, Blocks) else ()
+    return blocks.rows if isinstance(blocks, FarBlocks) and blocks.rows.away else None
 
 
 def _share_out(rules: Sequence[RuleRound], new: int) -> None:
