@@ -49,7 +49,7 @@ class Here:
 
     def __init__(self, workers: int = 2, moved: bool = False) -> None:
         threads = {f"worker {number}": 1 for number in range(workers)}
-        client = SimpleNamespace(nthreads=lambda: threads)
+        client = SimpleNamespace(nthreads=lambda: threads, status="running")
         self.connection = SimpleNamespace(slots=workers, client=client, budget=1 << 40)
         self.slots = workers
         self.moved = moved
