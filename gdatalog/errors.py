@@ -114,7 +114,7 @@ class Note:
     span: Span | None = None
 
     def format(self) -> str:
-        if self.span is None or self.span.source is NOWHERE.source:
+        if self.span is None or self.span.source == NOWHERE.source:
             return f"  note: {self.message}"
         return f"  note: {self.span.where()}: {self.message}\n{self.span.excerpt()}"
 
@@ -134,10 +134,14 @@ class Error(Exception):
     ) -> None:
         super().__init__(message)
         self.message = message
-        self.span = None if span is not None and span.source is NOWHERE.source else span
+        self.span = None if span is not None and span.source == NOWHERE.source else span
         self.hint = hint
         self.notes = tuple(notes)
         self.others: tuple[Error, ...] = ()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """As it was raised, with all that it tells, wherever it goes."""
+        return _told_again, (type(self), self.message, self.__dict__)
 
     @property
     def all(self) -> tuple[Error, ...]:
@@ -161,6 +165,12 @@ class Error(Exception):
         if more > 0:
             parts.append(f"and {more:,} more error{'s' if more > 1 else ''}")
         return "\n\n".join(parts)
+
+
+def _told_again(kind: type[Error], message: str, told: dict[str, object]) -> Error:
+    error = kind(message)
+    error.__dict__.update(told)
+    return error
 
 
 class ParseError(Error):

@@ -73,6 +73,10 @@ class Workspace:
         self._read = Read()
         self._prepared = Prepared()
 
+    def forget(self) -> None:
+        """Forget what has been evaluated and what texts have read: where their rows lay goes."""
+        self._remembered, self._read = {}, Read()
+
     def statements(self) -> list[Statement]:
         """The statements that stay."""
         return [statement for kept in self.texts.values() for statement in kept.statements]

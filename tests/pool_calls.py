@@ -105,3 +105,17 @@ def where(seconds: float, values: Any) -> int:
     """In which process it was done."""
     sleep(seconds)
     return os.getpid() if values.sum() else 0
+
+
+def mixed(seconds: float, values: Any, *inputs: Any) -> dict[str, int]:
+    """Something that depends on all that it is given."""
+    sleep(seconds)
+    numbers = [int(values.sum())]
+    for each in inputs:
+        numbers += [each] if isinstance(each, int) else each.values()
+    first = sum(number * (at + 1) for at, number in enumerate(numbers)) % 1_000_003
+    return {"a": first, "b": first * 7 % 1_000_003, "c": len(inputs)}
+
+
+def sum_of(kept: dict[str, int]) -> int:
+    return sum(kept.values())

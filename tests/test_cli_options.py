@@ -73,6 +73,11 @@ CASES: dict[str, list[Case]] = {
         (["--device", "cuda:99", *YES], 3, "", r"device error: .*"),
         (["--device", "gpu", *YES], 2, "", r"usage error: there is no device 'gpu'\n  hint: .*\n"),
     ],
+    "--cluster": [
+        (["--cluster", "127.0.0.1:9", *YES], 3, "", r"device error: no scheduler is at .*"),
+        (["--cluster", "lokal", *YES], 2, "", r"usage error: 'lokal' has no port\n  hint: .*\n"),
+        (["--cluster"], 2, "", r"usage error: Option '--cluster' requires an argument\n.*"),
+    ],
     "--memory-limit": [
         (["--memory-limit", "1GiB", *YES], 0, r"yes\n", ""),
         (
@@ -214,7 +219,7 @@ class found:
 
     well = True
 
-    def __init__(self, clear_cache: bool) -> None:
+    def __init__(self, clear_cache: bool, cluster: str | None) -> None:
         self.clear_cache = clear_cache
 
     def __str__(self) -> str:

@@ -86,7 +86,7 @@ def test_nobody_there() -> None:
     port = free_port()
     assert said(f"127.0.0.1:{port}") == (
         f"device error: no scheduler is at tcp://127.0.0.1:{port}: connection refused\n"
-        f'  hint: `dask scheduler --port {port}` starts one there; cluster="local" needs none'
+        f'  hint: `dask scheduler --port {port}` starts one there; the cluster "local" needs none'
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import random
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, sleep
@@ -220,3 +222,62 @@ def test_what_workers_die_of_is_cut_smaller() -> None:
         with pytest.raises(TooLarge, match=r"workers of 600.0 MiB each died .* a part of hungry"):
             list(with_(pool, Limits(), *calls, told="hungry"))
         pool.close()
+
+
+def drawn(pool: Pool, seed: int, kills: int) -> None:
+    """Values that stay on workers, made of one another in a few steps, while workers die."""
+    draw = random.Random(seed)
+    client = pool.connection.client
+    until(lambda: len(client.nthreads()) == 2)
+    shared = [np.arange(draw.randrange(1, 50)) for _ in range(3)]
+    placed = [pool.place(("shared", seed, n), values) for n, values in enumerate(shared)]
+    ended = threading.Event()
+
+    def killing() -> None:
+        for _ in range(kills):
+            until(lambda: ended.is_set() or len(client.nthreads()) == 2)
+            ended.wait(0.3 + draw.random() * 0.5)  # one that dies as it starts stays away
+            workers = sorted(client.nthreads())
+            if not ended.is_set() and workers:
+                some = workers if draw.random() < 0.3 else [draw.choice(workers)]
+                with contextlib.suppress(Exception):  # it may be dead already
+                    kill(client, *some)
+
+    killer = threading.Thread(target=killing)
+    killer.start()
+    kept: list[tuple[Any, dict[str, int]]] = []
+    for _ in range(6):
+        stage = pool.stage("drawn", Limits())
+        expected = {}
+        for n in range(draw.randrange(1, 9)):
+            at, seconds = draw.randrange(3), draw.choice([0, 0.01, 0.1])
+            inputs = draw.sample(kept, min(len(kept), draw.randrange(4)))
+            keys = [draw.choice("abc") if draw.random() < 0.5 else None for _ in inputs]
+            given: list[Any] = []
+            real: list[Any] = []
+            for (each, value), key in zip(inputs, keys, strict=True):
+                given.append(each.part(key) if key else each)
+                real.append(value[key] if key else value)
+            keep = draw.random() < 0.7
+            told = pool_calls.sum_of if keep and draw.random() < 0.5 else None
+            expected[n] = pool_calls.mixed(0, shared[at], *real)
+            args = (seconds, placed[at], *given)
+            stage.add(Call(pool_calls.mixed, args, keep, tag=n, told=told))
+        for call, found in stage:
+            value = expected.pop(call.tag)
+            if not call.keep:
+                assert found == value
+                continue
+            assert call.told is None or found.told == sum(value.values())
+            kept.append((found, value))
+        assert not expected
+        kept = draw.sample(kept, draw.randrange(len(kept) + 1))  # the others are let go of
+    ended.set()
+    killer.join()
+    assert pool.bring([each for each, _ in kept], "drawn", Limits()) == [v for _, v in kept]
+
+
+@pytest.mark.slow
+def test_drawn_work_while_workers_die(pool: Pool) -> None:
+    for seed in range(8):
+        drawn(pool, seed, kills=4)

@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Hashable, Iterator
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 import gdatalog
+from gdatalog.cluster import cutting, replicated
+from gdatalog.cluster.connection import Connection
+from gdatalog.cluster.costs import Level
 from gdatalog.cluster.pool import Call
+from gdatalog.cluster.replicated import Handing
 from gdatalog.cluster.spreading import Spreading
 from gdatalog.errors import EvaluationError
+from tests.clusters import Workers
 from tests.corners import CORNERS, Example
 from tests.draw import Drawn, aggregate_programs, programs, string_programs
 from tests.examples import EXAMPLES
@@ -156,3 +164,270 @@ def _heads(example: Example) -> set[str]:
     from gdatalog.parser import parse
 
     return Drawn(parse(example.program), {}, 0).defined
+
+
+# ------------------------------------------------------------------ what programs are easily wrong
+
+GRAPH = [(a, b) for a in range(30) for b in range(30) if a != b and (a * b + a + b) % 7 < 2]
+HUB = [(0, b) for b in range(1, 200)] + [(b, b + 1) for b in range(1, 199)] + [(99, 0)]
+WORDS = [(1, "b"), (2, "a"), (3, "c"), (4, "a"), (5, "é"), (6, "")]
+
+CASES: dict[str, str] = {
+    "rows that need no comparing": "p(x, y, z) <- E(x, y), E(y, z), E(x, z).",
+    "rows that come again": "p(x, z) <- E(x, y), E(y, z).",
+    "a proposition": "p() <- E(x, y), E(y, x), x < y. q() <- E(x, y), E(y, x), x = y.",
+    "aggregates of all kinds": """
+        a(count(), sum(y), min(y), max(y), mean(y), count_distinct(z)) <- E(x, y), E(y, z).
+        b(x, count(), sum(z), min(z), max(z), mean(z), count_distinct(z)) <- E(x, y), E(y, z).
+        c(count()) <- E(x, y), E(y, z), E(z, x), x > 1000.
+        d(sum(to_float(x) / 2.0), mean(to_float(y))) <- E(x, y).
+    """,
+    "a union before aggregates": """
+        a(n) <- n = count : { (E(x, y) ; F(x, y)) }.
+        b(n) <- n = sum y : { (E(x, y), y > 3 ; F(x, y) ; E(y, x)) }.
+        c(x, n) <- F(x, 0), n = count : { (E(x, y) ; F(x, _), E(x, y)) }.
+        d(x, y) <- (E(x, y), y > 3 ; F(x, y) ; E(y, x)).
+    """,
+    "the order of texts": """
+        a(min(s), max(s), any_value(s)) <- W(x, s).
+        b(s, t) <- W(x, s), W(y, t), s < t.
+        c(x, max(s)) <- E(x, y), W(y, s).
+        d(s) <- W(x, s), s != "a".
+        e(x) <- E(x, y), W(y, "é").
+        f(m, s) <- W(m, s), m = max k : { W(k, _) }.
+    """,
+    "texts made by workers": """
+        a(cat(s, t)) <- W(x, s), W(y, t).
+        b(t, count()) <- W(x, s), W(y, r), t = cat(s, cat("-", r)).
+        c(min(cat(s, t)), max(cat(t, s)), count_distinct(cat(s, "+"))) <- W(x, s), W(y, t).
+        d(x, t) <- W(x, s), t = to_string(x), !W(_, t).
+        e(s, strlen(s)) <- a(s), match("b.*", s).
+    """,
+    "branches": """
+        a(x) <- E(x, y), !E(y, x).
+        b(x, n) <- E(x, _), n = count : { E(x, y), E(y, z), !F(z, _) }.
+        c(x, y) <- F(x, _), y = max z : { E(x, z) }.
+        d(x, y, z) <- E(x, y), y = max w : { E(x, w) }, E(y, z).
+    """,
+    "constants and parameters": """
+        a(y) <- E(3, y). b(y, z) <- E(3, y), E(y, z). c(z) <- E(3, y), E(y, z), F(z, 0).
+        d(x) <- E(x, 4), x > 2. e(x) <- x in {1, 5, 400}, E(x, y).
+        f(x, z) <- E(x, y), z = x + y, F(z, _).
+    """,
+    "products": "a(x, w) <- E(x, _), F(_, w). b(count()) <- E(x, y), F(z, w), x < z.",
+    "recursion": """
+        path(x, y) <- E(x, y), x < 5. path(x, z) <- path(x, y), E(y, z).
+        far(x, min(d)) <- E(x, y), d = 1. far(x, min(d + 1)) <- E(x, y), far(y, d).
+    """,
+    "floats and times": """
+        a(x, y) <- R(x, t), R(y, u), x < y. b(t, count()) <- R(x, t). c(max(x), min(t)) <- R(x, t).
+    """,
+}
+
+
+def load(db: gdatalog.Database, most: int = 1000) -> None:
+    db["E"] = GRAPH[:most]
+    db["F"] = HUB[:most]
+    db["W"] = WORDS
+    db.run(
+        "R(0.5, @2020-01-01). R(-1.5, @2021-01-01). R(1e300, @2020-01-01). R(-0.0, @1999-12-31)."
+    )
+
+
+def relations(db: gdatalog.Database, text: str, most: int = 1000) -> dict[str, set[Any]]:
+    load(db, most)
+    names = _heads_of(text)
+    db.run(text)
+    return {name: canonical(db.relations[name].fetchall()) for name in sorted(names)}
+
+
+def _heads_of(text: str) -> set[str]:
+    from gdatalog.parser import parse
+
+    return Drawn(parse(text), {}, 0).defined
+
+
+def alone(text: str, most: int = 1000) -> dict[str, set[Any]]:
+    with gdatalog.connect(device="cpu") as db:
+        return relations(db, text, most)
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+@pytest.mark.parametrize("case", CASES)
+def test_case(case: str, slots: int) -> None:
+    with gdatalog.connect(device="cpu") as db:
+        spreading = here(slots)
+        spread(db, spreading)
+        assert relations(db, CASES[case]) == alone(CASES[case])
+        assert spreading.pool.calls > 1  # type: ignore[attr-defined]
+
+
+FAILS = [
+    "a(x, z) <- E(x, y), z = y / (x - 3).",
+    "a(x, n) <- W(x, s), n = to_number(s).",
+    "a(x, n) <- W(x, s), n = sum k : { W(k, t), k < to_number(s) }.",
+    "a(sum(x * 4611686018427387904)) <- E(x, y).",
+    'a(x, sum(log(to_float(y - 3)))) <- E(x, y), W(x, "c").',
+]
+
+
+@pytest.mark.parametrize("text", FAILS)
+def test_what_fails_on_a_worker_is_told_as_here(text: str) -> None:
+    told = []
+    for cluster in (None, here(3)):
+        with gdatalog.connect(device="cpu") as db:
+            if cluster is not None:
+                spread(db, cluster)
+            with pytest.raises(EvaluationError) as caught:
+                relations(db, text)
+        error = caught.value
+        assert error.span is not None
+        told.append((error.message.partition(" with ")[0], error.span.where(), error.hint))
+    assert told[0] == told[1]
+
+
+def test_cautions_of_workers_are_told_once() -> None:
+    text = "a(y) <- W(1, s), W(y, t), match(cat(\"(\", s), t)."
+    told = []
+    for cluster in (None, here(3)):
+        with gdatalog.connect(device="cpu") as db:
+            if cluster is not None:
+                spread(db, cluster)
+            load(db)
+            with pytest.warns(gdatalog.ProgramWarning) as caught:
+                db.query(text).fetchall()
+        told.append([str(warning.message) for warning in caught])
+    assert told[0] == told[1] and told[0]
+
+
+def test_a_limit_is_met_by_workers() -> None:
+    with gdatalog.connect(device="cpu") as db:
+        spread(db, here(2))
+        load(db)
+        everything = set(db.query("p(x, z) <- E(x, y), E(y, z).").fetchall())
+        assert len(everything) > 20
+        for limit in (1, 7, 20):
+            found = db.query("p(x, z) <- E(x, y), E(y, z).", limit=limit).fetchall()
+            assert len(set(found)) == len(found) == limit and set(found) <= everything
+
+
+# ---------------------------------------------------------------------------------- pieces
+
+
+def handed(db: gdatalog.Database, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The pieces that workers were given, call by call."""
+    seen: list[Any] = []
+    made = Handing._made
+
+    def noting(self: Handing, pieces: Any, firm: bool) -> Call:
+        seen.append([(piece.cell, firm) for piece in pieces])
+        return made(self, pieces, firm)
+
+    monkeypatch.setattr(Handing, "_made", noting)
+    db.query(text).fetchall()
+    return seen
+
+
+STAR = [(0, b) for b in range(1, 2000)] + [(b, 0) for b in range(1, 2000)]
+
+
+def test_a_hub_is_cut_by_the_next_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    with gdatalog.connect(device="cpu") as db:
+        spread(db, here(4))
+        db["E"] = [*STAR, *[(b, b + 1) for b in range(1, 100)]]
+        calls = handed(db, "n(count()) <- E(x, y), E(y, z), E(x, w).", monkeypatch)
+        cells = [cell for call in calls for cell, _ in call]
+        assert sum(len(cell.stretches) == 2 for cell in cells) >= 4
+        (found,) = db.query("n(count()) <- E(x, y), E(y, z), E(x, w).").fetchall()
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = [*STAR, *[(b, b + 1) for b in range(1, 100)]]
+        assert db.query("n(count()) <- E(x, y), E(y, z), E(x, w).").fetchall() == [found]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_cells_that_take_too_long_are_cut_until_they_cannot_be(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gdatalog.cluster import work
+
+    expected = alone(CASES[case], 9)
+    monkeypatch.setattr(work, "PATIENCE", 0.0)  # nothing is soon enough
+    with gdatalog.connect(device="cpu") as db:
+        spread(db, here(1))
+        assert relations(db, CASES[case], 9) == expected
+
+
+def test_calls_give_back_what_they_have_no_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BUDGET", "LEAST"):
+        monkeypatch.setattr(replicated, name, 0.0)
+    text = CASES["aggregates of all kinds"]
+    with gdatalog.connect(device="cpu") as db:
+        spreading = here(2)
+        spread(db, spreading)
+        assert relations(db, text) == alone(text)
+        assert spreading.pool.calls > 4 * 8  # type: ignore[attr-defined]
+
+
+def test_cells_that_do_not_fit_are_cut_and_then_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gdatalog.cluster import work
+
+    text = "p(x, z, w) <- E(x, y), E(y, z), E(x, w)."
+    with gdatalog.connect(device="cpu") as db:
+        spread(db, here(2))
+        load(db)
+        expected = len(db.query(text))
+        db["dummy"] = [(1,)]
+    monkeypatch.setattr(work, "room", lambda tries: 20_000)
+    with gdatalog.connect(device="cpu") as db:
+        spread(db, here(2))
+        load(db)
+        assert len(db.query(text)) == expected
+        monkeypatch.setattr(work, "room", lambda tries: 8)
+        with pytest.raises(gdatalog.MemoryLimitError, match="8 B"):
+            db.query("p(x, z, w, y) <- E(x, y), E(y, z), E(x, w).").fetchall()
+
+
+@given(st.lists(st.integers(0, 40), max_size=60), st.integers(1, 30), st.integers(0, 9))
+def test_pieces_cover_a_level_and_share_nothing(
+    degrees: list[int], wanted: int, again: int
+) -> None:
+    values = np.cumsum(np.array([1 + degree % 3 for degree in degrees], dtype=np.int64))
+    level = Level("x", values, np.array(degrees, dtype=np.float64) ** 2 + 1)
+    if not degrees:
+        return
+    pieces = cutting._cut(level, {}, 100.0, 0, len(values), wanted)
+    parted = pieces[again % len(pieces)]
+    if parted.high - parted.low > 1:
+        at = pieces.index(parted)
+        pieces[at : at + 1] = cutting._cut(level, {}, parted.cost, parted.low, parted.high, 8)
+    stretches = [piece.cell.stretches["x"] for piece in pieces]
+    assert stretches[0].low is None and stretches[-1].high is None
+    assert all(one.high == next_.low is not None for one, next_ in pairwise(stretches))
+    assert sum(piece.cost for piece in pieces) == pytest.approx(100.0)
+
+
+# --------------------------------------------------------------------- processes of a cluster
+
+
+def test_programs_on_workers(cluster: Workers) -> None:
+    client = cluster(2)
+    for text in CASES.values():
+        with gdatalog.connect(device="cpu", cluster=client) as db:
+            db._workspace.force(spread="replicate")
+            assert relations(db, text) == alone(text)
+
+
+def test_examples_on_workers(cluster: Workers) -> None:
+    client = cluster(2)
+    for example in CORNERS[::3]:
+        check(example, Spreading(Connection(client)))
+
+
+def test_an_error_on_a_worker_is_the_error_here(cluster: Workers) -> None:
+    for text in FAILS[:2]:
+        with gdatalog.connect(device="cpu", cluster=cluster(2)) as db:
+            db._workspace.force(spread="replicate")
+            with pytest.raises(EvaluationError) as caught:
+                relations(db, text)
+        assert caught.value.span is not None and caught.value.span.text in text
+        assert caught.value.hint and "^" in str(caught.value)

@@ -11,10 +11,11 @@ import io
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
+from traceback import format_exc
 from typing import Any, NamedTuple
 
-from gdatalog.cluster.here import Ref, common_of, hold, value_of
-from gdatalog.errors import Interrupted
+from gdatalog.cluster.here import Missing, Ref, common_of, hold, value_of
+from gdatalog.errors import Error, Interrupted
 from gdatalog.watching import Watch
 
 LONG = 0.1  # seconds, from which on calls that came together with others go back
@@ -74,10 +75,21 @@ def run_calls(
         try:
             outcomes.append(Outcome(run_call(call, inputs, brought)))
         except Exception as error:
-            outcomes.append(Outcome(None, error))
+            outcomes.append(Outcome(None, _sendable(error)))
         if perf_counter() - began > LONG:
             break
     return outcomes
+
+
+def _sendable(error: Exception) -> Exception:
+    """An error that can go back; one that nobody foresaw says where it was raised."""
+    if not isinstance(error, (Error, Missing)):
+        error.add_note(f"On a worker:\n{format_exc()}")
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"on a worker: {type(error).__name__}: {error}\n{format_exc()}")
+    return error
 
 
 def run_call(call: Packed, inputs: Sequence[Any], brought: Mapping[Ref, Any]) -> Any:

@@ -17,7 +17,7 @@ from gdatalog.cluster.layout import Dim, Layout
 from gdatalog.cluster.shares import Domain, Shares
 from gdatalog.storage.table import Array
 
-FINE = 64  # classes of a domain in a census
+FINE = 128  # classes of a domain in a census
 MOST = 1 << 20  # numbers in the count of a source: with many dims, classes are fewer
 
 

@@ -18,24 +18,30 @@ from gdatalog.cluster.dealing import Batch, dealt
 from gdatalog.cluster.shares import Shares
 from gdatalog.storage.table import Array
 
-CLASSES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 32, 40, 48, 64)
-MARKS = 1 << 23  # blocks times bundles that shares may have
+CLASSES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 32, 40, 48, 64, 96, 128)
+BUNDLES = 1 << 12  # that shares may have, for each block that they may have
 PATIENCE = 2  # steps without a gain, after which no more classes are tried
-# Blocks that are looked at once some fit: one for so many bytes, within bounds.
-EACH, FEWEST, MOST = 4096, 300, 6000
+# Blocks that are looked at once some fit: one for so many bytes, within bounds; and blocks that
+# shares may have where none with fewer fit: one for so many bytes, within bounds.
+EACH, FEWEST, ENOUGH = 1 << 12, 300, 6_000
+LARGE, MOST = 1 << 26, 20_000
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Shares, and what is expected of them: the batches of each worker if all are equally fast."""
+    """Shares, and what is expected of them: the batches of each thread if all are equally fast.
+
+    `threads`: of each worker. `memory`: bytes of bundles that a batch can have.
+    """
 
     shares: Shares
     memory: int
     batches: tuple[tuple[Batch, ...], ...]
+    threads: int = 1
 
     @property
     def workers(self) -> int:
-        return len(self.batches)
+        return len(self.batches) // self.threads
 
     @property
     def moved(self) -> int:
@@ -46,7 +52,7 @@ class Choice:
 
     @property
     def uneven(self) -> float:
-        """The work of the worker that has the most, by the mean of all."""
+        """The work of the thread that has the most, by the mean of all."""
         work = [sum(batch.cost for batch in given) for given in self.batches]
         return max(work) * len(work) / sum(work) if any(work) else 1.0
 
@@ -63,9 +69,9 @@ def choose(census: Census, memory: int, workers: int) -> Shares | None:
     return None if best is None else best.shares
 
 
-def weighed(census: Census, memory: int, workers: int) -> Choice | None:
-    """The same, with what is expected of it."""
-    search = _Search(census, memory, workers)
+def weighed(census: Census, memory: int, workers: int, threads: int = 1) -> Choice | None:
+    """The same, with what is expected of it. `threads`: of each worker; `memory` is that of one."""
+    search = _Search(census, memory, workers, threads)
     for names in _restricted(census.layout.variables):
         search.climb(census.restricted(names))
         if search.budget <= 0:
@@ -81,17 +87,18 @@ def _restricted(names: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 class _Search:
-    def __init__(self, census: Census, memory: int, workers: int) -> None:
-        self.memory, self.workers = memory, workers
+    def __init__(self, census: Census, memory: int, workers: int, threads: int) -> None:
+        self.memory, self.workers, self.threads = memory, workers, threads
         self.weights = [census.weights(domain) for domain in range(len(census.domains))]
         self.best: Choice | None = None
-        self.enough = max(FEWEST, min(MOST, census.total // EACH))
+        self.enough = max(FEWEST, min(ENOUGH, census.total // EACH))
+        self.most = max(ENOUGH, min(MOST, census.total // LARGE))
         self.looked = 0
 
     @property
     def budget(self) -> int:
         """How many blocks may still be looked at: more of them as long as none fit."""
-        return (2 * MOST if self.best is None else self.enough) - self.looked
+        return (4 * self.most if self.best is None else self.enough) - self.looked
 
     def climb(self, census: Census) -> None:
         """Adds classes to the domain for which that helps most, one step after the other."""
@@ -120,13 +127,16 @@ class _Search:
             _starts(weights, CLASSES[at]) for weights, at in zip(self.weights, steps, strict=True)
         ]
         shares = census.shares(starts)
-        if shares.most_blocks > max(FEWEST, min(MOST, self.budget)) or shares.marks > MARKS:
+        if (
+            shares.most_blocks > max(FEWEST, min(self.most, self.budget))
+            or shares.marks > BUNDLES * self.most
+        ):
             return None
         self.looked += len(shares.blocks)
         if shares.largest > self.memory:
             return 1, float(shares.largest)
-        batches = tuple(map(tuple, dealt(shares, self.memory, self.workers)))
-        choice = Choice(shares, self.memory, batches)
+        batches = dealt(shares, self.memory, self.workers, self.threads)
+        choice = Choice(shares, self.memory, tuple(map(tuple, batches)), self.threads)
         if self.best is None or choice.weight < self.best.weight:
             self.best = choice
         return 0, choice.weight

@@ -11,24 +11,22 @@ from weakref import finalize
 from gdatalog.cluster.reaching import address_of, check_installed, client_of, dask, refused
 from gdatalog.cluster.roster import Worker, look
 from gdatalog.engine.knobs import cores
-from gdatalog.errors import UsageError
+from gdatalog.errors import DeviceError, UsageError
 
 
 class Connection:
     """A client of Dask's, and what it leads to.
 
-    `workers`: those that there were when it was made. What was started for it ends with it; a
-    client or a cluster that a user handed over stays.
+    What was started for it ends with it; a client or a cluster that a user handed over stays.
     """
 
-    def __init__(self, client: Any, told: str = "a client", own: list[Any] | None = None) -> None:
+    def __init__(self, client: Any, own: list[Any] | None = None) -> None:
         self.client = client
-        self.told = told
-        self.workers: tuple[Worker, ...] = ()
+        self.address = str(client.scheduler.address)
+        self.dashboard = str(client.dashboard_link)  # where a browser sees what the cluster does
+        self._workers: tuple[Worker, ...] | None = None
         # Also when nobody closes the database: when it is gone, at the latest when Python ends.
-        self.close = finalize(
-            self, _close, [] if own is None else own
-        )  # what is to be closed, in this order
+        self.close = finalize(self, _close, own or [])  # what is to be closed, in this order
 
     @staticmethod
     def open(cluster: Any, memory: int, threads: int = 0) -> Connection:
@@ -41,20 +39,19 @@ class Connection:
             connection = _opened(cluster, memory, threads, own)
             if quiet:
                 logging.getLogger("distributed").setLevel(logging.CRITICAL)
-            connection.workers = look(connection.client)
+            connection.again()
         except BaseException:
             _close(own)
             raise
         return connection
 
     @property
-    def address(self) -> str:
-        return str(self.client.scheduler.address)
-
-    @property
-    def dashboard(self) -> str:
-        """Where a browser sees what the cluster does."""
-        return str(self.client.dashboard_link)
+    def workers(self) -> tuple[Worker, ...]:
+        """Those that there were when they were last looked at."""
+        if self._workers is None:
+            self.again()
+        assert self._workers is not None
+        return self._workers
 
     @property
     def slots(self) -> int:
@@ -68,7 +65,12 @@ class Connection:
 
     def again(self) -> None:
         """Looks at the workers once more."""
-        self.workers = look(self.client)
+        if self.client.status != "running":
+            raise DeviceError(
+                f"the connection to the scheduler at {self.address} is lost",
+                hint="it has ended, or cannot be reached any more; connect again when it can",
+            )
+        self._workers = look(self.client)
 
     def __str__(self) -> str:
         number = len(self.workers)
@@ -88,11 +90,11 @@ def _opened(cluster: Any, memory: int, threads: int, own: list[Any]) -> Connecti
         own.append(workers)
         client = client_of(workers.address)
         own.insert(0, client)
-        return Connection(client, "this machine", own)
+        return Connection(client, own)
     if isinstance(cluster, str):
         client = client_of(address_of(cluster))
         own.append(client)
-        return Connection(client, cluster, own)
+        return Connection(client, own)
     distributed = dask()
     if isinstance(cluster, distributed.Client):
         if cluster.asynchronous:
@@ -102,11 +104,11 @@ def _opened(cluster: Any, memory: int, threads: int, own: list[Any]) -> Connecti
             )
         if cluster.status != "running":
             raise UsageError(f"this client of Dask's is {cluster.status}")
-        return Connection(cluster, repr(cluster), own)
+        return Connection(cluster, own)
     if not isinstance(cluster, type) and hasattr(cluster, "scheduler_address"):
         client = distributed.Client(cluster, set_as_default=False)
         own.append(client)
-        return Connection(client, repr(cluster), own)
+        return Connection(client, own)
     raise refused(cluster)
 
 

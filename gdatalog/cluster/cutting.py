@@ -7,7 +7,7 @@ nothing and cover all there is: the first and the last of a level have no end.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from gdatalog.storage.trie import Trie
 COST = 1e6  # of a piece, in rows looked at: some milliseconds
 FEWEST, MOST = 8, 64  # pieces for each thread of the workers
 AGAIN = 8  # pieces that one becomes which was too much
+DEEP = 6  # times that a piece is cut again: what does not fit into memory then never will
 HUB = 0.5  # of a thread's whole share: a value that costs more is cut by the next variable
 
 
@@ -27,7 +28,8 @@ HUB = 0.5  # of a thread's whole share: a value that costs more is cut by the ne
 class Piece:
     """The values from place `low` to place `high` of a level, under `fixed` values of others.
 
-    `beyond`: instead, all there is on one side of a value.
+    `beyond`: instead, all there is on one side of a value. `again`: how often it was cut from one
+    that was too much.
     """
 
     cost: float
@@ -36,6 +38,7 @@ class Piece:
     high: int = 0
     fixed: Mapping[str, int] = field(default_factory=dict)
     beyond: Stretch | None = None
+    again: int = 0
 
     @property
     def cell(self) -> Cell:
@@ -79,10 +82,11 @@ class Cutting:
         return sum(piece.cost for piece in self._left)
 
     def take(self, most: float) -> list[Piece]:
-        """Pieces that cost so much, at least one; the dearest first."""
+        """Pieces that cost so much, at least one, the dearest first; but before these, one by one,
+        those that were too much once."""
         taken = [self._left.pop()]
         cost = taken[0].cost
-        while self._left and cost + self._left[-1].cost <= most:
+        while not taken[0].again and self._left and cost + self._left[-1].cost <= most:
             taken.append(self._left.pop())
             cost += taken[-1].cost
         return taken
@@ -94,10 +98,14 @@ class Cutting:
             self._order()
 
     def _order(self) -> None:
-        self._left.sort(key=lambda piece: piece.cost)
+        self._left.sort(key=lambda piece: (piece.again, piece.cost))
 
     def smaller(self, piece: Piece) -> list[Piece] | None:
         """A piece as several; None where it cannot be cut."""
+        pieces = self._smaller(piece)
+        return pieces and [replace(each, again=piece.again + 1) for each in pieces]
+
+    def _smaller(self, piece: Piece) -> list[Piece] | None:
         level = piece.level
         if level is None or piece.beyond is not None:
             return None

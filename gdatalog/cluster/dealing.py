@@ -8,6 +8,7 @@ end at about the same time.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
@@ -40,44 +41,53 @@ class Dealer:
         self._numbers = np.flatnonzero(needs.any(axis=0))  # of the bundles that anyone needs
         self._sizes = shares.sizes[self._numbers].astype(np.float64)
         self._wires = shares.wires[self._numbers]
-        self._needs = np.asfortranarray(needs[:, self._numbers], dtype=np.float64)
+        self._needs = np.asfortranarray(needs[:, self._numbers])
+        every = np.arange(len(self._numbers))
+        self._whole = self._bytes(every, self._sizes), self._bytes(every, self._wires)
         self._costs = np.array([shares.cost(block) for block in shares.blocks])
         self._left = np.ones(len(needs), dtype=np.bool_)
         self._held: dict[Hashable, Array] = {}
 
+    def _bytes(self, bundles: Array, sizes: Array) -> Array:
+        """How much of each block's needs some bundles are."""
+        found = np.zeros(len(self._needs))
+        for at in bundles.tolist():
+            found += np.where(self._needs[:, at], sizes[at], 0.0)
+        return found
+
     def deal(self, worker: Hashable) -> Batch | None:
         """The next batch for a worker; None if all blocks have been dealt."""
-        left = np.flatnonzero(self._left)
-        if len(left) == 0:
+        if not self._left.any():
             return None
         held = self._held.get(worker, np.zeros(len(self._sizes), dtype=np.bool_))
-        cap = float(self._costs[left].sum()) / (PART * self.workers)
-        needs, costs = self._needs[left], self._costs[left]
+        costs = self._costs
+        cap = float(costs[self._left].sum()) / (PART * self.workers)
+        wires = np.where(held, 0.0, self._wires)
         has: Array = np.zeros(len(self._sizes), dtype=np.bool_)
-        taken: Array = np.zeros(len(left), dtype=np.bool_)
+        taken: Array = np.zeros(len(costs), dtype=np.bool_)
         # By block the bytes of its bundles that the batch has not, and those that have to come.
-        growth = needs @ self._sizes
-        coming = needs @ np.where(held, 0.0, self._wires)
+        growth = self._whole[0].copy()
+        coming = self._whole[1] - self._bytes(np.flatnonzero(held), self._wires)
         cost = used = 0.0
         while cost < cap:
-            fitting = np.flatnonzero(~taken & (growth + used <= self.memory))
+            fitting = np.flatnonzero(self._left & ~taken & (growth + used <= self.memory))
             if len(fitting) == 0:
                 break
             order = np.lexsort((-costs[fitting], growth[fitting], coming[fitting]))
             best = fitting[order[0]]
-            new = np.flatnonzero((needs[best] > 0) & ~has)
+            new = np.flatnonzero(self._needs[best] & ~has)
             has[new] = True
             used += float(self._sizes[new].sum())
-            growth -= needs[:, new] @ self._sizes[new]
-            coming -= needs[:, new] @ np.where(held[new], 0.0, self._wires[new])
-            covered = ~taken & (growth == 0)
+            growth -= self._bytes(new, self._sizes)
+            coming -= self._bytes(new, wires)
+            covered = self._left & ~taken & (growth == 0)
             if cost > 0 and cost + float(costs[covered].sum()) > 2 * cap:
                 covered[:] = False
                 covered[best] = True
             taken = np.logical_or(taken, covered)
             cost += float(costs[covered].sum())
-        blocks = left[taken]
-        has = np.logical_or.reduce(self._needs[blocks] > 0)
+        blocks = np.flatnonzero(taken)
+        has = np.logical_or.reduce(self._needs[blocks])
         coming_now = float(self._wires @ (has & ~held))
         self._left[blocks] = False
         self._held[worker] = self._keep(has, held)
@@ -102,15 +112,15 @@ class Dealer:
         return kept
 
 
-def dealt(shares: Shares, memory: int, workers: int) -> list[list[Batch]]:
-    """The batches of each worker, where all are equally fast."""
-    dealer = Dealer(shares, memory, workers)
-    batches: list[list[Batch]] = [[] for _ in range(workers)]
-    busy = [0.0] * workers
+def dealt(shares: Shares, memory: int, workers: int, threads: int = 1) -> list[list[Batch]]:
+    """The batches of each thread of each worker, where all are equally fast."""
+    dealer = Dealer(shares, memory, workers * threads)
+    batches: list[list[Batch]] = [[] for _ in range(workers * threads)]
+    busy = [(0.0, thread) for thread in range(len(batches))]
     while True:
-        worker = min(range(workers), key=busy.__getitem__)
-        batch = dealer.deal(worker)
+        work, thread = heappop(busy)
+        batch = dealer.deal(thread // threads)
         if batch is None:
             return batches
-        batches[worker].append(batch)
-        busy[worker] += batch.cost
+        batches[thread].append(batch)
+        heappush(busy, (work + batch.cost, thread))

@@ -9,6 +9,7 @@ from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.stretches import Stretches
 from gdatalog.engine.splits import Splits
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.table import Array
 
 # Seconds that a fixpoint is given here, before workers begin with it anew.
 HERE_FIRST = 1.0
@@ -24,23 +25,29 @@ def patience(pool: Pool, splits: Splits) -> float:
     return HERE_FIRST
 
 
-def by_values(splits: Splits) -> bool:
-    """Whether workers run the fixpoints of single values, each with all that the rules read."""
-    spread = splits.around.knobs.spread
-    if spread in ("never", "partition") or splits.split is None:
-        return False
-    return any(group is not None for group in splits.groups.values())
-
-
 def fixpoint(pool: Pool, splits: Splits) -> dict[str, Relation] | None:
     """The relations of a recursive stratum; None if it is to be evaluated here."""
-    if splits.around.knobs.spread == "never":
+    spread = splits.around.knobs.spread
+    if spread == "never":
         return None
-    if by_values(splits):
-        found = Stretches(pool, splits, counts=False).relations()
-        if found is not None:
-            return found
-    if splits.around.limit_sizes.keys() & set(splits.stratum.relations):
-        return None  # where it stops is said by rounds, one after the other
-    owners = Owners(pool, splits, splits.around.knobs.spread == "partition")
-    return None if owners.makes_texts else owners.relations()
+    stretches = _stretches(pool, splits, counts=False)
+    found = None if stretches is None else stretches.relations()
+    if found is not None:
+        return found
+    owners = Owners(pool, splits, spread == "partition")
+    return owners.relations() if owners.refusal is None else None
+
+
+def counts(pool: Pool, splits: Splits) -> dict[str, tuple[Array, Array]] | None:
+    """How many rows relations have for each value that they split by; None if only rounds can
+    tell, or what is here."""
+    stretches = _stretches(pool, splits, counts=True)
+    return None if stretches is None else stretches.numbers()
+
+
+def _stretches(pool: Pool, splits: Splits, counts: bool) -> Stretches | None:
+    """Workers that run the fixpoints of single values, each with all that the rules read."""
+    if splits.around.knobs.spread in ("never", "partition") or splits.split is None:
+        return None
+    stretches = Stretches(pool, splits, counts)
+    return stretches if stretches.serves else None

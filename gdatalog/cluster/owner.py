@@ -2,6 +2,8 @@
 
 Owners hand each other rows that may be new (derived), and rows that are (news), and nothing else.
 What an owner has is changed where it stands, by the one step that takes it over; see `State`.
+
+Above 300 lines, for what an owner has, what it is given and what it tells belong together.
 """
 
 from __future__ import annotations
@@ -20,11 +22,14 @@ from gdatalog.engine.derived import Derived, Rows, in_order, together, union_row
 from gdatalog.engine.device import Device
 from gdatalog.engine.growing import Growing
 from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.ledger import Ledger, RuleRound
 from gdatalog.engine.stratum import DELTA, NO_PARTS, Parts, StratumRun
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.engine.variants import Variant
 from gdatalog.errors import Caution
+from gdatalog.executors.levelwise import Seen
 from gdatalog.executors.limits import Limits
+from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.planner.checked import Schema, Stratum
 from gdatalog.storage.relation import Relation
@@ -44,7 +49,8 @@ class Stale(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What all owners' steps have in common. `rules`: of each plan the number of its rule."""
+    """What all owners' steps have in common. `rules`: of each plan the number of its rule.
+    `counted`: for a profile."""
 
     stratum: Stratum
     schemas: Mapping[str, Schema]
@@ -55,11 +61,13 @@ class Task:
     params: Mapping[str, Value]
     memory: int
     knobs: Knobs
+    counted: bool
 
 
 @dataclass(slots=True)
 class Did:
-    """What a rule did in a step: see `RuleRound`."""
+    """What a rule did in a step: see `RuleRound`. `new`: rows that this owner had not given yet,
+    where that is counted."""
 
     tried: int
     new: int
@@ -109,25 +117,25 @@ class State:
         found.load(self._rows)
         return found
 
-    def home_rows(self) -> Parcel:
-        """All rows that are at home here."""
+    def had(self) -> tuple[Parcel, list[dict[int, Seen]]]:
+        """All rows that are at home here; and what the plans did."""
         with self._lock:
             if self._owner is not None:
-                return self._owner.home_rows()
+                return self._owner.home_rows(), self._owner.seen()
             if self._rows is None:
                 raise Stale
-            return self._rows["homes"]
+            return self._rows["homes"], []
 
     def __sizeof__(self) -> int:
         owner = self._owner
         return 0 if owner is None else owner.nbytes
 
-    def __getstate__(self) -> dict[str, Parcel] | None:
+    def __getstate__(self) -> tuple[dict[str, Parcel] | None]:
         with self._lock:
-            return self._rows if self._owner is None else self._owner.rows()
+            return (self._rows if self._owner is None else self._owner.rows(),)
 
-    def __setstate__(self, rows: dict[str, Parcel] | None) -> None:
-        self._owner, self._rows, self._lock = None, rows, Lock()
+    def __setstate__(self, state: tuple[dict[str, Parcel] | None]) -> None:
+        self._owner, (self._rows,), self._lock = None, state, Lock()
 
 
 class Owner(StratumRun):
@@ -147,7 +155,7 @@ class Owner(StratumRun):
         self.fragments = fragments
         around = Surroundings(
             task.schemas, {}, fragments.__getitem__, Scope(symbols, task.params),
-            Limits(memory=task.memory), task.memory, knobs=task.knobs,
+            Limits(memory=task.memory), task.memory, ledger=Ledger(task.counted), knobs=task.knobs,
         )  # fmt: skip
         super().__init__(task.stratum, {}, around)
         routes = task.routes
@@ -263,6 +271,7 @@ class Owner(StratumRun):
         derived: dict[str, list[Derived]] = {}
         found: dict[str, int] = {}
         did: dict[int, Did] = {}
+        told: list[tuple[RuleRound, Did]] = []
         for rule, variant in zip(self.task.rules, self.variants, strict=True):
             if not self.deltas[variant.follows].length:
                 continue
@@ -271,7 +280,7 @@ class Owner(StratumRun):
             found[name] = found.get(name, 0) + variant.found
             if rows:
                 derived.setdefault(name, []).append(together(rows))
-            mine = did.setdefault(rule, Did(0, 0, 0.0, {}))
+            told.append((done, mine := did.setdefault(rule, Did(0, 0, 0.0, {}))))
             mine.tried += done.tried
             mine.seconds += done.seconds
             mine.executors |= done.executors
@@ -282,8 +291,21 @@ class Owner(StratumRun):
             home = self.task.routes.homes[name]
             for owner, part in dealt(_rows_of(new), home, self.task.owners).items():
                 out.setdefault(owner, {})[name] = part
+        for done, mine in told:
+            mine.new += done.new or 0
         self.record.end_round()
+        self.record.rules.clear()
         return out, did
+
+    def seen(self) -> list[dict[int, Seen]]:
+        """What happened at the steps of each plan, by their place among all of its steps."""
+        found: list[dict[int, Seen]] = []
+        for plan in self.task.routes.plans:
+            report = self.around.ledger.run_of(plan)
+            seen = {} if report is None else report.seen
+            steps = all_steps(plan.joins[0].steps)
+            found.append({at: seen[id(s)] for at, s in enumerate(steps) if id(s) in seen})
+        return found
 
 
 def _rows_of(relation: Relation) -> Rows:
@@ -371,10 +393,10 @@ def told_of(found: Mapping[Any, Any]) -> Told:
     return told
 
 
-def home_rows(found: Mapping[Any, Any]) -> Parcel:
-    """All rows that are at home at an owner, after its last step."""
+def had(found: Mapping[Any, Any]) -> tuple[Parcel, list[dict[int, Seen]]]:
+    """All rows that are at home at an owner, after its last step; and what its plans did."""
     state: State = found["state"]
-    return state.home_rows()
+    return state.had()
 
 
 def _size(parcel: Parcel) -> int:

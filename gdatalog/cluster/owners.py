@@ -3,6 +3,8 @@
 The driver starts the rules' first rows on their way, tells the owners of each round where what
 comes for them lies, and counts. A worker that dies takes its rows along; they are made again as
 they were made before, step by step (`pool.py`).
+
+Above 300 lines, for what is sent to owners and what is made of what they tell go together.
 """
 
 from __future__ import annotations
@@ -19,12 +21,14 @@ from gdatalog.cluster.owner import (
     Task,
     Told,
     dealt,
-    home_rows,
+    had,
     step,
     told_of,
 )
 from gdatalog.cluster.pool import Call, Kept, Placed, Pool
 from gdatalog.cluster.routes import Routes, routes_of
+from gdatalog.cluster.stretches import texts_for
+from gdatalog.cluster.texts import asks_for_ranks
 from gdatalog.engine.best import Best, improves_for_ever, is_clamped
 from gdatalog.engine.choose import Choice
 from gdatalog.engine.derived import Derived, in_order, union_rows
@@ -35,8 +39,9 @@ from gdatalog.engine.splits import Splits
 from gdatalog.engine.surroundings import Round
 from gdatalog.engine.variants import alone
 from gdatalog.errors import MemoryLimitError
+from gdatalog.executors.levelwise import Seen
 from gdatalog.plan.effects import all_steps, expressions
-from gdatalog.plan.nodes import Apply, JoinPlan, RulePlan
+from gdatalog.plan.nodes import Apply, RulePlan
 from gdatalog.progress import format_bytes
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
@@ -83,12 +88,23 @@ class Owners:
                     plans.append(alone(whole, join))
                     self.rules.append(number)
                     self.wholes.append(whole)
-        self.makes_texts = any(_makes_texts(join) for plan in plans for join in plan.joins)
+        self.plans = plans
         groups = {
             name: table.by if isinstance(table, Best) else range(len(table.types))
             for name, table in self.run.tables.items()
         }
         self.routes: Routes = routes_of(plans, groups, self._length, parted)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why workers cannot do it; None if they can."""
+        if self.around.limit_sizes.keys() & self.run.tables.keys():
+            return "where it stops is said by rounds that know all rows"
+        if any(map(asks_for_ranks, self.plans)):
+            return "it computes with the places of symbols among all others"
+        if any(map(_makes_texts, self.plans)):
+            return "it makes texts that are in no data"
+        return None
 
     def _length(self, name: str) -> int:
         return self.around.relation(name).at_most
@@ -101,7 +117,7 @@ class Owners:
         self.workers: Sequence[str] = sorted(threads)
         self.threads = min(threads.values(), default=1)
         derived = {name: self.run.first(name) for name in self.run.tables}
-        self.run.record.end_round()
+        self.begun = self.run.record.end_round()
         began = perf_counter()
         for attempt in range(1, TIMES + 1):
             try:
@@ -118,7 +134,7 @@ class Owners:
 
     def _fixpoint(self, derived: Mapping[str, Sequence[Derived]]) -> dict[str, Relation]:
         limits = self.around.limits
-        course = self.course = _Course()
+        course = self.course = _Course(followed=list(self.begun))
         self._begin(derived, course)
         self._place()
         with limits.watch.work("round", self.run.name, unit="rows") as work:
@@ -133,6 +149,8 @@ class Owners:
                         settling = not settling
             except MemoryLimitError as error:
                 raise self.run._growth(error, course.rounds) from None
+            for did in course.followed:
+                did.new = 0
             return self._collected(course)
 
     def _begin(self, derived: Mapping[str, Sequence[Derived]], course: _Course) -> None:
@@ -154,8 +172,7 @@ class Owners:
         pool, scope, owners = self.pool, self.around.scope, len(self.workers)
         tries = {ref: self.run.trie_of(ref) for ref in self.routes.whole}
         self.tries = {ref: pool.place(id(trie), trie) for ref, trie in tries.items()}
-        symbols = scope.symbols
-        self.symbols = pool.place((id(symbols), len(symbols)), symbols)
+        self.symbols = texts_for(pool, self.plans, scope)
         self.fragments: list[dict[str, Placed]] = [{} for _ in range(owners)]
         for name, place in self.routes.fragments.items():
             relation = self.around.relation(place.relation)
@@ -170,9 +187,11 @@ class Owners:
                     part = Relation.of_blocks(*whole, [columns], count, True)
                 fragments[name] = pool.place(None, part, part.nbytes)
         stratum = self.run.stratum
+        schemas = {name: self.around.schemas[name] for name in stratum.relations}
+        places = {**self.routes.places, **self.routes.fragments}
         self.task = Task(
             stratum,
-            {name: self.around.schemas[name] for name in stratum.relations},
+            schemas | {name: self.around.schemas[p.relation] for name, p in places.items()},
             self.routes,
             tuple(self.rules),
             frozenset(self.passing),
@@ -180,6 +199,7 @@ class Owners:
             scope.params,
             self.around.limits.memory or 1 << 40,
             replace(self.around.knobs, threads=self.threads),
+            self.around.ledger.lasting,
         )
 
     def _step(self, settling: bool, course: _Course) -> dict[int, Told]:
@@ -220,10 +240,9 @@ class Owners:
             course.totals[owner] = each.total
         new = {n: sum(each.new.get(n, 0) for each in told.values()) for n in self.run.tables}
         total = {n: sum(of.get(n, 0) for of in course.totals.values()) for n in names}
-        ran = bool(course.following if self.routes.aligned else course.followed)
-        for did in course.followed:
-            beside = [each for each in course.followed if each.relation == did.relation]
-            did.new = new[did.relation] if len(beside) == 1 else None
+        ran = bool(course.following if self.routes.aligned else course.rounds and course.followed)
+        for name, count in new.items():
+            _share_out([did for did in course.followed if did.relation == name], count)
         course.followed = course.following if self.routes.aligned else []
         rules = self.run.record.end_round() if ran else []
         course.rounds.append(Round(len(course.rounds), new, total, rules))
@@ -246,8 +265,11 @@ class Owners:
         """All rows, here."""
         stage = self.pool.stage(self.run.name, self.around.limits)
         for owner, kept in course.kept.items():
-            stage.add(Call(home_rows, (kept,), worker=self.workers[owner], tag=owner))
-        parcels = [parcel for _, parcel in stage]
+            stage.add(Call(had, (kept,), worker=self.workers[owner], tag=owner))
+        parcels: list[Parcel] = []
+        for _, (parcel, seen) in stage:
+            parcels.append(parcel)
+            self._saw(seen)
         found: dict[str, Relation] = {}
         for name, table in self.run.tables.items():
             if name in self.passing:
@@ -271,11 +293,20 @@ class Owners:
                 if did is None:
                     did = done[number] = record.running(rule.head.name, rule)
                 did.tried += mine.tried
+                did.new = (did.new or 0) + mine.new
                 did.seconds = max(did.seconds, mine.seconds)
                 did.executors |= mine.executors
         for did in done.values():
             record.ran(did)
         return list(done.values())
+
+    def _saw(self, seen: Sequence[Mapping[int, Seen]]) -> None:
+        """Tells a profile what an owner's plans did."""
+        for plan, whole, places in zip(self.plans, self.wholes, seen, strict=False):
+            report = self.around.ledger.run_of(whole)
+            if report is not None:
+                steps = list(all_steps(plan.joins[0].steps))
+                report.saw({id(steps[at]): told for at, told in places.items()})
 
     def _tell(self, found: Mapping[str, Relation], seconds: float) -> None:
         """Tells a profile what was done."""
@@ -296,7 +327,22 @@ class Owners:
                 }
 
 
-def _makes_texts(join: JoinPlan) -> bool:
-    """Whether rows may hold texts that are in no data: only one symbol table gives them codes."""
-    computed = [expr for each in all_steps(join.steps) for expr in expressions(each)]
-    return any(isinstance(e, Apply) and e.type == "symbol" for e in (*computed, *join.outputs))
+def _share_out(rules: Sequence[RuleRound], new: int) -> None:
+    """Which of the new rows rules gave: as many as of those that owners had not given before."""
+    before = sum(did.new or 0 for did in rules)
+    left = new
+    for did in rules:
+        did.new = min(left, round(new * (did.new or 0) / before)) if before else 0
+        left -= did.new
+    if rules:
+        rules[-1].new = (rules[-1].new or 0) + left
+
+
+def _makes_texts(plan: RulePlan) -> bool:
+    """Whether rows may hold texts that only one symbol table gives codes to."""
+    computed = [
+        expr
+        for join in plan.joins
+        for expr in (*join.outputs, *(e for s in all_steps(join.steps) for e in expressions(s)))
+    ]
+    return any(isinstance(e, Apply) and e.type == "symbol" for e in (*computed, *plan.head))

@@ -18,7 +18,7 @@ import shutil
 import socket
 import tempfile
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -184,7 +184,7 @@ class Placing:
                 folder = _new_folder(Path(parent))
             except OSError:
                 continue
-            end = weakref.finalize(self.client, shutil.rmtree, folder, True)
+            end = weakref.finalize(self.client, _remove, folder, os.getpid())
             token = uuid4().hex
             try:
                 (folder / "token").write_text(token, encoding="utf-8")
@@ -210,7 +210,7 @@ class Placing:
         if self._gone:
             gone, self._gone[:] = self._gone[:], []
             self._old += [(monotonic(), ref.path) for ref in gone if ref.path is not None]
-            self._forget([ref.token for ref in gone])
+            self.tell(forget, [ref.token for ref in gone])
         while self._old and monotonic() - self._old[0][0] >= linger:
             with contextlib.suppress(OSError):
                 os.unlink(self._old.pop(0)[1])
@@ -220,14 +220,14 @@ class Placing:
         self._known.clear()
         tokens += [ref.token for ref in self._gone]
         if tokens:
-            self._forget(tokens)
+            self.tell(forget, tokens)
         if self._end is not None:
             self._end()
 
-    def _forget(self, tokens: Sequence[str]) -> None:
-        """Tells workers to let go of values, and does not wait: one of them may be dying."""
+    def tell(self, function: Callable[..., Any], *args: Any) -> None:
+        """Has all workers call a function, and does not wait: one of them may be dying."""
         if self.client.status == "running":
-            telling = self.client.run(forget, tokens, on_error="ignore", asynchronous=True)
+            telling = self.client.run(function, *args, on_error="ignore", asynchronous=True)
             asyncio.run_coroutine_threadsafe(telling, self.client.loop.asyncio_loop)
 
 
@@ -278,6 +278,11 @@ def _new_folder(parent: Path) -> Path:
         if owner.isdecimal() and not _lives(int(owner)):
             shutil.rmtree(other, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=f"{mark}{os.getpid()}-", dir=parent))
+
+
+def _remove(folder: Path, process: int) -> None:
+    if os.getpid() == process:  # not one that was forked
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _lives(process: int) -> bool:

@@ -20,7 +20,7 @@ ends in `TooLarge`, unless the stage's `smaller` gives calls that together do it
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from time import monotonic
 from typing import Any
 
@@ -61,6 +61,11 @@ class Pool:
             stage.add(Call(itself, (each,), tag=number))
         found = {call.tag: value for call, value in stage}
         return [found[number] for number in range(len(kept))]
+
+    def tell(self, function: Callable[..., Any], *args: Any) -> None:
+        """Has every worker call a function soon, in its event loop, beside what it runs: to let
+        go of something. Nobody waits for it, and a worker that is about to go may not do it."""
+        self.placing.tell(function, *args)
 
     def where(self, kept: Sequence[Kept]) -> list[str | None]:
         """The worker that has a value, of each; None where that is not known now."""

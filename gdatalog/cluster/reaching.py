@@ -127,7 +127,7 @@ def _knock(address: str) -> None:
         why = (problem.strerror or str(problem)).lower()
         raise DeviceError(
             f"no scheduler is at {address}: {why}",
-            hint=f'`dask scheduler --port {port}` starts one there; cluster="local" needs none',
+            hint=f'`dask scheduler --port {port}` starts one there; the cluster "local" needs none',
         ) from None
 
 

@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gdatalog.cluster.cutting import Cutting, Piece
+from gdatalog.cluster.cutting import DEEP, Cutting, Piece
 from gdatalog.cluster.pool import Call, Placed, Pool, Stage, TooLarge
 from gdatalog.cluster.texts import FewTexts, placed_texts, reads_texts
 from gdatalog.cluster.work import Found, Mode, Sealed, Task, look_through
@@ -39,8 +39,11 @@ class SpreadRun(Run):
 
     def _distinct(self, sink: RowSet) -> Derived:
         blocks: list[Any] = []
+        held = 0
         for found in self._spread(0, "distinct"):
             blocks += found.blocks
+            held += sum(column.nbytes for block in found.blocks for column in block)
+            self.limits.charge("answers", held)
         count = sum(len(block[0]) for block in blocks)
         self._count(count)
         return Blocks(blocks, count) if blocks else sink.finish()
@@ -201,13 +204,17 @@ class Handing:
             rate = cost / found.seconds
             self.rate = rate if self.rate is None else (self.rate + rate) / 2
         left = list(pieces[found.cells :])
-        if found.hard:
+        if found.error is not None and len(pieces) > 1:
+            for piece in left:  # each by itself, before it is said that one is too much
+                self._call(stage, [piece], False)
+            left = []
+        elif found.hard:
             hard = left.pop(0)
             smaller = self.cutting.smaller(hard)
+            if found.error is not None and (smaller is None or hard.again >= DEEP):
+                raise too_small(found.error)
             if smaller is not None:
                 left += smaller
-            elif found.error is not None:
-                raise too_small(found.error)
             else:
                 self._call(stage, [hard], True)
         self.cutting.add(left)

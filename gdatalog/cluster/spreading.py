@@ -8,7 +8,7 @@ from typing import Any
 
 from gdatalog.cluster.connection import Connection
 from gdatalog.cluster.datasets import files_relation
-from gdatalog.cluster.fixpoints import by_values, fixpoint, patience
+from gdatalog.cluster.fixpoints import counts, fixpoint, patience
 from gdatalog.cluster.keeping import Keeping
 from gdatalog.cluster.loading import Loading
 from gdatalog.cluster.partitioned import PartitionedRun, fits_nowhere, fits_workers
@@ -16,7 +16,6 @@ from gdatalog.cluster.partitions import frame_relation, is_frame
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.replicated import SpreadRun
 from gdatalog.cluster.stock import Stock
-from gdatalog.cluster.stretches import Stretches
 from gdatalog.cluster.texts import asks_for_ranks
 from gdatalog.engine.choose import TooSlow, impatience
 from gdatalog.engine.cluster import Wanted
@@ -113,7 +112,7 @@ class Spreading:
         return fixpoint(self.pool, splits)
 
     def counts(self, splits: Splits) -> dict[str, tuple[Array, Array]] | None:
-        return Stretches(self.pool, splits, counts=True).numbers() if by_values(splits) else None
+        return counts(self.pool, splits)
 
     def close(self) -> None:
         self.pool.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -20,7 +20,7 @@ from gdatalog.cluster.here import Missing
 from gdatalog.cluster.kept import Call, Kept, Part, Recipe, TooLarge
 from gdatalog.cluster.packing import Packing, Run
 from gdatalog.cluster.placing import ALONE, EVERY, OFTEN, Placed, awaited
-from gdatalog.errors import DeviceError, MemoryLimitError
+from gdatalog.errors import DeviceError, Interrupted, MemoryLimitError
 from gdatalog.executors.limits import Limits
 from gdatalog.progress import format_bytes
 from gdatalog.watching import PATIENCE
@@ -64,7 +64,7 @@ class Stage:
         if self._waiting:
             self._send()
 
-    def __iter__(self) -> Iterator[tuple[Call, Any]]:
+    def __iter__(self) -> Generator[tuple[Call, Any], None, None]:
         """What calls give, as they end: results, or `Kept` ones."""
         try:
             while self._waiting or self._running:
@@ -245,17 +245,13 @@ class Stage:
     def _gathered(self, futures: list[Any]) -> dict[Any, Any]:
         """What tasks gave; of those whose workers died meanwhile nothing."""
         while futures:
-            gather = self._client.gather(futures, asynchronous=True)
-            try:
-                found = awaited(
-                    self._client, gather, partial(self._intact, futures), self.limits.poll
-                )
-                return dict(zip(futures, found, strict=True))
-            except Exception:
-                good = [future for future in futures if future.status == "finished"]
-                if len(good) == len(futures):
-                    raise
-                futures = good
+            wanted = {future.key: future for future in futures}
+            gather = self._client.gather(wanted, errors="skip", asynchronous=True)
+            alive = partial(self._intact, futures)
+            with contextlib.suppress(OSError):
+                found = awaited(self._client, gather, alive, self.limits.poll)
+                return {f: found[f.key] for f in futures if f.status == "finished"}
+            futures = [future for future in futures if future.status == "finished"]
         return {}
 
     def _intact(self, futures: Sequence[Any]) -> bool:
@@ -281,6 +277,8 @@ class Stage:
         error = future.exception() if future.status == "error" else None
         killed = type(error).__name__ == "KilledWorker"
         missing = isinstance(error, Missing)
+        if isinstance(error, Interrupted):  # the worker let go of it, nobody here did
+            error = None
         revived = 0
         if error is None or killed or missing:
             revived = sum(self._revived(each, missing) for run in runs for each in run.inputs)
@@ -314,6 +312,8 @@ class Stage:
     def _raised(self, run: Run, error: BaseException) -> None:
         if isinstance(error, Missing):
             self._missing(run, error)
+        elif isinstance(error, Interrupted):
+            self._again(run)
         elif isinstance(error, MemoryError):
             told = error.message if isinstance(error, MemoryLimitError) else str(error)
             hint = error.hint if isinstance(error, MemoryLimitError) else None

@@ -2,6 +2,8 @@
 
 What a call gets to in a second it gives; the rest of its stretch is cut again, for whoever is free.
 Nothing passes between workers, and no row comes twice.
+
+Above 300 lines, for what a stretch is, how it is cut and how it is run go together.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from time import perf_counter
 
 import numpy as np
 
-from gdatalog.cluster.pool import Call, Pool
+from gdatalog.cluster.pool import Call, Placed, Pool
+from gdatalog.cluster.texts import FewTexts, asks_for_ranks, reads_texts
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.choose import Choice
 from gdatalog.engine.derived import Blocks
@@ -95,6 +98,12 @@ class Stretches:
         self.counts = counts
         self.seconds = 0.0  # of all workers together
 
+    @property
+    def serves(self) -> bool:
+        """Whether there is something to begin with, and nothing that one machine must tell."""
+        some = any(group is not None for group in self.splits.groups.values())
+        return some and not any(map(asks_for_ranks, self.splits.later))
+
     def relations(self) -> dict[str, Relation] | None:
         """None if only rounds can tell what is right."""
         began = perf_counter()
@@ -140,8 +149,7 @@ class Stretches:
         refs = {ref for plan in splits.later for join in plan.joins for ref in join.tries}
         tries = {ref: splits.trie_of(ref) for ref in refs}
         placed = {ref: self.pool.place(id(trie), trie) for ref, trie in tries.items()}
-        symbols = around.scope.symbols
-        table = self.pool.place((id(symbols), len(symbols)), symbols)
+        table = texts_for(self.pool, splits.later, around.scope)
         own = {name: around.schemas[name] for name in splits.stratum.relations}
         memory, knobs = limits.memory or 1 << 40, replace(around.knobs, threads=1)
         task = Task(
@@ -216,6 +224,14 @@ class Stretches:
                 report.rows, report.seconds = sum(rows.values()), seconds
                 report.bytes = record.peak
             report.executors = dict.fromkeys(range(len(plan.joins)), Choice(False, told))
+
+
+def texts_for(pool: Pool, plans: Sequence[RulePlan], scope: Scope) -> Placed | FewTexts:
+    """What workers are given for a symbol table."""
+    symbols = scope.symbols
+    if any(map(reads_texts, plans)):
+        return pool.place((id(symbols), len(symbols)), symbols)
+    return FewTexts.of_all(plans, scope.params, symbols)
 
 
 def _seeds_of(group: Grouped | None) -> Seeds:

@@ -119,6 +119,15 @@ class FewTexts(SymbolTable):
         codes = {text: symbols.intern(text) for text in texts}
         return FewTexts(codes, len(symbols))
 
+    @staticmethod
+    def of_all(
+        plans: Sequence[RulePlan], params: Mapping[str, Value], symbols: SymbolTable
+    ) -> FewTexts:
+        """Those that several plans name."""
+        parts = [FewTexts.of(plan, params, symbols) for plan in plans]
+        codes = {text: code for part in parts for text, code in part._codes.items()}
+        return FewTexts(codes, len(symbols))
+
     def __len__(self) -> int:
         return self.length
 

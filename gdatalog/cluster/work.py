@@ -42,6 +42,8 @@ from gdatalog.storage.trie import Trie
 from gdatalog.values import Value
 
 PATIENCE = 2.0  # seconds, after which a cell is given back to be cut
+SPARE = 0.6  # of a worker's memory: Dask ends workers that have filled it
+MUCH = 1 << 26  # bytes of rows, which go back before there are more
 OPENED = 64  # tasks that a worker remembers
 
 Mode = Literal["set", "distinct", "bag"]
@@ -197,6 +199,22 @@ def gathered_within(
     return found.gathering
 
 
+def room(tries: Mapping[TrieRef, Trie]) -> int:
+    """How many bytes one call of several may take on this worker, beside the tries."""
+    from distributed import get_worker
+
+    try:
+        worker = get_worker()
+        limit: int | None = worker.memory_manager.memory_limit
+        threads = worker.state.nthreads
+    except (ValueError, AttributeError):  # called by hand
+        limit, threads = None, 1
+    if not limit:
+        return 1 << 62
+    held = sum({id(trie): trie.nbytes for trie in tries.values()}.values())
+    return max(int(SPARE * limit) - held, limit // 10) // threads
+
+
 class _Call:
     """One call at work."""
 
@@ -204,8 +222,8 @@ class _Call:
         task = opened.task
         self.opened, self.task, self.symbols = opened, task, symbols
         self.sources = Sources(tries.__getitem__)
-        self.limits = Limits(memory=task.memory)
-        self.limits.chunk = task.chunk or chunk_rows(task.plan, task.memory)
+        self.limits = Limits(memory=min(task.memory, room(tries)))
+        self.limits.chunk = task.chunk or chunk_rows(task.plan, self.limits.memory or 0)
         self.cautions: dict[str, Caution] = {}
         self.scope = self._scope({})
         self.join = task.plan.joins[task.number]
@@ -245,9 +263,19 @@ class _Call:
             if self.set.done:
                 found.cells = len(cells)
                 break
+            if seconds is not None and self._held() > min(MUCH, (self.limits.memory or 0) // 4):
+                break
         found.seconds = perf_counter() - began
-        self._finish()
+        try:
+            self._finish()
+        except MemoryLimitError as error:
+            return Found(hard=True, error=error)
         return found
+
+    def _held(self) -> int:
+        """How many bytes of rows there are to give back."""
+        blocks = (column.nbytes for block in self.found.blocks for column in block)
+        return self.set.nbytes + sum(blocks)
 
     def _run(self, cell: Cell) -> CellRun:
         names = tuple(cell.stretches)

@@ -94,6 +94,8 @@ def _counted(
     counts = None
     if cluster is not None:
         counts = tried(splits, seconds, splits.counts) or cluster.counts(splits)
+        if counts is None and not seconds:
+            return None  # its rows are made on workers, and counted then
     counts = counts or splits.counts()
     if counts is None:
         return None

@@ -61,6 +61,12 @@ class RowSet(Sink):
         self._marked: Any = None  # instead, where there are few possible rows
         self._types: list[Any] = []  # of the marked columns
 
+    @property
+    def nbytes(self) -> int:
+        blocks = self._blocks if self._settled is None else [self._settled, *self._blocks]
+        marks = 0 if self._marked is None else int(self._marked.nbytes)
+        return marks + sum(column.nbytes for block in blocks for column in block)
+
     def emit(self, frontier: Frontier) -> None:
         if not self.outputs:
             self.given += frontier.size

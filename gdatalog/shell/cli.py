@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -27,13 +27,15 @@ from gdatalog.shell.messages import say, say_error, say_unexpected
 from gdatalog.shell.output import FORMATS, Output
 from gdatalog.shell.parameters import read_parameters
 from gdatalog.shell.program import Job, Text, run_job
+from gdatalog.shell.progress import ProgressLine
 from gdatalog.shell.stopping import heeding
-from gdatalog.watching import AS_IT_WAS, told_of
+from gdatalog.watching import AS_IT_WAS, Watch, told_of
 
 if TYPE_CHECKING:
     from gdatalog.shell.start import Begun
 
 DONE, WRONG, USAGE, RESOURCES, INTERRUPTED = 0, 1, 2, 3, 130
+CONNECTING = 0.3  # seconds: after that it is told what is waited for
 
 HELP = """Answer Datalog programs; without FILES and -c, interactively.
 
@@ -68,6 +70,7 @@ class Among(click.Choice):  # type: ignore[type-arg]
 )
 @click.option("-I", "include", metavar="FOLDER", multiple=True, help="Where .include looks too.")
 @click.option("--device", metavar="DEVICE", default="auto", help="auto, cpu, cuda or cuda:N.")
+@click.option("--cluster", metavar="WHERE", help="Workers: a Dask scheduler's address, or local.")
 @click.option("--memory-limit", metavar="SIZE", help="What a query may hold, as in 8GiB.")
 @click.option("-j", "threads", metavar="N", help="Threads; else one for each core.")
 @click.option("--strategy", type=Among(STRATEGIES), default="auto", help="How rules are run.")
@@ -100,6 +103,7 @@ class Options:
     params: tuple[str, ...]
     include: tuple[str, ...]
     device: str
+    cluster: str | None
     memory_limit: str | None
     threads: str | None
     strategy: Strategy
@@ -117,7 +121,7 @@ def start(options: Options, begun: Begun | None = None) -> int:
     if options.doctor or options.clear_cache:
         from gdatalog.shell.doctor import doctor
 
-        found = doctor(clear_cache=options.clear_cache)
+        found = doctor(clear_cache=options.clear_cache, cluster=options.cluster)
         print(found)
         return DONE if found.well else WRONG
     asked = bool(options.files or options.commands)
@@ -158,7 +162,14 @@ def _connect(options: Options) -> Database:
         threads = None
     else:
         threads = threads_of(int(given) if given.isdecimal() else given)
-    return connect(device=options.device, memory_limit=options.memory_limit, threads=threads)
+    line = ProgressLine(sys.stderr, Watch(), CONNECTING)
+    with line("connecting to the cluster") if options.cluster is not None else nullcontext():
+        return connect(
+            device=options.device,
+            memory_limit=options.memory_limit,
+            threads=threads,
+            cluster=options.cluster,
+        )
 
 
 def _interact(

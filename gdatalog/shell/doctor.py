@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gdatalog.cpu_ops.code_cache import Size
+    from gdatalog.database import Database
     from gdatalog.engine.knobs import Strategy
 
 NEEDED = ("numpy", "numba", "pandas", "pyarrow", "lark", "click")
-OPTIONAL = ("polars", "scipy", "networkx")
+OPTIONAL = ("polars", "scipy", "networkx", "distributed")
 
 SIMPLE = "p(x, y) <- e(x, y), x < y."
 COMPILED = "p(x, y) <- e(x, y), e(y, x), x < y."
@@ -58,11 +60,11 @@ class Diagnosis:
         return {finding.name: finding.found for finding in self.findings}
 
 
-def doctor(*, clear_cache: bool = False) -> Diagnosis:
+def doctor(*, clear_cache: bool = False, cluster: Any = None) -> Diagnosis:
     """What gdatalog finds: Python, libraries, memory, caches, GPU; and what to install.
 
     `clear_cache` deletes the machine code of rules that were compiled. It comes back as they
-    are run.
+    are run. `cluster`, as `connect` takes it, is looked at too.
 
     >>> import gdatalog as gd
     >>> gd.doctor().to_dict()["a query"]
@@ -86,6 +88,7 @@ def doctor(*, clear_cache: bool = False) -> Diagnosis:
             _device(),
             _query("a query", SIMPLE, "levelwise"),
             *(() if clear_cache else (_query("a compiled one", COMPILED, "lftj"),)),
+            *(() if cluster is None else _cluster(cluster)),
         )
     )
 
@@ -202,19 +205,53 @@ def _device() -> Finding:
     return Finding("device", f"{name} ({opened.why})")
 
 
+def _cluster(named: Any) -> Iterator[Finding]:
+    """Whether a cluster's workers can run our work, and do."""
+    from gdatalog.database import connect
+    from gdatalog.errors import Error
+    from gdatalog.progress import format_bytes
+
+    try:
+        db = connect(device="cpu", cluster=named)
+    except Error as problem:
+        yield Finding("cluster", problem.message, problem.hint or "see docs/cluster.md")
+        return
+    with db:
+        yield Finding("cluster", f"{db.cluster}, scheduler at {db.cluster.address}")
+        alike = Counter((worker.threads, worker.memory) for worker in db.cluster.workers)
+        for (threads, memory), number in alike.items():
+            each = f"{number} of " if number > 1 else ""
+            told = "1 thread" if threads == 1 else f"{threads} threads"
+            yield Finding("workers", f"{each}{told} and {format_bytes(memory)}")
+        db._workspace.force(spread="replicate")
+        yield _asked("a query on them", lambda: _rows(db), timed=True)
+
+
+def _rows(db: Database) -> list[Any]:
+    db["e"] = [(1, 2), (2, 1)]
+    return db.query(SIMPLE).fetchall()
+
+
 def _query(name: str, text: str, strategy: Strategy, device: str = "cpu") -> Finding:
     """Whether all of it works together. On a GPU the time is told: the first query loads it."""
     from gdatalog.database import query
 
+    given = {"e": [(1, 2), (2, 1)]}
+    return _asked(
+        name,
+        lambda: query(text, given, strategy=strategy, device=device).fetchall(),
+        timed=device != "cpu",
+    )
+
+
+def _asked(name: str, ask: Callable[[], list[Any]], timed: bool) -> Finding:
     started = perf_counter()
     try:
-        given = {"e": [(1, 2), (2, 1)]}
-        rows = query(text, given, strategy=strategy, device=device).fetchall()
+        rows = ask()
     except Exception as problem:
         what = " ".join(f"{type(problem).__name__}: {problem}".split())
         return Finding(name, f"fails: {what}", "reinstall gdatalog, and report this")
     if rows != [(1, 2)]:
         return Finding(name, f"gives {rows}, not [(1, 2)]", "report this, please")
     seconds = perf_counter() - started
-    slow = seconds >= 5 or device != "cpu"
-    return Finding(name, f"answered in {seconds:.1f} s" if slow else "answered")
+    return Finding(name, f"answered in {seconds:.1f} s" if seconds >= 5 or timed else "answered")

@@ -15,7 +15,7 @@ from gdatalog.errors import Error
 from gdatalog.parser import parse
 from gdatalog.shell.commands import COMMANDS, Leave, run_command
 from gdatalog.shell.commands.undoing import SHARE, History, Loaded
-from gdatalog.shell.editor.known import look
+from gdatalog.shell.editor.known import look, place_of
 from gdatalog.shell.editor.terminal import can_edit
 from gdatalog.shell.editor.typed import command_of, divide, is_whole
 from gdatalog.shell.messages import GOES_ON, PROMPT, banner, say, say_error, say_unexpected
@@ -70,7 +70,7 @@ class Repl:
         if prompt is not None:
             return self._converse(prompt, first)
         if self.interactive:
-            say(banner(self.db.device))
+            say(banner(place_of(self.db)))
             why = self.db._workspace.why
             if self.db.device == "cpu" and why not in (ASKED, NO_GPU):
                 say(why)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gdatalog.engine.knobs import STRATEGIES, threads_of
 from gdatalog.errors import UsageError
 from gdatalog.progress import format_bytes
+from gdatalog.shell.commands.clusters import change, told
 from gdatalog.shell.commands.registry import chosen, command, words_of
 from gdatalog.shell.messages import say
 from gdatalog.shell.output import FORMATS
@@ -133,6 +134,20 @@ def _timer(repl: Repl, rest: str) -> None:
 def _device(repl: Repl, rest: str) -> None:
     words_of(rest, "device", 0, 0)
     repl.output.text(f"device: {SETTINGS['device'].show(repl)}")
+
+
+@command(
+    "settings", "cluster", "[WHERE|off]", "the workers that share the work; others",
+    ".cluster local", ".cluster tcp://10.0.0.7:8786", ".cluster off",
+    more="WHERE is the address of a Dask scheduler, or `local`, which starts workers on this "
+    "machine: one for each core, or as many as .set threads says. They share what takes long.",
+)  # fmt: skip
+def _cluster(repl: Repl, rest: str) -> None:
+    words = words_of(rest, "cluster", 0, 1)
+    if words:
+        with repl.line("connecting to the cluster"):
+            change(repl.db, words[0])
+    repl.output.text(told(repl.db))
 
 
 @command(

@@ -42,6 +42,11 @@ class Status:
     limit: int
 
 
+def place_of(db: Database) -> str:
+    """Where queries run: a device, and workers if there are some."""
+    return db.device if db.cluster is None else f"{db.device} and {db.cluster}"
+
+
 def look(db: Database) -> tuple[Known, Status]:
     """A snapshot of a database; nothing is evaluated for it."""
     from gdatalog.engine.devices import ASKED, NO_GPU
@@ -72,7 +77,7 @@ def look(db: Database) -> tuple[Known, Status]:
             },
         )
         status = Status(
-            db.device,
+            place_of(db),
             "" if workspace.why in (ASKED, NO_GPU) else workspace.why,
             len(schemas),
             sum(relation.at_most for name, relation in held.items() if name in schemas),

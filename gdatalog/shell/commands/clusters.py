@@ -1,0 +1,50 @@
+"""What `.cluster` does: connects the prompt's database to workers, lets them go, tells of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdatalog.errors import UsageError
+from gdatalog.progress import format_bytes
+from gdatalog.storage.afar import AfarRows
+
+if TYPE_CHECKING:
+    from gdatalog.database import Database
+
+
+def change(db: Database, where: str) -> None:
+    """Has workers share the work from now on, by what names them; "off": none."""
+    from gdatalog.cluster import spread_over
+
+    workspace = db._workspace
+    with db._lock:
+        away = [name for name, data in workspace.stored.items() if isinstance(data.store, AfarRows)]
+        if away:
+            raise UsageError(
+                f"the rows of {away[0]} lie on the workers",
+                hint=f".clear {' '.join(away)} lets go of them first",
+            )
+        new = None
+        if where != "off":
+            new = spread_over(where, db.memory_limit, workspace.knobs.threads)
+        old, workspace.cluster = workspace.cluster, new
+        if old is not None:
+            workspace.forget()
+            old.close()
+
+
+def told(db: Database) -> str:
+    """The workers, as they are now."""
+    cluster = db.cluster
+    if cluster is None:
+        return "no cluster: .cluster local starts workers on this machine"
+    cluster.again()
+    rows = [("worker", "address", "threads", "memory")]
+    rows += [
+        (worker.name, worker.address, str(worker.threads), format_bytes(worker.memory))
+        for worker in cluster.workers
+    ]
+    wide = [max(len(row[at]) for row in rows) for at in range(4)]
+    lines = ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, wide, strict=True)) for row in rows]
+    told = f"{cluster}, scheduler at {cluster.address}\ndashboard: {cluster.dashboard}"
+    return "\n".join([told, *(line.rstrip() for line in lines)])

@@ -1,0 +1,405 @@
+"""Fixpoints on workers, against the oracle and one process.
+
+Drawn programs run in this process, every value pickled on its way as between workers (`Here`); the
+same is then done by processes of a Dask cluster, one of which dies.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Iterator, Mapping
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+import gdatalog
+from gdatalog.cluster import owner, owners, routes, stretches
+from gdatalog.cluster.owner import Stale, State
+from gdatalog.cluster.owners import Owners
+from gdatalog.cluster.pool import Call, Kept, Part
+from gdatalog.cluster.spreading import Spreading
+from gdatalog.cluster.stretches import Stretches
+from gdatalog.errors import EvaluationError, MemoryLimitError
+from tests import test_engine_oracle as oracle
+from tests.draw import Drawn
+from tests.draw_recursion import OPTIMA, PLAIN, drawn_recursion, recursions
+from tests.interpreted import interpreted
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+]
+
+CLOSURE = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z)."
+SQUARED = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), p(y, z), x != z."
+
+
+class Here:
+    """What stands for the workers' pool: calls run in this process. `moved`: whatever is kept goes
+    to another worker before it is used."""
+
+    def __init__(self, workers: int = 2, moved: bool = False) -> None:
+        threads = {f"worker {number}": 1 for number in range(workers)}
+        client = SimpleNamespace(nthreads=lambda: threads)
+        self.connection = SimpleNamespace(slots=workers, client=client)
+        self.slots = workers
+        self.moved = moved
+        self.placed: dict[Any, Any] = {}
+        self.functions: list[str] = []
+
+    def place(self, key: Any, value: Any, nbytes: int = 0, owner: Any = None) -> _There:
+        found = self.placed.get(key)
+        if found is None or key is None:
+            found = self.placed[key] = value, _There(_copy(value))
+        return found[1]
+
+    def stage(self, told: str, limits: Any, smaller: Any = None) -> _Stage:
+        return _Stage(self)
+
+    def close(self) -> None:
+        self.placed.clear()
+
+
+class _There:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class _Stage:
+    def __init__(self, pool: Here) -> None:
+        self.pool = pool
+        self.left: list[Call] = []
+
+    def add(self, call: Call) -> None:
+        self.left.append(call)
+
+    def __iter__(self) -> Iterator[tuple[Call, Any]]:
+        while self.left:
+            call = self.left.pop()  # the last first: in any order
+            self.pool.functions.append(call.function.__name__)
+            found = call.function(*[self._given(arg) for arg in call.args])
+            if call.keep:
+                assert call.told is not None
+                yield call, Kept(found, _copy(call.told(found)))
+            else:
+                yield call, _copy(found)
+
+    def _given(self, arg: Any) -> Any:
+        if isinstance(arg, _There):
+            return arg.value
+        if isinstance(arg, Kept):
+            return _copy(arg.future) if self.pool.moved else arg.future
+        if isinstance(arg, Part):
+            return _copy(arg.kept.future[arg.key])
+        if isinstance(arg, dict):
+            return {key: self._given(value) for key, value in arg.items()}
+        if isinstance(arg, list):
+            return [self._given(value) for value in arg]
+        return _copy(arg)
+
+
+def _copy(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))
+
+
+class Recursion(Spreading):
+    """Only what is recursive is left to workers."""
+
+    def __init__(self, pool: Any) -> None:
+        self.pool = pool
+
+    def rule(self, *_: Any) -> None:
+        return None
+
+
+def run(spread: str, moved: bool = False, **knobs: Any) -> oracle.Way:
+    """Evaluates a program on workers here; the number says how many."""
+
+    def way(
+        text: str, data: oracle.Data, defined: set[str], number: int | None
+    ) -> oracle.Relations:
+        with gdatalog.connect(device="cpu") as db:
+            db._workspace.force(spread=spread, **knobs)
+            db._workspace.cluster = Recursion(Here(1 + (number or 0) % 4, moved))
+            return oracle.answers(db, text, data, defined)
+
+    return way
+
+
+WAYS = {
+    "replicated": run("replicate"),
+    "replicated, in rounds": run("replicate", split="never"),
+    "parted": run("partition"),
+    "parted, breadth-first": run("partition", strategy="levelwise"),
+    "parted, depth-first": run("partition", strategy="lftj"),
+    "parted, moved": run("partition", moved=True, dying="always"),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def not_compiled() -> Iterator[None]:
+    with interpreted():
+        yield
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is so little that it goes by way of the driver."""
+    monkeypatch.setattr(owner, "SMALL", 0)
+    monkeypatch.setattr(owners, "SMALL", 0)
+
+
+@pytest.mark.drawn
+@pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
+@settings(oracle.share(4))
+@given(recursions())
+def test_every_way_agrees_with_the_oracle(way: oracle.Way, drawn: Drawn) -> None:
+    oracle.agrees_in(way, drawn)
+
+
+@pytest.mark.parametrize("shape", [*PLAIN, *OPTIMA])
+def test_each_shape(shape: str, large: None) -> None:
+    for number, way in enumerate(WAYS.values()):
+        oracle.agrees_in(way, drawn_recursion(number, shape))
+
+
+def test_values_are_cut_by_what_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that has no time gives what it has; the rest is cut again, and nothing is lost."""
+    monkeypatch.setattr(stretches, "BUDGET", 0.0)
+    monkeypatch.setattr(stretches, "PIECES", 3)
+    random = Random(7)
+    edges = [(random.randrange(40), random.randrange(40)) for _ in range(60)]
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = edges
+        expected = sorted(db.query(CLOSURE).fetchall())
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = edges
+        pool = Here(2)
+        db._workspace.force(spread="replicate")
+        db._workspace.cluster = Recursion(pool)
+        assert sorted(db.query(CLOSURE).fetchall()) == expected
+        assert pool.functions.count("followed") > 2 * stretches.PARTS
+        counted = db.query(f"{CLOSURE} n(count()) <- p(_, _). ?- n(c).")
+        assert counted.fetchall() == [(len(expected),)]
+        assert {*pool.functions} == {"followed"}
+
+
+def test_rows_meet_where_a_hash_says() -> None:
+    """What a rule looks up by a new row's value is dealt out by it; other things go to all."""
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = [(1, 2), (2, 3), (3, 1)]
+        db["N"] = [(1,), (2,)]
+        assert _routes(db, SQUARED) == {"p@0", "p@1"}
+        assert _routes(db, "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z), N(w), N(x).") == {
+            "p@1", "E@0",
+        }  # fmt: skip
+        assert _routes(db, "p(x) <- N(x). p(y) <- p(x), N(y), E(_, y).") == {"p@home"}
+
+
+def _routes(db: gdatalog.Database, text: str) -> set[str]:
+    """The places that a program's rules read, with all relations dealt out."""
+    found: set[str] = set()
+
+    class Looks(Recursion):
+        def fixpoint(self, splits: Any) -> Any:
+            its = Owners(self.pool, splits, True).routes
+            assert its.aligned == all(map(its.at_home, its.places.values()))
+            found.update(its.places, its.fragments)
+            return None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(db._workspace, "cluster", Looks(Here()))
+        db._workspace.force(spread="partition", split="never")
+        db.query(text).fetchall()
+    return found
+
+
+def test_a_plan_of_no_rows_is_dealt_out_too() -> None:
+    assert routes.routes_of([], {"p": [0]}, lambda name: 0, True).homes == {"p": (0,)}
+
+
+def test_what_is_taken_over_is_not_used_twice() -> None:
+    state = State(None)  # type: ignore[arg-type]
+    with pytest.raises(Stale):
+        state.take(lambda: pytest.fail("made from nothing"))
+    with pytest.raises(Stale):
+        _copy(state).had()
+
+
+def test_lost_states_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where what an owner had cannot be made again, the whole begins again."""
+    real, steps = owners.step, []
+
+    def failing(*args: Any) -> Any:
+        steps.append(args[1])
+        if len(steps) == 5:
+            raise Stale
+        return real(*args)
+
+    monkeypatch.setattr(owners, "step", failing)
+    random = Random(3)
+    edges = [(random.randrange(30), random.randrange(30)) for _ in range(40)]
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = edges
+        expected = sorted(db.query(SQUARED).fetchall())
+        db._workspace.force(spread="partition", split="never")
+        db._workspace.cluster = Recursion(Here(3))
+        db["E"] = [*edges]
+        assert sorted(db.query(SQUARED).fetchall()) == expected
+    assert len(steps) > 5
+
+
+def test_a_cycle_that_improves_for_ever_is_told_of() -> None:
+    with gdatalog.connect(device="cpu") as db:
+        db["W"] = [(1, 2, 1), (2, 3, 1), (3, 1, -5)]
+        db._workspace.force(spread="partition")
+        db._workspace.cluster = Recursion(Here(2))
+        with pytest.raises(EvaluationError, match="improves for ever") as caught:
+            db.query("d(1, 0). d(y, min(a + w)) <- d(x, a), W(x, y, w).").fetchall()
+        assert caught.value.span is not None
+
+
+def test_rows_without_room_are_told_of() -> None:
+    with gdatalog.connect(device="cpu", memory_limit="8 MB") as db:
+        db["E"] = [(x, y) for x in range(10) for y in range(10)]
+        db._workspace.force(spread="partition")
+        db._workspace.cluster = Recursion(Here(2))
+        with pytest.raises(MemoryLimitError, match="in round") as caught:
+            db.query("p(0). p(x + 1) <- p(x). p(2 * x) <- p(x).").fetchall()
+        assert caught.value.span is not None
+
+
+def test_what_stays_on_this_machine() -> None:
+    """Rounds that a limit ends, and texts that rules make."""
+    with gdatalog.connect(device="cpu") as db:
+        pool = Here(2)
+        db._workspace.force(spread="partition")
+        db._workspace.cluster = Recursion(pool)
+        made = 'p("a"). p(cat(x, "b")) <- p(x), strlen(x) < 5.'
+        assert len(db.query(made)) == 5
+        limited = "p(x) <- x = 1. p(x + 1) <- p(x), x < 1000. .limitsize p(n=10)"
+        assert len(db.query(f"{limited}\n?- p(x).")) < 1000
+        assert pool.functions == []
+
+
+def test_a_profile_tells_rounds_and_steps() -> None:
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = [(x, x + 1) for x in range(12)]
+        db._workspace.force(spread="partition", split="never")
+        db._workspace.cluster = Recursion(Here(2))
+        told = str(db.profile(f"{SQUARED} ?- p(x, y)."))
+        assert "rounds on 2 workers: " in told
+        assert "78 rows of p in 5 rounds" in told
+        assert "new rows, round 0 to 5" in told
+        db._workspace.force(spread="replicate", split="auto")
+        told = str(db.profile(f"{CLOSURE} ?- p(x, y)."))
+        assert "a fixpoint for each x of p, on 2 workers: 12 values" in told
+
+
+# ------------------------------------------------------------------------------- real workers
+
+
+def _interpret(on: bool) -> None:
+    """On a worker: printed loops are run by Python, or compiled again."""
+    from gdatalog.engine import device
+    from tests import interpreted
+
+    cache: Any = device.code_cache
+    if on and not hasattr(cache, "compiling"):
+        interpreted._helpers()
+        cache.compiling = cache.load, cache.compiled
+        cache.load, cache.compiled = interpreted.load, lambda name: True
+    elif not on and hasattr(cache, "compiling"):
+        cache.load, cache.compiled = cache.compiling
+        del cache.compiling
+
+
+@pytest.fixture
+def two(cluster: Any) -> Iterator[Any]:
+    client = cluster(2)
+    client.run(_interpret, True)
+    yield client
+    client.run(_interpret, False)
+
+
+def graph(seed: int, vertices: int, edges: int) -> list[tuple[int, int]]:
+    random = Random(seed)
+    return [(random.randrange(vertices), random.randrange(vertices)) for _ in range(edges)]
+
+
+PROGRAMS: Mapping[str, str] = {
+    "closure": CLOSURE,
+    "squared": SQUARED,
+    "generations": "p(x, y) <- E(a, x), E(a, y), x != y. p(x, y) <- E(a, x), p(a, b), E(b, y).",
+    "nearest": "p(x, min(0)) <- E(x, _), x < 3. p(y, min(d + 1)) <- p(x, d), E(x, y).",
+}
+
+
+@pytest.mark.parametrize("spread", ["replicate", "partition"])
+def test_workers_agree_with_one_process(two: Any, spread: str, large: None) -> None:
+    edges = graph(1, 40, 60)
+    with gdatalog.connect(device="cpu") as alone, gdatalog.connect(device="cpu", cluster=two) as db:
+        alone["E"] = db["E"] = edges
+        db._workspace.force(spread=spread)
+        for name, text in PROGRAMS.items():
+            expected = sorted(alone.query(text).fetchall())
+            assert sorted(db.query(text).fetchall()) == expected, name
+
+
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))]
+)
+def test_a_worker_that_dies_changes_nothing(
+    two: Any, seed: int, large: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that only it had are made again, in whatever step it dies."""
+    random = Random(seed)
+    when, real = random.randrange(1, 6), Owners._step
+    pids = list(two.run(os.getpid).values())
+    steps: list[int] = []
+
+    def step(self: Owners, settling: bool, course: Any) -> Any:
+        steps.append(1)
+        if len(steps) == when:
+            os.kill(random.choice(pids), signal.SIGKILL)
+        return real(self, settling, course)
+
+    monkeypatch.setattr(Owners, "_step", step)
+    edges = [*graph(seed, 60, 60), *((x, x + 1) for x in range(60))]
+    with gdatalog.connect(device="cpu") as alone, gdatalog.connect(device="cpu", cluster=two) as db:
+        alone["E"] = db["E"] = edges
+        db._workspace.force(spread="partition", strategy="levelwise", split="never")
+        expected = sorted(alone.query(SQUARED).fetchall())
+        assert sorted(db.query(SQUARED).fetchall()) == expected
+    assert len(steps) >= when
+
+
+def test_a_stretch_whose_worker_dies_is_run_again(
+    two: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Stretches._cuts
+    pids = list(two.run(os.getpid).values())
+
+    def cuts(self: Stretches, low: int, high: int, wanted: int) -> list[int]:
+        found = real(self, low, high, wanted)
+        if pids and wanted == 2:  # something has come back
+            os.kill(pids.pop(), signal.SIGKILL)
+            pids.clear()
+        return found
+
+    monkeypatch.setattr(Stretches, "_cuts", cuts)
+    monkeypatch.setattr(stretches, "PARTS", 2)
+    edges = graph(5, 80, 120)
+    with gdatalog.connect(device="cpu") as alone, gdatalog.connect(device="cpu", cluster=two) as db:
+        alone["E"] = db["E"] = edges
+        db._workspace.force(spread="replicate")
+        two.run(_interpret, False)  # a worker that comes anew compiles
+        two.run(_interpret, True)
+        expected = sorted(alone.query(CLOSURE).fetchall())
+        assert sorted(db.query(CLOSURE).fetchall()) == expected
+    assert not pids

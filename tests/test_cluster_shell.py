@@ -1,0 +1,97 @@
+"""The command line and the prompt with a Dask cluster."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+
+import pytest
+
+import gdatalog as gd
+from gdatalog.shell import cli, doctor
+from gdatalog.shell.editor.known import look
+from gdatalog.shell.output import Output
+from gdatalog.shell.repl import Repl
+from tests.clusters import Workers
+
+GRAPH = "E(1, 2). E(2, 3). E(1, 3). ?- E(x, y), E(y, z), E(x, z)."
+
+
+@pytest.fixture
+def address(cluster: Workers) -> str:
+    return str(cluster(2).scheduler.address)
+
+
+def test_a_program_on_a_cluster(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["--cluster", address, "-c", GRAPH]) == 0
+    assert capsys.readouterr() == ("x\ty\tz\n1\t2\t3\n", "")
+
+
+def test_nobody_there_is_code_3(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["--cluster", "127.0.0.1:9", "-c", GRAPH]) == 3
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("device error: no scheduler is at tcp://127.0.0.1:9: ")
+
+
+class Talk:
+    """A conversation without a terminal."""
+
+    def __init__(self) -> None:
+        self.out = io.StringIO()
+        self.repl = Repl(gd.connect(device="cpu"), Output(self.out, None))
+
+    def __call__(self, line: str) -> str:
+        self.out.truncate(self.out.seek(0))
+        self.repl.take_all(line)
+        return self.out.getvalue().strip()
+
+
+@pytest.fixture
+def talk() -> Iterator[Talk]:
+    talk = Talk()
+    yield talk
+    talk.repl.db.close()
+
+
+def test_the_prompt_connects_and_leaves(address: str, talk: Talk) -> None:
+    assert talk(".cluster").startswith("no cluster")
+    shown = talk(f".cluster {address}").splitlines()
+    assert shown[0] == f"2 workers, scheduler at {address}"
+    assert shown[1].startswith("dashboard: http://")
+    assert re.fullmatch(r"worker  address +threads  memory", shown[2])
+    assert [line.split()[2] for line in shown[3:]] == ["1", "1"]
+    assert look(talk.repl.db)[1].device == "cpu and 2 workers"
+    before = talk.repl.db.cluster.client
+    talk("e(1, 2).")
+    talk("p(y) <- e(_, y).")
+    assert talk(".cluster off").startswith("no cluster")
+    assert before.status == "closed"
+    assert "2" in talk("p(x).") and look(talk.repl.db)[1].device == "cpu"
+
+
+def test_an_address_that_is_wrong_changes_nothing(
+    address: str, talk: Talk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    talk(f".cluster {address}")
+    before = talk.repl.db.cluster
+    assert talk(".cluster nowhere") == "" and talk.repl.db.cluster is before
+    assert "'nowhere' has no port" in capsys.readouterr().err
+
+
+def test_a_connection_that_is_lost_is_told(
+    address: str, talk: Talk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    talk(f".cluster {address}")
+    talk.repl.db.cluster.client.close()
+    talk(".cluster")
+    assert f"the connection to the scheduler at {address} is lost" in capsys.readouterr().err
+
+
+def test_the_doctor_looks_at_a_cluster(address: str) -> None:
+    found = list(doctor._cluster(address))
+    assert found[0].found == f"2 workers, scheduler at {address}"
+    assert re.fullmatch(r"2 of 1 thread and .*iB", found[1].found)
+    assert found[2].name == "a query on them" and found[2].found.startswith("answered in ")
+    (ill,) = doctor._cluster("127.0.0.1:9")
+    assert ill.found.startswith("no scheduler is at") and ill.cure
