@@ -41,11 +41,12 @@ HERE = 1.5  # seconds
 class Spreading:
     """A cluster, as an evaluation asks it."""
 
+    _keeping: Keeping | None = None
+
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.pool = Pool(connection)
         self.stock = Stock(self.pool)
-        self._keeping: Keeping | None = None
 
     def keeper(self, memory: int) -> Keeping:
         """Who keeps what a database has on the workers, that may hold so much here."""
