@@ -114,7 +114,9 @@ class Database:
         """Put data under a name, in place of what was there.
 
         `data` is a DataFrame (pandas, polars, cuDF), an Arrow table or stream, an array (NumPy,
-        CuPy), a list of tuples, a scipy.sparse matrix, a networkx graph, or a path of a file.
+        CuPy), a list of tuples, a scipy.sparse matrix, a networkx graph, or a path: of a file, of a
+        folder of Parquet files, or a pattern such as "edges/*.csv". On a cluster it may be a dask
+        DataFrame, and workers read Parquet files that are not small themselves.
         What lies on the GPU that queries run on is not copied to the host, but for texts.
         `on_progress` is told how much is loaded, as `query` tells it.
 
