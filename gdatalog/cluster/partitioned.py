@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from time import monotonic
@@ -35,7 +35,7 @@ from gdatalog.cluster.replicated import SpreadRun
 from gdatalog.cluster.shares import Block, Bundle, Shares
 from gdatalog.cluster.shelves import Gone, Piece
 from gdatalog.cluster.stock import TRIES, Bundles, Stock, unreachable
-from gdatalog.cluster.work import Found, Mode
+from gdatalog.cluster.tasks import Found, Mode
 from gdatalog.engine.spread import Spread
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import MemoryLimitError
@@ -81,7 +81,9 @@ class PartitionedRun(SpreadRun):
         spread = foreseeing.told(self.planned, len(self.stock.workers))
         return replace(spread, moved=self.moved, calls=self.calls)
 
-    def _spread(self, number: int, mode: Mode, limit: int | None = None) -> Iterator[Found]:
+    def _spread(
+        self, number: int, mode: Mode, limit: int | None = None
+    ) -> Generator[Found, None, None]:
         self.limits.watch.innermost.one_of(number, len(self.plan.joins))
         parted = Parted(self, number, mode, limit)
         try:
