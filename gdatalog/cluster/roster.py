@@ -43,6 +43,9 @@ def look(client: Any) -> tuple[Worker, ...]:
     """The workers of a cluster, which has some and can run our work: else an error."""
     told = _there(client)
     found = client.run(eval, _LOOK, on_error="return")
+    gone = {address for address, problem in found.items() if isinstance(problem, OSError)}
+    if len(gone) < len(found):  # else it is no worker that has just died
+        found = {address: it for address, it in found.items() if address not in gone}
     told = {address: of for address, of in told.items() if address in found}
     places: dict[str, Any] = {f"the worker at {address}": found[address] for address in told}
     try:
