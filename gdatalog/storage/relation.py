@@ -272,6 +272,11 @@ class Relation:
         return self._store.at_most
 
     @property
+    def counted(self) -> bool:
+        """Whether it is known how many rows there are, or found out without asking others."""
+        return self.afar is None or not self.afar.away or self.afar.known >= Known.DISTINCT
+
+    @property
     def keys(self) -> Columns:
         """The rows, sorted."""
         return self._store.sorted()
