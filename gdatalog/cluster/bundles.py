@@ -61,15 +61,19 @@ def mask_of(keys: Mapping[int, Array], tests: Sequence[RowTest]) -> Array:
 Runs = tuple[tuple[int, int], ...]
 
 
-def runs_of(counts: Array, spans: Sequence[tuple[int, int]]) -> Runs:
+def ends_of(counts: Array) -> Array:
+    """Where bundles end, in their order; and where the first begins."""
+    return np.append(0, np.cumsum(counts.ravel()))
+
+
+def runs_of(ends: Array, shape: tuple[int, ...], spans: Sequence[tuple[int, int]]) -> Runs:
     """Where the rows stand whose classes lie in [low, high), one pair for each dim: as (start,
-    stop), ascending; neighbours are one."""
-    ends = np.append(0, np.cumsum(counts.ravel()))
+    stop), ascending; neighbours are one. `shape`: how many classes the dims have."""
     if not spans:
         return ((0, int(ends[-1])),) if ends[-1] else ()
     *outer, (low, high) = spans
     firsts = np.zeros(1, dtype=np.int64)
-    for (start, stop), classes in zip(outer, counts.shape[1:], strict=True):
+    for (start, stop), classes in zip(outer, shape[1:], strict=True):
         firsts = ((firsts[:, None] + np.arange(start, stop)) * classes).ravel()
     found: list[tuple[int, int]] = []
     for start, stop in zip(ends[firsts + low].tolist(), ends[firsts + high].tolist(), strict=True):

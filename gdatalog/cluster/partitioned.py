@@ -11,19 +11,21 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import Any
 
-from gdatalog.cluster.bundles import Grid, Runs, runs_of
+from gdatalog.cluster import foreseeing
+from gdatalog.cluster.bundles import Grid, Runs, ends_of, runs_of
 from gdatalog.cluster.census import Census, fine
-from gdatalog.cluster.choosing import choose
+from gdatalog.cluster.choosing import Choice, choose, expected
 from gdatalog.cluster.dealing import Dealer
 from gdatalog.cluster.fragments import (
     MAKING,
+    Bundled,
     Cuts,
     Fragment,
     Tries,
+    light,
     run_cells,
     where_to_cut,
 )
@@ -34,12 +36,13 @@ from gdatalog.cluster.shares import Block, Bundle, Shares
 from gdatalog.cluster.shelves import Gone, Piece
 from gdatalog.cluster.stock import TRIES, Bundles, Stock, unreachable
 from gdatalog.cluster.work import Found, Mode
+from gdatalog.engine.spread import Spread
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import EVERYTHING, Cell, Stretch, cuttable, roles
 from gdatalog.plan.nodes import JoinPlan, Restore, RulePlan
-from gdatalog.progress import format_bytes
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.table import Array
 
 AHEAD = 1  # calls that wait at a worker for each that runs
 PART = 0.5  # of the memory of this process that rows from afar may take
@@ -72,6 +75,11 @@ class PartitionedRun(SpreadRun):
     relation_of: Callable[[str], Relation] = None  # type: ignore[assignment]
     stock: Stock = None  # type: ignore[assignment]
     moved: int = 0  # bytes, from worker to worker
+    planned: list[Choice] = field(default_factory=list)
+
+    def told(self) -> Spread:
+        spread = foreseeing.told(self.planned, len(self.stock.workers))
+        return replace(spread, moved=self.moved, calls=self.calls)
 
     def _spread(self, number: int, mode: Mode, limit: int | None = None) -> Iterator[Found]:
         self.limits.watch.innermost.one_of(number, len(self.plan.joins))
@@ -84,6 +92,11 @@ class PartitionedRun(SpreadRun):
         finally:
             self.moved += parted.moved
             parted.let_go()
+        if self.report is not None and parted.layout.sources:
+            workers = len(self.stock.workers)
+            threads = max(1, parted.slots // workers)
+            choice = expected(parted.shares, parted.cells_memory, workers, threads)
+            self.planned.append(choice)
 
 
 @dataclass(slots=True, eq=False)
@@ -112,6 +125,8 @@ class Parted:
         self.moved = 0
         self.memory, self.slots = self.stock.room()
         self.left: deque[Part] = deque()  # what has been dealt, and comes again
+        self.ends: dict[str, Array] = {}  # of blocks, by what their lots are known by
+        self.runs: dict[tuple[Bundle, str], Runs] = {}
         self.busy: dict[str, int] = {}
         self.workers: Mapping[str, int] = {}
         self.looked = -OFTEN
@@ -136,15 +151,10 @@ class Parted:
         counts = tuple(made.counts for made in self.bundles)
         widths = tuple(made.width for made in self.bundles)
         census = Census(layout, self.domains, counts, widths)
-        self.cells_memory = self.memory // MAKING
-        chosen = choose(census, self.cells_memory, self.slots)
-        if chosen is None:  # even if no other variable is cut, by classes as fine as can be
-            raise MemoryLimitError(
-                f"{told} joins rows of {format_bytes(census.total)}, and no part of them that has "
-                f"all rows for some bindings fits the {format_bytes(self.cells_memory)} that a "
-                "worker has for it",
-                hint="workers with more memory; or fewer threads on each, which share it",
-            )
+        chosen, self.cells_memory = None, self.memory // MAKING
+        while chosen is None:  # where the smallest blocks are too large they are cut again
+            chosen = choose(census, self.cells_memory, self.slots)
+            self.cells_memory *= 1 if chosen is not None else 2
         return chosen
 
     def let_go(self) -> None:
@@ -172,7 +182,8 @@ class Parted:
         stage = run.pool.stage(run.plan.relation, run.limits, self._smaller)
         self._send(stage, dealer)
         try:
-            for call, (value, moved) in stage:
+            for call, given in stage:
+                value, moved = given.told if call.keep else given
                 worker, part = call.tag
                 self.busy[worker] -= 1
                 self.moved += moved
@@ -182,6 +193,8 @@ class Parted:
                     self._back(part, value.found, value.cuts)
                 self._send(stage, dealer)
                 if not isinstance(value, Gone):
+                    if value.found.left is not None:
+                        value.found.kept = given
                     yield value.found
         finally:
             stage.cancel()
@@ -215,7 +228,7 @@ class Parted:
             self.sealed, part.cells, BUDGET, part.firm, self.tries, fragments, self.ranks,
             self.table,
         )  # fmt: skip
-        return Call(run_cells, args, worker=worker, tag=(worker, part))
+        return Call(run_cells, args, self.run.keep, worker, (worker, part), light)
 
     def _ranks(self) -> dict[int, Placed]:
         """The ranks of graphs' vertices, by number of the source, where they become values."""
@@ -280,7 +293,7 @@ class Parted:
         pieces: list[list[Piece]] = [[] for _ in self.layout.sources]
         for bundle in part.bundles:
             for each in self.bundles[bundle.source].blocks:
-                runs = self._runs(bundle, each.counts)
+                runs = self._runs(bundle, each)
                 if runs:
                     pieces[bundle.source].append(Piece(each.lot, runs))
         fragments = []
@@ -299,8 +312,19 @@ class Parted:
             fragments.append(Fragment(source, tuple(mine), bound, boxes))
         return fragments
 
-    def _runs(self, bundle: Bundle, counts: Any) -> Runs:
+    def _runs(self, bundle: Bundle, block: Bundled) -> Runs:
         """Where a bundle's rows stand among those of a block, in the order of fine classes."""
+        key = block.lot.key
+        known = self.runs.get((bundle, key))
+        if known is None:
+            if key not in self.ends:
+                self.ends[key] = ends_of(block.counts)
+            known = runs_of(self.ends[key], block.counts.shape, self._spans(bundle))
+            self.runs[bundle, key] = known
+        return known
+
+    def _spans(self, bundle: Bundle) -> list[tuple[int, int]]:
+        """Of which fine classes a bundle is made."""
         spans = []
         for dim, number in zip(self.layout.dims[bundle.source], bundle.classes, strict=True):
             bounds = self.domains[dim.domain].bounds
@@ -310,7 +334,7 @@ class Parted:
                 spans.append((low, len(bounds) + 1))
             else:
                 spans.append((low, bisect_left(bounds, stretch.high) + 1))
-        return runs_of(counts, spans)
+        return spans
 
 
 def _bound(join: JoinPlan, layout: Layout) -> list[tuple[Mapping[int, str], ...]]:

@@ -22,14 +22,24 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from gdatalog.cluster.bundles import Runs
+from gdatalog.cluster.offsets import Offsets, widened
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 
-ROOM = 1 / 8  # of a worker's memory that its shelf may take
+SHELF = 1 / 8  # of a worker's memory: what lies on its shelf without being in a file
+MOVING = 1 / 32  # of it: what is asked of another worker at once, at the most
+ITSELF = 192 << 20  # what a worker takes that does nothing, compiled loops included
+PAUSE = 0.8  # of its memory, from which on Dask gives a worker no more to do
 UNLIMITED = 4 << 30  # a worker's memory, where nothing limits it
-MOST_ASKED = 32 << 20  # bytes that are asked of another worker at once
+MOST_MOVING = 32 << 20  # bytes that are asked of another worker at once
 HURRY = 5.0  # seconds, after which a worker that cannot be reached is gone
 HANDLER = "gdatalog_shelf"
+
+
+def room_of(memory: int) -> float:
+    """What is left of a worker's memory for the calls that it runs."""
+    other = memory * SHELF + 4 * min(MOST_MOVING, memory * MOVING) + ITSELF
+    return max(memory / 16, PAUSE * memory - other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +89,14 @@ class Gone(Exception):
 
 @dataclass(slots=True)
 class _Kept:
-    """Columns in memory, or where in which file they stand, one after the other."""
+    """Columns in memory, or where in which file they stand, one after the other. `least`: of
+    columns that have been moved, which are offsets."""
 
     columns: Columns | None
     path: Path | None
     dtypes: tuple[str, ...]
     rows: int
+    least: tuple[int, ...] = ()
 
     def read(self, runs: Runs, only: Sequence[int] | None = None) -> Columns:
         """Rows; of some columns, if said."""
@@ -120,7 +132,8 @@ class Shelf:
         self.moved = 0  # bytes from other workers, since this was asked last
         self._folder = Path(worker.local_directory or gettempdir()) / f"gdatalog-{uuid4().hex[:8]}"
         self._kept: dict[Any, _Kept] = {}
-        self._room = int(self.memory * ROOM)
+        self._room = int(self.memory * SHELF)
+        self._asking = min(MOST_MOVING, int(self.memory * MOVING))
         self._lock = Lock()
         self._fetching = Lock()
         worker.handlers[HANDLER] = self._asked
@@ -131,7 +144,7 @@ class Shelf:
         kept = self._keep(key, columns)
         return Lot(self.address, key, kept.rows, kept.dtypes)
 
-    def _keep(self, key: Any, columns: Columns) -> _Kept:
+    def _keep(self, key: Any, columns: Columns, least: tuple[int, ...] = ()) -> _Kept:
         rows, dtypes = len(columns[0]), tuple(column.dtype.str for column in columns)
         size = sum(column.nbytes for column in columns)
         with self._lock:
@@ -141,14 +154,14 @@ class Shelf:
         if here:
             # A part of a longer array would keep all of it.
             columns = tuple(c if c.base is None else c.copy() for c in columns)
-            kept = _Kept(columns, None, dtypes, rows)
+            kept = _Kept(columns, None, dtypes, rows, least)
         else:
             self._folder.mkdir(parents=True, exist_ok=True)
             path = self._folder / uuid4().hex
             with path.open("wb") as file:
                 for column in columns:
                     np.ascontiguousarray(column).tofile(file)
-            kept = _Kept(None, path, dtypes, rows)
+            kept = _Kept(None, path, dtypes, rows, least)
         self._kept[key] = kept
         return kept
 
@@ -180,7 +193,7 @@ class Shelf:
         moved = self._kept.get(piece.key)
         if moved is None:
             raise Gone([piece.lot.home])
-        return moved.read(((0, moved.rows),))
+        return widened(moved.read(((0, moved.rows),)), moved.least, piece.lot.dtypes)
 
     def whole(self, lot: Lot, columns: Sequence[int]) -> Columns:
         """Some columns of a lot of this shelf; of another's, all of it is moved."""
@@ -218,7 +231,7 @@ class Shelf:
         while at < len(pieces):
             asked, size = [pieces[at]], pieces[at].nbytes
             at += 1
-            while at < len(pieces) and size + pieces[at].nbytes <= MOST_ASKED:
+            while at < len(pieces) and size + pieces[at].nbytes <= self._asking:
                 asked.append(pieces[at])
                 size += pieces[at].nbytes
                 at += 1
@@ -234,20 +247,21 @@ class Shelf:
             if not isinstance(given, list | tuple):
                 raise Gone([home])
             for piece, columns in zip(asked, given, strict=True):
-                self._keep(piece.key, tuple(columns))
-                self.moved += sum(column.nbytes for column in columns)
+                least, offsets = zip(*columns, strict=True)
+                self._keep(piece.key, offsets, least)
+                self.moved += sum(column.nbytes for column in offsets)
 
     async def _asked(self, pieces: Sequence[Any]) -> Any:
         """What another worker is given; None where it is not here."""
         from distributed.protocol.serialize import to_serialize
 
-        def read() -> list[list[Array]] | None:
+        def read() -> list[list[Offsets]] | None:
             found = []
             for key, runs in pieces:
                 kept = self._kept.get(key)
                 if kept is None:
                     return None
-                found.append(list(kept.read(runs)))
+                found.append([Offsets.of(column) for column in kept.read(runs)])
             return found
 
         given = await asyncio.to_thread(read)

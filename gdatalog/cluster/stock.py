@@ -3,9 +3,10 @@ once, bundled for each join that reads them, and made again where a worker has e
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import cycle, islice, pairwise
 from math import ceil
 from typing import Any
 from weakref import WeakKeyDictionary, finalize
@@ -18,7 +19,7 @@ from gdatalog.cluster.keeping import Keeping
 from gdatalog.cluster.layout import Source
 from gdatalog.cluster.pool import Call, Placed, Pool
 from gdatalog.cluster.ranks import Way
-from gdatalog.cluster.shelves import UNLIMITED, Gone, Lot, drop_lots
+from gdatalog.cluster.shelves import UNLIMITED, Gone, Lot, drop_lots, room_of
 from gdatalog.errors import DeviceError
 from gdatalog.executors.limits import Limits
 from gdatalog.storage.afar import AfarRows
@@ -27,10 +28,10 @@ from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 
-LARGEST = 8 << 20  # bytes of rows that are sent at once
+LARGEST = 4 << 20  # bytes of rows that are sent at once
+AHEAD = 2  # blocks that are under way to each worker
 FEW = 64 << 10  # bytes of rows that lie on one shelf
 SAMPLE = 100_000  # rows that tell where classes begin
-PART = 0.5  # of a worker's memory that the calls which it runs have
 TRIES = 10  # times that rows which are gone are made again
 
 
@@ -98,7 +99,7 @@ class Stock:
     def room(self) -> tuple[int, int]:
         """The memory that a call has on any worker, and how many run at once."""
         info = self.pool.connection.client.scheduler_info(n_workers=-1)["workers"].values()
-        room = [(each["memory_limit"] or UNLIMITED) * PART / each["nthreads"] for each in info]
+        room = [room_of(each["memory_limit"] or UNLIMITED) / each["nthreads"] for each in info]
         return int(min(room, default=UNLIMITED)), sum(each["nthreads"] for each in info)
 
     def base(self, relation: Relation, source: Source) -> Base:
@@ -170,19 +171,26 @@ class Stock:
     def _lay(
         self, wanted: Sequence[tuple[Base, int]], homes: Sequence[str], told: str, limits: Limits
     ) -> None:
-        """Has blocks on the shelves of workers that are there."""
+        """Has blocks on the shelves of workers that are there: a few are under way at a time."""
+        asked = {
+            (id(base), at): (base, at)
+            for base, at in wanted
+            if not base.afar and getattr(base.lots[at], "home", None) not in homes
+        }
+        waiting = deque(asked.values())
         stage = self.pool.stage(told, limits)
-        asked: set[tuple[int, int]] = set()
-        for base, at in wanted:
-            lot = base.lots[at]
-            gone = lot is None or lot.home not in homes
-            if gone and not base.afar and (id(base), at) not in asked:
-                asked.add((id(base), at))
-                home = homes[at % len(homes)]
-                stage.add(Call(lay, (base.blocks[at],), worker=home, tag=(base, at)))
+
+        def send(home: str) -> None:
+            base, at = waiting.popleft()
+            stage.add(Call(lay, (base.blocks[at],), worker=home, tag=(base, at, home)))
+
+        for home in islice(cycle(homes), min(len(waiting), AHEAD * len(homes))):
+            send(home)
         for call, lot in stage:
-            base, at = call.tag
+            base, at, home = call.tag
             base.lots[at] = lot
+            if waiting:
+                send(home)
 
     def let_go(self, lots: Iterable[Lot]) -> None:
         """Nobody asks for some lots any more; nor for those of relations that are no more."""
