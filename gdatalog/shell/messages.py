@@ -7,10 +7,13 @@ import os
 import re
 import sys
 import traceback
+from typing import TYPE_CHECKING
 
 from gdatalog import __version__
 from gdatalog.errors import Error
-from gdatalog.storage.relation import Relation
+
+if TYPE_CHECKING:
+    from gdatalog.storage.relation import Relation
 
 RED, YELLOW, CALM = "31", "33", "36"
 _KINDS = "|".join(sorted({"error", "internal error", *(k.kind for k in Error.__subclasses__())}))
