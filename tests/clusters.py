@@ -60,6 +60,8 @@ def fork_workers() -> None:
     from distributed.utils import get_mp_context
 
     dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+    # Where workers are killed again and again, Dask would take one for lost that is starting.
+    dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"})
     get_mp_context().set_forkserver_preload(list(NEEDED))
 
 

@@ -244,3 +244,19 @@ def test_what_fails_on_the_way_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(AttributeError):
         Connection.open("local", 1 << 30)
     assert closed == ["client", "workers"]
+
+
+def test_whatever_fails_because_the_scheduler_is_gone_says_so() -> None:
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as short:
+        db = gd.connect(cluster=short, device="cpu")
+        db["E"] = EDGES
+        db._workspace.force(spread="replicate")
+        assert db.query(TRIANGLES).fetchall() == [(4060,)]
+        db.cluster.client.close()
+        with pytest.raises(gd.DeviceError, match="the connection to the scheduler at .* is lost"):
+            db.query(TRIANGLES)
+        db._workspace.force(spread="never")
+        assert db.query(TRIANGLES).fetchall() == [(4060,)]
+        db.close()

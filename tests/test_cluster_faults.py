@@ -279,5 +279,5 @@ def drawn(pool: Pool, seed: int, kills: int) -> None:
 
 @pytest.mark.slow
 def test_drawn_work_while_workers_die(pool: Pool) -> None:
-    for seed in range(8):
+    for seed in range(5):
         drawn(pool, seed, kills=4)

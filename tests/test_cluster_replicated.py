@@ -20,7 +20,7 @@ import gdatalog
 from gdatalog.cluster import cutting, replicated
 from gdatalog.cluster.connection import Connection
 from gdatalog.cluster.costs import Level
-from gdatalog.cluster.pool import Call
+from gdatalog.cluster.pool import Call, Kept
 from gdatalog.cluster.replicated import Handing
 from gdatalog.cluster.spreading import Spreading
 from gdatalog.errors import EvaluationError
@@ -80,7 +80,9 @@ class _Stage:
                 found = call.function(*args)
             except Exception as error:
                 raise pickle.loads(pickle.dumps(error)) from None
-            yield call, pickle.loads(pickle.dumps(found))
+            told = found if call.told is None or not call.keep else call.told(found)
+            given = pickle.loads(pickle.dumps(told))
+            yield call, Kept(None, given) if call.keep else given
 
 
 def _given(arg: Any) -> Any:
@@ -100,6 +102,7 @@ def spread(db: gdatalog.Database, cluster: Any) -> None:
 def here(slots: int = 2) -> Spreading:
     spreading = Spreading.__new__(Spreading)
     spreading.pool = Here(slots)  # type: ignore[assignment]
+    spreading._keeping = None
     return spreading
 
 

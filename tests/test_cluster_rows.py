@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+import gdatalog as gd
 from gdatalog.cluster.connection import Connection
 from gdatalog.cluster.exchange import Exchange, owner_of, parts_of, size_of
 from gdatalog.cluster.keeping import Keeping
@@ -21,7 +21,9 @@ from gdatalog.result import Result
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
+from tests.clusters import Workers
 
+N = 500
 TEXTS = ["nought", "one", "two", "three"]
 
 
@@ -32,7 +34,7 @@ def some_rows(start: int, stop: int) -> Columns:
 
 
 @pytest.fixture(scope="module")
-def pool(cluster: Callable[[int], Any]) -> Pool:
+def pool(cluster: Workers) -> Pool:
     return Pool(Connection(cluster(2)))
 
 
@@ -135,3 +137,78 @@ def test_a_folder_of_other_files_stays_as_it_is(pool: Pool, tmp_path: Path) -> N
     with pytest.raises(DataError, match="other files"):
         answer(pool, [(0, 10)]).to_parquet(f"{tmp_path}/")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+# ------------------------------------------------------------------------------ what rules give
+
+
+@pytest.fixture
+def db(cluster: Workers, monkeypatch: pytest.MonkeyPatch) -> Iterator[gd.Database]:
+    """A database for which little is much."""
+    monkeypatch.setattr("gdatalog.cluster.harvest.EASILY", 1 << 16)
+    with gd.connect(cluster=cluster(2), device="cpu") as found:
+        found["A"] = pd.DataFrame({"x": range(N)})
+        found["T"] = pd.DataFrame({"x": range(N), "t": [f"t{x % 50}" for x in range(N)]})
+        found._workspace.force(spread="replicate", strategy="levelwise")  # compiles nothing
+        yield found
+
+
+def lies_afar(result: Result) -> bool:
+    return result._far is not None
+
+
+def test_many_rows_stay_where_they_were_made(db: gd.Database) -> None:
+    pairs = db.query("p(x, y) <- A(x), A(y), x < y.")
+    assert lies_afar(pairs)
+    assert len(pairs) == N * (N - 1) // 2
+    assert lies_afar(pairs) and pairs.head(3).df().shape == (3, 2)
+    frame = pairs.to_dask()
+    counts = db._workspace.cluster.pool.connection.client.compute(frame.groupby("x").size())
+    assert counts.result().sort_index().tolist() == list(range(N - 1, 0, -1))
+
+
+def test_rows_that_several_cells_give_are_there_once(db: gd.Database) -> None:
+    found = db.query("p(z, w) <- A(x), A(y), z = x / 2 * 1000 + y, w = x % 2 * 0.")
+    assert lies_afar(found)
+    assert len(found) == N // 2 * N
+    expected = {x // 2 * 1000 + y for x in range(0, N, 2) for y in range(N)}
+    assert found.df().z.sort_values().tolist() == sorted(expected)
+    few = db.query("p(z) <- A(x), A(y), z = x + y.")
+    assert not lies_afar(few) and few.df().z.sort_values().tolist() == list(range(2 * N - 1))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "count(), sum(w), mean(w), count_distinct(v), sum(to_float(w))",
+        "min(t), max(t), any_value(k)",
+    ],
+)
+def test_many_groups_are_merged_by_workers(db: gd.Database, head: str) -> None:
+    body = 'T(x, t), A(y), k = x / 3 * 1000 + y, w = x * y, v = x % 2, t != "t9", v * w >= 0.'
+    text = f"g(k, {head}) <- {body}"
+    found = db.query(text)
+    assert lies_afar(found)
+    db._workspace.force(spread="never")
+    alone = db.query(text + " // alone")
+    assert not lies_afar(alone)
+    pd.testing.assert_frame_equal(found.df(sort=True), alone.df(sort=True))
+
+
+@pytest.mark.parametrize("spread", ["replicate", "partition"])
+def test_rules_read_rows_that_stayed(db: gd.Database, spread: str) -> None:
+    db._workspace.force(spread=spread)
+    db.run("p(x, y) <- A(x), A(y), x < y.")
+    assert lies_afar(db["p"])
+    assert db.query("n(count()) <- p(_, y), p(y, z), z < 30.").fetchall() == [(30 * 29 * 28 // 6,)]
+    assert lies_afar(db["p"]) == (spread == "partition")
+
+
+def test_an_output_is_a_folder_if_its_name_says_so(db: gd.Database, tmp_path: Path) -> None:
+    text = (
+        'p(x, y) <- A(x), A(y), x < y.\n.output p("pairs/")\nq(x) <- A(x), x < 3.\n.output q("q/")'
+    )
+    (tmp_path / "program.dl").write_text(text)
+    db.run_file(tmp_path / "program.dl")
+    assert len(pd.read_parquet(tmp_path / "pairs")) == N * (N - 1) // 2
+    assert pd.read_parquet(tmp_path / "q").x.tolist() == [0, 1, 2]

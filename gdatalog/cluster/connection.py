@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 from weakref import finalize
 
 from gdatalog.cluster.reaching import address_of, check_installed, client_of, dask, refused
 from gdatalog.cluster.roster import Worker, look
 from gdatalog.engine.knobs import cores
-from gdatalog.errors import DeviceError, UsageError
+from gdatalog.errors import DeviceError, Error, UsageError
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
 
 
 class Connection:
@@ -38,7 +43,7 @@ class Connection:
         try:
             connection = _opened(cluster, memory, threads, own)
             if quiet:
-                logging.getLogger("distributed").setLevel(logging.CRITICAL)
+                _silence()
             connection.again()
         except BaseException:
             _close(own)
@@ -66,11 +71,14 @@ class Connection:
     def again(self) -> None:
         """Looks at the workers once more."""
         if self.client.status != "running":
-            raise DeviceError(
-                f"the connection to the scheduler at {self.address} is lost",
-                hint="it has ended, or cannot be reached any more; connect again when it can",
-            )
+            raise self.lost()
         self._workers = look(self.client)
+
+    def lost(self) -> DeviceError:
+        return DeviceError(
+            f"the connection to the scheduler at {self.address} is lost",
+            hint="it has ended, or cannot be reached any more; connect again when it can",
+        )
 
     def __str__(self) -> str:
         number = len(self.workers)
@@ -80,6 +88,23 @@ class Connection:
 
     def __repr__(self) -> str:
         return f"<{self}, scheduler at {self.address}>"
+
+
+def told_if_lost(method: Callable[Given, Made]) -> Callable[Given, Made]:
+    """A method of what has a `connection`: whatever fails because that is lost says so."""
+
+    @wraps(method)
+    def told(*given: Given.args, **named: Given.kwargs) -> Made:
+        try:
+            return method(*given, **named)
+        except Exception as problem:
+            connection: Connection = given[0].connection  # type: ignore[attr-defined]
+            closed = type(problem).__name__ == "CommClosedError"
+            if closed or (connection.client.status != "running" and not isinstance(problem, Error)):
+                raise connection.lost() from None
+            raise
+
+    return told
 
 
 def _opened(cluster: Any, memory: int, threads: int, own: list[Any]) -> Connection:
@@ -110,6 +135,13 @@ def _opened(cluster: Any, memory: int, threads: int, own: list[Any]) -> Connecti
         own.append(client)
         return Connection(client, own)
     raise refused(cluster)
+
+
+def _silence() -> None:
+    """What becomes of the connection is told by errors, not by Dask's logs beside answers."""
+    for name in [*logging.root.manager.loggerDict, "distributed"]:
+        if name.partition(".")[0] == "distributed":
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _close(own: list[Any]) -> None:

@@ -21,6 +21,7 @@ from gdatalog.cluster.ranks import Way, edges_of
 from gdatalog.cluster.shelves import Gone, Lot, Piece, Shelf, own_shelf
 from gdatalog.cluster.work import Found, Sealed, look_through
 from gdatalog.errors import MemoryLimitError
+from gdatalog.executors.gather import Gathering
 from gdatalog.plan.cells import Cell, Stretch
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import TrieRef
@@ -81,6 +82,16 @@ class Moved(NamedTuple):
     value: Any
     nbytes: int
 
+    def columns(self) -> Columns:
+        """The rows that cells gave."""
+        found: Columns = self.value.found.columns()
+        return found
+
+    @property
+    def gathering(self) -> Gathering | None:
+        found: Gathering | None = self.value.found.gathering
+        return found
+
 
 class Ran(NamedTuple):
     """What cells gave; and of the one that was too hard, where it can be cut."""
@@ -116,6 +127,13 @@ def both_ways(left: Array, right: Array) -> Columns:
     """Edges, each once, both ways."""
     apart = left != right
     return np.concatenate([left, right[apart]]), np.concatenate([right, left[apart]])
+
+
+def light(moved: Moved) -> Moved:
+    """What is told of what is kept."""
+    if not isinstance(moved.value, Ran):
+        return moved
+    return Moved(Ran(moved.value.found.light(), moved.value.cuts), moved.nbytes)
 
 
 def run_cells(

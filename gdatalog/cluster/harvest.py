@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from gdatalog.cluster.exchange import Exchange, Piece, owner_of, parts_of, size_of
 from gdatalog.cluster.parts import columns_of
-from gdatalog.cluster.pool import Kept, Placed, Pool
+from gdatalog.cluster.pool import Kept, Pool
+from gdatalog.cluster.texts import placed_texts
+from gdatalog.cluster.work import Found, Left
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.derived import Blocks, Derived, lying_afar
 from gdatalog.engine.device import CPU
@@ -27,37 +29,44 @@ from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import Value
 
-SMALL = 1 << 18  # bytes that a call gives, up to which they come here at once
 EASILY = 1 << 26  # bytes that all calls of a rule give, up to which they come here in the end
 SHARE = 8  # but no more than this part of the memory limit
 
 
-class Left(NamedTuple):
-    """What is told of what stays where it was made: rows, or groups, and what they take."""
-
-    rows: int
-    nbytes: int
-
-
 @dataclass(slots=True)
 class Harvest:
-    """Of one rule: what its calls give is added, and is a relation's rows in the end."""
+    """Of one rule: what its calls found is added, and is a relation's rows in the end."""
 
     pool: Pool
     keeper: Keeper
     plan: RulePlan
     scope: Scope
     limits: Limits
-    here: list[Any] = field(default_factory=list)  # columns, or gatherings
+    blocks: list[Columns] = field(default_factory=list)  # that came
+    gathering: Gathering | None = None  # the same of groups
     left: list[tuple[Kept, Left]] = field(default_factory=list)
+    held: int = 0  # bytes of rows that came
 
-    def add(self, told: Any, kept: Kept | None = None) -> None:
-        """`told`: what `brief` said of what is kept."""
-        if isinstance(told, Left):
-            assert kept is not None
-            self.left.append((kept, told))
-        else:
-            self.here.append(told)
+    def add_rows(self, found: Found) -> None:
+        if found.blocks:
+            self.blocks += found.blocks
+            self.held += sum(column.nbytes for block in found.blocks for column in block)
+            self.limits.charge("answers", self.held)
+        self._add(found)
+
+    def add_groups(self, found: Found) -> None:
+        if found.gathering is not None:
+            self._join(found.gathering)
+        self._add(found)
+
+    def _add(self, found: Found) -> None:
+        if found.left is not None:
+            self.left.append((found.kept, found.left))
+
+    def _join(self, gathering: Gathering) -> None:
+        if self.gathering is None:
+            self.gathering = Gathering(self.plan.gathers, CPU.ops, self.scope, self.limits)
+        self.gathering.join(gathering)
 
     def rows(self, distinct: bool) -> Derived:
         """The rows, of at least one column. `distinct`: no two calls gave the same row."""
@@ -68,11 +77,11 @@ class Harvest:
                 told = f"{self.plan.relation}: distinct"
                 exchange = Exchange.over(self.pool, told, self.limits, nbytes)
                 owned = exchange.distinct([part.value for part in parts])
-                parts, distinct = parts_of(owned), True
-            if not self._easily(sum(part.nbytes for part in parts)):
+                parts, distinct, self.blocks = parts_of(owned), True, []
+                self.left = [(kept, kept.told) for kept in owned]
+            if not self._few():
                 return lying_afar(AfarRows(parts, self.keeper, Known.DISTINCT))
-            self.here, self.left = self._brought([part.value for part in parts]), []
-        blocks = [columns_of(value) for value in self._all()]
+        blocks = [*self.blocks, *map(columns_of, self._brought())]
         blocks = [block for block in blocks if len(block[0])]
         if distinct and len(blocks) > 1:
             return Blocks(blocks, sum(len(block[0]) for block in blocks))
@@ -80,17 +89,20 @@ class Harvest:
         sink.add_blocks(blocks)
         return sink.finish()
 
-    def groups(self, symbols: Placed | None) -> Derived:
-        """The rows that the head says of groups, of which calls may have given parts. `symbols`:
-        the table of texts on the workers, if the head or what is gathered asks for it."""
-        plan = self.plan
-        if not plan.keys or makes_texts(plan.head) or self._few():
-            whole = Gathering(plan.gathers, CPU.ops, self.scope, self.limits)
-            for value in self._all():
-                whole.join(gathering_of(value))
-            return rows_of_groups(plan, whole, CPU.ops, self.scope)
-        merging = Merging(plan, self.scope.params, self.limits.memory)
-        values = [*self.here, *(kept for kept, _ in self.left)]
+    def groups(self) -> Derived:
+        """The rows that the head says of groups, of which calls may have given parts."""
+        plan, scope = self.plan, self.scope
+        if self._few():
+            for value in self._brought():
+                self._join(gathering_of(value))
+            if self.gathering is None:
+                self.gathering = Gathering(plan.gathers, CPU.ops, scope, self.limits)
+            return rows_of_groups(plan, self.gathering, CPU.ops, scope)
+        merging = Merging(plan, scope.params, self.limits.memory)
+        symbols = placed_texts(self.pool, scope.symbols) if tells_texts(plan) else None
+        values: list[Any] = [kept for kept, _ in self.left]
+        if self.gathering is not None:
+            values.append(self.gathering)
         nbytes = sum(left.nbytes for _, left in self.left)
         exchange = Exchange.over(self.pool, f"{plan.relation}: groups", self.limits, nbytes)
         pieces = exchange.deal(values, split_groups, merging, symbols)
@@ -101,24 +113,31 @@ class Harvest:
 
     def _few(self) -> bool:
         """Whether there is so little that it need not be left on the workers."""
-        return not self.left or self._easily(sum(told.nbytes for _, told in self.left))
-
-    def _easily(self, nbytes: int) -> bool:
-        return nbytes <= min(EASILY, (self.limits.memory or 1 << 40) // SHARE)
+        most = min(EASILY, (self.limits.memory or 1 << 40) // SHARE)
+        return sum(told.nbytes for _, told in self.left) <= most
 
     def _parts(self) -> list[Part]:
-        parts = [Part(kept, *told) for kept, told in self.left]
-        for value in self.here:
-            columns = columns_of(value)
-            if len(columns[0]):
-                parts.append(Part(columns, len(columns[0]), _nbytes(columns)))
-        return parts
+        sizes = [sum(column.nbytes for column in block) for block in self.blocks]
+        here = [Part(block, len(block[0]), n) for block, n in zip(self.blocks, sizes, strict=True)]
+        return [*(Part(kept, told.rows, told.nbytes) for kept, told in self.left), *here]
 
-    def _all(self) -> list[Any]:
-        return [*self.here, *self._brought([kept for kept, _ in self.left])]
+    def _brought(self) -> list[Any]:
+        values = [kept for kept, _ in self.left]
+        told = f"{self.plan.relation}: fetch"
+        return self.pool.bring(values, told, self.limits) if values else []
 
-    def _brought(self, values: Sequence[Any]) -> list[Any]:
-        return self.pool.bring(values, f"{self.plan.relation}: fetch", self.limits)
+
+def merges_afar(plan: RulePlan) -> bool:
+    """Whether a rule's groups can be put together by workers."""
+    alone = all(len(group) == 1 for group in plan.groups)
+    return alone and bool(plan.keys) and not makes_texts(plan.head)
+
+
+def tells_texts(plan: RulePlan) -> bool:
+    """Whether texts matter to what becomes of groups: which one is gathered, or what an error
+    says of a group."""
+    targets = [target for gather in plan.gathers for target in gather.targets]
+    return any(expr.type == "symbol" for expr in (*plan.keys, *targets))
 
 
 def makes_texts(expressions: Sequence[Expr]) -> bool:
@@ -129,33 +148,10 @@ def makes_texts(expressions: Sequence[Expr]) -> bool:
 # ------------------------------------------------------------------------------- on a worker
 
 
-def brief(value: Any) -> Any:
-    """What a call gave, if that is small; else what is told of it."""
-    gathering = _gathering(value)
-    if gathering is not None:
-        count = sum(len(block[-1]) for block in gathering.blocks)
-        left = Left(count, gathering.nbytes)
-    else:
-        columns = columns_of(value)
-        left = Left(len(columns[0]) if columns else 0, _nbytes(columns))
-    return value if left.nbytes <= SMALL else left
-
-
 def gathering_of(value: Any) -> Gathering:
-    found = _gathering(value)
-    assert found is not None
+    """Groups, or those that something has."""
+    found: Gathering = value if isinstance(value, Gathering) else value.gathering
     return found
-
-
-def _gathering(value: Any) -> Gathering | None:
-    """Groups, or those that something has, or None."""
-    found: Gathering | None
-    found = value if isinstance(value, Gathering) else getattr(value, "gathering", None)
-    return found
-
-
-def _nbytes(columns: Columns) -> int:
-    return sum(column.nbytes for column in columns)
 
 
 @dataclass(frozen=True, slots=True)

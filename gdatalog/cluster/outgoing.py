@@ -11,6 +11,7 @@ from typing import Any
 
 from gdatalog.cluster.parts import columns_of
 from gdatalog.cluster.pool import Call, Kept, Pool
+from gdatalog.cluster.texts import placed_texts
 from gdatalog.errors import DataError
 from gdatalog.executors.limits import Limits
 from gdatalog.storage.afar import Part, Shape
@@ -47,9 +48,7 @@ def write_parts(
     limits: Limits,
 ) -> None:
     """Writes each part into a Parquet file of a folder that all workers see, and this process."""
-    texts = None
-    if "symbol" in shape.types:
-        texts = pool.place((id(symbols), len(symbols)), symbols)
+    texts = placed_texts(pool, symbols) if "symbol" in shape.types else None
     stage = pool.stage(f"write {os.path.basename(folder)}", limits)
     for number, part in enumerate(parts):
         path = os.path.join(folder, file_name(number))

@@ -27,11 +27,9 @@ class Reading(Protocol):
 
 def columns_of(value: Any) -> Columns:
     """The rows of a part, as a worker is given its value."""
-    if isinstance(value, tuple | list):
-        return tuple(value)
     if not isinstance(value, dict):
-        beside: Columns = value.columns()
-        return beside
+        beside = getattr(value, "columns", None)
+        return tuple(value) if beside is None else tuple(beside())
     if "read" in value:
         found: Columns = value["read"].read(value["texts"])
         return found

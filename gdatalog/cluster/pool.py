@@ -69,8 +69,10 @@ class Pool:
 
     def where(self, kept: Sequence[Kept]) -> list[str | None]:
         """The worker that has a value, of each; None where that is not known now."""
-        held = self.connection.client.who_has([each.future for each in kept])
-        return [next(iter(held.get(each.future.key, ())), None) for each in kept]
+        client = self.connection.client
+        keys = [each.future.key for each in kept]
+        held = client.sync(client.scheduler.who_has, keys=keys) if keys else {}
+        return [next(iter(held.get(key, ())), None) for key in keys]
 
     @property
     def slots(self) -> int:

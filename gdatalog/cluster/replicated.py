@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gdatalog.cluster.cutting import DEEP, Cutting, Piece
+from gdatalog.cluster.harvest import Harvest, merges_afar
 from gdatalog.cluster.pool import Call, Placed, Pool, Stage, TooLarge
 from gdatalog.cluster.texts import FewTexts, placed_texts, reads_texts
-from gdatalog.cluster.work import Found, Mode, Sealed, Task, look_through
+from gdatalog.cluster.work import Found, Mode, Sealed, Task, light, look_through
 from gdatalog.engine.choose import AT_HAND
 from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.knobs import Knobs
@@ -21,8 +22,9 @@ from gdatalog.engine.spread import Spread
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
-from gdatalog.plan.effects import all_steps, longest_first
+from gdatalog.plan.effects import all_steps, longest_first, one_row_each
 from gdatalog.plan.nodes import JoinPlan, TrieRef
+from gdatalog.storage.afar import Keeper
 
 BUDGET = 1.0  # seconds that a call may take, and then gives back what it has not come to
 LEAST = 0.05  # the same at the least
@@ -37,12 +39,35 @@ class SpreadRun(Run):
     together here."""
 
     pool: Pool = None  # type: ignore[assignment]
+    keeper: Keeper | None = None
+    keep: bool = False  # whether rows and groups stay where they are made, if they are many
     calls: int = 0
 
     def told(self) -> Spread:
         """How the work was spread, for a profile."""
         workers = len(self.pool.connection.client.nthreads())
         return Spread("replicated", workers, calls=self.calls)
+
+    def rows(self, limit: int | None) -> Derived:
+        plan = self.plan
+        harvested = limit is None and self.keeper is not None and plan.head and plan.joins
+        if not harvested or (plan.gathers and not merges_afar(plan)):
+            return Run.rows(self, limit)
+        assert self.keeper is not None
+        harvest = Harvest(self.pool, self.keeper, plan, self.scope, self.limits)
+        self.keep = True
+        if plan.gathers:
+            for (number,) in plan.groups:
+                for found in self._spread(number, "bag"):
+                    self._count(found.given)
+                    harvest.add_groups(found)
+            return harvest.groups()
+        distinct = len(plan.joins) == 1 and one_row_each(plan.joins[0])
+        for number in range(len(plan.joins)):
+            for found in self._spread(number, "distinct" if distinct else "set"):
+                self._count(found.given)
+                harvest.add_rows(found)
+        return harvest.rows(distinct)
 
     def _distinct(self, sink: RowSet) -> Derived:
         blocks: list[Any] = []
@@ -163,7 +188,10 @@ class Handing:
         stage = run.pool.stage(run.plan.relation, run.limits, self._smaller)
         self._send(stage)
         with closing(iter(stage)) as ended:
-            for call, found in ended:
+            for call, given in ended:
+                found = given.told if call.keep else given
+                if found.left is not None:
+                    found.kept = given
                 self.flying -= 1
                 self._back(stage, call.tag, found)
                 self._send(stage)
@@ -202,7 +230,7 @@ class Handing:
             seconds = min(BUDGET, max(LEAST, 2 * cost / self.rate))
         cells = pickle.dumps([piece.cell for piece in pieces])
         args = (self.sealed, cells, seconds, firm, self.placed, self.table)
-        return Call(look_through, args, tag=tuple(pieces))
+        return Call(look_through, args, self.run_of.keep, tag=tuple(pieces), told=light)
 
     def _back(self, stage: Stage, pieces: Sequence[Piece], found: Found) -> None:
         """What a call has done and what it has left."""

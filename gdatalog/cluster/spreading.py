@@ -8,7 +8,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-from gdatalog.cluster.connection import Connection
+from gdatalog.cluster.connection import Connection, told_if_lost
 from gdatalog.cluster.datasets import files_relation
 from gdatalog.cluster.fixpoints import counts, fixpoint, patience
 from gdatalog.cluster.foreseeing import parted
@@ -45,11 +45,12 @@ HERE = 1.5  # seconds
 class Spreading:
     """A cluster, as an evaluation asks it."""
 
+    _keeping: Keeping | None = None
+
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.pool = Pool(connection)
         self.stock = Stock(self.pool)
-        self._keeping: Keeping | None = None
 
     def keeper(self, memory: int) -> Keeping:
         """Who keeps what a database has on the workers, that may hold so much here."""
@@ -57,6 +58,7 @@ class Spreading:
             self._keeping = Keeping(self.pool, memory)
         return self._keeping
 
+    @told_if_lost
     def load(self, data: Any, wanted: Wanted, symbols: SymbolTable) -> Relation | None:
         asked = Loading(wanted, symbols, self.keeper(wanted.memory))
         if is_frame(data):
@@ -64,6 +66,7 @@ class Spreading:
         path = isinstance(data, str | os.PathLike)
         return files_relation(asked, os.fspath(data)) if path else None
 
+    @told_if_lost
     def rule(
         self,
         plan: RulePlan,
@@ -89,15 +92,17 @@ class Spreading:
                     return found
             in_parts = in_parts or not fits_workers(plan, around, self.stock)
         began = perf_counter()
+        keeper = self.keeper(around.memory)
         if in_parts:
             run: SpreadRun = PartitionedRun(
                 plan, sources, around.scope, around.limits, knobs, report, did=did,
-                pool=self.pool, relation_of=around.relation, stock=self.stock,
+                pool=self.pool, keeper=keeper, relation_of=around.relation, stock=self.stock,
             )  # fmt: skip
         else:
             run = SpreadRun(
-                plan, sources, around.scope, around.limits, knobs, report, did=did, pool=self.pool
-            )
+                plan, sources, around.scope, around.limits, knobs, report, did=did,
+                pool=self.pool, keeper=keeper,
+            )  # fmt: skip
         derived = run.rows(limit)
         for what in ("answers", "aggregates"):
             around.limits.charge(what, 0)
@@ -110,6 +115,7 @@ class Spreading:
             did.seconds += seconds
         return derived
 
+    @told_if_lost
     def foreseen(
         self, plan: RulePlan, around: Surroundings, known: Callable[[str], Relation | None]
     ) -> Spread | None:
@@ -132,12 +138,15 @@ class Spreading:
             return None
         return replace(found, patient=HERE)
 
+    @told_if_lost
     def patience(self, splits: Splits) -> float:
         return patience(self.pool, splits)
 
+    @told_if_lost
     def fixpoint(self, splits: Splits) -> dict[str, Relation] | None:
         return fixpoint(self.pool, splits)
 
+    @told_if_lost
     def counts(self, splits: Splits) -> dict[str, tuple[Array, Array]] | None:
         return counts(self.pool, splits)
 

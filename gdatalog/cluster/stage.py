@@ -102,6 +102,9 @@ class Stage:
                 alone.setdefault(run.call.worker, []).append(run)
             else:
                 together.append(run)
+        for each in {id(each): each for run in runs for each in run.inputs}.values():
+            if _whole(each).future.status in ("cancelled", "error"):
+                self._revived(each, False)
         self._parts([each for run in runs for each in run.inputs if isinstance(each, Part)])
         size = min(TOGETHER, -(-len(together) // (TASKS * max(1, self.pool.slots))))
         groups = [together[at : at + size] for at in range(0, len(together), size or 1)]
@@ -377,7 +380,7 @@ class Stage:
     def _kept(self, run: Run, told: Any) -> Kept:
         inputs = []
         for each in run.inputs:
-            kept = each.kept if isinstance(each, Part) else each
+            kept = _whole(each)
             part = (each.key,) if isinstance(each, Part) else ()
             inputs.append((kept.recipe or kept, part))
         recipe = Recipe(run.packed, tuple(inputs), tuple(run.placed), run.call.worker)
@@ -388,7 +391,7 @@ class Stage:
     def _revived(self, each: Kept | Part, every: bool) -> bool:
         """Whether what a call needs was lost; then it is made again. `every`: from all that is
         placed, for workers do not have it."""
-        kept = each.kept if isinstance(each, Part) else each
+        kept = _whole(each)
         lost = kept.future.status in BAD
         part_lost = False
         if isinstance(each, Part) and each.key in kept.parts:
@@ -431,3 +434,7 @@ class Stage:
 
 def _future(each: Kept | Part) -> Any:
     return each.kept.parts[each.key] if isinstance(each, Part) else each.future
+
+
+def _whole(each: Kept | Part) -> Kept:
+    return each.kept if isinstance(each, Part) else each

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from threading import Lock
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from gdatalog.cluster.texts import Anew, FewTexts, gathered_symbols, symbol_columns
 from gdatalog.cpu_ops.evaluate import Scope
@@ -36,12 +36,13 @@ from gdatalog.plan.cells import Cell, bounded, ends
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import Join, RulePlan, TrieRef
 from gdatalog.spent import so_far
-from gdatalog.storage.rows import Columns
+from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie
 from gdatalog.values import Value
 
 PATIENCE = 2.0  # seconds, after which a cell is given back to be cut
+SMALL = 1 << 16  # bytes that a call gives, up to which they are sent at once
 SPARE = 0.6  # of a worker's memory: Dask ends workers that have filled it
 MUCH = 1 << 26  # bytes of rows, which go back before there are more
 OPENED = 64  # tasks that a worker remembers
@@ -85,13 +86,21 @@ class Sealed:
         return Sealed(blake2b(content, digest_size=16).digest(), content)
 
 
+class Left(NamedTuple):
+    """How many rows or groups stay, and what they take."""
+
+    rows: int
+    nbytes: int
+
+
 @dataclass(slots=True)
 class Found:
     """What a call gives of its cells: of the first `cells` of them. The next one may have been
     too `hard`: `error` says if it did not fit into memory.
 
     `given`: rows that the joins gave, equal ones included. `seen`: what happened at the steps, by
-    their place among all steps of the join.
+    their place among all steps of the join. `left`: what is told of rows or groups that stay
+    where they were made, in what is `kept`.
     """
 
     cells: int = 0
@@ -108,6 +117,25 @@ class Found:
     cautions: dict[str, Caution] = field(default_factory=dict)
     anew: Anew = field(default_factory=Anew)
     seen: dict[int, Seen] = field(default_factory=dict)
+    left: Left | None = None
+    kept: Any = None
+
+    def columns(self) -> Columns:
+        """The rows."""
+        return concatenate(self.blocks)
+
+    def light(self) -> Found:
+        """The same to be sent, without rows and groups if they are many: these stay. Those whose
+        texts are told go with them."""
+        gathering = self.gathering
+        if gathering is not None:
+            left = Left(gathering.groups, gathering.nbytes)
+        else:
+            held = sum(column.nbytes for block in self.blocks for column in block)
+            left = Left(self.count, held)
+        if left.nbytes <= SMALL or len(self.anew.codes):
+            return self
+        return replace(self, blocks=[], gathering=None, left=left)
 
 
 @dataclass(slots=True)
@@ -170,7 +198,7 @@ class CellRun(Run):
 
 def look_through(
     sealed: Sealed,
-    cells: bytes,
+    cells: bytes | Sequence[Cell],
     seconds: float,
     firm: bool,
     tries: Mapping[TrieRef, Trie],
@@ -179,7 +207,12 @@ def look_through(
     """Runs a join within cells, as many as there is time for. `firm`: each is run to its end."""
     opened = _open(sealed)
     call = _Call(opened, tries, symbols or opened.task.few or SymbolTable())
-    return call.run(pickle.loads(cells), seconds, firm)
+    return call.run(pickle.loads(cells) if isinstance(cells, bytes) else cells, seconds, firm)
+
+
+def light(found: Found) -> Found:
+    """What is told of what is kept."""
+    return found.light()
 
 
 def rows_within(
@@ -321,6 +354,8 @@ class _Call:
             columns = symbol_columns(found.blocks, types)
         else:
             found.count = found.given = sum(len(block[0]) for block in found.blocks)
+            if len(found.blocks) > 1:
+                found.blocks = [concatenate(found.blocks)]
             columns = symbol_columns(found.blocks, types)
         if task.few is None:
             found.anew = Anew.among(columns, task.known, self.symbols)

@@ -3,6 +3,8 @@
 Sums of ints are kept in two halves that cannot overflow, so that an overflow of the whole is
 told at the end, and exactly. The least and greatest symbol are found by rank, which may change
 while new texts are made, so it is looked up anew at each merge.
+
+Above 300 lines, for partial results are made, merged, dealt out and finished in one place.
 """
 
 from __future__ import annotations
@@ -29,6 +31,11 @@ class DistinctRows:
         self.blocks: list[Columns] = []
         self.settled = 0
         self.pending = 0
+
+    @property
+    def groups(self) -> int:
+        """How many groups there are, or partial ones."""
+        return sum(len(block[-1]) for block in self.blocks)
 
     @property
     def nbytes(self) -> int:
@@ -211,6 +218,11 @@ class Gathering:
         self.pending = 0
         self.settled = len(self.blocks[0][-1]) if self.blocks else 0
         self._charge()
+
+    @property
+    def groups(self) -> int:
+        """How many groups there are, or partial ones."""
+        return sum(len(block[-1]) for block in self.blocks)
 
     @property
     def nbytes(self) -> int:
