@@ -127,7 +127,9 @@ def test_files_that_change_or_go_are_told_of(db: gd.Database) -> None:
     write("E/0.parquet", x=[1, 2, 2])
     db["E"] = "E"
     write("E/0.parquet", x=[1, 2, 3, 4])
-    with pytest.raises(DataError, match="the file has changed since it was loaded\n  hint: load it again"):
+    with pytest.raises(
+        DataError, match="the file has changed since it was loaded\n  hint: load it again"
+    ):
         db["E"].fetchall()
     os.remove("E/0.parquet")
     with pytest.raises(DataError, match=r"the worker tcp://.* does not see this file"):

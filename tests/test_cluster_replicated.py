@@ -290,7 +290,7 @@ def test_what_fails_on_a_worker_is_told_as_here(text: str) -> None:
 
 
 def test_cautions_of_workers_are_told_once() -> None:
-    text = "a(y) <- W(1, s), W(y, t), match(cat(\"(\", s), t)."
+    text = 'a(y) <- W(1, s), W(y, t), match(cat("(", s), t).'
     told = []
     for cluster in (None, here(3)):
         with gdatalog.connect(device="cpu") as db:
