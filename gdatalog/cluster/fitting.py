@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gdatalog.cluster.harvest import EASILY
 from gdatalog.cluster.stock import Stock
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.plan.nodes import RulePlan
@@ -10,10 +11,12 @@ PART = 0.5  # of the memory of the user's process that rows from afar may take
 
 
 def fits_nowhere(plan: RulePlan, around: Surroundings) -> bool:
-    """Whether a rule reads rows that lie afar and are more than this process may have."""
+    """Whether a rule reads rows that lie afar and are more than this process may have, or so many
+    that it would wait for them."""
     asked = {ref.relation for join in plan.joins for ref in join.tries}
     afar = [rows for name in asked if (rows := around.relation(name).afar) is not None]
-    return sum(rows.bytes_afar for rows in afar if rows.away) > around.limits.spare() * PART
+    most = min(EASILY, around.limits.spare() * PART)
+    return sum(rows.bytes_afar for rows in afar if rows.away) > most
 
 
 def fits_workers(plan: RulePlan, around: Surroundings, stock: Stock) -> bool:
