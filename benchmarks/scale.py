@@ -29,8 +29,8 @@ from gdatalog.cluster.census import Census, fine
 from gdatalog.cluster.choosing import Choice, weighed
 from gdatalog.cluster.fragments import MAKING
 from gdatalog.cluster.layout import Layout
-from gdatalog.cluster.partitioned import PART
 from gdatalog.cluster.shares import Domain
+from gdatalog.cluster.shelves import room_of
 from gdatalog.storage.graph import Ranking
 from gdatalog.storage.trie_builder import trie_of_rows
 
@@ -139,7 +139,7 @@ class Machines:
     @property
     def room(self) -> int:
         """Bytes of bundles that a thread can have, beside what is made of them."""
-        return int(self.memory * PART / self.threads / MAKING)
+        return int(room_of(int(self.memory)) / self.threads / MAKING)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,12 @@ class Choice:
         return (self.moved + self.shares.total) * self.uneven
 
 
+def expected(shares: Shares, memory: int, workers: int, threads: int = 1) -> Choice:
+    """What is to be expected of shares."""
+    batches = dealt(shares, memory, workers, threads)
+    return Choice(shares, memory, tuple(map(tuple, batches)), threads)
+
+
 def choose(census: Census, memory: int, workers: int) -> Shares | None:
     """`memory`: bytes of bundles that a worker can hold at once. None: even the smallest blocks
     that the census knows of need more."""
@@ -135,8 +141,7 @@ class _Search:
         self.looked += len(shares.blocks)
         if shares.largest > self.memory:
             return 1, float(shares.largest)
-        batches = dealt(shares, self.memory, self.workers, self.threads)
-        choice = Choice(shares, self.memory, tuple(map(tuple, batches)), self.threads)
+        choice = expected(shares, self.memory, self.workers, self.threads)
         if self.best is None or choice.weight < self.best.weight:
             self.best = choice
         return 0, choice.weight

@@ -21,15 +21,23 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gdatalog.cluster.bundles import Runs
+from gdatalog.cluster.offsets import Offsets, widened
 from gdatalog.storage.rows import Columns
-from gdatalog.storage.table import Array
 
-ROOM = 1 / 8  # of a worker's memory that its shelf may take
+SHELF = 1 / 8  # of a worker's memory: what lies on its shelf without being in a file
+MOVING = 1 / 32  # of it: what is asked of another worker at once, at the most
+ITSELF = 192 << 20  # what a worker takes that does nothing, compiled loops included
+PAUSE = 0.8  # of its memory, from which on Dask gives a worker no more to do
 UNLIMITED = 4 << 30  # a worker's memory, where nothing limits it
-MOST_ASKED = 32 << 20  # bytes that are asked of another worker at once
+MOST_MOVING = 32 << 20  # bytes that are asked of another worker at once
 HURRY = 5.0  # seconds, after which a worker that cannot be reached is gone
 HANDLER = "gdatalog_shelf"
+
+
+def room_of(memory: int) -> float:
+    """What is left of a worker's memory for the calls that it runs."""
+    other = memory * SHELF + 4 * min(MOST_MOVING, memory * MOVING) + ITSELF
+    return max(memory / 16, PAUSE * memory - other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +56,19 @@ class Lot:
 
 
 class Piece(NamedTuple):
-    """Some rows of a lot: those from a start to a stop, several times."""
+    """Some rows of a lot."""
 
     lot: Lot
-    runs: Runs
+    start: int
+    stop: int
 
     @property
-    def key(self) -> tuple[str, Runs]:
-        return self.lot.key, self.runs
+    def key(self) -> tuple[str, int, int]:
+        return self.lot.key, self.start, self.stop
 
     @property
     def rows(self) -> int:
-        return sum(stop - start for start, stop in self.runs)
+        return self.stop - self.start
 
     @property
     def nbytes(self) -> int:
@@ -79,35 +88,28 @@ class Gone(Exception):
 
 @dataclass(slots=True)
 class _Kept:
-    """Columns in memory, or where in which file they stand, one after the other."""
+    """Columns in memory, or where in which file they stand, one after the other. `least`: of
+    columns that have been moved, which are offsets."""
 
     columns: Columns | None
     path: Path | None
     dtypes: tuple[str, ...]
     rows: int
+    least: tuple[int, ...] = ()
 
-    def read(self, runs: Runs, only: Sequence[int] | None = None) -> Columns:
+    def read(self, start: int, stop: int, only: Sequence[int] | None = None) -> Columns:
         """Rows; of some columns, if said."""
         wanted = range(len(self.dtypes)) if only is None else only
         if self.columns is not None:
-            return tuple(_joined([self.columns[at][slice(*run)] for run in runs]) for at in wanted)
+            return tuple(self.columns[at][start:stop] for at in wanted)
         assert self.path is not None
         widths = [np.dtype(dtype).itemsize for dtype in self.dtypes]
         found = []
         with self.path.open("rb") as file:
             for at in wanted:
-                column = np.empty(sum(stop - start for start, stop in runs), self.dtypes[at])
-                filled = 0
-                for start, stop in runs:
-                    file.seek(self.rows * sum(widths[:at]) + start * widths[at])
-                    file.readinto(column[filled : filled + stop - start].view(np.uint8).data)
-                    filled += stop - start
-                found.append(column)
+                file.seek(self.rows * sum(widths[:at]) + start * widths[at])
+                found.append(np.fromfile(file, self.dtypes[at], stop - start))
         return tuple(found)
-
-
-def _joined(parts: Sequence[Array]) -> Array:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 class Shelf:
@@ -120,7 +122,8 @@ class Shelf:
         self.moved = 0  # bytes from other workers, since this was asked last
         self._folder = Path(worker.local_directory or gettempdir()) / f"gdatalog-{uuid4().hex[:8]}"
         self._kept: dict[Any, _Kept] = {}
-        self._room = int(self.memory * ROOM)
+        self._room = int(self.memory * SHELF)
+        self._asking = min(MOST_MOVING, int(self.memory * MOVING))
         self._lock = Lock()
         self._fetching = Lock()
         worker.handlers[HANDLER] = self._asked
@@ -131,7 +134,7 @@ class Shelf:
         kept = self._keep(key, columns)
         return Lot(self.address, key, kept.rows, kept.dtypes)
 
-    def _keep(self, key: Any, columns: Columns) -> _Kept:
+    def _keep(self, key: Any, columns: Columns, least: tuple[int, ...] = ()) -> _Kept:
         rows, dtypes = len(columns[0]), tuple(column.dtype.str for column in columns)
         size = sum(column.nbytes for column in columns)
         with self._lock:
@@ -141,14 +144,14 @@ class Shelf:
         if here:
             # A part of a longer array would keep all of it.
             columns = tuple(c if c.base is None else c.copy() for c in columns)
-            kept = _Kept(columns, None, dtypes, rows)
+            kept = _Kept(columns, None, dtypes, rows, least)
         else:
             self._folder.mkdir(parents=True, exist_ok=True)
             path = self._folder / uuid4().hex
             with path.open("wb") as file:
                 for column in columns:
                     np.ascontiguousarray(column).tofile(file)
-            kept = _Kept(None, path, dtypes, rows)
+            kept = _Kept(None, path, dtypes, rows, least)
         self._kept[key] = kept
         return kept
 
@@ -176,18 +179,18 @@ class Shelf:
         self.fetch([piece])
         own = self._kept.get(piece.lot.key)
         if own is not None:
-            return own.read(piece.runs)
+            return own.read(piece.start, piece.stop)
         moved = self._kept.get(piece.key)
         if moved is None:
             raise Gone([piece.lot.home])
-        return moved.read(((0, moved.rows),))
+        return widened(moved.read(0, moved.rows), moved.least, piece.lot.dtypes)
 
     def whole(self, lot: Lot, columns: Sequence[int]) -> Columns:
         """Some columns of a lot of this shelf; of another's, all of it is moved."""
         own = self._kept.get(lot.key)
         if own is not None:
-            return own.read(((0, lot.rows),), columns)
-        found = self.take(Piece(lot, ((0, lot.rows),)))
+            return own.read(0, lot.rows, columns)
+        found = self.take(Piece(lot, 0, lot.rows))
         return tuple(found[at] for at in columns)
 
     def counted(self) -> int:
@@ -218,7 +221,7 @@ class Shelf:
         while at < len(pieces):
             asked, size = [pieces[at]], pieces[at].nbytes
             at += 1
-            while at < len(pieces) and size + pieces[at].nbytes <= MOST_ASKED:
+            while at < len(pieces) and size + pieces[at].nbytes <= self._asking:
                 asked.append(pieces[at])
                 size += pieces[at].nbytes
                 at += 1
@@ -226,7 +229,7 @@ class Shelf:
                 await not_refused(home)
                 comm = await self.worker.rpc.connect(home, timeout=HURRY)
                 try:
-                    told = [(piece.lot.key, piece.runs) for piece in asked]
+                    told = [piece.key for piece in asked]
                     given = await send_recv(comm, op=HANDLER, pieces=told)
                 finally:
                     self.worker.rpc.reuse(home, comm)
@@ -235,20 +238,21 @@ class Shelf:
             if not isinstance(given, list | tuple):
                 raise Gone([home])
             for piece, columns in zip(asked, given, strict=True):
-                self._keep(piece.key, tuple(columns))
-                self.moved += sum(column.nbytes for column in columns)
+                least, offsets = zip(*columns, strict=True)
+                self._keep(piece.key, offsets, least)
+                self.moved += sum(column.nbytes for column in offsets)
 
     async def _asked(self, pieces: Sequence[Any]) -> Any:
         """What another worker is given; None where it is not here."""
         from distributed.protocol.serialize import to_serialize
 
-        def read() -> list[list[Array]] | None:
+        def read() -> list[list[Offsets]] | None:
             found = []
-            for key, runs in pieces:
+            for key, start, stop in pieces:
                 kept = self._kept.get(key)
                 if kept is None:
                     return None
-                found.append(list(kept.read(runs)))
+                found.append([Offsets.of(column) for column in kept.read(start, stop)])
             return found
 
         given = await asyncio.to_thread(read)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 from gdatalog.cluster.connection import Connection, told_if_lost
 from gdatalog.cluster.datasets import files_relation
 from gdatalog.cluster.fixpoints import counts, fixpoint, patience
+from gdatalog.cluster.foreseeing import parted
 from gdatalog.cluster.keeping import Keeping
 from gdatalog.cluster.loading import Loading
 from gdatalog.cluster.partitioned import PartitionedRun, fits_nowhere, fits_workers
@@ -25,6 +28,7 @@ from gdatalog.engine.ledger import RuleRound, RuleRun
 from gdatalog.engine.run import run_rule
 from gdatalog.engine.sources import Sources
 from gdatalog.engine.splits import Splits
+from gdatalog.engine.spread import Spread
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.plan.cells import cuttable
 from gdatalog.plan.nodes import RulePlan
@@ -75,21 +79,21 @@ class Spreading:
         knobs, cost = around.knobs, sum(join.cost for join in plan.joins)
         if knobs.spread == "never" or asks_for_ranks(plan):
             return None
-        parted = knobs.spread == "partition"
+        in_parts = knobs.spread == "partition"
         if knobs.spread == "auto":
             if not any(map(cuttable, plan.joins)):
                 return None
-            parted = fits_nowhere(plan, around)
-            if cost < WORTH and not parted:
+            in_parts = fits_nowhere(plan, around)
+            if cost < WORTH and not in_parts:
                 if cost < SMALL or around.device is not CPU:
                     return None
                 found = patiently_here(plan, sources, around, limit, report, did)
                 if found is not None:
                     return found
-            parted = parted or not fits_workers(plan, around, self.stock)
+            in_parts = in_parts or not fits_workers(plan, around, self.stock)
         began = perf_counter()
         keeper = self.keeper(around.memory)
-        if parted:
+        if in_parts:
             run: SpreadRun = PartitionedRun(
                 plan, sources, around.scope, around.limits, knobs, report, did=did,
                 pool=self.pool, keeper=keeper, relation_of=around.relation, stock=self.stock,
@@ -106,9 +110,33 @@ class Spreading:
         if report is not None:
             report.rows += derived.count if isinstance(derived, Blocks) else derived[1]
             report.seconds += seconds
+            report.spread = run.told()
         if did is not None:
             did.seconds += seconds
         return derived
+
+    @told_if_lost
+    def foreseen(
+        self, plan: RulePlan, around: Surroundings, known: Callable[[str], Relation | None]
+    ) -> Spread | None:
+        asked = {ref.relation for join in plan.joins for ref in join.tries}
+        knobs, cost = around.knobs, sum(join.cost for join in plan.joins)
+        auto = knobs.spread == "auto"
+        if knobs.spread == "never" or asks_for_ranks(plan) or None in map(known, asked):
+            return None
+        if auto and not any(map(cuttable, plan.joins)):
+            return None
+        workers = len(self.stock.workers)
+        nowhere = knobs.spread == "partition" or (auto and fits_nowhere(plan, around))
+        if nowhere or (auto and cost >= SMALL and not fits_workers(plan, around, self.stock)):
+            found = parted(plan, around.relation, self.stock)
+        else:
+            found = Spread("replicated", workers)
+        if not auto or nowhere or cost >= WORTH:
+            return found
+        if cost < SMALL or around.device is not CPU:
+            return None
+        return replace(found, patient=HERE)
 
     @told_if_lost
     def patience(self, splits: Splits) -> float:
@@ -116,11 +144,11 @@ class Spreading:
 
     @told_if_lost
     def fixpoint(self, splits: Splits) -> dict[str, Relation] | None:
-        return fixpoint(self.pool, splits)
+        return fixpoint(self.pool, self.keeper(splits.around.memory), splits)
 
     @told_if_lost
     def counts(self, splits: Splits) -> dict[str, tuple[Array, Array]] | None:
-        return counts(self.pool, splits)
+        return counts(self.pool, self.keeper(splits.around.memory), splits)
 
     def close(self) -> None:
         self.pool.close()

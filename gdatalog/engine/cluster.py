@@ -5,13 +5,14 @@ Each call may answer None: then the work is done here, as it is where there is n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.ledger import RuleRound, RuleRun
 from gdatalog.engine.sources import Sources
+from gdatalog.engine.spread import Spread
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.storage.raw import Declared
 from gdatalog.storage.relation import Relation
@@ -57,6 +58,13 @@ class Cluster(Protocol):
         did: RuleRound | None,
     ) -> Derived | None:
         """The rows of a rule all of whose relations are finished."""
+        ...
+
+    def foreseen(
+        self, plan: RulePlan, around: Surroundings, known: Callable[[str], Relation | None]
+    ) -> Spread | None:
+        """How the rows of a rule would be found; None if here, or if that is not known before its
+        relations are: `known` gives those that are."""
         ...
 
     def patience(self, splits: Splits) -> float:

@@ -18,6 +18,7 @@ import numpy as np
 
 from gdatalog.engine.choose import Choice
 from gdatalog.engine.derived import Derived, in_order, laid
+from gdatalog.engine.spread import Spread
 from gdatalog.executors.levelwise import Seen
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.effects import all_steps
@@ -55,6 +56,7 @@ class RuleRun:
     bytes: int = 0
     executors: dict[int, Choice] = field(default_factory=dict)  # by the number of the join
     left: str | None = None  # why it ran on the CPU, where the device was another
+    spread: Spread | None = None  # over the workers of a cluster
 
     def spent(self, costs: Costs) -> None:
         """What running it has cost beside work on rows."""

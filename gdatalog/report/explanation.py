@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from gdatalog.engine.budget import default_limit
@@ -10,7 +10,11 @@ from gdatalog.engine.demand import part_of, rewritten_for
 from gdatalog.engine.evaluation import Evaluation
 from gdatalog.engine.fixpoint import plan_stratum
 from gdatalog.engine.session import Session
+from gdatalog.engine.spread import Spread
+from gdatalog.engine.surroundings import Surroundings
 from gdatalog.parser import format_node
+from gdatalog.plan.nodes import RulePlan
+from gdatalog.planner.checked import Stratum
 from gdatalog.report.indexes import NamedIndex, indexes_of
 from gdatalog.report.planned import WORTH_A_WORD, Planned, PlannedRule, PlannedStratum
 from gdatalog.report.shown import Shown
@@ -59,6 +63,15 @@ def _at_hand(evaluation: Evaluation, name: str) -> Relation | None:
     return evaluation.known(name) if name in evaluation.checked.schemas else None
 
 
+def _spread(
+    stratum: Stratum, plan: RulePlan, around: Surroundings, known: Callable[[str], Relation | None]
+) -> Spread | None:
+    """Over which workers of a cluster a rule is run; a fixpoint is spread as a whole."""
+    if around.cluster is None or stratum.recursive or not plan.joins:
+        return None
+    return around.cluster.foreseen(plan, around, known)
+
+
 def explain(session: Session, names: Sequence[str], why: str = "asked for") -> Explanation:
     """How the relations of these names would be evaluated; `why` on this device."""
     whole = session.whole_asks()
@@ -82,10 +95,14 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
         around = evaluation.surroundings()
         for stratum in evaluation.strata_of(wanted):
             plans, told = plan_stratum(stratum, around)
-            rules = tuple(PlannedRule(rule, plan, device.refuses(plan)) for rule, plan in plans)
+            known = partial(_at_hand, evaluation)
+            rules = tuple(
+                PlannedRule(rule, plan, device.refuses(plan), _spread(stratum, plan, around, known))
+                for rule, plan in plans
+            )
             strata.append(PlannedStratum(stratum, rules, told))
             own = [plan for _, plan in plans]
-            read = indexes_of(own, partial(_at_hand, evaluation), device, settings.memory)
+            read = indexes_of(own, known, device, settings.memory)
             indexes.update({index.label: index for index in read})
     asked = [
         format_node(fact)

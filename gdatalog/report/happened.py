@@ -180,11 +180,13 @@ class Evaluated:
         held = [f"{format_bytes(run.bytes)} held"] if run.bytes else []
         costs = Costs(0.0, run.compiling, run.indexing, run.moving, run.moved)
         left = () if run.left is None else (f"run on the CPU: {run.left}",)
+        spread = () if run.spread is None else (str(run.spread),)
         return Node(
             kind,
             label,
             (
                 *left,
+                *spread,
                 *executor.details,
                 ", ".join([many(run.rows, "row"), *rate, *held, *_apart(costs)]),
             ),
@@ -197,6 +199,7 @@ class Evaluated:
                 *_cost_facts(costs),
                 ("device", self.device if run.left is None else "cpu"),
                 ("order", ", ".join(order_of(plan))),
+                *(() if run.spread is None else run.spread.facts()),
                 *executor.facts,
             ),
             children=children,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from gdatalog.engine.choose import SECOND, Choice, foreseen, unprintable
 from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.spread import Spread
 from gdatalog.parser import format_node
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner.checked import CheckedRule, Stratum
@@ -24,12 +25,13 @@ WORTH_A_WORD = 0.01
 class PlannedRule:
     """A rule of the program with one of its plans: that of the first round, or of later ones.
 
-    `left`: why the CPU runs it, where the device is another.
+    `left`: why the CPU runs it, where the device is another. `spread`: over which workers.
     """
 
     rule: CheckedRule
     plan: RulePlan
     left: str | None = None
+    spread: Spread | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +126,15 @@ class Planned:
         executors = [self._executor(plan, number, by_parts) for number in range(len(plan.joins))]
         executor, children = plan_nodes(plan, executors)
         left = () if planned.left is None else (f"run on the CPU: {planned.left}",)
+        spread = () if planned.spread is None else (str(planned.spread),)
         device = self.device if planned.left is None else "cpu"
         return (
             Executor(
-                (*left, *executor.details),
+                (*left, *spread, *executor.details),
                 (
                     ("device", device),
                     ("order", ", ".join(order_of(plan))),
+                    *(() if planned.spread is None else planned.spread.facts()),
                     *executor.facts,
                 ),
             ),
