@@ -66,6 +66,11 @@ class Connection:
         return self._workers
 
     @property
+    def budget(self) -> int:
+        """The bytes that a call may hold, on whichever worker."""
+        return min(worker.budget for worker in self.workers)
+
+    @property
     def slots(self) -> int:
         """How many calls can run at once."""
         return sum(self.client.nthreads().values())
