@@ -20,7 +20,6 @@ _LOOK = (
     "(__import__('platform').python_version(), __import__('gdatalog').__version__, "
     "__import__('distributed.system').system.MEMORY_LIMIT)"
 )
-USED = 0.6  # of a worker's memory: from there on Dask moves what it holds to disk
 _PYTHON = "{}.{}".format(*sys.version_info)
 
 
@@ -34,11 +33,6 @@ class Worker:
     host: str
     threads: int
     memory: int
-
-    @property
-    def budget(self) -> int:
-        """The bytes that one call may hold."""
-        return int(self.memory * USED) // max(1, self.threads)
 
     def __str__(self) -> str:
         threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
