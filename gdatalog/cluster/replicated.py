@@ -12,9 +12,9 @@ from typing import Any
 from gdatalog.cluster.cutting import DEEP, Cutting, Piece
 from gdatalog.cluster.harvest import Harvest, merges_afar
 from gdatalog.cluster.pool import Call, Placed, Pool, Stage, TooLarge
-from gdatalog.cluster.tasks import Found, Mode, Sealed, Task
+from gdatalog.cluster.tasks import Found, Mode, Sealed, Task, light
 from gdatalog.cluster.texts import FewTexts, placed_texts, reads_texts
-from gdatalog.cluster.work import light, look_through
+from gdatalog.cluster.work import look_through
 from gdatalog.engine.choose import ASKED_FOR, AT_HAND, Choice, looked_at
 from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.knobs import Knobs
@@ -96,8 +96,8 @@ class SpreadRun(Run):
 
     def into_bag(self, number: int, gathering: Gathering) -> Gathering:
         for found in self._spread(number, "bag"):
-            assert found.gathering is not None
-            gathering.join(found.gathering)
+            if found.gathering is not None:  # some come to no cell: theirs were too much
+                gathering.join(found.gathering)
         return gathering
 
     # ------------------------------------------------------------------------------ spreading
@@ -156,6 +156,7 @@ class SpreadRun(Run):
         task = Task(
             plan, number, self.scope.params, memory, self._knobs(plan.joins[number]), mode,
             len(symbols), few, limit, self.report is not None, self.limits.chunk,
+            self.pool.connection.device if table is None else "cpu",
         )  # fmt: skip
         return Sealed.of(task), table
 
