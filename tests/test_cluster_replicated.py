@@ -109,7 +109,7 @@ class SpreadHere(Spreading):
     def __init__(self, slots: int) -> None:
         self.pool = Here(slots)  # type: ignore[assignment]
         client = SimpleNamespace(status="running", nthreads=lambda: dict.fromkeys(range(slots), 1))
-        self.connection = SimpleNamespace(client=client)  # type: ignore[assignment]
+        self.connection = SimpleNamespace(client=client, device="cpu")  # type: ignore[assignment]
         self.pool.connection = self.connection  # type: ignore[misc]
         self.stock = None  # type: ignore[assignment]
 
