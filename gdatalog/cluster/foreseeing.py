@@ -38,7 +38,12 @@ def _choice(join: JoinPlan, relation_of: Callable[[str], Relation], stock: Stock
     layout = Layout.of(join)
     if not layout.sources:
         return None
-    bases = [stock.base(relation_of(source.relation), source) for source in layout.sources]
+    bases = []
+    for source in layout.sources:
+        relation = relation_of(source.relation)
+        if not relation.counted:  # nor is it now, to know a little better
+            source = source._replace(weighted=False)
+        bases.append(stock.base(relation, source))
     rows = []
     for base, source in zip(bases, layout.sources, strict=True):
         keys = dict(enumerate(base.sample))

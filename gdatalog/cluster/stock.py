@@ -117,7 +117,7 @@ class Stock:
             finalize(relation.store, _forget, kept, self._idle)
         rows = relation.afar
         afar = rows is not None and rows.away
-        key = (source.ranked and (afar or source.tests), afar)
+        key = (source.ranked and (afar or source.tests), afar, afar and source.weighted)
         base = kept.get(key)
         if base is None:
             if rows is not None and rows.away:
@@ -140,7 +140,9 @@ class Stock:
         return Base(blocks, sample, step, [range(low, high) for low, high in pairwise(ends)])
 
     def _afar(self, rows: AfarRows, source: Source) -> Base:
-        values: list[Any] = [part.value for part in rows.make_distinct()]
+        # Where rows do not count, tries find out which are the same.
+        parts = rows.make_distinct() if source.weighted else rows.parts
+        values: list[Any] = [part.value for part in parts]
         sample = rows.survey.sample
         step = max(1, rows.at_most // max(1, len(sample[0])))
         if not source.ranked:
