@@ -115,6 +115,7 @@ class Spreading:
             did.seconds += seconds
         return derived
 
+    @told_if_lost
     def foreseen(
         self, plan: RulePlan, around: Surroundings, known: Callable[[str], Relation | None]
     ) -> Spread | None:
@@ -143,11 +144,11 @@ class Spreading:
 
     @told_if_lost
     def fixpoint(self, splits: Splits) -> dict[str, Relation] | None:
-        return fixpoint(self.pool, splits)
+        return fixpoint(self.pool, self.keeper(splits.around.memory), splits)
 
     @told_if_lost
     def counts(self, splits: Splits) -> dict[str, tuple[Array, Array]] | None:
-        return counts(self.pool, splits)
+        return counts(self.pool, self.keeper(splits.around.memory), splits)
 
     def close(self) -> None:
         self.pool.close()
