@@ -44,6 +44,7 @@ class Here:
 
     def __init__(self, slots: int = 2) -> None:
         self.slots = slots
+        self.connection = SimpleNamespace(device="cpu", client=SimpleNamespace(status="running"))
         self.placed: dict[Hashable, Any] = {}
         self.calls = 0
 
@@ -108,6 +109,7 @@ class SpreadHere(Spreading):
 
     def __init__(self, slots: int) -> None:
         self.pool = Here(slots)  # type: ignore[assignment]
+        self.connection = self.pool.connection
         client = SimpleNamespace(status="running")
         self.connection = SimpleNamespace(client=client)  # type: ignore[assignment]
 
