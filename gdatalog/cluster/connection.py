@@ -77,6 +77,11 @@ class Connection:
         """How many calls can run at once."""
         return sum(self.client.nthreads().values())
 
+    @property
+    def budget(self) -> int:
+        """The bytes that a call may hold, on whichever worker."""
+        return min(worker.budget for worker in self.workers)
+
     def again(self) -> None:
         """Looks at the workers once more."""
         if self.client.status != "running":
