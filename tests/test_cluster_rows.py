@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from distributed import Client
 
 import gdatalog as gd
 from gdatalog.cluster.connection import Connection
@@ -141,6 +140,8 @@ def test_a_folder_of_other_files_stays_as_it_is(pool: Pool, tmp_path: Path) -> N
 
 
 def test_rows_are_out_of_reach_when_the_connection_is_closed(cluster: Workers) -> None:
+    from distributed import Client
+
     with Client(cluster(2).scheduler.address, set_as_default=False) as client:
         result = answer(Pool(Connection(client)), [(0, 10)])
     for ask in (result.fetchall, result.to_dask):
