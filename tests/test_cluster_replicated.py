@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Hashable, Iterator
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -103,11 +104,18 @@ def spread(db: gdatalog.Database, cluster: Any) -> None:
 
 
 class SpreadHere(Spreading):
-    """Rules are spread, recursion is not."""
+    """Rules are spread; recursion is not, data is loaded here, and rows come here."""
 
     def __init__(self, slots: int) -> None:
         self.pool = Here(slots)  # type: ignore[assignment]
-        self._keeping = None
+        client = SimpleNamespace(status="running")
+        self.connection = SimpleNamespace(client=client)  # type: ignore[assignment]
+
+    def load(self, *asked: Any) -> None:
+        return None
+
+    def keeper(self, memory: int) -> Any:
+        return None
 
     def patience(self, splits: Any) -> float:
         return 1e9

@@ -60,13 +60,18 @@ class Keeping:
 
     def distinct(self, rows: AfarRows) -> Sequence[Part]:
         exact = repeats.narrow_spans(rows.survey.spans)
+        values = [part.value for part in rows.parts]
+        plain = self._kept("distinct: numbers", [(repeats.numbers_of, (v, exact)) for v in values])
+        exchange = self._exchange("distinct", 8 * rows.at_most)
+        met = exchange.merge(exchange.deal(plain, repeats.split_plain), repeats.met)
+        del plain
+        if not any(self._each("distinct: count", [(len, (each,)) for each in met])):
+            return rows.parts
         calls = [
-            (repeats.numbered, (part.value, number, exact))
-            for number, part in enumerate(rows.parts)
+            (repeats.numbered, (value, number, exact, met)) for number, value in enumerate(values)
         ]
-        numbered = self._kept("distinct: numbers", calls)
-        exchange = self._exchange("distinct", rows.at_most * (20 if exact else 28))
-        found = exchange.merge(exchange.deal(numbered, repeats.split_numbers), repeats.repeated)
+        dealt = exchange.deal(self._kept("distinct: rows", calls), repeats.split_numbers)
+        found = exchange.merge(dealt, repeats.repeated)
         again: Counter[int] = Counter()
         for some in self._each("distinct: count", [(repeats.how_many, (each,)) for each in found]):
             again.update(some)

@@ -33,7 +33,7 @@ class Task:
     `mode`: its rows as a set; rows that need not be compared, for no two bindings give the same;
     or what they come to, group by group. `known`: how many texts the table has that was sent, or
     would have been: instead there may be a `few`. `limit`: rows that are enough. `counted`: for a
-    profile.
+    profile. `device`: that of a database: "cpu", or "auto", or "cuda".
     """
 
     plan: RulePlan
@@ -47,6 +47,7 @@ class Task:
     limit: int | None = None
     counted: bool = False
     chunk: int | None = None
+    device: str = "cpu"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
+from gdatalog.cluster.devices import gathering_here, on_device, rows_here
 from gdatalog.cluster.tasks import Found, Opened, Sealed, Task
 from gdatalog.cluster.texts import Anew, gathered_symbols, symbol_columns
 from gdatalog.cpu_ops.evaluate import Scope
@@ -19,7 +20,7 @@ from gdatalog.engine.budget import chunk_rows
 from gdatalog.engine.choose import TooSlow, choose, impatience
 from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows
 from gdatalog.engine.derived import Blocks
-from gdatalog.engine.device import CPU, compiled_function
+from gdatalog.engine.device import CPU, Device, compiled_function
 from gdatalog.engine.ledger import RuleRun
 from gdatalog.engine.run import Run
 from gdatalog.engine.sources import Sources
@@ -56,7 +57,7 @@ class CellRun(Run):
     def ready(self, number: int, form: Form) -> None:
         """Has loops compiled that will run: that is no reason to be impatient."""
         nest = self._nest(number, form)
-        if not choose(nest).breadth_first:
+        if self.device is CPU and not choose(nest).breadth_first:
             compiled_function(nest.printed, self.limits, self.plan.relation)
 
     def distinct_blocks(self) -> list[Columns]:
@@ -76,8 +77,13 @@ def look_through(
 ) -> Found:
     """Runs a join within cells, as many as there is time for. `firm`: each is run to its end."""
     opened = sealed.opened()
-    call = _Call(opened, tries, symbols or opened.task.few or SymbolTable())
-    return call.run(pickle.loads(cells) if isinstance(cells, bytes) else cells, seconds, firm)
+    table = symbols or opened.task.few or SymbolTable()
+    wanted = pickle.loads(cells) if isinstance(cells, bytes) else cells
+
+    def run(device: Device, tries: Mapping[TrieRef, Trie]) -> Found:
+        return _Call(opened, tries, table, device).run(wanted, seconds, firm)
+
+    return on_device(opened.task.device, opened.task.plan, tries, run)
 
 
 def rows_within(
@@ -116,12 +122,19 @@ def room(tries: Mapping[TrieRef, Trie]) -> int:
 class _Call:
     """One call at work."""
 
-    def __init__(self, opened: Opened, tries: Mapping[TrieRef, Trie], symbols: SymbolTable) -> None:
+    def __init__(
+        self,
+        opened: Opened,
+        tries: Mapping[TrieRef, Trie],
+        symbols: SymbolTable,
+        device: Device = CPU,
+    ) -> None:
         task = opened.task
-        self.opened, self.task, self.symbols = opened, task, symbols
+        self.opened, self.task, self.symbols, self.device = opened, task, symbols, device
         self.sources = Sources(tries.__getitem__)
         self.limits = Limits(memory=min(task.memory, room(tries)))
-        self.limits.chunk = task.chunk or chunk_rows(task.plan, self.limits.memory or 0)
+        spare, largest = device.room(self.limits.memory or 0)
+        self.limits.chunk = task.chunk or chunk_rows(task.plan, spare, largest)
         self.cautions: dict[str, Caution] = {}
         self.scope = self._scope({})
         self.join = task.plan.joins[task.number]
@@ -130,8 +143,8 @@ class _Call:
             form_of_bag(task.plan.keys, task.plan.gathers) if bag else form_of_rows(self.join)
         )
         self.runs: dict[tuple[str, ...], CellRun] = {}
-        self.set = RowSet(self.join.outputs, CPU.ops, self.scope, self.limits, task.limit)
-        self.gathering = Gathering(task.plan.gathers, CPU.ops, self.scope, self.limits)
+        self.set = RowSet(self.join.outputs, device.ops, self.scope, self.limits, task.limit)
+        self.gathering = Gathering(task.plan.gathers, device.ops, self.scope, self.limits)
         self.found = Found()
 
     def _scope(self, ends: Mapping[str, int]) -> Scope:
@@ -182,7 +195,9 @@ class _Call:
             plan = self.opened.plan(cell)
             report = RuleRun(plan) if self.task.counted else None
             scope = self._scope(ends(cell, names))
-            run = CellRun(plan, self.sources, scope, self.limits, self.task.knobs, report)
+            run = CellRun(
+                plan, self.sources, scope, self.limits, self.task.knobs, report, device=self.device
+            )
             self.runs[names] = run
         return run
 
@@ -212,13 +227,15 @@ class _Call:
         types = [output.type for output in self.join.outputs]
         if task.mode == "bag":
             found.gathering = self.gathering
+            gathering_here(found.gathering)
             columns = gathered_symbols(self.gathering, keys)
         elif task.mode == "set":
             rows, found.count = self.set.finish()
-            found.blocks = [rows] if found.count else []
+            found.blocks = [rows_here(rows)] if found.count else []
             columns = symbol_columns(found.blocks, types)
         else:
             found.count = found.given = sum(len(block[0]) for block in found.blocks)
+            found.blocks = list(map(rows_here, found.blocks))
             if len(found.blocks) > 1:
                 found.blocks = [concatenate(found.blocks)]
             columns = symbol_columns(found.blocks, types)

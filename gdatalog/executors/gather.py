@@ -4,7 +4,7 @@ Sums of ints are kept in two halves that cannot overflow, so that an overflow of
 told at the end, and exactly. The least and greatest symbol are found by rank, which may change
 while new texts are made, so it is looked up anew at each merge.
 
-Above 300 lines, for what partial results are is known here, however they come and go.
+Above 300 lines, for partial results are made, merged, dealt out and finished in one place.
 """
 
 from __future__ import annotations
