@@ -44,6 +44,8 @@ class Here:
 
     def __init__(self, slots: int = 2) -> None:
         self.slots = slots
+        client = SimpleNamespace(status="running", nthreads=lambda: {"here": slots})
+        self.connection = SimpleNamespace(client=client, device="cpu")
         self.placed: dict[Hashable, Any] = {}
         self.calls = 0
 
@@ -108,8 +110,7 @@ class SpreadHere(Spreading):
 
     def __init__(self, slots: int) -> None:
         self.pool = Here(slots)  # type: ignore[assignment]
-        client = SimpleNamespace(status="running")
-        self.connection = SimpleNamespace(client=client)  # type: ignore[assignment]
+        self.connection = self.pool.connection
 
     def load(self, *asked: Any) -> None:
         return None

@@ -117,13 +117,9 @@ class Parted:
 
     def _shares(self) -> Shares:
         """Bundles the rows on the workers by fine classes, and chooses of what cells are made."""
-        run, layout, told = self.run, self.layout, self.run.plan.relation
-        bases = [self.stock.base(run.relation_of(s.relation), s) for s in layout.sources]
-        step = max((base.step for base in bases), default=1)
-        samples = [
-            [base.sample[dim.column][:: max(1, step // base.step)] for dim in dims]
-            for base, dims in zip(bases, layout.dims, strict=True)
-        ]
+        run, told = self.run, self.run.plan.relation
+        layout, bases, samples = self.stock.laid_out(self.join, run.relation_of)
+        self.layout = layout
         domains = fine(layout, samples)
         grids = [Grid(*each, domains) for each in zip(layout.sources, layout.dims, strict=True)]
         self.bundles = [Bundles(*each) for each in zip(bases, grids, strict=True)]

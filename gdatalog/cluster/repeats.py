@@ -43,9 +43,17 @@ def narrow_spans(spans: Sequence[tuple[int, int]]) -> bool:
     return len(spans) <= 2 and all(low >= INT32_MIN and high <= INT32_MAX for low, high in spans)
 
 
-def numbers_of(value: Any, exact: bool) -> Array:
-    """A number for each row of a part. `exact`: keys side by side tell rows apart."""
-    rows = columns_of(value)
+def numbers_in(value: Any, exact: bool, turn: int, turns: int) -> Array:
+    """The numbers of a part's rows whose turn it is: some at a time, so that they fit."""
+    numbers = numbers_of(columns_of(value), exact)
+    if turns == 1:
+        return numbers
+    mine: Array = numbers[mixed(numbers, _SEEDS[1]) % np.uint64(turns) == turn]
+    return mine
+
+
+def numbers_of(rows: Columns, exact: bool) -> Array:
+    """A number for each row. `exact`: keys side by side tell rows apart."""
     if not exact:
         return _hash(rows, _SEEDS[0])
     packed = rows[0].astype(np.int64)

@@ -96,8 +96,8 @@ class SpreadRun(Run):
 
     def into_bag(self, number: int, gathering: Gathering) -> Gathering:
         for found in self._spread(number, "bag"):
-            assert found.gathering is not None
-            gathering.join(found.gathering)
+            if found.gathering is not None:  # some come to no cell: theirs were too much
+                gathering.join(found.gathering)
         return gathering
 
     # ------------------------------------------------------------------------------ spreading

@@ -1,5 +1,8 @@
 """The rows of relations that lie on workers' shelves, as the user's process knows them: laid there
-once, bundled for each join that reads them, and made again where a worker has ended."""
+once, bundled for each join that reads them, and made again where a worker has ended.
+
+Above 300 lines, for what is laid, bundled, lost and laid again is known in one place.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,13 @@ import numpy as np
 from gdatalog.cluster.bundles import Grid
 from gdatalog.cluster.fragments import Bundled, Moved, bundle, counted, lay
 from gdatalog.cluster.keeping import Keeping
-from gdatalog.cluster.layout import Source
+from gdatalog.cluster.layout import Layout, Source
 from gdatalog.cluster.pool import Call, Placed, Pool
 from gdatalog.cluster.ranks import Way
 from gdatalog.cluster.shelves import UNLIMITED, Gone, Lot, drop_lots, room_of
 from gdatalog.errors import DeviceError
 from gdatalog.executors.limits import Limits
+from gdatalog.plan.nodes import JoinPlan
 from gdatalog.storage.afar import AfarRows
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import RowStore
@@ -32,6 +36,7 @@ LARGEST = 4 << 20  # bytes of rows that are sent at once
 GROUP = 64 << 20  # bytes of rows that are bundled together
 AHEAD = 2  # blocks that are under way to each worker
 FEW = 64 << 10  # bytes of rows that lie on one shelf
+SMALL, MOST_SMALL = 64, 100_000  # rows that every cell has: this part of all, and no more
 SAMPLE = 100_000  # rows that tell where classes begin
 TRIES = 10  # times that rows which are gone are made again
 
@@ -138,6 +143,23 @@ class Stock:
         groups = min(len(blocks), max(workers, ceil(size / max(1, each))))
         ends = np.linspace(0, len(blocks), groups + 1).astype(int).tolist()
         return Base(blocks, sample, step, [range(low, high) for low, high in pairwise(ends)])
+
+    def laid_out(
+        self, join: JoinPlan, relation_of: Callable[[str], Relation]
+    ) -> tuple[Layout, list[Base], list[list[Array]]]:
+        """What of a join can be cut, the rows of each source, and some keys of each of its dims, as
+        many in proportion of all. Of small sources every cell has all rows."""
+        layout = Layout.of(join)
+        bases = [self.base(relation_of(source.relation), source) for source in layout.sources]
+        rows = [len(base.sample[0]) * base.step for base in bases]
+        small = min(sum(rows) // SMALL, MOST_SMALL)
+        layout = layout.whole([at for at, count in enumerate(rows) if count <= small])
+        step = max((base.step for base in bases), default=1)
+        samples = [
+            [base.sample[dim.column][:: max(1, step // base.step)] for dim in dims]
+            for base, dims in zip(bases, layout.dims, strict=True)
+        ]
+        return layout, bases, samples
 
     def _afar(self, rows: AfarRows, source: Source) -> Base:
         values: list[Any] = [part.value for part in rows.make_distinct()]
