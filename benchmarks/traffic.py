@@ -1,10 +1,11 @@
 """What is moved between workers to count cliques: by shares, and by fetching lists on demand.
 
-    python -m benchmarks.traffic [--small]
+    python -m benchmarks.traffic [--small] [--run]
 
 Bytes are told by the edges' bytes: each undirected edge once, two keys of 32 bits. Ours are those
-of the plan: bundles as they are moved, and the ranks, of which every worker gets all. No run of
-another system is behind the figures of fetching: `on_demand.py` simulates it.
+of the plan: bundles as they are moved, and the ranks, of which every worker gets all. `--run` runs
+it too, with a process for each worker, and tells the bytes that they moved. No run of another
+system is behind the figures of fetching: `on_demand.py` simulates it.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import numpy as np
 
 import gdatalog as gd
 from benchmarks import on_demand
+from benchmarks.columns import Array
 from benchmarks.graphs import Graph, graph, rmat
 from benchmarks.patterns import clique
 from gdatalog.cluster.census import Census, count, fine
 from gdatalog.cluster.choosing import Choice, weighed
 from gdatalog.cluster.layout import Layout
+from gdatalog.report.tree import Node
 from gdatalog.storage.graph import Ranking
 
 WORKERS = 8
@@ -65,9 +68,7 @@ class Traffic:
 def planned(graph: Graph, size: int, workers: int, memory: int) -> Choice:
     """The shares for counting cliques where the edges lie spread over the workers."""
     db = gd.connect(device="cpu")
-    db["E"] = np.concatenate(
-        [np.stack(ends, 1) for ends in ((graph.u, graph.v), (graph.v, graph.u))]
-    )
+    db["E"] = both_ways(graph)
     (stratum,) = db.explain(clique(size).rule()).strata
     (join,) = stratum.rules[0].plan.joins
     layout = Layout.of(join)
@@ -112,6 +113,50 @@ def traffic(graph: Graph, size: int, part: float, workers: int = WORKERS) -> Tra
     )
 
 
+def counted(db: gd.Database, size: int) -> int:
+    """The bytes of bundles that the workers of a database move to count cliques."""
+    db._workspace.force(spread="partition")
+    moved = [
+        fact
+        for node in _nodes(db.profile(clique(size).rule()).tree)
+        for name, fact in node.facts
+        if name == "bytes moved between workers"
+    ]
+    return int(sum(fact for fact in moved if isinstance(fact, int)))
+
+
+def _nodes(node: Node) -> Iterator[Node]:
+    yield node
+    for child in node.children:
+        yield from _nodes(child)
+
+
+def run(graphs: Sequence[Graph], workers: int = WORKERS) -> Iterator[str]:
+    """What workers move, each a process of this machine that has memory enough."""
+    from dask.distributed import Client, LocalCluster
+
+    yield "| cliques | of | counted | planned |"
+    yield "| --- | --- | ---: | ---: |"
+    with (
+        LocalCluster(workers, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        for each in graphs:
+            db = gd.connect(device="cpu", cluster=client)
+            db["E"] = both_ways(each)
+            edges = 2 * KEY * len(each.u)
+            for size in BOUNDS:
+                expected = planned(each, size, workers, 1 << 40).moved
+                moved = counted(db, size)
+                yield f"| {each.name} | {size} | {moved / edges:.2f} | {expected / edges:.2f} |"
+            db.close()
+
+
+def both_ways(graph: Graph) -> Array:
+    ways = np.stack([graph.u, graph.v], 1), np.stack([graph.v, graph.u], 1)
+    return np.concatenate(ways).astype(np.int32)
+
+
 def table(found: Sequence[Traffic]) -> Iterator[str]:
     """In times of the edges' bytes."""
     yield (
@@ -133,10 +178,17 @@ def table(found: Sequence[Traffic]) -> Iterator[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = ArgumentParser(prog="python -m benchmarks.traffic", description=__doc__)
     parser.add_argument("--small", action="store_true", help="a small graph: to see that all runs")
+    parser.add_argument(
+        "--run", action="store_true", help=f"on a cluster of {WORKERS} processes too"
+    )
     options = parser.parse_args(arguments)
     graphs = [rmat(11, 20_000)] if options.small else [graph("ego-Twitter"), rmat(17, 2_000_000)]
     found = [traffic(each, size, part) for each in graphs for size in BOUNDS for part in MEMORIES]
     print("\n".join(table(found)))
+    if options.run:
+        print()
+        for line in run(graphs):
+            print(line)
     return 1 if any(each.trouble for each in found) else 0
 
 

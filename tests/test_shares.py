@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -130,16 +130,14 @@ def _passing(rows: Mapping[int, Array], tests: Sequence[RowTest]) -> Array:
     return mask
 
 
-def census_of(met: Met) -> Census:
+def census_of(met: Met, whole: Collection[int] = ()) -> Census:
+    layout = met.layout.whole(whole)
     samples = [
-        [rows[dim.column] for dim in dims]
-        for rows, dims in zip(met.rows, met.layout.dims, strict=True)
+        [rows[dim.column] for dim in dims] for rows, dims in zip(met.rows, layout.dims, strict=True)
     ]
-    domains = fine(met.layout, samples)
-    counts = [
-        count(rows, dims, domains) for rows, dims in zip(met.rows, met.layout.dims, strict=True)
-    ]
-    return Census(met.layout, domains, tuple(counts), tuple(8 for _ in counts))
+    domains = fine(layout, samples)
+    counts = [count(rows, dims, domains) for rows, dims in zip(met.rows, layout.dims, strict=True)]
+    return Census(layout, domains, tuple(counts), tuple(8 for _ in counts))
 
 
 def check(met: Met, shares: Shares) -> None:
@@ -203,7 +201,7 @@ def _inside(cell: Cell, outer: Cell) -> bool:
 @settings(max_examples=60, deadline=None)
 def test_blocks(data: dict[str, Array], query: str, draw: st.DataObject) -> None:
     for met in joins_of(QUERIES[query], data):
-        census = census_of(met)
+        census = census_of(met, draw.draw(st.sets(st.integers(0, len(met.rows)))))
         some = draw.draw(st.sets(st.sampled_from(met.layout.variables or ("",))))
         if some:
             census = census.restricted(some)

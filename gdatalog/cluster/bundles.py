@@ -20,8 +20,7 @@ from gdatalog.storage.table import Array
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """By what the rows of a source are bundled: the fine classes of its dims, so that the bundles
-    of any shares are made of runs of them."""
+    """By what the rows of a source are counted, or bundled: the classes of its dims."""
 
     source: Source
     dims: tuple[Dim, ...]
@@ -32,14 +31,19 @@ class Grid:
         return tuple(self.domains[dim.domain].classes for dim in self.dims)
 
 
-def bundled(rows: Columns, grid: Grid) -> tuple[Columns, Array]:
-    """The rows of a source, by its columns, that pass its tests, bundle by bundle in the order of
-    their classes; and how many each bundle has."""
-    keys = dict(zip(grid.source.columns, rows, strict=True))
-    if grid.source.tests:
-        kept = np.flatnonzero(mask_of(keys, grid.source.tests))
+def passing(rows: Columns, source: Source) -> dict[int, Array]:
+    """The rows of a source that pass its tests, by its columns."""
+    keys = dict(zip(source.columns, rows, strict=True))
+    if source.tests:
+        kept = np.flatnonzero(mask_of(keys, source.tests))
         if len(kept) < len(rows[0]):
-            keys = {at: column[kept] for at, column in keys.items()}
+            return {at: column[kept] for at, column in keys.items()}
+    return keys
+
+
+def bundled(keys: Mapping[int, Array], grid: Grid) -> tuple[Columns, Array]:
+    """The rows of a source, bundle by bundle in the order of their classes; and how many each
+    bundle has."""
     if not grid.dims:
         return tuple(keys.values()), count(keys, (), grid.domains)
     code = codes(keys, grid.dims, grid.domains)
@@ -56,34 +60,6 @@ def mask_of(keys: Mapping[int, Array], tests: Sequence[RowTest]) -> Array:
     for test in tests:
         mask &= COMPARE[test.op](keys[test.left], keys[test.right])
     return mask
-
-
-Runs = tuple[tuple[int, int], ...]
-
-
-def ends_of(counts: Array) -> Array:
-    """Where bundles end, in their order; and where the first begins."""
-    return np.append(0, np.cumsum(counts.ravel()))
-
-
-def runs_of(ends: Array, shape: tuple[int, ...], spans: Sequence[tuple[int, int]]) -> Runs:
-    """Where the rows stand whose classes lie in [low, high), one pair for each dim: as (start,
-    stop), ascending; neighbours are one. `shape`: how many classes the dims have."""
-    if not spans:
-        return ((0, int(ends[-1])),) if ends[-1] else ()
-    *outer, (low, high) = spans
-    firsts = np.zeros(1, dtype=np.int64)
-    for (start, stop), classes in zip(outer, shape[1:], strict=True):
-        firsts = ((firsts[:, None] + np.arange(start, stop)) * classes).ravel()
-    found: list[tuple[int, int]] = []
-    for start, stop in zip(ends[firsts + low].tolist(), ends[firsts + high].tolist(), strict=True):
-        if start == stop:
-            continue
-        if found and found[-1][1] == start:
-            found[-1] = (found[-1][0], stop)
-        else:
-            found.append((start, stop))
-    return tuple(found)
 
 
 # In what stretches the keys of some columns must lie.

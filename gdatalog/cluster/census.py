@@ -76,7 +76,7 @@ def fine(layout: Layout, samples: Sequence[Sequence[Array]]) -> tuple[Domain, ..
     for dims, columns in zip(layout.dims, samples, strict=True):
         for dim, column in zip(dims, columns, strict=True):
             keys[dim.domain].append(column)
-    return tuple(_domain(np.concatenate(each), classes) for each in keys)
+    return tuple(_domain(np.concatenate(each), classes) if each else Domain() for each in keys)
 
 
 def _domain(keys: Array, classes: int) -> Domain:

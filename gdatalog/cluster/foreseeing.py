@@ -9,7 +9,6 @@ from gdatalog.cluster.bundles import mask_of
 from gdatalog.cluster.census import Census, count, fine
 from gdatalog.cluster.choosing import Choice, weighed
 from gdatalog.cluster.fragments import MAKING
-from gdatalog.cluster.layout import Layout
 from gdatalog.cluster.stock import Stock
 from gdatalog.engine.spread import Spread
 from gdatalog.plan.nodes import JoinPlan, RulePlan
@@ -35,21 +34,15 @@ def told(choices: Sequence[Choice], workers: int) -> Spread:
 
 def _choice(join: JoinPlan, relation_of: Callable[[str], Relation], stock: Stock) -> Choice | None:
     """The shares that a join will have, about; None if it only counts rows."""
-    layout = Layout.of(join)
-    if not layout.sources:
+    layout, bases, samples = stock.laid_out(join, relation_of)
+    if not bases:
         return None
-    bases = [stock.base(relation_of(source.relation), source) for source in layout.sources]
+    domains = fine(layout, samples)
     rows = []
     for base, source in zip(bases, layout.sources, strict=True):
         keys = dict(enumerate(base.sample))
         mask = mask_of(keys, source.tests)
         rows.append({column: keys[column][mask] for column in source.columns})
-    step = max(base.step for base in bases)
-    samples = [
-        [keys[dim.column][:: max(1, step // base.step)] for dim in dims]
-        for keys, base, dims in zip(rows, bases, layout.dims, strict=True)
-    ]
-    domains = fine(layout, samples)
     counts = tuple(
         count(keys, dims, domains) * base.step
         for keys, base, dims in zip(rows, bases, layout.dims, strict=True)

@@ -14,12 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gdatalog.cluster.bundles import Box, Grid, bundled, in_boxes, in_stretch, mask_of
+from gdatalog.cluster.bundles import Box, Grid, bundled, in_boxes, in_stretch, mask_of, passing
+from gdatalog.cluster.census import count
 from gdatalog.cluster.layout import Source
 from gdatalog.cluster.parts import columns_of
 from gdatalog.cluster.ranks import Way, edges_of
 from gdatalog.cluster.shelves import Gone, Lot, Piece, Shelf, own_shelf
-from gdatalog.cluster.work import Found, Sealed, look_through
+from gdatalog.cluster.tasks import Found, Sealed
+from gdatalog.cluster.work import look_through
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.plan.cells import Cell, Stretch
@@ -27,7 +29,7 @@ from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.progress import format_bytes
 from gdatalog.storage.graph import Ranking
-from gdatalog.storage.rows import Columns
+from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -37,6 +39,8 @@ from gdatalog.storage.trie_builder import trie_of_rows
 MAKING = 8
 SAMPLE = 4096  # keys of a piece that tell where to cut
 
+# How the rows of a graph tell each edge once, and the ranks of its vertices.
+Edges = tuple[Way, Ranking]
 # For each variable that can be cut: where, and how many rows that tells apart.
 Cuts = Mapping[str, tuple[int, int]]
 
@@ -105,22 +109,49 @@ def lay(rows: Columns) -> Lot:
     return own_shelf().put(rows)
 
 
-def bundle(block: Any, grid: Grid, way: Way | None, ranking: Ranking | None) -> Moved:
-    """The rows of a block, bundled, on the shelf of whoever runs this. `block`: a lot, or the
-    value of a part; of which edges are told by `way`, if their ranks are wanted."""
+def counted(blocks: Sequence[Any], grid: Grid, edges: Edges | None) -> Moved:
+    """How many rows of blocks lie in each combination of classes; a lot of them, if reading them
+    again would be more work; and the bytes of a row."""
     shelf = own_shelf()
     try:
-        if isinstance(block, Lot):
-            rows = shelf.whole(block, grid.source.columns)
-        elif way is not None and ranking is not None:
-            rows = both_ways(*map(ranking.ranks, edges_of(block, way)))
-        else:
-            whole = columns_of(block)
-            rows = tuple(whole[at] for at in grid.source.columns)
+        keys = _read(blocks, grid.source, edges, shelf)
     except Gone as gone:
         return Moved(gone, shelf.counted())
-    rows, counts = bundled(rows, grid)
+    counts = count(keys, grid.dims, grid.domains)
+    lot = None if isinstance(blocks[0], Lot) else shelf.put(tuple(keys.values()))
+    width = sum(column.itemsize for column in keys.values())
+    return Moved((counts, lot, width), shelf.counted())
+
+
+def bundle(blocks: Sequence[Any], grid: Grid, edges: Edges | None) -> Moved:
+    """The rows of blocks, bundled, on the shelf of whoever runs this."""
+    shelf = own_shelf()
+    try:
+        keys = _read(blocks, grid.source, edges, shelf)
+    except Gone as gone:
+        return Moved(gone, shelf.counted())
+    rows, counts = bundled(keys, grid)
     return Moved(Bundled(shelf.put(rows), counts), shelf.counted())
+
+
+def _read(
+    blocks: Sequence[Any], source: Source, edges: Edges | None, shelf: Shelf
+) -> dict[int, Array]:
+    """The rows of a source that blocks have. `blocks`: lots, those of the source alone or whole
+    rows; or the values of parts; `edges`: how these tell each edge once, and the ranks that are
+    wanted in place of vertices."""
+    found: list[Columns] = []
+    for block in blocks:
+        if isinstance(block, Lot):
+            alone = len(block.dtypes) == len(source.columns)
+            found.append(shelf.whole(block, range(len(block.dtypes)) if alone else source.columns))
+        elif edges is not None:
+            way, ranking = edges
+            found.append(both_ways(*map(ranking.ranks, edges_of(block, way))))
+        else:
+            whole = columns_of(block)
+            found.append(tuple(whole[at] for at in source.columns))
+    return passing(concatenate(found), source)
 
 
 def both_ways(left: Array, right: Array) -> Columns:
@@ -140,7 +171,6 @@ def run_cells(
     sealed: Sealed,
     cells: Sequence[Cell],
     seconds: float,
-    firm: bool,
     tries: Tries,
     fragments: Sequence[Fragment],
     ranks: Mapping[int, Ranking],
@@ -153,7 +183,7 @@ def run_cells(
         shelf.fetch([piece for fragment in fragments for piece in fragment.pieces])
         try:
             made = _tries(tries, fragments, ranks, shelf)
-            found = look_through(sealed, pickle.dumps(list(cells)), seconds, firm, made, symbols)
+            found = look_through(sealed, pickle.dumps(list(cells)), seconds, True, made, symbols)
             del made
         except MemoryLimitError as error:
             found = Found(hard=True, error=error)

@@ -3,19 +3,22 @@
 Rows lie on the workers' shelves in bundles, by classes of the keys of their columns (`shares.py`).
 Workers are dealt cells that need few bundles which they do not have by now (`dealing.py`), and run
 them over tries of these. What was too much for a worker is cut: into its blocks, then at keys.
+
+Above 300 lines, for what is dealt, what comes back and what is dealt again belong together.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from time import monotonic
 
+import numpy as np
+
 from gdatalog.cluster import foreseeing
-from gdatalog.cluster.bundles import Grid, Runs, ends_of, runs_of
+from gdatalog.cluster.bundles import Grid
 from gdatalog.cluster.census import Census, fine
 from gdatalog.cluster.choosing import Choice, choose, expected
 from gdatalog.cluster.dealing import Dealer
@@ -29,20 +32,20 @@ from gdatalog.cluster.fragments import (
     run_cells,
     where_to_cut,
 )
+from gdatalog.cluster.harvest import EASILY
 from gdatalog.cluster.layout import Layout
 from gdatalog.cluster.pool import Call, Placed, Stage, TooLarge
 from gdatalog.cluster.replicated import SpreadRun
 from gdatalog.cluster.shares import Block, Bundle, Shares
 from gdatalog.cluster.shelves import Gone, Piece
 from gdatalog.cluster.stock import TRIES, Bundles, Stock, unreachable
-from gdatalog.cluster.work import Found, Mode
+from gdatalog.cluster.tasks import Found, Mode
 from gdatalog.engine.spread import Spread
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import EVERYTHING, Cell, Stretch, cuttable, roles
 from gdatalog.plan.nodes import JoinPlan, Restore, RulePlan
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.table import Array
 
 AHEAD = 1  # calls that wait at a worker for each that runs
 PART = 0.5  # of the memory of this process that rows from afar may take
@@ -51,10 +54,12 @@ OFTEN = 1.0  # seconds between two looks at which workers there are
 
 
 def fits_nowhere(plan: RulePlan, around: Surroundings) -> bool:
-    """Whether a rule reads rows that lie afar and are more than this process may have."""
+    """Whether a rule reads rows that lie afar and are more than this process may have, or so many
+    that it would wait for them."""
     asked = {ref.relation for join in plan.joins for ref in join.tries}
     afar = [rows for name in asked if (rows := around.relation(name).afar) is not None]
-    return sum(rows.bytes_afar for rows in afar if rows.away) > around.limits.spare() * PART
+    most = min(EASILY, around.limits.spare() * PART)
+    return sum(rows.bytes_afar for rows in afar if rows.away) > most
 
 
 def fits_workers(plan: RulePlan, around: Surroundings, stock: Stock) -> bool:
@@ -81,7 +86,9 @@ class PartitionedRun(SpreadRun):
         spread = foreseeing.told(self.planned, len(self.stock.workers))
         return replace(spread, moved=self.moved, calls=self.calls)
 
-    def _spread(self, number: int, mode: Mode, limit: int | None = None) -> Iterator[Found]:
+    def _spread(
+        self, number: int, mode: Mode, limit: int | None = None
+    ) -> Generator[Found, None, None]:
         self.limits.watch.innermost.one_of(number, len(self.plan.joins))
         parted = Parted(self, number, mode, limit)
         try:
@@ -102,13 +109,12 @@ class PartitionedRun(SpreadRun):
 @dataclass(slots=True, eq=False)
 class Part:
     """Cells that are to be run, and the bundles that they need. `blocks`: those that they are made
-    of, or none if the cells are smaller. `firm`: they are run to their end."""
+    of, or none if the cells are smaller."""
 
     cells: Sequence[Cell]
     bundles: Sequence[Bundle]
     blocks: Sequence[Block] = ()
     refined: bool = False
-    firm: bool = False
     tried: int = 0
 
 
@@ -125,8 +131,7 @@ class Parted:
         self.moved = 0
         self.memory, self.slots = self.stock.room()
         self.left: deque[Part] = deque()  # what has been dealt, and comes again
-        self.ends: dict[str, Array] = {}  # of blocks, by what their lots are known by
-        self.runs: dict[tuple[Bundle, str], Runs] = {}
+        self.ends: dict[str, list[int]] = {}  # of bundles, by what lots are known by
         self.busy: dict[str, int] = {}
         self.workers: Mapping[str, int] = {}
         self.looked = -OFTEN
@@ -135,30 +140,25 @@ class Parted:
 
     def _shares(self) -> Shares:
         """Bundles the rows on the workers by fine classes, and chooses of what cells are made."""
-        run, layout, told = self.run, self.layout, self.run.plan.relation
-        bases = [self.stock.base(run.relation_of(s.relation), s) for s in layout.sources]
-        step = max((base.step for base in bases), default=1)
-        samples = [
-            [base.sample[dim.column][:: max(1, step // base.step)] for dim in dims]
-            for base, dims in zip(bases, layout.dims, strict=True)
-        ]
-        self.domains = fine(layout, samples)
-        self.bundles = [
-            Bundles(base, Grid(source, dims, self.domains))
-            for base, source, dims in zip(bases, layout.sources, layout.dims, strict=True)
-        ]
-        self.moved += self.stock.make(self.bundles, told, run.limits)
-        counts = tuple(made.counts for made in self.bundles)
-        widths = tuple(made.width for made in self.bundles)
-        census = Census(layout, self.domains, counts, widths)
+        run, told = self.run, self.run.plan.relation
+        layout, bases, samples = self.stock.laid_out(self.join, run.relation_of)
+        self.layout = layout
+        domains = fine(layout, samples)
+        grids = [Grid(*each, domains) for each in zip(layout.sources, layout.dims, strict=True)]
+        self.bundles = [Bundles(*each) for each in zip(bases, grids, strict=True)]
+        counts, widths, self.moved = self.stock.count(self.bundles, told, run.limits)
+        census = Census(layout, domains, tuple(counts), tuple(widths))
         chosen, self.cells_memory = None, self.memory // MAKING
         while chosen is None:  # where the smallest blocks are too large they are cut again
             chosen = choose(census, self.cells_memory, self.slots)
             self.cells_memory *= 1 if chosen is not None else 2
+        for made in self.bundles:
+            made.grid = replace(made.grid, domains=chosen.domains)
+        self.moved += self.stock.make(self.bundles, told, run.limits)
         return chosen
 
     def let_go(self) -> None:
-        self.stock.let_go(each.lot for made in self.bundles for each in made.blocks)
+        self.stock.let_go(lot for made in self.bundles for lot in made.lots)
 
     # ------------------------------------------------------------------------------------ cells
 
@@ -192,7 +192,7 @@ class Parted:
                 else:
                     self._back(part, value.found, value.cuts)
                 self._send(stage, dealer)
-                if not isinstance(value, Gone):
+                if not isinstance(value, Gone) and value.found.cells:
                     if value.found.left is not None:
                         value.found.kept = given
                     yield value.found
@@ -225,8 +225,7 @@ class Parted:
     def _call(self, worker: str, part: Part) -> Call:
         fragments = self._fragments(part)
         args = (
-            self.sealed, part.cells, BUDGET, part.firm, self.tries, fragments, self.ranks,
-            self.table,
+            self.sealed, part.cells, BUDGET, self.tries, fragments, self.ranks, self.table,
         )  # fmt: skip
         return Call(run_cells, args, self.run.keep, worker, (worker, part), light)
 
@@ -275,11 +274,10 @@ class Parted:
             for half in (Stretch(told.low, key), Stretch(key, told.high)):
                 cell = Cell({**hard.stretches, name: half})
                 self.left.append(Part([cell], part.bundles, refined=True))
-        elif found.error is not None:
+        else:
+            assert found.error is not None
             found.error.hint = "workers with more memory; or fewer threads on each, which share it"
             raise found.error
-        else:
-            self.left.append(Part([hard], part.bundles, refined=True, firm=True))
 
     def _smaller(self, large: TooLarge) -> list[Call]:
         """What to ask where a worker was stopped for the memory that it took."""
@@ -292,10 +290,10 @@ class Parted:
     def _fragments(self, part: Part) -> list[Fragment]:
         pieces: list[list[Piece]] = [[] for _ in self.layout.sources]
         for bundle in part.bundles:
-            for each in self.bundles[bundle.source].blocks:
-                runs = self._runs(bundle, each)
-                if runs:
-                    pieces[bundle.source].append(Piece(each.lot, runs))
+            for each in self.bundles[bundle.source].groups:
+                piece = self._piece(bundle, each)
+                if piece.rows:
+                    pieces[bundle.source].append(piece)
         fragments = []
         for source, mine, bound in zip(self.layout.sources, pieces, self.bound, strict=True):
             boxes = None
@@ -312,29 +310,14 @@ class Parted:
             fragments.append(Fragment(source, tuple(mine), bound, boxes))
         return fragments
 
-    def _runs(self, bundle: Bundle, block: Bundled) -> Runs:
-        """Where a bundle's rows stand among those of a block, in the order of fine classes."""
-        key = block.lot.key
-        known = self.runs.get((bundle, key))
-        if known is None:
-            if key not in self.ends:
-                self.ends[key] = ends_of(block.counts)
-            known = runs_of(self.ends[key], block.counts.shape, self._spans(bundle))
-            self.runs[bundle, key] = known
-        return known
-
-    def _spans(self, bundle: Bundle) -> list[tuple[int, int]]:
-        """Of which fine classes a bundle is made."""
-        spans = []
-        for dim, number in zip(self.layout.dims[bundle.source], bundle.classes, strict=True):
-            bounds = self.domains[dim.domain].bounds
-            stretch = self.shares.domains[dim.domain].stretch(number)
-            low = 0 if stretch.low is None else bisect_left(bounds, stretch.low) + 1
-            if stretch.high is None:
-                spans.append((low, len(bounds) + 1))
-            else:
-                spans.append((low, bisect_left(bounds, stretch.high) + 1))
-        return spans
+    def _piece(self, bundle: Bundle, group: Bundled) -> Piece:
+        """The rows of a bundle among those of a group."""
+        ends = self.ends.get(group.lot.key)
+        if ends is None:
+            ends = self.ends[group.lot.key] = np.append(0, np.cumsum(group.counts)).tolist()
+        shape = group.counts.shape
+        at = int(np.ravel_multi_index(bundle.classes, shape)) if shape else 0
+        return Piece(group.lot, ends[at], ends[at + 1])
 
 
 def _bound(join: JoinPlan, layout: Layout) -> list[tuple[Mapping[int, str], ...]]:

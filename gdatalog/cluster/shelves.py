@@ -21,10 +21,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gdatalog.cluster.bundles import Runs
 from gdatalog.cluster.offsets import Offsets, widened
 from gdatalog.storage.rows import Columns
-from gdatalog.storage.table import Array
 
 SHELF = 1 / 8  # of a worker's memory: what lies on its shelf without being in a file
 MOVING = 1 / 32  # of it: what is asked of another worker at once, at the most
@@ -58,18 +56,19 @@ class Lot:
 
 
 class Piece(NamedTuple):
-    """Some rows of a lot: those from a start to a stop, several times."""
+    """Some rows of a lot."""
 
     lot: Lot
-    runs: Runs
+    start: int
+    stop: int
 
     @property
-    def key(self) -> tuple[str, Runs]:
-        return self.lot.key, self.runs
+    def key(self) -> tuple[str, int, int]:
+        return self.lot.key, self.start, self.stop
 
     @property
     def rows(self) -> int:
-        return sum(stop - start for start, stop in self.runs)
+        return self.stop - self.start
 
     @property
     def nbytes(self) -> int:
@@ -98,28 +97,19 @@ class _Kept:
     rows: int
     least: tuple[int, ...] = ()
 
-    def read(self, runs: Runs, only: Sequence[int] | None = None) -> Columns:
+    def read(self, start: int, stop: int, only: Sequence[int] | None = None) -> Columns:
         """Rows; of some columns, if said."""
         wanted = range(len(self.dtypes)) if only is None else only
         if self.columns is not None:
-            return tuple(_joined([self.columns[at][slice(*run)] for run in runs]) for at in wanted)
+            return tuple(self.columns[at][start:stop] for at in wanted)
         assert self.path is not None
         widths = [np.dtype(dtype).itemsize for dtype in self.dtypes]
         found = []
         with self.path.open("rb") as file:
             for at in wanted:
-                column = np.empty(sum(stop - start for start, stop in runs), self.dtypes[at])
-                filled = 0
-                for start, stop in runs:
-                    file.seek(self.rows * sum(widths[:at]) + start * widths[at])
-                    file.readinto(column[filled : filled + stop - start].view(np.uint8).data)
-                    filled += stop - start
-                found.append(column)
+                file.seek(self.rows * sum(widths[:at]) + start * widths[at])
+                found.append(np.fromfile(file, self.dtypes[at], stop - start))
         return tuple(found)
-
-
-def _joined(parts: Sequence[Array]) -> Array:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 class Shelf:
@@ -189,18 +179,18 @@ class Shelf:
         self.fetch([piece])
         own = self._kept.get(piece.lot.key)
         if own is not None:
-            return own.read(piece.runs)
+            return own.read(piece.start, piece.stop)
         moved = self._kept.get(piece.key)
         if moved is None:
             raise Gone([piece.lot.home])
-        return widened(moved.read(((0, moved.rows),)), moved.least, piece.lot.dtypes)
+        return widened(moved.read(0, moved.rows), moved.least, piece.lot.dtypes)
 
     def whole(self, lot: Lot, columns: Sequence[int]) -> Columns:
         """Some columns of a lot of this shelf; of another's, all of it is moved."""
         own = self._kept.get(lot.key)
         if own is not None:
-            return own.read(((0, lot.rows),), columns)
-        found = self.take(Piece(lot, ((0, lot.rows),)))
+            return own.read(0, lot.rows, columns)
+        found = self.take(Piece(lot, 0, lot.rows))
         return tuple(found[at] for at in columns)
 
     def counted(self) -> int:
@@ -236,9 +226,10 @@ class Shelf:
                 size += pieces[at].nbytes
                 at += 1
             try:
+                await not_refused(home)
                 comm = await self.worker.rpc.connect(home, timeout=HURRY)
                 try:
-                    told = [(piece.lot.key, piece.runs) for piece in asked]
+                    told = [piece.key for piece in asked]
                     given = await send_recv(comm, op=HANDLER, pieces=told)
                 finally:
                     self.worker.rpc.reuse(home, comm)
@@ -257,15 +248,25 @@ class Shelf:
 
         def read() -> list[list[Offsets]] | None:
             found = []
-            for key, runs in pieces:
+            for key, start, stop in pieces:
                 kept = self._kept.get(key)
                 if kept is None:
                     return None
-                found.append([Offsets.of(column) for column in kept.read(runs)])
+                found.append([Offsets.of(column) for column in kept.read(start, stop)])
             return found
 
         given = await asyncio.to_thread(read)
         return None if given is None else to_serialize(given)
+
+
+async def not_refused(home: str) -> None:
+    """Raises `OSError` where nobody listens any more: Dask would try again and again."""
+    if home.startswith(("tcp://", "tls://")):
+        host, port = home.partition("://")[2].rsplit(":", 1)
+        _, writer = await asyncio.wait_for(
+            asyncio.open_connection(host.strip("[]"), int(port)), HURRY
+        )
+        writer.close()
 
 
 _shelves: WeakKeyDictionary[Any, Shelf] = WeakKeyDictionary()

@@ -115,6 +115,7 @@ class Spreading:
             did.seconds += seconds
         return derived
 
+    @told_if_lost
     def foreseen(
         self, plan: RulePlan, around: Surroundings, known: Callable[[str], Relation | None]
     ) -> Spread | None:
