@@ -1,14 +1,15 @@
 # What one does with gdatalog in a fresh clone. Each target makes what it needs: a virtual
 # environment in .venv, and in it the package with what pyproject.toml names.
 #
-#     make demo        runs queries/triangles.dl and shows the answer; on a GPU too, where one is
-#     make test        the tests, some minutes
-#     make check       style, types, all tests (the slow ones too) and their coverage
-#     make docs        builds the documentation, in site/
-#     make bench       the benchmarks, in at most 20 minutes; make bench-full runs the rest too
-#     make test-gpu    the tests of an NVIDIA GPU, some minutes
-#     make bench-gpu   the benchmarks of one, some minutes
-#     make clean       removes what the others made
+#     make demo          runs queries/triangles.dl and shows the answer; on a GPU too, where one is
+#     make demo-cluster  starts workers on this machine, asks them, kills one, and stops them
+#     make test          the tests, some minutes
+#     make check         style, types, all tests (the slow ones too) and their coverage
+#     make docs          builds the documentation, in site/
+#     make bench         the benchmarks, in at most 20 minutes; make bench-full runs the rest too
+#     make test-gpu      the tests of an NVIDIA GPU, some minutes
+#     make bench-gpu     the benchmarks of one, some minutes
+#     make clean         removes what the others made
 #
 # With another Python: make test PYTHON=python3.12. With more processes: make test JOBS=8.
 
@@ -36,6 +37,10 @@ demo: $(VENV)/base
 .PHONY: demo-gpu
 demo-gpu: $(VENV)/gpu
 	$(BIN)/python -m benchmarks.gpu.demo
+
+.PHONY: demo-cluster
+demo-cluster: $(VENV)/cluster
+	$(BIN)/python -m benchmarks.on_workers
 
 # Half as many drawn cases as pytest alone draws.
 test: $(VENV)/dev
@@ -95,6 +100,11 @@ $(VENV)/bench: pyproject.toml | $(VENV)/made
 	@echo "installing gdatalog, its tools and its peers into $(VENV)"
 	@$(PIP) install --editable '.[dev,bench]'
 	@touch $(VENV)/base $(VENV)/dev $@
+
+$(VENV)/cluster: pyproject.toml | $(VENV)/made
+	@echo "installing gdatalog and Dask into $(VENV)"
+	@$(PIP) install --editable '.[cluster]'
+	@touch $(VENV)/base $@
 
 # CuPy, of the kind that the driver needs.
 $(VENV)/gpu: pyproject.toml | $(VENV)/base

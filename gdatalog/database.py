@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gdatalog.engine.budget import default_limit, parse_size
-from gdatalog.engine.devices import Opened, Turn, open_device
+from gdatalog.engine.devices import Opened, Turn, kind_of, open_device
 from gdatalog.engine.files import FilePolicy, Folders, read_program, to_stdout, write_relation
 from gdatalog.engine.inputs import extended
 from gdatalog.engine.knobs import Strategy, threads_of
@@ -54,8 +54,10 @@ class Database:
         cluster: Any = None,
     ) -> None:
         limit = None if memory_limit is None else parse_size(memory_limit)
-        opened = open_device(device, limit)
-        if device == "auto":
+        # Where there are workers, GPUs are theirs.
+        opened = open_device(device if cluster is None else "cpu", limit)
+        kind = kind_of(device)
+        if kind == "auto" and cluster is None:
             _log_device(opened)
         self.memory_limit = default_limit() if limit is None else limit
         self._workspace = Workspace(self.memory_limit, FilePolicy(files), _warn)
@@ -64,7 +66,9 @@ class Database:
         if cluster is not None:
             from gdatalog.cluster import spread_over
 
-            self._workspace.cluster = spread_over(cluster, self.memory_limit, threads_of(threads))
+            self._workspace.cluster = spread_over(
+                cluster, self.memory_limit, threads_of(threads), kind
+            )
         self._lock = Turn(opened.use, self._workspace.watch)
 
     @property
@@ -114,7 +118,9 @@ class Database:
         """Put data under a name, in place of what was there.
 
         `data` is a DataFrame (pandas, polars, cuDF), an Arrow table or stream, an array (NumPy,
-        CuPy), a list of tuples, a scipy.sparse matrix, a networkx graph, or a path of a file.
+        CuPy), a list of tuples, a scipy.sparse matrix, a networkx graph, or a path: of a file, of a
+        folder of Parquet files, or a pattern such as "edges/*.csv". On a cluster it may be a dask
+        DataFrame, and workers read Parquet files that are not small themselves.
         What lies on the GPU that queries run on is not copied to the host, but for texts.
         `on_progress` is told how much is loaded, as `query` tells it.
 

@@ -62,6 +62,7 @@ REASONS = {
     "differs from machine to machine",
     "installs packages",
     "needs a GPU",
+    "needs a cluster",
     "needs a notebook",
 }
 FILES = ("csv", "tsv", "json", "jsonl", "facts", "text")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ import pytest
 import gdatalog as gd
 from gdatalog.cluster import datasets
 from gdatalog.errors import DataError, MemoryLimitError
+from gdatalog.shell.output import Output
+from gdatalog.shell.repl import Repl
 from gdatalog.storage.relation import Relation
 from tests.clusters import Workers
 
@@ -213,3 +217,23 @@ def test_a_frame_without_rows_has_types(db: gd.Database) -> None:
     db["E"] = dd.from_pandas(frame().iloc[:0], npartitions=1)
     assert len(db["E"]) == 0
     assert db["E"].dtypes == ("int", "symbol", "timestamp", "float")
+
+
+# ------------------------------------------------------------------------------------ the prompt
+
+
+def test_sizes_at_the_prompt(db: gd.Database, capsys: pytest.CaptureFixture[str]) -> None:
+    write("E/0.parquet", x=[1, 2, 2])
+    out = io.StringIO()
+    repl = Repl(db, Output(out, None))
+    repl.take_all(".load E\n.relations\n.stats\n")
+    assert re.fullmatch(
+        r"E\(x: int\): at most 3 tuples, on the workers \(\S+ s\)\n", capsys.readouterr().err
+    )
+    assert out.getvalue().startswith("E(x: int)  ≤ 3\n") and "loaded rows   3" in out.getvalue()
+    assert len(db["E"]) == 2  # which has the workers compare them
+    repl.take_all(".relations\n")
+    assert out.getvalue().endswith("E(x: int)  2\n")
+    repl.take_all(".load F 'E/*.parquet'\n.save all.dl\n")
+    with open("all.dl", encoding="utf-8") as file:
+        assert '.input E("E")\n.input F("E/*.parquet")\n' in file.read()

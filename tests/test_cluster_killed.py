@@ -24,8 +24,8 @@ QUERIES = {
 
 def graph(db: gd.Database) -> gd.Database:
     draw = np.random.default_rng(3)
-    db["E"] = draw.integers(0, 1500, (30_000, 2))
-    db["F"] = draw.integers(0, 700, (1000, 2))
+    db["E"] = draw.integers(0, 700, (9000, 2))
+    db["F"] = draw.integers(0, 400, (600, 2))
     return db
 
 

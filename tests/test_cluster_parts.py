@@ -91,7 +91,7 @@ def ascending(rows: Columns) -> Columns:
     return tuple(column[rows[0] < rows[1]] for column in rows)
 
 
-@pytest.mark.parametrize("how", [both_ways, ascending, tuple])
+@pytest.mark.parametrize("how", [both_ways, ascending, pytest.param(tuple, marks=pytest.mark.slow)])
 def test_a_graph_is_ranked_where_it_lies(keeping: Keeping, how: Any) -> None:
     rows = how(drawn(4, 2000, 300))
     far = spread_out(keeping, rows)
@@ -103,10 +103,9 @@ def test_a_graph_is_ranked_where_it_lies(keeping: Keeping, how: Any) -> None:
     assert (
         far.graph.ranking().ranks(rows[0]).tolist() == near.graph.ranking().ranks(rows[0]).tolist()
     )
-    for tests in ((), ((0, "<", 1),), ((0, ">=", 1),), ((0, "!=", 1),)):
-        for column in (0, 1):
-            mine = far.statistics.degrees(column, tests, ranked=True)
-            assert mine == near.statistics.degrees(column, tests, ranked=True)
+    for column, tests in ((0, ()), (1, ((0, "<", 1),)), (0, ((0, ">=", 1),))):
+        mine = far.statistics.degrees(column, tests, ranked=True)
+        assert mine == near.statistics.degrees(column, tests, ranked=True)
     assert far.afar is not None and far.afar.away
 
 

@@ -14,17 +14,21 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 
 import gdatalog
-from gdatalog.cluster import owner, owners, routes, stretches
+from gdatalog.cluster import fixpoints, owner, owners, routes, stretches
+from gdatalog.cluster.keeping import Keeping
 from gdatalog.cluster.owner import Stale, State
 from gdatalog.cluster.owners import Owners
 from gdatalog.cluster.pool import Call, Kept, Part
 from gdatalog.cluster.spreading import Spreading
 from gdatalog.cluster.stretches import Stretches
 from gdatalog.errors import EvaluationError, MemoryLimitError
+from gdatalog.storage.afar import AfarRows
+from gdatalog.storage.relation import Relation
 from tests import test_engine_oracle as oracle
 from tests.draw import Drawn
 from tests.draw_recursion import OPTIMA, PLAIN, drawn_recursion, recursions
@@ -45,8 +49,8 @@ class Here:
 
     def __init__(self, workers: int = 2, moved: bool = False) -> None:
         threads = {f"worker {number}": 1 for number in range(workers)}
-        client = SimpleNamespace(nthreads=lambda: threads)
-        self.connection = SimpleNamespace(slots=workers, client=client)
+        client = SimpleNamespace(nthreads=lambda: threads, status="running")
+        self.connection = SimpleNamespace(slots=workers, client=client, budget=1 << 40)
         self.slots = workers
         self.moved = moved
         self.placed: dict[Any, Any] = {}
@@ -112,6 +116,8 @@ class Recursion(Spreading):
 
     def __init__(self, pool: Any) -> None:
         self.pool = pool
+        self.connection = pool.connection
+        self._keeping = None
 
     def rule(self, *_: Any) -> None:
         return None
@@ -207,7 +213,7 @@ def _routes(db: gdatalog.Database, text: str) -> set[str]:
 
     class Looks(Recursion):
         def fixpoint(self, splits: Any) -> Any:
-            its = Owners(self.pool, splits, True).routes
+            its = Owners(self.pool, self.keeper(1 << 30), splits, True).routes
             assert its.aligned == all(map(its.at_home, its.places.values()))
             found.update(its.places, its.fragments)
             return None
@@ -265,10 +271,10 @@ def test_a_cycle_that_improves_for_ever_is_told_of() -> None:
 
 
 def test_rows_without_room_are_told_of() -> None:
-    with gdatalog.connect(device="cpu", memory_limit="8 MB") as db:
-        db["E"] = [(x, y) for x in range(10) for y in range(10)]
+    with gdatalog.connect(device="cpu") as db:
         db._workspace.force(spread="partition")
-        db._workspace.cluster = Recursion(Here(2))
+        db._workspace.cluster = Recursion(pool := Here(2))
+        pool.connection.budget = 4_000_000
         with pytest.raises(MemoryLimitError, match="in round") as caught:
             db.query("p(0). p(x + 1) <- p(x). p(2 * x) <- p(x).").fetchall()
         assert caught.value.span is not None
@@ -349,6 +355,74 @@ def test_workers_agree_with_one_process(two: Any, spread: str, large: None) -> N
         for name, text in PROGRAMS.items():
             expected = sorted(alone.query(text).fetchall())
             assert sorted(db.query(text).fetchall()) == expected, name
+
+
+@pytest.mark.parametrize("spread", ["replicate", "partition"])
+def test_many_rows_stay_on_the_workers(
+    two: Any, spread: str, large: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stretches, "EASILY", 0)
+    two.run(_few, 0)
+    stayed: list[int] = []
+    real = Relation.of_parts
+
+    def of_parts(columns: Any, types: Any, lying: Any, *rest: Any) -> Relation:
+        stayed.append(len(lying))
+        return real(columns, types, lying, *rest)
+
+    monkeypatch.setattr(Relation, "of_parts", of_parts)
+    edges = graph(2, 30, 50)
+    counted = "n(count()) <- p(_, _)."
+    with gdatalog.connect(device="cpu") as alone, gdatalog.connect(device="cpu", cluster=two) as db:
+        alone["E"] = db["E"] = edges
+        db._workspace.force(spread=spread)
+        for text in (
+            CLOSURE,
+            "p(x, y) <- q(y, x). q(x, y) <- E(y, x). q(x, z) <- p(y, x), E(y, z).",
+        ):
+            rows = db.query(f"{text} ?- p(x, y).")
+            expected = sorted(alone.query(f"{text} ?- p(x, y).").fetchall())
+            assert sorted(rows.fetchall()) == expected
+            assert db.query(f"{text} {counted} ?- n(c).").fetchall() == [(len(expected),)]
+    assert stayed and min(stayed) > 1
+    two.run(_few, stretches.SMALL)
+
+
+def test_rows_that_lie_afar_are_dealt_out_where_they_lie(
+    two: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataframe = pytest.importorskip("dask.dataframe")
+    monkeypatch.setattr("gdatalog.cluster.harvest.EASILY", 0)
+    fetched: list[Any] = []
+    real = Keeping.fetch
+
+    def fetch(self: Keeping, pieces: Any) -> Any:
+        fetched.append(pieces)
+        return real(self, pieces)
+
+    edges = graph(6, 30, 60)
+    frame = pd.DataFrame(edges, columns=["x", "y"])
+    with gdatalog.connect(device="cpu") as alone, gdatalog.connect(device="cpu", cluster=two) as db:
+        alone["E"] = edges
+        db["E"] = dataframe.from_pandas(frame, npartitions=3)
+        db._workspace.force(spread="partition", split="never")
+        expected = sorted(alone.query(CLOSURE).fetchall())
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Keeping, "fetch", fetch)
+            rows = db.query(CLOSURE)
+        store = db._workspace.stored["E"].store
+        assert isinstance(store, AfarRows) and store.away
+        assert sorted(rows.fetchall()) == expected
+        assert not fetched
+        db._workspace.force(spread="auto")
+        monkeypatch.setattr(fixpoints, "SHARE", 1 << 60)
+        told = str(db.profile(f"{CLOSURE} q(y) <- p(1, y). ?- p(x, y)."))
+        assert "rounds on 2 workers" in told
+
+
+def _few(nbytes: int) -> None:
+    """On a worker: only so many bytes of rows come along with what is told of them."""
+    stretches.SMALL = nbytes
 
 
 @pytest.mark.parametrize(

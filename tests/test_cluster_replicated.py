@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Hashable, Iterator
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,9 @@ class _Stage:
     def add(self, call: Call) -> None:
         self.left.append(call)
 
+    def cancel(self) -> None:
+        self.left.clear()
+
     def __iter__(self) -> Iterator[tuple[Call, Any]]:
         while self.left:
             call = self.left.pop()  # the last first: in any order
@@ -99,11 +103,32 @@ def spread(db: gdatalog.Database, cluster: Any) -> None:
     db._workspace.force(spread="replicate")
 
 
+class SpreadHere(Spreading):
+    """Rules are spread; recursion is not, data is loaded here, and rows come here."""
+
+    def __init__(self, slots: int) -> None:
+        self.pool = Here(slots)  # type: ignore[assignment]
+        client = SimpleNamespace(status="running")
+        self.connection = SimpleNamespace(client=client)  # type: ignore[assignment]
+
+    def load(self, *asked: Any) -> None:
+        return None
+
+    def keeper(self, memory: int) -> Any:
+        return None
+
+    def patience(self, splits: Any) -> float:
+        return 1e9
+
+    def fixpoint(self, splits: Any) -> None:
+        return None
+
+    def counts(self, splits: Any) -> None:
+        return None
+
+
 def here(slots: int = 2) -> Spreading:
-    spreading = Spreading.__new__(Spreading)
-    spreading.pool = Here(slots)  # type: ignore[assignment]
-    spreading._keeping = None
-    return spreading
+    return SpreadHere(slots)
 
 
 def run_here(text: str, data: Data, defined: set[str], number: int | None) -> Relations:

@@ -95,3 +95,17 @@ def test_the_doctor_looks_at_a_cluster(address: str) -> None:
     assert found[2].name == "a query on them" and found[2].found.startswith("answered in ")
     (ill,) = doctor._cluster("127.0.0.1:9")
     assert ill.found.startswith("no scheduler is at") and ill.cure
+
+
+@pytest.mark.slow
+def test_the_demo_starts_asks_kills_and_stops(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from benchmarks import on_workers
+
+    monkeypatch.setattr(on_workers, "KILLED_AFTER", 0.0)
+    monkeypatch.setattr(on_workers, "EDGES", 20_000)
+    assert on_workers.main() == 0
+    shown = capsys.readouterr().out
+    assert "\nstarted in " in shown and "is killed while 4-cycles are counted" in shown
+    assert shown.endswith("stopped; no worker is left\n")

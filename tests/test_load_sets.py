@@ -44,7 +44,7 @@ def test_a_folder_of_parquet_files() -> None:
     assert rows_of("E/*.parquet") == [(1, "a"), (2, "b")]
     assert rows_of("E/**/*.p*q*") == rows_of("E")
     assert rows_of("E", columns=["s"]) == [("a",), ("b",), ("b",), ("c",)]
-    assert rows_of("E", declared=decl(x="float", s="symbol"))[0] == (1.0, "a")
+    assert rows_of("E", declared=decl(s="symbol", x="int"))[0] == ("a", 1)
 
 
 def test_a_pattern_of_other_files() -> None:

@@ -79,7 +79,17 @@ def test_installs_again_when_the_project_changes(folder: Path) -> None:
 def test_says_what_it_can_make(folder: Path) -> None:
     done = _make(folder)
     targets = [line.split()[1] for line in done.stdout.splitlines()]
-    assert targets == ["demo", "test", "check", "docs", "bench", "test-gpu", "bench-gpu", "clean"]
+    assert targets == [
+        "demo",
+        "demo-cluster",
+        "test",
+        "check",
+        "docs",
+        "bench",
+        "test-gpu",
+        "bench-gpu",
+        "clean",
+    ]
 
 
 # ------------------------------------------------------------------------------- a GPU

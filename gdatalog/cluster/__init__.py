@@ -10,13 +10,14 @@ from typing import Any
 from gdatalog.engine.cluster import Cluster
 
 
-def spread_over(cluster: Any, memory: int, threads: int = 0) -> Cluster:
+def spread_over(cluster: Any, memory: int, threads: int = 0, device: str = "cpu") -> Cluster:
     """A cluster by what a user names it: a client, a scheduler's address, or "local".
 
     Of a local one, `threads` says how many workers it has, of a thread each, 0 one for each core;
-    `memory` how many bytes they may hold together.
+    `memory` how many bytes they may hold together. `device`: what workers run on: "cpu", "cuda", or
+    "auto", a GPU of their own if they have one.
     """
     from gdatalog.cluster.connection import Connection
     from gdatalog.cluster.spreading import Spreading
 
-    return Spreading(Connection.open(cluster, memory, threads))
+    return Spreading(Connection.open(cluster, memory, threads, device))

@@ -10,9 +10,11 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 from weakref import finalize
 
+from gdatalog.cluster.devices import gpus
 from gdatalog.cluster.reaching import address_of, check_installed, client_of, dask, refused
 from gdatalog.cluster.roster import Worker, look
 from gdatalog.engine.knobs import cores
+from gdatalog.engine.no_gpu import plainly_none
 from gdatalog.errors import DeviceError, Error, UsageError
 
 Given = ParamSpec("Given")
@@ -25,8 +27,9 @@ class Connection:
     What was started for it ends with it; a client or a cluster that a user handed over stays.
     """
 
-    def __init__(self, client: Any, own: list[Any] | None = None) -> None:
+    def __init__(self, client: Any, own: list[Any] | None = None, device: str = "cpu") -> None:
         self.client = client
+        self.device = device  # of workers: "cpu", "auto" or "cuda"
         self.address = str(client.scheduler.address)
         self.dashboard = str(client.dashboard_link)  # where a browser sees what the cluster does
         self._workers: tuple[Worker, ...] | None = None
@@ -34,14 +37,18 @@ class Connection:
         self.close = finalize(self, _close, own or [])  # what is to be closed, in this order
 
     @staticmethod
-    def open(cluster: Any, memory: int, threads: int = 0) -> Connection:
+    def open(cluster: Any, memory: int, threads: int = 0, device: str = "cpu") -> Connection:
         """`cluster`: a client, what Dask calls a cluster, a scheduler's address, or "local", which
-        starts `threads` workers that may hold `memory` bytes together."""
+        starts `threads` workers that may hold `memory` bytes together; without a number, one for
+        each GPU that they may use, or else for each core."""
         check_installed()
         quiet = "distributed" not in sys.modules  # nobody else uses Dask here
         own: list[Any] = []
         try:
+            if cluster == "local" and not threads:
+                threads = (gpus() if device != "cpu" and not plainly_none() else 0) or cores()
             connection = _opened(cluster, memory, threads, own)
+            connection.device = device
             if quiet:
                 _silence()
             connection.again()
@@ -62,11 +69,6 @@ class Connection:
     def slots(self) -> int:
         """How many calls can run at once."""
         return sum(self.client.nthreads().values())
-
-    @property
-    def budget(self) -> int:
-        """The bytes that a call may hold, on whichever worker."""
-        return min(worker.budget for worker in self.workers)
 
     def again(self) -> None:
         """Looks at the workers once more."""
@@ -111,7 +113,7 @@ def _opened(cluster: Any, memory: int, threads: int, own: list[Any]) -> Connecti
     if cluster == "local":
         from gdatalog.cluster.local import LocalWorkers
 
-        workers = LocalWorkers.start(threads or cores(), memory)
+        workers = LocalWorkers.start(threads, memory)
         own.append(workers)
         client = client_of(workers.address)
         own.insert(0, client)

@@ -7,7 +7,7 @@ are read again whenever rows are needed.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cluster.exchange import this_worker
-from gdatalog.cluster.loading import Loading, own_keys
+from gdatalog.cluster.loading import Loading, own_keys, places_of
 from gdatalog.cluster.pool import Call
 from gdatalog.cluster.surveys import SAMPLE, Look, look_at, survey_of
 from gdatalog.errors import DataError
@@ -26,6 +26,7 @@ from gdatalog.storage.parquet import Footer, Groups, footer_of, groups_of, raw_o
 from gdatalog.storage.raw import listed
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
+from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Table, Texts
 from gdatalog.watching import watching
 
@@ -104,19 +105,21 @@ class _Dataset:
         texts: dict[str, None] = {}
         for call, one in stage:
             found[call.tag] = one
-            if one.texts is not None:
-                texts.update(dict.fromkeys(one.texts.to_pylist()))
-                asked.check_texts(len(texts))
-            work.new_rows = (work.new_rows or 0) + one.rows
+            for some in one.texts.values():
+                texts.update(dict.fromkeys(some.to_pylist()))
+            asked.check_texts(len(texts))
+            work.new_rows = (work.new_rows or 0) + one.look.rows
         placed = self._placed(list(texts)) if "symbol" in typed.types else None
+        all_seen = [found[at] for at in range(len(blocks))]
         parts = [
-            Part({"read": block, "texts": placed}, found[at].rows, found[at].nbytes)
-            for at, block in enumerate(blocks)
+            Part({"read": block, "texts": placed}, one.look.rows, one.look.nbytes)
+            for block, one in zip(blocks, all_seen, strict=True)
         ]
         relation = Relation.of_parts(typed.columns, typed.types, parts, keeping)
-        looks = [found[at].look for at in range(len(blocks))]
-        if relation.afar is not None and all(look is not None for look in looks):
-            relation.afar.know(survey_of([look for look in looks if look is not None], step))
+        # Whether texts are there both ways is not seen before they have codes.
+        if relation.afar is not None and typed.types != ("symbol", "symbol"):
+            looks = [one.coded(asked.symbols) for one in all_seen]
+            relation.afar.know(survey_of(looks, step))
         return relation
 
     def _placed(self, texts: Sequence[str]) -> Any:
@@ -177,12 +180,19 @@ class Codes:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a worker has seen of a block; `look`: at its keys, where no texts are among them."""
+    """What a worker has seen of a block; `texts`: those of columns that hold texts, each once, as
+    Arrow arrays. In these columns the look is at their places."""
 
-    rows: int
-    nbytes: int
-    texts: Any  # of all columns, each once: an Arrow array
-    look: Look | None
+    look: Look
+    texts: Mapping[int, Any]
+
+    def coded(self, symbols: SymbolTable) -> Look:
+        """The look, when all texts have codes."""
+        look = self.look
+        for at, texts in self.texts.items():
+            codes = np.fromiter(map(symbols.intern, texts.to_pylist()), np.int32, len(texts))
+            look = look.with_keys(at, codes)
+        return look
 
 
 def seen(block: Block, start: int, step: int) -> Seen:
@@ -190,16 +200,16 @@ def seen(block: Block, start: int, step: int) -> Seen:
     import pyarrow as pa
 
     table = block.table()
-    texts = [column.texts for column in table.columns if isinstance(column, Texts)]
-    if not texts:
-        keys = keys_of(table, None)
-        look = look_at(keys, start, step)
-        return Seen(table.length, look.nbytes, None, look)
-    nbytes = 0
-    for column, kind in zip(table.columns, table.types, strict=True):
-        nbytes += 4 * table.length if isinstance(column, Texts) else own_keys(column, kind).nbytes
-    distinct = dict.fromkeys(text for column in texts for text in column.tolist())
-    return Seen(table.length, nbytes, pa.array(list(distinct), pa.large_string()), None)
+    texts = {
+        at: pa.array(column.texts, pa.large_string())
+        for at, column in enumerate(table.columns)
+        if isinstance(column, Texts)
+    }
+    keys = tuple(
+        places_of(column) if isinstance(column, Texts) else own_keys(column, kind)
+        for column, kind in zip(table.columns, table.types, strict=True)
+    )
+    return Seen(look_at(keys, start, step), texts)
 
 
 def keys_of(table: Table, texts: Codes | None) -> Columns:

@@ -20,7 +20,8 @@ from gdatalog.cluster.layout import Source
 from gdatalog.cluster.parts import columns_of
 from gdatalog.cluster.ranks import Way, edges_of
 from gdatalog.cluster.shelves import Gone, Lot, Piece, Shelf, own_shelf
-from gdatalog.cluster.work import Found, Sealed, look_through
+from gdatalog.cluster.tasks import Found, Sealed
+from gdatalog.cluster.work import look_through
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.plan.cells import Cell, Stretch

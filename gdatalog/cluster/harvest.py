@@ -13,8 +13,8 @@ from typing import Any
 from gdatalog.cluster.exchange import Exchange, Piece, owner_of, parts_of, size_of
 from gdatalog.cluster.parts import columns_of
 from gdatalog.cluster.pool import Kept, Pool
+from gdatalog.cluster.tasks import Found, Left
 from gdatalog.cluster.texts import placed_texts
-from gdatalog.cluster.work import Found, Left
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.derived import Blocks, Derived, lying_afar
 from gdatalog.engine.device import CPU

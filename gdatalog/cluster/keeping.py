@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any
 from weakref import WeakSet
 
@@ -25,6 +26,7 @@ from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import RowTest
 
+TIMES = 16  # of what is exchanged at a time, that workers' memory is
 OWNED = 64 << 20  # bytes of numbers that an owner is to have at the most
 
 
@@ -60,13 +62,21 @@ class Keeping:
 
     def distinct(self, rows: AfarRows) -> Sequence[Part]:
         exact = repeats.narrow_spans(rows.survey.spans)
-        calls = [
-            (repeats.numbered, (part.value, number, exact))
-            for number, part in enumerate(rows.parts)
+        values = [part.value for part in rows.parts]
+        turns = self._turns(8 * rows.at_most)
+        exchange = self._exchange("distinct", 8 * rows.at_most // turns)
+        met: list[Kept] = []
+        for turn in range(turns):
+            calls = [(repeats.numbers_in, (value, exact, turn, turns)) for value in values]
+            dealt = exchange.deal(self._kept("distinct: numbers", calls), repeats.split_plain)
+            met += exchange.merge(dealt, repeats.met)
+        if not any(self._each("distinct: count", [(len, (each,)) for each in met])):
+            return rows.parts
+        few = [
+            (repeats.numbered, (value, number, exact, met)) for number, value in enumerate(values)
         ]
-        numbered = self._kept("distinct: numbers", calls)
-        exchange = self._exchange("distinct", rows.at_most * (20 if exact else 28))
-        found = exchange.merge(exchange.deal(numbered, repeats.split_numbers), repeats.repeated)
+        dealt = exchange.deal(self._kept("distinct: rows", few), repeats.split_numbers)
+        found = exchange.merge(dealt, repeats.repeated)
         again: Counter[int] = Counter()
         for some in self._each("distinct: count", [(repeats.how_many, (each,)) for each in found]):
             again.update(some)
@@ -165,6 +175,11 @@ class Keeping:
         """The memory of each worker that has a limit."""
         workers = self.pool.connection.client.scheduler_info(n_workers=-1)["workers"].values()
         return [worker["memory_limit"] for worker in workers if worker["memory_limit"]]
+
+    def _turns(self, nbytes: int) -> int:
+        """In how many turns so many bytes are exchanged: some of them lie there several times."""
+        limits = self.limits()
+        return max(1, ceil(nbytes / (sum(limits) / TIMES))) if limits else 1
 
     # ----------------------------------------------------------------------------------- calls
 

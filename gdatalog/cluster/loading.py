@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from gdatalog.cluster.keeping import Keeping
 from gdatalog.cluster.pool import Stage
 from gdatalog.engine.cluster import Wanted
@@ -16,7 +18,7 @@ from gdatalog.executors.limits import Limits
 from gdatalog.progress import format_bytes
 from gdatalog.storage.keys import encode_column
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.table import Array
+from gdatalog.storage.table import Array, Texts
 from gdatalog.values import TypeName
 
 TEXT_BYTES = 160  # that a short text takes in the symbol table
@@ -50,3 +52,9 @@ def own_keys(column: Array, kind: TypeName) -> Array:
     """The keys of a column without texts, which nobody else can change."""
     keys = encode_column(column, kind, SymbolTable())
     return keys.copy() if keys is column else keys
+
+
+def places_of(column: Texts) -> Array:
+    """For each row the place of its text, in 32 bits."""
+    places: Array = column.codes.astype(np.int32, copy=False)
+    return places

@@ -30,8 +30,11 @@ def to_dask(
     """A dask DataFrame with a partition for each part, made when it is computed."""
     import dask.dataframe as dd
     from dask.delayed import delayed
+    from distributed.client import _get_global_client, _set_global_client
 
     client = pool.connection.client
+    if _get_global_client() is None:  # so that `compute()` asks those who have the rows
+        _set_global_client(client)
     texts = client.scatter(symbols, hash=False) if "symbol" in shape.types else None
     frame = delayed(frame_of, pure=False)
     values = [_futures(value) for value in _lying(pool, parts, limits)]

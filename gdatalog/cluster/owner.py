@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Any
 
 from gdatalog.cluster.exchange import Piece, rows_by_owner, this_worker
+from gdatalog.cluster.parts import columns_of
 from gdatalog.cluster.routes import ALL, Place, Routes
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.best import Best
@@ -33,9 +34,10 @@ from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.planner.checked import Schema, Stratum
 from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie
-from gdatalog.values import Value
+from gdatalog.values import TypeName, Value
 
 SMALL = 1 << 14  # bytes that a step hands out by way of the driver, at the most
 
@@ -393,11 +395,36 @@ def told_of(found: Mapping[Any, Any]) -> Told:
     return told
 
 
-def had(found: Mapping[Any, Any]) -> tuple[Parcel, list[dict[int, Seen]]]:
-    """All rows that are at home at an owner, after its last step; and what its plans did."""
+def had(found: Mapping[Any, Any], names: frozenset[str]) -> tuple[Parcel, list[dict[int, Seen]]]:
+    """All rows of some relations that are at home at an owner, after its last step; and what its
+    plans did."""
     state: State = found["state"]
-    return state.had()
+    rows, seen = state.had()
+    return {name: rows[name] for name in names}, seen
+
+
+def rows_at_home(found: Mapping[Any, Any], name: str) -> Columns:
+    """All rows of a relation that are at home at an owner, to stay there."""
+    state: State = found["state"]
+    rows, _ = state.had()
+    return rows[name][0]
 
 
 def _size(parcel: Parcel) -> int:
     return 64 + sum(column.nbytes for columns, _ in parcel.values() for column in columns)
+
+
+def parcels_of(values: Sequence[Any], owners: int, name: str, home: Sequence[int]) -> list[Parcel]:
+    """Rows that lie here, as parcels for those at whom they are at home."""
+    rows = concatenate([columns_of(value) for value in values])
+    parts = dealt((rows, len(rows[0])), home, owners)
+    return [{name: parts[owner]} if owner in parts else {} for owner in range(owners)]
+
+
+def fragment_of(
+    pieces: Sequence[Piece], name: str, columns: tuple[str, ...], types: tuple[TypeName, ...]
+) -> Relation:
+    """The rows of some parcels as a relation, of which an owner has this part."""
+    some = [piece.value[name] for piece in pieces if name in piece.value]
+    blocks, count = [rows for rows, _ in some], sum(count for _, count in some)
+    return Relation.of_blocks(columns, types, blocks, count, True)

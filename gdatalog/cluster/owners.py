@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
+from gdatalog.cluster.exchange import Exchange, parts_of, size_of
 from gdatalog.cluster.owner import (
     SMALL,
     Parcel,
@@ -21,17 +22,21 @@ from gdatalog.cluster.owner import (
     Task,
     Told,
     dealt,
+    fragment_of,
     had,
+    parcels_of,
+    rows_at_home,
     step,
     told_of,
 )
 from gdatalog.cluster.pool import Call, Kept, Placed, Pool
 from gdatalog.cluster.routes import Routes, routes_of
-from gdatalog.cluster.stretches import texts_for
+from gdatalog.cluster.stretches import stays_afar, texts_for
 from gdatalog.cluster.texts import asks_for_ranks
 from gdatalog.engine.best import Best, improves_for_ever, is_clamped
 from gdatalog.engine.choose import Choice
-from gdatalog.engine.derived import Derived, in_order, union_rows
+from gdatalog.engine.derived import Blocks, Derived, FarBlocks, in_order, union_rows
+from gdatalog.engine.device import CPU
 from gdatalog.engine.dying import around_parts, parted_stratum
 from gdatalog.engine.ledger import RuleRound
 from gdatalog.engine.rounds import Rounds
@@ -43,6 +48,7 @@ from gdatalog.executors.levelwise import Seen
 from gdatalog.plan.effects import all_steps, expressions
 from gdatalog.plan.nodes import Apply, RulePlan
 from gdatalog.progress import format_bytes
+from gdatalog.storage.afar import AfarRows, Keeper
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
 
@@ -66,8 +72,9 @@ class Owners:
     """A recursive stratum, and the workers that own its rows. `parted`: relations that do not grow
     are dealt out among them; otherwise each has the whole of what its rules read."""
 
-    def __init__(self, pool: Pool, splits: Splits, parted: bool) -> None:
+    def __init__(self, pool: Pool, keeper: Keeper, splits: Splits, parted: bool) -> None:
         self.pool = pool
+        self.keeper = keeper
         stratum, around = splits.stratum, splits.around
         parts = parted_stratum(stratum, around)
         self.how: tuple[str, ...] = ()
@@ -148,7 +155,7 @@ class Owners:
                     if not self.routes.aligned:
                         settling = not settling
             except MemoryLimitError as error:
-                raise self.run._growth(error, course.rounds) from None
+                raise self.run.growth(error, course.rounds) from None
             for did in course.followed:
                 did.new = 0
             return self._collected(course)
@@ -157,34 +164,47 @@ class Owners:
         """The first rows, on their way to where they are at home."""
         parcels: dict[int, Parcel] = {}
         for name, parts in derived.items():
-            ops = self.run.ops
-            columns, count = union_rows([in_order(part, ops) for part in parts], ops)
-            rows = tuple(map(brought, columns)), count
-            for owner, mine in dealt(rows, self.routes.homes[name], len(self.workers)).items():
-                parcels.setdefault(owner, {})[name] = mine
+            ops, home = self.run.ops, self.routes.homes[name]
+            far = [rows for rows in map(afar_of, parts) if rows is not None]
+            for rows in far:
+                pieces = self._exchange(name).deal(
+                    [part.value for part in rows.make_distinct()], parcels_of, name, home
+                )
+                for owner, mine in enumerate(pieces):
+                    course.inbox.setdefault(owner, []).extend(mine)
+            near = [in_order(part, ops) for part in parts if afar_of(part) is None]
+            columns, count = union_rows(near, ops)
+            here = tuple(map(brought, columns)), count
+            for owner, own in dealt(here, home, len(self.workers)).items():
+                parcels.setdefault(owner, {})[name] = own
         for owner, parcel in parcels.items():
             size = sum(column.nbytes for rows, _ in parcel.values() for column in rows)
             held = parcel if size <= SMALL else self.pool.place(None, parcel, size)
-            course.inbox[owner] = [held]
+            course.inbox.setdefault(owner, []).append(held)
 
     def _place(self) -> None:
         """Has on the workers what the rules read of relations that do not grow."""
         pool, scope, owners = self.pool, self.around.scope, len(self.workers)
-        tries = {ref: self.run.trie_of(ref) for ref in self.routes.whole}
+        tries = {ref: self.run.trie_of(ref, CPU) for ref in self.routes.whole}
         self.tries = {ref: pool.place(id(trie), trie) for ref, trie in tries.items()}
         self.symbols = texts_for(pool, self.plans, scope)
-        self.fragments: list[dict[str, Placed]] = [{} for _ in range(owners)]
+        self.fragments: list[dict[str, Placed | Kept]] = [{} for _ in range(owners)]
         for name, place in self.routes.fragments.items():
-            relation = self.around.relation(place.relation)
             assert isinstance(place.by, int)
-            rows = relation.rows, relation.length
-            parts = dealt(rows, (place.by,), owners)
+            relation = self.around.relation(place.relation)
+            schema = relation.columns, relation.types
+            if isinstance(relation.store, AfarRows) and relation.store.away:
+                values = [part.value for part in relation.store.make_distinct()]
+                exchange = self._exchange(place.relation)
+                pieces = exchange.deal(values, parcels_of, name, (place.by,))
+                for owner, kept in enumerate(exchange.merge(pieces, fragment_of, name, *schema)):
+                    self.fragments[owner][name] = kept
+                continue
+            dealt_out = dealt((relation.rows, relation.length), (place.by,), owners)
             for owner, fragments in enumerate(self.fragments):
-                columns, count = parts.get(owner, ((), 0))
-                part = Relation.empty(relation.columns, relation.types)
-                if count:
-                    whole = relation.columns, relation.types
-                    part = Relation.of_blocks(*whole, [columns], count, True)
+                columns, count = dealt_out.get(owner, ((), 0))
+                blocks = [columns] if count else []
+                part = Relation.of_blocks(*schema, blocks, count, True)
                 fragments[name] = pool.place(None, part, part.nbytes)
         stratum = self.run.stratum
         schemas = {name: self.around.schemas[name] for name in stratum.relations}
@@ -197,10 +217,13 @@ class Owners:
             frozenset(self.passing),
             owners,
             scope.params,
-            self.around.limits.memory or 1 << 40,
+            self.pool.connection.budget * self.threads,
             replace(self.around.knobs, threads=self.threads),
             self.around.ledger.lasting,
         )
+
+    def _exchange(self, told: str) -> Exchange:
+        return Exchange(self.pool, told, self.around.limits, self.workers)
 
     def _step(self, settling: bool, course: _Course) -> dict[int, Told]:
         """A step of each owner that something has come for; what they tell."""
@@ -262,21 +285,43 @@ class Owners:
                 raise improves_for_ever(name, group, self.around.scope.symbols, rule)
 
     def _collected(self, course: _Course) -> dict[str, Relation]:
-        """All rows, here."""
+        """All rows, here; or where they are at home, if they are many."""
+        names = [name for name in self.run.tables if name not in self.passing]
+        rows = {name: sum(of[name] for of in course.totals.values()) for name in names}
+        widths = {name: 8 * len(self.run.tables[name].types) for name in names}
+        stays = {
+            name
+            for name in names
+            if stays_afar(rows[name] * widths[name], self.around.limits) and widths[name]
+        }
         stage = self.pool.stage(self.run.name, self.around.limits)
         for owner, kept in course.kept.items():
-            stage.add(Call(had, (kept,), worker=self.workers[owner], tag=owner))
+            worker = self.workers[owner]
+            here = frozenset(names) - stays
+            stage.add(Call(had, (kept, here), worker=worker))
+            for name in stays:
+                args = kept, name
+                stage.add(Call(rows_at_home, args, True, worker, tag=name, told=size_of))
         parcels: list[Parcel] = []
-        for _, (parcel, seen) in stage:
-            parcels.append(parcel)
-            self._saw(seen)
+        apart: dict[str, list[Kept]] = {name: [] for name in stays}
+        for call, given in stage:
+            if call.keep:
+                apart[call.tag].append(given)
+            else:
+                parcels.append(given[0])
+                self._saw(given[1])
         found: dict[str, Relation] = {}
-        for name, table in self.run.tables.items():
-            if name in self.passing:
+        for name in names:
+            table = self.run.tables[name]
+            if name in stays:
+                parts = parts_of(apart[name])
+                found[name] = Relation.of_parts(
+                    table.columns, table.types, parts, self.keeper, True
+                )
                 continue
-            parts = [parcel[name] for parcel in parcels if parcel[name][1]]
-            count = sum(count for _, count in parts)
-            blocks = [columns for columns, _ in parts]
+            some = [parcel[name] for parcel in parcels if parcel[name][1]]
+            count = sum(count for _, count in some)
+            blocks = [columns for columns, _ in some]
             found[name] = Relation.of_blocks(table.columns, table.types, blocks, count, True)
         return found
 
@@ -325,6 +370,12 @@ class Owners:
                     for did in rounds
                     for number, kind in did.executors.items()
                 }
+
+
+def afar_of(derived: Derived) -> AfarRows | None:
+    """Rows that lie on workers; None if they are here."""
+    blocks = derived.blocks if isinstance(derived, Blocks) else ()
+    return blocks.rows if isinstance(blocks, FarBlocks) and blocks.rows.away else None
 
 
 def _share_out(rules: Sequence[RuleRound], new: int) -> None:

@@ -4,13 +4,13 @@ Rows lie on the workers' shelves in bundles, by classes of the keys of their col
 Workers are dealt cells that need few bundles which they do not have by now (`dealing.py`), and run
 them over tries of these. What was too much for a worker is cut: into its blocks, then at keys.
 
-Above 300 lines, for what happens to the cells of a join is told in one place.
+Above 300 lines, for what is dealt, what comes back and what is dealt again belong together.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from time import monotonic
@@ -32,13 +32,14 @@ from gdatalog.cluster.fragments import (
     run_cells,
     where_to_cut,
 )
+from gdatalog.cluster.harvest import EASILY
 from gdatalog.cluster.layout import Layout
 from gdatalog.cluster.pool import Call, Placed, Stage, TooLarge
 from gdatalog.cluster.replicated import SpreadRun
 from gdatalog.cluster.shares import Block, Bundle, Shares
 from gdatalog.cluster.shelves import Gone, Piece
 from gdatalog.cluster.stock import TRIES, Bundles, Stock, unreachable
-from gdatalog.cluster.work import Found, Mode
+from gdatalog.cluster.tasks import Found, Mode
 from gdatalog.engine.spread import Spread
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import MemoryLimitError
@@ -53,10 +54,12 @@ OFTEN = 1.0  # seconds between two looks at which workers there are
 
 
 def fits_nowhere(plan: RulePlan, around: Surroundings) -> bool:
-    """Whether a rule reads rows that lie afar and are more than this process may have."""
+    """Whether a rule reads rows that lie afar and are more than this process may have, or so many
+    that it would wait for them."""
     asked = {ref.relation for join in plan.joins for ref in join.tries}
     afar = [rows for name in asked if (rows := around.relation(name).afar) is not None]
-    return sum(rows.bytes_afar for rows in afar if rows.away) > around.limits.spare() * PART
+    most = min(EASILY, around.limits.spare() * PART)
+    return sum(rows.bytes_afar for rows in afar if rows.away) > most
 
 
 def fits_workers(plan: RulePlan, around: Surroundings, stock: Stock) -> bool:
@@ -83,7 +86,9 @@ class PartitionedRun(SpreadRun):
         spread = foreseeing.told(self.planned, len(self.stock.workers))
         return replace(spread, moved=self.moved, calls=self.calls)
 
-    def _spread(self, number: int, mode: Mode, limit: int | None = None) -> Iterator[Found]:
+    def _spread(
+        self, number: int, mode: Mode, limit: int | None = None
+    ) -> Generator[Found, None, None]:
         self.limits.watch.innermost.one_of(number, len(self.plan.joins))
         parted = Parted(self, number, mode, limit)
         try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cluster.loading import Loading, own_keys
+from gdatalog.cluster.loading import Loading, own_keys, places_of
 from gdatalog.cluster.pool import Call, Kept
 from gdatalog.errors import DataError
 from gdatalog.storage.afar import Part
@@ -114,7 +114,7 @@ def partition_of(
     """A partition of a frame, typed and checked."""
     table = table_from(data, columns=columns, declared=declared, what=what)
     keys = [
-        _narrow(column) if isinstance(column, Texts) else own_keys(column, kind)
+        places_of(column) if isinstance(column, Texts) else own_keys(column, kind)
         for column, kind in zip(table.columns, table.types, strict=True)
     ]
     left = tuple(
@@ -122,11 +122,6 @@ def partition_of(
         for column in table.columns
     )
     return Partition(Table(table.names, table.types, left, table.length), tuple(keys))
-
-
-def _narrow(column: Texts) -> Array:
-    codes: Array = column.codes.astype(np.int32, copy=False)
-    return codes
 
 
 def keys_of_partition(partition: Partition, codes: Sequence[Array]) -> Columns:

@@ -1,8 +1,9 @@
 """Which rows of parts on workers are there twice.
 
-A number stands for each row: its keys side by side where they fit into 64 bits, else two hashes of
-64 bits. The numbers go to owners, where equal ones meet; all but one of them are told to the parts
-that they came from. So nothing but numbers moves, and rows that are there once stay as they lie.
+A number stands for each row: its keys side by side where they fit into 64 bits, else a hash. The
+numbers go to owners, where equal ones meet; if none do that is all. Else the rows that have such a
+number go to owners too, with another hash, and all but one of equal ones are told to the parts
+that they came from. So little but numbers moves, and rows that are there once stay as they lie.
 """
 
 from __future__ import annotations
@@ -14,17 +15,26 @@ import numpy as np
 
 from gdatalog.cluster.exchange import Piece, rows_by_owner
 from gdatalog.cluster.parts import columns_of
-from gdatalog.cluster.surveys import mixed
-from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, concatenate, order_rows
+from gdatalog.cluster.surveys import mixed, sorted_values
+from gdatalog.storage.rows import (
+    INT32_MAX,
+    INT32_MIN,
+    Columns,
+    concatenate,
+    firsts,
+    in_sorted,
+    order_rows,
+)
 from gdatalog.storage.table import Array
 
 _SEEDS = (0x2545_F491_4F6C_DD1D, 0xD6E8_FEB8_6659_FD93)
 
 
 class Numbered(NamedTuple):
-    """The numbers of a part's rows; `part`: which one it is."""
+    """The numbers of some of a part's rows; `part`: which one it is."""
 
     part: int
+    places: Array
     numbers: Columns
 
 
@@ -33,15 +43,45 @@ def narrow_spans(spans: Sequence[tuple[int, int]]) -> bool:
     return len(spans) <= 2 and all(low >= INT32_MIN and high <= INT32_MAX for low, high in spans)
 
 
-def numbered(value: Any, part: int, exact: bool) -> Numbered:
-    """`exact`: keys side by side tell rows apart."""
+def numbers_in(value: Any, exact: bool, turn: int, turns: int) -> Array:
+    """The numbers of a part's rows whose turn it is: some at a time, so that they fit."""
+    numbers = numbers_of(columns_of(value), exact)
+    if turns == 1:
+        return numbers
+    mine: Array = numbers[mixed(numbers, _SEEDS[1]) % np.uint64(turns) == turn]
+    return mine
+
+
+def numbers_of(rows: Columns, exact: bool) -> Array:
+    """A number for each row. `exact`: keys side by side tell rows apart."""
+    if not exact:
+        return _hash(rows, _SEEDS[0])
+    packed = rows[0].astype(np.int64)
+    for column in rows[1:]:
+        packed = packed << np.int64(32) | column.astype(np.int64) & np.int64(0xFFFF_FFFF)
+    return packed
+
+
+def split_plain(parts: Sequence[Array], owners: int) -> list[Array]:
+    """For each owner its numbers."""
+    whole = (np.concatenate(parts),)
+    return [numbers for (numbers,) in rows_by_owner(whole, whole, owners)]
+
+
+def met(pieces: Sequence[Piece]) -> Array:
+    """The numbers that an owner has more than once, ascending."""
+    ordered = np.sort(np.concatenate([piece.value for piece in pieces]))
+    return sorted_values(ordered[1:][~firsts(ordered)[1:]])
+
+
+def numbered(value: Any, part: int, exact: bool, again: Sequence[Array]) -> Numbered:
+    """Those rows of a part whose numbers are there more than once."""
     rows = columns_of(value)
-    if exact:
-        packed = rows[0].astype(np.int64)
-        for column in rows[1:]:
-            packed = packed << np.int64(32) | column.astype(np.int64) & np.int64(0xFFFF_FFFF)
-        return Numbered(part, (packed,))
-    return Numbered(part, tuple(_hash(rows, seed) for seed in _SEEDS))
+    numbers = numbers_of(rows, exact)
+    places = np.flatnonzero(in_sorted(numbers, np.sort(np.concatenate(again))))
+    few = tuple(column[places] for column in rows)
+    told = (numbers[places],) if exact else (numbers[places], _hash(few, _SEEDS[1]))
+    return Numbered(part, places, told)
 
 
 def _hash(rows: Columns, seed: int) -> Array:
@@ -54,12 +94,8 @@ def _hash(rows: Columns, seed: int) -> Array:
 def split_numbers(parts: Sequence[Numbered], owners: int) -> list[Columns]:
     """For each owner its numbers, behind the part and the place that each has there."""
     rows: list[Columns] = [
-        (
-            np.full(len(numbers[0]), part, dtype=np.int32),
-            np.arange(len(numbers[0]), dtype=np.int64),
-            *numbers,
-        )
-        for part, numbers in parts
+        (np.full(len(places), part, dtype=np.int32), places, *numbers)
+        for part, places, numbers in parts
     ]
     whole = concatenate(rows)
     return rows_by_owner(whole[2:], whole, owners)

@@ -4,7 +4,7 @@ workers, that these take as they become free."""
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,8 +12,9 @@ from typing import Any
 from gdatalog.cluster.cutting import DEEP, Cutting, Piece
 from gdatalog.cluster.harvest import Harvest, merges_afar
 from gdatalog.cluster.pool import Call, Placed, Pool, Stage, TooLarge
+from gdatalog.cluster.tasks import Found, Mode, Sealed, Task, light
 from gdatalog.cluster.texts import FewTexts, placed_texts, reads_texts
-from gdatalog.cluster.work import Found, Mode, Sealed, Task, light, look_through
+from gdatalog.cluster.work import look_through
 from gdatalog.engine.choose import AT_HAND
 from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.knobs import Knobs
@@ -30,6 +31,7 @@ BUDGET = 1.0  # seconds that a call may take, and then gives back what it has no
 LEAST = 0.05  # the same at the least
 SHORT = 0.02  # seconds of a call that is worth calling
 SHARES, FIRST = 1.5, 6  # of what is left, and of all as long as nobody knows how fast they work
+RATE = 2e7  # rows a second, until it is known
 AHEAD = 2  # calls for each thread of the workers: one runs, one waits there
 
 
@@ -94,13 +96,15 @@ class SpreadRun(Run):
 
     def into_bag(self, number: int, gathering: Gathering) -> Gathering:
         for found in self._spread(number, "bag"):
-            assert found.gathering is not None
-            gathering.join(found.gathering)
+            if found.gathering is not None:  # some come to no cell: theirs were too much
+                gathering.join(found.gathering)
         return gathering
 
     # ------------------------------------------------------------------------------ spreading
 
-    def _spread(self, number: int, mode: Mode, limit: int | None = None) -> Iterator[Found]:
+    def _spread(
+        self, number: int, mode: Mode, limit: int | None = None
+    ) -> Generator[Found, None, None]:
         """What workers give for the pieces of a join."""
         join = self.plan.joins[number]
         made = {ref: self.sources.trie_of(ref) for ref in longest_first(join.tries)}
@@ -149,6 +153,7 @@ class SpreadRun(Run):
         task = Task(
             plan, number, self.scope.params, memory, self._knobs(plan.joins[number]), mode,
             len(symbols), few, limit, self.report is not None, self.limits.chunk,
+            self.pool.connection.device if table is None else "cpu",
         )  # fmt: skip
         return Sealed.of(task), table
 
@@ -187,8 +192,8 @@ class Handing:
         run = self.run_of
         stage = run.pool.stage(run.plan.relation, run.limits, self._smaller)
         self._send(stage)
-        with closing(iter(stage)) as ended:
-            for call, given in ended:
+        try:
+            for call, given in stage:
                 found = given.told if call.keep else given
                 if found.left is not None:
                     found.kept = given
@@ -196,6 +201,8 @@ class Handing:
                 self._back(stage, call.tag, found)
                 self._send(stage)
                 yield found
+        finally:
+            stage.cancel()
 
     def _send(self, stage: Stage) -> None:
         """Has as many calls under way as keep all workers at work."""
@@ -205,10 +212,11 @@ class Handing:
     def _next(self) -> float:
         """What the next call is to cost: a part of what is left, so that all end together; but it
         is to be worth calling."""
+        whole = self.cutting.total / self.slots
+        least = SHORT * (self.rate or RATE)
         if self.rate is None:
-            least = self.cutting.total / (FIRST * self.slots)
-        else:
-            least = SHORT * self.rate
+            least = max(least, whole / FIRST)
+        least = min(least, whole / 2)
         return max(least, self.cutting.left / (SHARES * self.slots))
 
     def _smaller(self, large: TooLarge) -> list[Call]:

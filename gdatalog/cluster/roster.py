@@ -15,7 +15,6 @@ from gdatalog.watching import PATIENCE
 
 VERSION: str = sys.modules["gdatalog"].__version__  # of the package, which imports this
 IN_TIME = 10.0  # seconds for the first worker to come
-USED = 0.6  # of a worker's memory: from there on Dask moves what it holds to disk
 # Evaluated where gdatalog may be missing, by a Python that may be another: a text.
 _LOOK = (
     "(__import__('platform').python_version(), __import__('gdatalog').__version__, "
@@ -35,11 +34,6 @@ class Worker:
     threads: int
     memory: int
 
-    @property
-    def budget(self) -> int:
-        """The bytes that one call may hold."""
-        return int(self.memory * USED) // max(1, self.threads)
-
     def __str__(self) -> str:
         threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
         return f"{self.address}: {threads}, {format_bytes(self.memory)}"
@@ -49,6 +43,9 @@ def look(client: Any) -> tuple[Worker, ...]:
     """The workers of a cluster, which has some and can run our work: else an error."""
     told = _there(client)
     found = client.run(eval, _LOOK, on_error="return")
+    gone = {address for address, problem in found.items() if isinstance(problem, OSError)}
+    if len(gone) < len(found):  # else it is no worker that has just died
+        found = {address: it for address, it in found.items() if address not in gone}
     told = {address: of for address, of in told.items() if address in found}
     places: dict[str, Any] = {f"the worker at {address}": found[address] for address in told}
     try:

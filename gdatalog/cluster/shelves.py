@@ -226,6 +226,7 @@ class Shelf:
                 size += pieces[at].nbytes
                 at += 1
             try:
+                await not_refused(home)
                 comm = await self.worker.rpc.connect(home, timeout=HURRY)
                 try:
                     told = [piece.key for piece in asked]
@@ -256,6 +257,16 @@ class Shelf:
 
         given = await asyncio.to_thread(read)
         return None if given is None else to_serialize(given)
+
+
+async def not_refused(home: str) -> None:
+    """Raises `OSError` where nobody listens any more: Dask would try again and again."""
+    if home.startswith(("tcp://", "tls://")):
+        host, port = home.partition("://")[2].rsplit(":", 1)
+        _, writer = await asyncio.wait_for(
+            asyncio.open_connection(host.strip("[]"), int(port)), HURRY
+        )
+        writer.close()
 
 
 _shelves: WeakKeyDictionary[Any, Shelf] = WeakKeyDictionary()

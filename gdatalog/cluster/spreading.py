@@ -144,11 +144,11 @@ class Spreading:
 
     @told_if_lost
     def fixpoint(self, splits: Splits) -> dict[str, Relation] | None:
-        return fixpoint(self.pool, splits)
+        return fixpoint(self.pool, self.keeper(splits.around.memory), splits)
 
     @told_if_lost
     def counts(self, splits: Splits) -> dict[str, tuple[Array, Array]] | None:
-        return counts(self.pool, splits)
+        return counts(self.pool, self.keeper(splits.around.memory), splits)
 
     def close(self) -> None:
         self.pool.close()

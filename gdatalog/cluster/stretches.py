@@ -8,28 +8,35 @@ Above 300 lines, for what a stretch is, how it is cut and how it is run go toget
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
-from gdatalog.cluster.pool import Call, Placed, Pool
-from gdatalog.cluster.texts import FewTexts, asks_for_ranks, reads_texts
+from gdatalog.cluster.exchange import parts_of, size_of
+from gdatalog.cluster.harvest import EASILY, SHARE
+from gdatalog.cluster.pool import Call, Kept, Placed, Pool, TooLarge
+from gdatalog.cluster.texts import FewTexts, asks_for_ranks, placed_texts, reads_texts
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.choose import Choice
 from gdatalog.engine.derived import Blocks
-from gdatalog.engine.device import Device
+from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.ledger import Way
 from gdatalog.engine.seeds import Grouped
 from gdatalog.engine.splits import Splits
 from gdatalog.engine.stratum import NO_PARTS, Parts
 from gdatalog.engine.surroundings import Surroundings
+from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.planner.checked import Schema, Stratum
+from gdatalog.storage import afar
+from gdatalog.storage.afar import Keeper
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import joined_column
@@ -41,6 +48,7 @@ from gdatalog.values import Value
 
 PARTS = 8  # stretches for each thread of a worker
 BUDGET = 1.0  # seconds, after which a call gives what it has
+SMALL = 1 << 16  # bytes of rows that come along with what is told of a call
 PIECES, GROWING, SHORT = 16, 4, 0.1  # a stretch is run piece by piece, longer ones if it is short
 
 
@@ -86,14 +94,35 @@ class Followed:
     seconds: float = 0.0
 
 
+@dataclass(slots=True)
+class Told:
+    """What is known of that here: its rows, if they are few, or how many they are."""
+
+    part: Followed
+    rows: int
+    nbytes: int
+
+
 # ------------------------------------------------------------------------------- on the driver
 
 
-class Stretches:
-    """A fixpoint that splits, and the workers that run it."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What came of the values from a number on; `kept`: where its rows are, if they are many, and
+    the arguments of the call that gave them."""
 
-    def __init__(self, pool: Pool, splits: Splits, counts: bool) -> None:
+    low: int
+    told: Told
+    kept: Kept | None
+    args: tuple[Any, ...]
+
+
+class Stretches:
+    """A fixpoint that splits, and the workers that run it. `keeper`: who has what stays there."""
+
+    def __init__(self, pool: Pool, keeper: Keeper, splits: Splits, counts: bool) -> None:
         self.pool = pool
+        self.keeper = keeper
         self.splits = splits
         self.counts = counts
         self.seconds = 0.0  # of all workers together
@@ -110,17 +139,42 @@ class Stretches:
         found = self._run()
         if found is None:
             return None
-        relations: dict[str, Relation] = {}
-        for name in self.splits.stratum.relations:
-            rows = [part.rows[name] for _, part in found]
-            blocks = [block for block in rows if len(block[0])]
-            schema = self.splits.around.schemas[name]
-            count = sum(len(block[0]) for block in blocks)
-            relation = Relation.of_blocks(schema.columns, schema.types, blocks, count, True)
+        relations = self._collected(found)
+        for name, relation in relations.items():
             self.splits.around.limits.charge(name, relation.nbytes)
-            relations[name] = relation
         rows_of = {name: relation.length for name, relation in relations.items()}
         self._tell(rows_of, perf_counter() - began)
+        return relations
+
+    def _collected(self, found: Sequence[_Part]) -> dict[str, Relation]:
+        """The rows of all parts; those that are many stay where they are."""
+        limits, names = self.splits.around.limits, self.splits.stratum.relations
+        left = [part for part in found if part.kept is not None]
+        stays = stays_afar(sum(part.told.nbytes for part in left), limits)
+        stage = self.pool.stage(f"{self.splits.name}: rows", limits)
+        for part in left:
+            for name in names:
+                args = (part.kept, name, part.told.part.done, *part.args)
+                told = size_of if stays else None
+                stage.add(Call(rows_of, args, keep=stays, tag=name, told=told))
+        apart: dict[str, list[Any]] = {name: [] for name in names}
+        for call, rows in stage:
+            apart[call.tag].append(rows)
+        relations: dict[str, Relation] = {}
+        for name in names:
+            schema = self.splits.around.schemas[name]
+            blocks = [part.told.part.rows[name] for part in found if part.kept is None]
+            if not stays:
+                blocks += apart[name]
+            blocks = [block for block in blocks if len(block[0])]
+            if stays:
+                parts = [*parts_of(apart[name]), *map(part_here, blocks)]
+                relations[name] = Relation.of_parts(
+                    schema.columns, schema.types, parts, self.keeper, True
+                )
+                continue
+            count = sum(len(block[0]) for block in blocks)
+            relations[name] = Relation.of_blocks(schema.columns, schema.types, blocks, count, True)
         return relations
 
     def numbers(self) -> dict[str, tuple[Array, Array]] | None:
@@ -133,53 +187,69 @@ class Stretches:
         values = self._values
         for name in self.splits.stratum.relations:
             counts = np.zeros(len(values), dtype=np.int64)
-            for at, part in found:
-                counts[at : at + part.done] = part.counts[name]
+            for part in found:
+                counts[part.low : part.low + part.told.part.done] = part.told.part.counts[name]
             numbers[name] = values[counts > 0], counts[counts > 0]
         rows = {name: int(counts.sum()) for name, (_, counts) in numbers.items()}
         self._tell(rows, perf_counter() - began)
         return numbers
 
-    def _run(self) -> list[tuple[int, Followed]] | None:
-        """What all values come to, part by part, with the number of each part's first value."""
+    def _run(self) -> list[_Part] | None:
+        """What all values come to, part by part."""
         splits, around = self.splits, self.splits.around
         limits = around.limits
         self._seeds = {name: _seeds_of(group) for name, group in splits.groups.items()}
         self._values = np.unique(np.concatenate([s.values for s in self._seeds.values()]))
         refs = {ref for plan in splits.later for join in plan.joins for ref in join.tries}
-        tries = {ref: splits.trie_of(ref) for ref in refs}
+        tries = {ref: splits.trie_of(ref, CPU) for ref in refs}
         placed = {ref: self.pool.place(id(trie), trie) for ref, trie in tries.items()}
         table = texts_for(self.pool, splits.later, around.scope)
         own = {name: around.schemas[name] for name in splits.stratum.relations}
-        memory, knobs = limits.memory or 1 << 40, replace(around.knobs, threads=1)
+        memory, knobs = self.pool.connection.budget, replace(around.knobs, threads=1)
         task = Task(
             splits.stratum, own, tuple(splits.later), around.scope.params, memory, knobs,
             self.counts,
         )  # fmt: skip
-        stage = self.pool.stage(splits.name, limits)
 
-        def add(low: int, high: int) -> None:
+        def call(low: int, high: int) -> Call:
             seeds = {name: self._of(seeds, low, high) for name, seeds in self._seeds.items()}
-            stage.add(Call(followed, (task, seeds, placed, table), tag=(low, high)))
+            args = task, seeds, placed, table
+            return Call(followed, args, keep=True, tag=(low, high, args), told=told_of)
 
-        found: list[tuple[int, Followed]] = []
+        def smaller(error: TooLarge) -> list[Call]:
+            low, high, _ = error.call.tag
+            parts = pairwise(self._cuts(low, high, 2))
+            return [call(*part) for part in parts] if high - low > 1 else []
+
+        stage = self.pool.stage(splits.name, limits, smaller)
+        found: list[_Part] = []
         held = 0
         with limits.watch.work("joining", splits.name, len(self._values), "values") as work:
             for low, high in pairwise(self._cuts(0, len(self._values), self._wanted)):
-                add(low, high)
-            for call, part in stage:
-                if part is None:
+                stage.add(call(low, high))
+            for ended, kept in self._ended(stage):
+                told: Told | None = kept.told
+                if told is None:
                     return None
-                low, high = call.tag
-                found.append((low, part))
-                self.seconds += part.seconds
-                held += sum(column.nbytes for rows in part.rows.values() for column in rows)
+                low, high, args = ended.tag
+                here = self.counts or told.part.rows
+                found.append(_Part(low, told, None if here else kept, args))
+                self.seconds += told.part.seconds
+                held += told.nbytes if here else 0
                 limits.charge("blocks", held)
-                for start, end in pairwise(self._cuts(low + part.done, high, 2)):
-                    add(start, end)
-                work.at(work.done + part.done)
+                for start, end in pairwise(self._cuts(low + told.part.done, high, 2)):
+                    stage.add(call(start, end))
+                work.at(work.done + told.part.done)
         limits.charge("blocks", 0)
         return found
+
+    def _ended(self, stage: Any) -> Iterator[tuple[Call, Kept]]:
+        """What calls gave. Where not even one value's rows have room that is told of the rules."""
+        try:
+            with closing(iter(stage)) as ended:
+                yield from ended
+        except MemoryLimitError as error:
+            raise self.splits.growth(error) from None
 
     @property
     def _wanted(self) -> int:
@@ -228,10 +298,18 @@ class Stretches:
 
 def texts_for(pool: Pool, plans: Sequence[RulePlan], scope: Scope) -> Placed | FewTexts:
     """What workers are given for a symbol table."""
-    symbols = scope.symbols
     if any(map(reads_texts, plans)):
-        return pool.place((id(symbols), len(symbols)), symbols)
-    return FewTexts.of_all(plans, scope.params, symbols)
+        return placed_texts(pool, scope.symbols)
+    return FewTexts.of_all(plans, scope.params, scope.symbols)
+
+
+def stays_afar(nbytes: int, limits: Limits) -> bool:
+    """Whether so much is left on the workers: as `harvest.py` has it of a rule."""
+    return nbytes > min(EASILY, (limits.memory or 1 << 40) // SHARE)
+
+
+def part_here(block: Columns) -> afar.Part:
+    return afar.Part(block, len(block[0]), sum(column.nbytes for column in block))
 
 
 def _seeds_of(group: Grouped | None) -> Seeds:
@@ -278,12 +356,52 @@ def followed(
     task: Task, seeds: Mapping[str, Seeds], tries: Mapping[TrieRef, Trie], symbols: SymbolTable
 ) -> Followed | None:
     """What comes of a stretch's values, as many as there is time for; None if it cannot be told."""
+    return _followed(task, seeds, tries, symbols, BUDGET)
+
+
+def told_of(found: Followed | None) -> Told | None:
+    if found is None:
+        return None
+    nbytes = sum(column.nbytes for rows in found.rows.values() for column in rows)
+    count = sum(len(rows[0]) for rows in found.rows.values())
+    part = found if nbytes <= SMALL else replace(found, rows={})
+    return Told(part, count, nbytes)
+
+
+def rows_of(
+    found: Followed,
+    name: str,
+    done: int,
+    task: Task,
+    seeds: Mapping[str, Seeds],
+    tries: Mapping[TrieRef, Trie],
+    symbols: SymbolTable,
+) -> Columns:
+    """The rows of a relation that came of the first `done` values. What was found may have been
+    lost and made again, and then it was others that there was time for."""
+    if found.done != done:
+        values = np.unique(np.concatenate([part.values for part in seeds.values()]))
+        low, end = int(values[0]), int(values[done - 1]) + 1
+        exact = {name: part.of(low, end) for name, part in seeds.items()}
+        again = _followed(task, exact, tries, symbols, None)
+        assert again is not None
+        found = again
+    return found.rows[name]
+
+
+def _followed(
+    task: Task,
+    seeds: Mapping[str, Seeds],
+    tries: Mapping[TrieRef, Trie],
+    symbols: SymbolTable,
+    budget: float | None,
+) -> Followed | None:
     began = perf_counter()
     here = _Here(task, tries, symbols)
     values = np.unique(np.concatenate([part.values for part in seeds.values()]))
     parts: list[Followed] = []
     at, size = 0, -(-len(values) // PIECES)
-    while at < len(values) and (not parts or perf_counter() - began < BUDGET):
+    while at < len(values) and (budget is None or not parts or perf_counter() - began < budget):
         end = min(len(values), at + size)
         low, last = int(values[at]), int(values[end - 1])
         started = perf_counter()

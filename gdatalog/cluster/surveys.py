@@ -7,7 +7,7 @@ kept: where parts were cut off at different places the lowest of these holds for
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 
 import numpy as np
@@ -76,6 +76,13 @@ class Look:
     rises: frozenset[tuple[int, int]]
     loops: bool
     turned: tuple[int, ...]
+
+    def with_keys(self, at: int, keys: Array) -> Look:
+        """The same, of a column in which places among some keys were seen for these."""
+        sample, values, spans = list(self.sample), list(self.values), list(self.spans)
+        sample[at], values[at] = keys[sample[at]], Few.of(keys)
+        spans[at] = int(keys.min()), int(keys.max())
+        return replace(self, sample=tuple(sample), values=tuple(values), spans=tuple(spans))
 
 
 def look_at(rows: Columns, start: int, step: int) -> Look:

@@ -59,9 +59,10 @@ def reads_texts(plan: RulePlan) -> bool:
     """Whether the texts behind symbols matter to a rule's joins, and not only which are equal."""
     for expr in _all_expressions(plan):
         for part in _parts(expr):
-            if isinstance(part, Apply) and part.function not in ("=", "!="):
-                if "symbol" in (part.type, *(arg.type for arg in part.args)):
-                    return True
+            if not isinstance(part, Apply) or part.function in ("=", "!="):
+                continue
+            if "symbol" in (part.type, *(arg.type for arg in part.args)):
+                return True
     reductions = [
         step.reduction
         for join in plan.joins

@@ -1,29 +1,26 @@
 """What a worker runs: one join of a rule, within some cells.
 
 A call is given cells one by one until its time is over; what it has not come to goes back, and so
-does a cell that takes long, to be cut. What all calls of a join have in common comes sealed, and a
-worker opens it once.
+does a cell that takes long, to be cut.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
-from threading import Lock
 from time import perf_counter
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
-from gdatalog.cluster.texts import Anew, FewTexts, gathered_symbols, symbol_columns
+from gdatalog.cluster.devices import gathering_here, on_device, rows_here
+from gdatalog.cluster.tasks import Found, Opened, Sealed, Task
+from gdatalog.cluster.texts import Anew, gathered_symbols, symbol_columns
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import chunk_rows
 from gdatalog.engine.choose import TooSlow, choose, impatience
 from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows
 from gdatalog.engine.derived import Blocks
-from gdatalog.engine.device import CPU, compiled_function
-from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.device import CPU, Device, compiled_function
 from gdatalog.engine.ledger import RuleRun
 from gdatalog.engine.run import Run
 from gdatalog.engine.sources import Sources
@@ -32,143 +29,17 @@ from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Seen
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.sinks import RowSet
-from gdatalog.plan.cells import Cell, bounded, ends
+from gdatalog.plan.cells import Cell, ends
 from gdatalog.plan.effects import all_steps
-from gdatalog.plan.nodes import Join, RulePlan, TrieRef
+from gdatalog.plan.nodes import Join, TrieRef
 from gdatalog.spent import so_far
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie
-from gdatalog.values import Value
 
 PATIENCE = 2.0  # seconds, after which a cell is given back to be cut
-SMALL = 1 << 16  # bytes that a call gives, up to which they are sent at once
 SPARE = 0.6  # of a worker's memory: Dask ends workers that have filled it
 MUCH = 1 << 26  # bytes of rows, which go back before there are more
-OPENED = 64  # tasks that a worker remembers
-
-Mode = Literal["set", "distinct", "bag"]
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What all parts of a join's work have in common: join `number` of a rule.
-
-    `mode`: its rows as a set; rows that need not be compared, for no two bindings give the same;
-    or what they come to, group by group. `known`: how many texts the table has that was sent, or
-    would have been: instead there may be a `few`. `limit`: rows that are enough. `counted`: for a
-    profile.
-    """
-
-    plan: RulePlan
-    number: int
-    params: Mapping[str, Value]
-    memory: int
-    knobs: Knobs
-    mode: Mode = "set"
-    known: int = 1 << 62
-    few: FewTexts | None = None
-    limit: int | None = None
-    counted: bool = False
-    chunk: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Sealed:
-    """A task as bytes."""
-
-    name: bytes
-    content: bytes
-
-    @staticmethod
-    def of(task: Task) -> Sealed:
-        content = pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL)
-        return Sealed(blake2b(content, digest_size=16).digest(), content)
-
-
-class Left(NamedTuple):
-    """How many rows or groups stay, and what they take."""
-
-    rows: int
-    nbytes: int
-
-
-@dataclass(slots=True)
-class Found:
-    """What a call gives of its cells: of the first `cells` of them. The next one may have been
-    too `hard`: `error` says if it did not fit into memory.
-
-    `given`: rows that the joins gave, equal ones included. `seen`: what happened at the steps, by
-    their place among all steps of the join. `left`: what is told of rows or groups that stay
-    where they were made, in what is `kept`.
-    """
-
-    cells: int = 0
-    hard: bool = False
-    error: MemoryLimitError | None = None
-    blocks: list[Columns] = field(default_factory=list)
-    count: int = 0
-    gathering: Gathering | None = None
-    given: int = 0
-    seconds: float = 0.0
-    compiling: float = 0.0
-    peak: int = 0
-    executor: Any = None  # the last choice
-    cautions: dict[str, Caution] = field(default_factory=dict)
-    anew: Anew = field(default_factory=Anew)
-    seen: dict[int, Seen] = field(default_factory=dict)
-    left: Left | None = None
-    kept: Any = None
-
-    def columns(self) -> Columns:
-        """The rows."""
-        return concatenate(self.blocks)
-
-    def light(self) -> Found:
-        """The same to be sent, without rows and groups if they are many: these stay. Those whose
-        texts are told go with them."""
-        gathering = self.gathering
-        if gathering is not None:
-            left = Left(gathering.groups, gathering.nbytes)
-        else:
-            held = sum(column.nbytes for block in self.blocks for column in block)
-            left = Left(self.count, held)
-        if left.nbytes <= SMALL or len(self.anew.codes):
-            return self
-        return replace(self, blocks=[], gathering=None, left=left)
-
-
-@dataclass(slots=True)
-class Opened:
-    """A task on a worker, and its plan within cells: one plan for all that tell the same variables
-    apart."""
-
-    task: Task
-    plans: dict[tuple[str, ...], RulePlan] = field(default_factory=dict)
-
-    def plan(self, cell: Cell) -> RulePlan:
-        names = tuple(cell.stretches)
-        found = self.plans.get(names)
-        if found is None:
-            plan, number = self.task.plan, self.task.number
-            joins = list(plan.joins)
-            joins[number] = bounded(joins[number], names)
-            found = self.plans[names] = replace(plan, joins=tuple(joins))
-        return found
-
-
-_opened: OrderedDict[bytes, Opened] = OrderedDict()
-_lock = Lock()
-
-
-def _open(sealed: Sealed) -> Opened:
-    with _lock:
-        found = _opened.get(sealed.name)
-        if found is None:
-            found = _opened[sealed.name] = Opened(pickle.loads(sealed.content))
-            if len(_opened) > OPENED:
-                _opened.popitem(last=False)
-        return found
 
 
 @dataclass(slots=True)
@@ -186,7 +57,7 @@ class CellRun(Run):
     def ready(self, number: int, form: Form) -> None:
         """Has loops compiled that will run: that is no reason to be impatient."""
         nest = self._nest(number, form)
-        if not choose(nest).breadth_first:
+        if self.device is CPU and not choose(nest).breadth_first:
             compiled_function(nest.printed, self.limits, self.plan.relation)
 
     def distinct_blocks(self) -> list[Columns]:
@@ -205,14 +76,14 @@ def look_through(
     symbols: SymbolTable | None,
 ) -> Found:
     """Runs a join within cells, as many as there is time for. `firm`: each is run to its end."""
-    opened = _open(sealed)
-    call = _Call(opened, tries, symbols or opened.task.few or SymbolTable())
-    return call.run(pickle.loads(cells) if isinstance(cells, bytes) else cells, seconds, firm)
+    opened = sealed.opened()
+    table = symbols or opened.task.few or SymbolTable()
+    wanted = pickle.loads(cells) if isinstance(cells, bytes) else cells
 
+    def run(device: Device, tries: Mapping[TrieRef, Trie]) -> Found:
+        return _Call(opened, tries, table, device).run(wanted, seconds, firm)
 
-def light(found: Found) -> Found:
-    """What is told of what is kept."""
-    return found.light()
+    return on_device(opened.task.device, opened.task.plan, tries, run)
 
 
 def rows_within(
@@ -251,12 +122,19 @@ def room(tries: Mapping[TrieRef, Trie]) -> int:
 class _Call:
     """One call at work."""
 
-    def __init__(self, opened: Opened, tries: Mapping[TrieRef, Trie], symbols: SymbolTable) -> None:
+    def __init__(
+        self,
+        opened: Opened,
+        tries: Mapping[TrieRef, Trie],
+        symbols: SymbolTable,
+        device: Device = CPU,
+    ) -> None:
         task = opened.task
-        self.opened, self.task, self.symbols = opened, task, symbols
+        self.opened, self.task, self.symbols, self.device = opened, task, symbols, device
         self.sources = Sources(tries.__getitem__)
         self.limits = Limits(memory=min(task.memory, room(tries)))
-        self.limits.chunk = task.chunk or chunk_rows(task.plan, self.limits.memory or 0)
+        spare, largest = device.room(self.limits.memory or 0)
+        self.limits.chunk = task.chunk or chunk_rows(task.plan, spare, largest)
         self.cautions: dict[str, Caution] = {}
         self.scope = self._scope({})
         self.join = task.plan.joins[task.number]
@@ -265,8 +143,8 @@ class _Call:
             form_of_bag(task.plan.keys, task.plan.gathers) if bag else form_of_rows(self.join)
         )
         self.runs: dict[tuple[str, ...], CellRun] = {}
-        self.set = RowSet(self.join.outputs, CPU.ops, self.scope, self.limits, task.limit)
-        self.gathering = Gathering(task.plan.gathers, CPU.ops, self.scope, self.limits)
+        self.set = RowSet(self.join.outputs, device.ops, self.scope, self.limits, task.limit)
+        self.gathering = Gathering(task.plan.gathers, device.ops, self.scope, self.limits)
         self.found = Found()
 
     def _scope(self, ends: Mapping[str, int]) -> Scope:
@@ -317,7 +195,9 @@ class _Call:
             plan = self.opened.plan(cell)
             report = RuleRun(plan) if self.task.counted else None
             scope = self._scope(ends(cell, names))
-            run = CellRun(plan, self.sources, scope, self.limits, self.task.knobs, report)
+            run = CellRun(
+                plan, self.sources, scope, self.limits, self.task.knobs, report, device=self.device
+            )
             self.runs[names] = run
         return run
 
@@ -347,13 +227,15 @@ class _Call:
         types = [output.type for output in self.join.outputs]
         if task.mode == "bag":
             found.gathering = self.gathering
+            gathering_here(found.gathering)
             columns = gathered_symbols(self.gathering, keys)
         elif task.mode == "set":
             rows, found.count = self.set.finish()
-            found.blocks = [rows] if found.count else []
+            found.blocks = [rows_here(rows)] if found.count else []
             columns = symbol_columns(found.blocks, types)
         else:
             found.count = found.given = sum(len(block[0]) for block in found.blocks)
+            found.blocks = list(map(rows_here, found.blocks))
             if len(found.blocks) > 1:
                 found.blocks = [concatenate(found.blocks)]
             columns = symbol_columns(found.blocks, types)

@@ -21,7 +21,7 @@ from gdatalog.watching import Watch
 
 NO_GPU = "there is no NVIDIA GPU"
 ASKED = "asked for"
-_NAME = re.compile(r"cuda(?::(\d+))?")
+_NAME = re.compile(r"cuda(?::\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +39,35 @@ def open_device(name: str, memory: int | None = None) -> Opened:
     >>> open_device("cpu").device.name
     'cpu'
     """
-    if name == "cpu":
+    kind = kind_of(name)
+    if kind == "cpu":
         return Opened(CPU, ASKED)
-    if name == "auto":
+    if kind == "auto":
         return _usable(memory)
-    found = _NAME.fullmatch(name)
-    if found is None:
+    number = int(name.partition(":")[2] or 0)
+    problem = _trouble(number)
+    if problem is not None:
+        told, cure = problem
+        raise DeviceError(f"{name} cannot be used: {told}", hint=cure)
+    return _opened(number, ASKED, memory)
+
+
+def kind_of(name: str) -> str:
+    """Whether a device is "cpu", "auto", or "cuda", which one ever.
+
+    >>> kind_of("cuda:1")
+    'cuda'
+    """
+    if name in ("cpu", "auto"):
+        return name
+    if _NAME.fullmatch(name) is None:
         kinds = ("auto", "cpu", "cuda")
         near = "cuda" if name.lower() in ("gpu", "nvidia") else meant(name, kinds)
         hint = 'devices are "auto", "cpu", "cuda", and "cuda:1" for the second GPU'
         if near is not None:
             hint = f'did you mean "{near}"? {hint}'
         raise UsageError(f"there is no device {name!r}", hint=hint)
-    number = int(found[1] or 0)
-    problem = _trouble(number)
-    if problem is not None:
-        told, cure = problem
-        raise DeviceError(f"{name} cannot be used: {told}", hint=cure)
-    return _opened(number, ASKED, memory)
+    return "cuda"
 
 
 def _usable(memory: int | None) -> Opened:

@@ -113,7 +113,7 @@ class Following(Rounds):
                     rounds[-1].tell(work)
                     self._check_improving(len(rounds))
         except MemoryLimitError as error:
-            raise self._growth(error, rounds) from None
+            raise self.growth(error, rounds) from None
         self.record.end({name: table.length for name, table in self.tables.items()})
         return {name: table.finished() for name, table in self.tables.items()}
 

@@ -85,6 +85,8 @@ def narrowed(
     if may_fail(join.steps):
         return trie_of  # what fails is told of by running a part of the join
     atoms = _atoms(join, relation_of, scope)
+    if any(atom.relation.afar is not None and atom.relation.afar.away for atom in atoms):
+        return trie_of  # rows are not fetched for the sake of a few
     # An index that two atoms share would be narrowed by what only one of them needs.
     waiting = [a for a in atoms if join.tries.count(a.ref) == 1 and _is_waited_for(a)]
     if not waiting or not any(isinstance(term, int) for atom in atoms for term in atom.terms):

@@ -95,7 +95,7 @@ class Rounds(StratumRun):
                 if self._full_enough():
                     break
         except MemoryLimitError as error:
-            raise self._growth(error, news) from None
+            raise self.growth(error, news) from None
 
     def _round(self, number: int, variants: Sequence[Variant]) -> Round:
         """Follows what is new; what is new after that."""
@@ -157,7 +157,7 @@ class Rounds(StratumRun):
                 symbols = self.around.scope.symbols
                 raise improves_for_ever(name, table.group(delta, 0), symbols, rule)
 
-    def _growth(self, error: MemoryLimitError, news: Sequence[Round]) -> MemoryLimitError:
+    def growth(self, error: MemoryLimitError, news: Sequence[Round]) -> MemoryLimitError:
         """The same error, with the rules that grow and by how much each round."""
         rounds = ", ".join(str(sum(n.new.values())) for n in news[-6:])
         names = " and ".join(self.stratum.relations)

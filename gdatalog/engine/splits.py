@@ -357,7 +357,7 @@ class Splits(StratumRun):
         except GiveUp:
             return None
         except MemoryLimitError as error:
-            raise self._growth(error) from None
+            raise self.growth(error) from None
         finally:
             limits.charge("blocks", 0)
         return {
@@ -406,7 +406,8 @@ class Splits(StratumRun):
             for name, column in sorted(self.columns.items())
         )
 
-    def _growth(self, error: MemoryLimitError) -> MemoryLimitError:
+    def growth(self, error: MemoryLimitError) -> MemoryLimitError:
+        """The same error, with the rules that grow."""
         rules = [rule for rule in self.stratum.rules if self.recursive(rule)]
         return MemoryLimitError(
             f"{error.message}, in the fixpoint of {' and '.join(self.stratum.relations)}",

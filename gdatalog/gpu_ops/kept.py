@@ -88,6 +88,8 @@ class Kept:
 
         For it counts them, for the planner, sooner than the CPU does.
         """
+        if relation.afar is not None and relation.afar.away:
+            return
         there = self._rows_there(relation.store) is not None
         if relation.types and (there or relation.at_most >= LONG):
             self._rows(relation.store)

@@ -9,7 +9,8 @@ from gdatalog.database import Database
 from gdatalog.parser import Program
 from gdatalog.present import html_table
 from gdatalog.shell.commands.registry import ruled
-from gdatalog.shell.statements import NOT_EVALUATED, counted
+from gdatalog.shell.messages import short_size_of
+from gdatalog.shell.statements import NOT_EVALUATED, at_hand
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +59,9 @@ def list_relations(db: Database) -> Listing:
         with_rules = ruled(workspace.statements())
         lines = []
         for name, schema in sorted(session.checked.schemas.items()):
-            count = counted(session, name)
+            found = at_hand(session, name)
             pairs = zip(schema.columns, schema.types, strict=True)
             columns = ", ".join(f"{column}: {kind}" for column, kind in pairs)
-            rows = NOT_EVALUATED if count is None else f"{count:,}"
+            rows = NOT_EVALUATED if found is None else short_size_of(found)
             lines.append(Line(name, columns, rows, "rules" if name in with_rules else "data"))
         return Listing(tuple(lines))

@@ -33,6 +33,7 @@ from gdatalog.present import count_line
 from gdatalog.report import Explanation, Profile
 from gdatalog.result import Result
 from gdatalog.shell.commands.rules import rules_text
+from gdatalog.shell.messages import size_of
 from gdatalog.shell.statements import schema_text
 from gdatalog.watching import Watch
 
@@ -223,7 +224,8 @@ class Magics:
             self.db.load(name, data_named(data, self.shell.user_ns), columns=columns)
         stored = self.db._workspace.stored[name]
         schema = Schema(name, stored.columns, stored.types)
-        print(f"{schema_text(schema)}: {count_line(stored.length)}")
+        told = count_line(stored.length) if stored.counted else size_of(stored)
+        print(f"{schema_text(schema)}: {told}")
 
     def relations(self, line: str, cell: str | None) -> Listing:
         RELATIONS.read(line)

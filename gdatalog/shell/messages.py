@@ -7,9 +7,13 @@ import os
 import re
 import sys
 import traceback
+from typing import TYPE_CHECKING
 
 from gdatalog import __version__
 from gdatalog.errors import Error
+
+if TYPE_CHECKING:
+    from gdatalog.storage.relation import Relation
 
 RED, YELLOW, CALM = "31", "33", "36"
 _KINDS = "|".join(sorted({"error", "internal error", *(k.kind for k in Error.__subclasses__())}))
@@ -66,6 +70,18 @@ def say_unexpected(error: BaseException) -> None:
 
 def tuples(count: int) -> str:
     return "1 tuple" if count == 1 else f"{count:,} tuples"
+
+
+def size_of(relation: Relation) -> str:
+    """How many tuples a relation has; where workers would have to compare all, at most how many."""
+    if relation.counted:
+        return tuples(relation.length)
+    return f"at most {tuples(relation.at_most)}, on the workers"
+
+
+def short_size_of(relation: Relation) -> str:
+    """The same, as a number."""
+    return f"{relation.length:,}" if relation.counted else f"≤ {relation.at_most:,}"
 
 
 def banner(device: str = "") -> str:

@@ -187,13 +187,12 @@ def _count(repl: Repl, session: Session, name: str) -> tuple[int, float]:
     return count, perf_counter() - started
 
 
-def counted(session: Session, name: str) -> int | None:
-    """How many tuples a relation has; None where only evaluating or reading it would tell."""
+def at_hand(session: Session, name: str) -> Relation | None:
+    """A relation whose tuples can be counted; None where it had to be evaluated or read first."""
     evaluation = session.evaluation
     if not all(map(session.inputs.at_hand, evaluation.needed([name]))):
         return None
-    found = evaluation.known(name)
-    return None if found is None else found.length
+    return evaluation.known(name)
 
 
 def schema_text(schema: Schema) -> str:

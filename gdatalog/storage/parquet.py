@@ -139,7 +139,7 @@ def groups_of(footer: Footer, most_rows: int, most_bytes: int) -> Iterator[Group
     numbers: list[int] = []
     first = rows = size = 0
     for number, (more, nbytes) in enumerate(footer.groups):
-        if numbers and (rows + more > most_rows or size + nbytes > most_bytes):
+        if rows and (rows + more > most_rows or size + nbytes > most_bytes):
             yield Groups(footer.file, footer.stamp, tuple(numbers), first, rows)
             numbers, first, rows, size = [], first + rows, 0, 0
         numbers.append(number)

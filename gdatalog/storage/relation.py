@@ -24,7 +24,7 @@ from gdatalog.storage.keys import decode_blocks, encode_column, narrow
 from gdatalog.storage.lineage import Lineage, Version, stacked
 from gdatalog.storage.membership import Bits, held_by, spans_of
 from gdatalog.storage.row_store import FEW, RowStore
-from gdatalog.storage.rows import Columns
+from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.surveyed import AfarStatistics
 from gdatalog.storage.symbols import SymbolTable
@@ -272,6 +272,11 @@ class Relation:
         return self._store.at_most
 
     @property
+    def counted(self) -> bool:
+        """Whether it is known how many rows there are, or found out without asking others."""
+        return self.afar is None or not self.afar.away or self.afar.known >= Known.DISTINCT
+
+    @property
     def keys(self) -> Columns:
         """The rows, sorted."""
         return self._store.sorted()
@@ -383,6 +388,9 @@ class Relation:
 
     def width(self, column: int) -> int:
         """How many bytes a key of a column takes."""
+        if self.afar is not None and self.afar.away:
+            low, high = self.spans[column]
+            return 4 if low >= INT32_MIN and high <= INT32_MAX else 8
         return int(self._store.as_they_are()[column].dtype.itemsize)
 
     def indexed(

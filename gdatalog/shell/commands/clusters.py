@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gdatalog.engine.device import CPU
 from gdatalog.errors import UsageError
 from gdatalog.progress import format_bytes
 from gdatalog.storage.afar import AfarRows
@@ -26,7 +27,9 @@ def change(db: Database, where: str) -> None:
             )
         new = None
         if where != "off":
-            new = spread_over(where, db.memory_limit, workspace.knobs.threads)
+            new = spread_over(where, db.memory_limit, workspace.knobs.threads, "auto")
+            if workspace.device is not CPU:
+                workspace.device, workspace.why = CPU, "GPUs are for the workers"
         old, workspace.cluster = workspace.cluster, new
         if old is not None:
             workspace.forget()

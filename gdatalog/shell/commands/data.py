@@ -18,9 +18,10 @@ from gdatalog.planner.walk import walk
 from gdatalog.progress import format_bytes
 from gdatalog.shell.commands.registry import command, known, names_of, numbered, ruled, words_of
 from gdatalog.shell.commands.undoing import Loaded
-from gdatalog.shell.messages import say, tuples
+from gdatalog.shell.messages import say, short_size_of, size_of, tuples
 from gdatalog.shell.progress import memory_used
-from gdatalog.shell.statements import NOT_EVALUATED, counted, schema_text
+from gdatalog.shell.statements import NOT_EVALUATED, at_hand, schema_text
+from gdatalog.storage.relation import Relation
 
 if TYPE_CHECKING:
     from gdatalog.shell.repl import Repl
@@ -35,14 +36,18 @@ def _relations(repl: Repl, rest: str) -> None:
     with repl.db._lock:
         session = workspace.session(Program(()))
         for name, schema in sorted(session.checked.schemas.items()):
-            count = counted(session, name)
-            told = NOT_EVALUATED if count is None else f"{count:,}"
+            found = at_hand(session, name)
+            told = NOT_EVALUATED if found is None else short_size_of(found)
             rows.append((schema_text(schema), told, "rules" if name in with_rules else ""))
     if not rows:
         repl.output.text("no relations yet: type a fact, e(1, 2). or read a file, .load E e.csv")
         return
     wide, deep = (max(len(row[at]) for row in rows) for at in (0, 1))
     repl.output.text("\n".join(f"{a:<{wide}}  {b:>{deep}}  {c}".rstrip() for a, b, c in rows))
+
+
+def _rows(relation: Relation) -> int:
+    return relation.length if relation.counted else relation.at_most
 
 
 @command("data", "schema", "[RELATION]", "columns and types, as .decl writes them", ".schema edge")
@@ -56,14 +61,16 @@ def _schema(repl: Repl, rest: str) -> None:
 
 @command(
     "data", "load", "[RELATION] FILE", "put a file's rows in place of a relation's data",
-    ".load edge edges.csv", ".load edges.parquet", '.load edge "my data/edges.tsv.gz"',
-    more="Without a name the relation has the file's. "
+    ".load edge edges.csv", ".load edges.parquet", '.load edge "my data/edges*.tsv.gz"',
+    more="Without a name the relation has the file's. A folder means its Parquet files, / "
+    "a pattern all files that it matches. "
     ".csv .tsv .parquet .arrow .json .jsonl .facts; texts may be packed, .gz or .zst.",
 )  # fmt: skip
 def _load(repl: Repl, rest: str) -> None:
     words = words_of(rest, "load", 1, 2)
     path = words[-1]
-    name = words[0] if len(words) == 2 else os.path.basename(path).split(".")[0]
+    own = os.path.basename(os.path.normpath(path)).split(".")[0]
+    name = words[0] if len(words) == 2 else own
     if len(words) == 1 and re.fullmatch(r"[^\W\d]\w*", name) is None:
         raise UsageError(
             f"{name!r} is no name for a relation", hint=f"give it one: .load E {shlex.quote(path)}"
@@ -72,11 +79,11 @@ def _load(repl: Repl, rest: str) -> None:
     with repl.line(name):
         repl.db.load(name, path)
         relation = repl.db._workspace.stored[name]
-        count = relation.length
+        told = size_of(relation)
     repl.loaded = {**repl.loaded, name: Loaded.of(path, relation)}
     repl.history.keep(repl, f".load {name} {shlex.quote(path)}", before)
     columns = ", ".join(map(": ".join, zip(relation.columns, relation.types, strict=True)))
-    say(f"{name}({columns}): {tuples(count)} ({perf_counter() - started:.3f} s)")
+    say(f"{name}({columns}): {told} ({perf_counter() - started:.3f} s)")
 
 
 @command(
@@ -101,7 +108,7 @@ def _stats(repl: Repl, rest: str) -> None:
     lines = [
         f"relations     {len(db.relations):,}",
         f"statements    {len(workspace.statements()):,}",
-        f"loaded rows   {sum(relation.length for relation in workspace.stored.values()):,}",
+        f"loaded rows   {sum(map(_rows, workspace.stored.values())):,}",
         f"symbols       {len(workspace.symbols):,}",
         f"memory limit  {format_bytes(db.memory_limit)}",
     ]

@@ -19,8 +19,8 @@ from gdatalog.shell.commands.registry import (
     ruled,
     words_of,
 )
-from gdatalog.shell.messages import say, tuples
-from gdatalog.shell.statements import NOT_EVALUATED, counted, take_file
+from gdatalog.shell.messages import say, size_of
+from gdatalog.shell.statements import NOT_EVALUATED, at_hand, take_file
 
 if TYPE_CHECKING:
     from gdatalog.database import Database
@@ -69,10 +69,10 @@ def _sizes(db: Database, names: Iterable[str]) -> dict[str, str]:
     try:
         with db._lock:
             session = db._workspace.session(Program(()))
-            counts = {name: counted(session, name) for name in names}
+            there = {name: at_hand(session, name) for name in names}
     except Error as error:
         return dict.fromkeys(names, error.kind)
-    return {n: NOT_EVALUATED if count is None else tuples(count) for n, count in counts.items()}
+    return {n: NOT_EVALUATED if found is None else size_of(found) for n, found in there.items()}
 
 
 @command(

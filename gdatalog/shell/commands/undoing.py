@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gdatalog.engine.session import Kept
+from gdatalog.errors import Error
+from gdatalog.storage.file_sets import version_of
 from gdatalog.storage.lineage import Version
 from gdatalog.storage.relation import Relation
 
@@ -39,10 +41,9 @@ class Loaded:
 
 def _changed(path: str) -> tuple[int, int]:
     try:
-        stat = os.stat(path)
-    except OSError:
+        return version_of(path)
+    except (OSError, Error):
         return 0, 0
-    return stat.st_mtime_ns, stat.st_size
 
 
 @dataclass(frozen=True, slots=True)

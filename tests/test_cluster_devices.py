@@ -1,0 +1,138 @@
+"""Workers that have GPUs: calls give what they give on a CPU, and each worker has its own GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gdatalog as gd
+from gdatalog.cluster import devices
+from gdatalog.engine.device import CPU
+from gdatalog.engine.devices import Opened
+from gdatalog.gpu_ops.device import Gpu
+from tests.cuda_host import HostDriver, needs_compiler
+
+EDGES = [(i, j) for i in range(24) for j in range(24) if (i * 7 + j * 5) % 3 and i != j]
+QUERIES = [
+    "n(count()) <- E(a,b), E(b,c), E(a,c), a < b < c.",
+    "t(a, count(), sum(b), max(c)) <- E(a,b), E(b,c), E(a,c).",
+    "p(a, c) <- E(a,b), E(b,c), c < 5.",
+    "p(a, b, c) <- E(a,b), E(b,c), E(a,c).",
+    "n(a, count_distinct(c)) <- E(a,b), E(b,c).",
+    'name(1, "one"). name(2, "two"). p(x, cat(s, "!")) <- E(x, y), name(y, s).',
+]
+
+
+@pytest.fixture(scope="module")
+def threads() -> Iterator[Any]:
+    """Workers that are threads of this process, so that they have the device that tests give."""
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@needs_compiler
+@pytest.mark.host
+@pytest.mark.parametrize("text", QUERIES)
+def test_workers_with_a_gpu_give_the_same(
+    text: str, threads: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = Gpu(HostDriver())
+    used: list[str] = []
+
+    def own(asked: str) -> Opened:
+        used.append(asked)
+        return Opened(gpu if asked == "auto" else CPU, "for a test")
+
+    monkeypatch.setattr(devices, "own_device", own)
+    for excuse in ("NotOnDevice", "MemoryLimitError"):  # none is taken: what fails there is seen
+        monkeypatch.setattr(devices, excuse, ZeroDivisionError)
+    with gd.connect(device="cpu") as here, gd.connect(cluster=threads) as there:
+        there._workspace.force(spread="replicate")
+        for db in (here, there):
+            db["E"] = EDGES
+        assert sorted(there.query(text).fetchall()) == sorted(here.query(text).fetchall())
+    assert set(used) == ({"cpu"} if "cat" in text else {"auto"})
+
+
+@needs_compiler
+@pytest.mark.host
+def test_a_trie_is_copied_once() -> None:
+    gpu = Gpu(HostDriver())
+    with gd.connect(device="cpu") as db:
+        db["E"] = EDGES
+        trie = db._workspace.stored["E"].trie((0, 1))
+    there = devices._copy(trie, gpu)
+    assert devices._copy(trie, gpu) is there
+    for mine, its in zip(trie.levels, there.levels, strict=True):
+        assert np.array_equal(mine.values, its.values.get())
+        assert its.offsets.dtype == np.int32
+
+
+def test_what_a_gpu_cannot_hold_is_run_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = SimpleNamespace(refuses=lambda plan: None)
+    monkeypatch.setattr(devices, "own_device", lambda asked: Opened(small, "for a test"))  # type: ignore[arg-type]
+
+    def run(device: Any, tries: Any) -> str:
+        if device is small:
+            raise gd.MemoryLimitError("cuda:0 has no memory left")
+        return "done"
+
+    assert devices.on_device("auto", None, {}, run) == "done"  # type: ignore[arg-type]
+
+
+class Cards:
+    """Two GPUs, of which the first belongs to another worker."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, free: set[int]) -> None:
+        self.opened: list[str] = []
+        monkeypatch.setattr(devices, "plainly_none", lambda: False)
+        monkeypatch.setattr(devices, "gpus", lambda: 2)
+        monkeypatch.setattr(devices, "_is_ours", free.__contains__)
+        monkeypatch.setattr(devices, "open_device", self.open)
+
+    def open(self, name: str) -> Opened:
+        self.opened.append(name)
+        return Opened(CPU, name)
+
+
+def test_the_first_gpu_that_nobody_has_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Cards(monkeypatch, {1}) and devices._open("auto").why == "cuda:1"
+    assert devices._open("cpu").why == "cpu"
+
+
+def test_without_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    Cards(monkeypatch, set())
+    assert devices._open("auto").why == "cpu"
+    with pytest.raises(gd.DeviceError, match="a worker has no GPU of its own"):
+        devices._open("cuda")
+
+
+def test_a_gpu_is_locked_by_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import sys
+
+    pytest.importorskip("fcntl")
+    runtime = SimpleNamespace(deviceGetPCIBusId=lambda number: f"0000:0{number}:00.0")
+    cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(devices.tempfile, "gettempdir", lambda: str(tmp_path))
+    mine: list[Any] = []
+    monkeypatch.setattr(devices, "_locked", mine)
+    assert devices._is_ours(0) and not devices._is_ours(0)  # as another process would ask
+    assert devices._is_ours(1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "gdatalog-gpu-0000-00-00.0.lock",
+        "gdatalog-gpu-0000-01-00.0.lock",
+    ]
+    for file in mine:
+        file.close()
