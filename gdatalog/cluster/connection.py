@@ -17,6 +17,8 @@ from gdatalog.engine.knobs import cores
 from gdatalog.engine.no_gpu import plainly_none
 from gdatalog.errors import DeviceError, Error, UsageError
 
+USED = 0.6  # of a worker's memory, for our own: Dask ends workers that have filled it
+
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
 
@@ -64,6 +66,11 @@ class Connection:
             self.again()
         assert self._workers is not None
         return self._workers
+
+    @property
+    def budget(self) -> int:
+        """The bytes that a call may hold, on whichever worker."""
+        return min(int(each.memory * USED) // max(1, each.threads) for each in self.workers)
 
     @property
     def slots(self) -> int:
