@@ -4,7 +4,7 @@ Rows lie on the workers' shelves in bundles, by classes of the keys of their col
 Workers are dealt cells that need few bundles which they do not have by now (`dealing.py`), and run
 them over tries of these. What was too much for a worker is cut: into its blocks, then at keys.
 
-Above 300 lines, for what is dealt, what comes back and what is dealt again belong together.
+Above 300 lines, for what becomes of a cell is decided in one place.
 """
 
 from __future__ import annotations
