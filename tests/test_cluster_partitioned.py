@@ -206,9 +206,10 @@ def test_three_times_the_memory_of_a_worker() -> None:
                 columns = {"x": keys, "y": keys * 7919 % 1_000_003}
                 db["R"] = {**columns, **{f"more{at}": keys for at in range(6)}}
                 db["S"] = {"y": np.arange(0, 1_000_003, 2)}
-                (count,) = db.query(
+                found = db.query(
                     "c(count()) <- R(x, y, _, _, _, _, _, _), S(y).", strategy="levelwise"
-                ).fetchone()
+                )
+                ((count,),) = found.fetchall()
         finally:
             ended.set()
             watcher.join()

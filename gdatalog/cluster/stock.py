@@ -281,6 +281,7 @@ class Stock:
         def send() -> None:
             _, base, block, home = waiting.popleft()
             stage.add(Call(lay, (base.blocks[block],), worker=home, tag=(base, block)))
+            stage.start()  # each alone: Dask warns of much that is sent at once
 
         for _ in range(min(len(waiting), AHEAD * len(homes))):
             send()
