@@ -75,7 +75,8 @@ class Connection:
     @property
     def slots(self) -> int:
         """How many calls can run at once."""
-        return sum(self.client.nthreads().values())
+        threads: dict[str, int] = self.client.nthreads()
+        return max(1, sum(threads.values()))
 
     def again(self) -> None:
         """Looks at the workers once more."""

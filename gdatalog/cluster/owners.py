@@ -29,6 +29,7 @@ from gdatalog.cluster.owner import (
     step,
     told_of,
 )
+from gdatalog.cluster.placing import workers_of
 from gdatalog.cluster.pool import Call, Kept, Placed, Pool
 from gdatalog.cluster.routes import Routes, routes_of
 from gdatalog.cluster.stretches import stays_afar, texts_for
@@ -120,7 +121,7 @@ class Owners:
 
     def relations(self) -> dict[str, Relation]:
         """The relations, when nothing is new any more."""
-        threads = self.pool.connection.client.nthreads()
+        threads = workers_of(self.pool.connection.client)
         self.workers: Sequence[str] = sorted(threads)
         self.threads = min(threads.values(), default=1)
         derived = {name: self.run.first(name) for name in self.run.tables}
