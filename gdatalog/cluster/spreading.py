@@ -10,11 +10,12 @@ from typing import Any
 
 from gdatalog.cluster.connection import Connection, told_if_lost
 from gdatalog.cluster.datasets import files_relation
+from gdatalog.cluster.fitting import fits_nowhere, fits_workers
 from gdatalog.cluster.fixpoints import counts, fixpoint, patience
 from gdatalog.cluster.foreseeing import parted
 from gdatalog.cluster.keeping import Keeping
 from gdatalog.cluster.loading import Loading
-from gdatalog.cluster.partitioned import PartitionedRun, fits_nowhere, fits_workers
+from gdatalog.cluster.partitioned import PartitionedRun
 from gdatalog.cluster.partitions import frame_relation, is_frame
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.replicated import SpreadRun
