@@ -226,7 +226,8 @@ class Handing:
         """Calls in the place of one for which a worker had not enough memory."""
         pieces: Sequence[Piece] = large.call.tag
         if len(pieces) == 1:
-            pieces = self.cutting.smaller(pieces[0]) or ()
+            deep = pieces[0].again >= DEEP
+            pieces = () if deep else self.cutting.smaller(pieces[0]) or ()
         self.flying += len(pieces) - 1
         return [self._made([piece], False) for piece in pieces]
 
