@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import psutil
 import pytest
 
 import gdatalog as gd
 from gdatalog.cluster import partitioned, stock
 from gdatalog.cluster.census import Census
+from gdatalog.cluster.partitioned import Part, Parted
 from gdatalog.cluster.shares import Shares
-from gdatalog.errors import EvaluationError
-from tests.clusters import Workers
+from gdatalog.errors import EvaluationError, MemoryLimitError
+from tests.clusters import Workers, fork_workers
 from tests.corners import CORNERS, Example
 from tests.draw import PROFILES, drawn
 from tests.examples import EXAMPLES
@@ -119,3 +125,93 @@ def test_joins_of_several_relations(cluster: Workers) -> None:
             expected = sorted(here.query(query).fetchall())
             assert sorted(there.query(query, strategy="levelwise").fetchall()) == expected
             assert expected
+
+
+def triangles(db: gd.Database) -> list[Any]:
+    query = "t(x, y, z) <- E(x, y), E(y, z), E(x, z), x < y < z."
+    return sorted(db.query(query, strategy="levelwise").fetchall())
+
+
+def test_rows_that_workers_read(cluster: Workers, tmp_path: Path) -> None:
+    both = np.concatenate([EDGES, EDGES[:, ::-1]])
+    for number in range(3):
+        part = pd.DataFrame(both[number::3], columns=["a", "b"])
+        part.to_parquet(tmp_path / f"{number}.parquet")
+    here = gd.connect(device="cpu")
+    here["E"] = both
+    with connected(cluster(2)) as there:
+        there.load("E", tmp_path)
+        assert there._workspace.stored["E"].afar is not None
+        assert triangles(there) == triangles(here) != []
+        assert there._workspace.stored["E"].afar.away
+
+
+def given(monkeypatch: pytest.MonkeyPatch, memory: int) -> None:
+    """Workers that have so many bytes for a call."""
+    monkeypatch.setattr(stock.Stock, "room", lambda _: (memory, 2))
+
+
+@pytest.mark.usefixtures("small")
+def test_cells_that_do_not_fit_are_cut(cluster: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = gd.connect(device="cpu")
+    here["E"] = EDGES
+    cut: list[Part] = []
+    back = Parted._back
+
+    def noted(self: Parted, part: Part, *found: Any) -> None:
+        if part.refined:
+            cut.append(part)
+        back(self, part, *found)
+
+    monkeypatch.setattr(Parted, "_back", noted)
+    given(monkeypatch, 3000)
+    with connected(cluster(2)) as there:
+        there["E"] = EDGES
+        assert triangles(there) == triangles(here) and cut
+
+
+@pytest.mark.usefixtures("small")
+def test_what_does_not_fit_at_all(cluster: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    given(monkeypatch, 50)
+    with connected(cluster(2)) as there:
+        there["E"] = EDGES
+        with pytest.raises(MemoryLimitError, match=r"more than the 50 B") as caught:
+            triangles(there)
+        assert caught.value.hint is not None and "workers with more memory" in caught.value.hint
+
+
+@pytest.mark.slow
+def test_three_times_the_memory_of_a_worker() -> None:
+    distributed = pytest.importorskip("distributed")
+    fork_workers()
+    memory = 320 << 20
+    rows = 3 * memory // 64
+    keys = np.arange(rows) + (1 << 40)
+    peak: dict[int, int] = {}
+    ended = Event()
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, memory_limit=memory, dashboard_address=None
+    ) as workers, distributed.Client(workers) as client:  # fmt: skip
+        processes = [psutil.Process(number) for number in client.run(os.getpid).values()]
+
+        def watch() -> None:
+            while not ended.wait(0.02):
+                for each in processes:
+                    peak[each.pid] = max(peak.get(each.pid, 0), each.memory_info().rss)
+
+        watcher = Thread(target=watch)
+        watcher.start()
+        try:
+            with connected(client) as db:
+                columns = {"x": keys, "y": keys * 7919 % 1_000_003}
+                db["R"] = {**columns, **{f"more{at}": keys for at in range(6)}}
+                db["S"] = {"y": np.arange(0, 1_000_003, 2)}
+                (count,) = db.query(
+                    "c(count()) <- R(x, y, _, _, _, _, _, _), S(y).", strategy="levelwise"
+                ).fetchone()
+        finally:
+            ended.set()
+            watcher.join()
+        assert sorted(client.run(os.getpid).values()) == sorted(each.pid for each in processes)
+    assert count == np.count_nonzero(columns["y"] % 2 == 0)
+    assert max(peak.values()) < memory

@@ -145,7 +145,7 @@ class Parted:
         dealer: Dealer | None = None
         if self.layout.sources:
             self.shares = self._shares()
-            dealer = Dealer(self.shares, self.cells_memory, self.slots)
+            dealer = Dealer(self.shares, max(self.cells_memory, self.shares.largest), self.slots)
         else:  # whatever it reads of relations is only how many rows they have
             self.left.append(Part([EVERYTHING], []))
         self.sealed, self.table = run.task(self.number, self.mode, self.limit, self.memory)
@@ -250,7 +250,7 @@ class Parted:
             told = hard.stretches.get(name, Stretch())
             for half in (Stretch(told.low, key), Stretch(key, told.high)):
                 cell = Cell({**hard.stretches, name: half})
-                self.left.append(Part([cell], part.bundles, refined=True))
+                self.left.appendleft(Part([cell], part.bundles, refined=True))
         else:
             assert found.error is not None
             found.error.hint = "workers with more memory; or fewer threads on each, which share it"
