@@ -1,7 +1,7 @@
 """The rows of relations that lie on workers' shelves, as the user's process knows them: laid there
 once, bundled for each join that reads them, and made again where a worker has ended.
 
-Above 300 lines, for what is laid, bundled, lost and laid again is known in one place.
+Above 300 lines, for rows that are gone are made again in the ways in which they were made first.
 """
 
 from __future__ import annotations
@@ -295,7 +295,7 @@ class Stock:
         keys = [lot.key for lot in lots] + self._idle
         self._idle.clear()
         if keys:
-            self.pool.connection.client.run(drop_lots, keys, on_error="ignore")
+            self.pool.tell(drop_lots, keys)
 
 
 def _forget(bases: dict[Any, Base], idle: list[str]) -> None:
