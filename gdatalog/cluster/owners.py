@@ -237,9 +237,10 @@ class Owners:
             worker = self.workers[owner]
             stage.add(Call(step, args, keep=True, worker=worker, tag=owner, told=told_of))
         told: dict[int, Told] = {}
-        for call, kept in stage:
-            course.kept[call.tag] = kept
-            told[call.tag] = kept.told
+        with self.around.limits.watch.work("joining"):
+            for call, kept in stage:
+                course.kept[call.tag] = kept
+                told[call.tag] = kept.told
         course.inbox = {}
         for owner, each in sorted(told.items()):
             course.moved += each.moved

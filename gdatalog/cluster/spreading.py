@@ -38,7 +38,7 @@ from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 
 # Rows that a rule is expected to look at: so many are spread, and so few never are. In between it
-# is given some seconds here, for what is expected may be wrong.
+# is given some seconds here, for what is expected may be wrong; and so is what has a limit.
 WORTH, SMALL = 1e8, 1e5
 HERE = 1.5  # seconds
 
@@ -85,7 +85,7 @@ class Spreading:
             if not any(map(cuttable, plan.joins)):
                 return None
             in_parts = fits_nowhere(plan, around)
-            if cost < WORTH and not in_parts:
+            if (cost < WORTH or limit is not None) and not in_parts:
                 if cost < SMALL or around.device is not CPU:
                     return None
                 found = patiently_here(plan, sources, around, limit, report, did)

@@ -223,7 +223,7 @@ class Stretches:
 
         stage = self.pool.stage(splits.name, limits, smaller)
         found: list[_Part] = []
-        held = 0
+        held = done = 0
         with limits.watch.work("joining", splits.name, len(self._values), "values") as work:
             for low, high in pairwise(self._cuts(0, len(self._values), self._wanted)):
                 stage.add(call(low, high))
@@ -239,7 +239,9 @@ class Stretches:
                 limits.charge("blocks", held)
                 for start, end in pairwise(self._cuts(low + told.part.done, high, 2)):
                     stage.add(call(start, end))
-                work.at(work.done + told.part.done)
+                done += told.part.done
+                work.total, work.unit = len(self._values), "values"
+                work.at(done)
         limits.charge("blocks", 0)
         return found
 
