@@ -141,6 +141,7 @@ def run(graphs: Sequence[Graph], workers: int = WORKERS) -> Iterator[str]:
         LocalCluster(workers, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
+        client.wait_for_workers(workers)
         for each in graphs:
             db = gd.connect(device="cpu", cluster=client)
             db["E"] = both_ways(each)

@@ -83,13 +83,15 @@ def test_twenty_workers_killed_midway(pool: Pool) -> None:
         killed_midway(pool, seed)
 
 
-def chain(pool: Pool, placed: Any) -> list[Kept]:
-    """Values that are kept, each made of the one before and of what is placed; the last three."""
-    limits = Limits()
-    ((_, first),) = list(with_(pool, limits, Call(pool_calls.three, (5,), keep=True)))
-    ((_, second),) = list(with_(pool, limits, Call(pool_calls.plus, (first, placed), keep=True)))
-    ((_, third),) = list(with_(pool, limits, Call(pool_calls.plus, (second, placed), keep=True)))
-    return [first, second, third]
+def chain(pool: Pool, placed: Any, worker: str | None) -> list[Kept]:
+    """Values that are kept, each made of the one before and of what is placed."""
+    found: list[Kept] = []
+    for _ in range(3):
+        function = pool_calls.plus if found else pool_calls.three
+        args = (found[-1], placed) if found else (5,)
+        ((_, kept),) = list(with_(pool, Limits(), Call(function, args, True, worker)))
+        found.append(kept)
+    return found
 
 
 def with_(pool: Pool, limits: Limits, *calls: Call, told: str = "test") -> Any:
@@ -99,10 +101,12 @@ def with_(pool: Pool, limits: Limits, *calls: Call, told: str = "test") -> Any:
     return stage
 
 
-def test_what_was_kept_is_made_again(pool: Pool) -> None:
+@pytest.mark.parametrize("somewhere", [True, False])
+def test_what_was_kept_is_made_again(pool: Pool, somewhere: bool) -> None:
     values = np.array([10])
     placed = pool.place("values", values)
-    first, second, third = chain(pool, placed)
+    worker = sorted(pool.connection.client.nthreads())[0] if somewhere else None
+    first, second, third = chain(pool, placed, worker)
     limits = Limits()
     call = Call(pool_calls.total, (third, second.part("b")))
     assert [value for _, value in with_(pool, limits, call)] == [78 + 16]

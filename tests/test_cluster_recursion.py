@@ -170,8 +170,10 @@ def test_every_way_agrees_with_the_oracle(way: oracle.Way, drawn: Drawn) -> None
 
 @pytest.mark.parametrize("shape", [*PLAIN, *OPTIMA])
 def test_each_shape(shape: str, large: None) -> None:
-    for number, way in enumerate(WAYS.values()):
-        oracle.agrees_in(way, drawn_recursion(number, shape))
+    """By two ways each, others for each shape."""
+    ways, at = list(WAYS.values()), [*PLAIN, *OPTIMA].index(shape)
+    for number in (at % len(ways), (at + 3) % len(ways)):
+        oracle.agrees_in(ways[number], drawn_recursion(number, shape))
 
 
 def test_values_are_cut_by_what_they_have(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
-from gdatalog.cluster import cutting, replicated
+from gdatalog.cluster import cutting, replicated, spreading
 from gdatalog.cluster.connection import Connection
 from gdatalog.cluster.costs import Level
 from gdatalog.cluster.pool import Call, Kept
@@ -44,6 +44,8 @@ class Here:
 
     def __init__(self, slots: int = 2) -> None:
         self.slots = slots
+        client = SimpleNamespace(status="running", nthreads=lambda: {"here": slots})
+        self.connection = SimpleNamespace(client=client, device="cpu")
         self.placed: dict[Hashable, Any] = {}
         self.calls = 0
 
@@ -108,8 +110,8 @@ class SpreadHere(Spreading):
 
     def __init__(self, slots: int) -> None:
         self.pool = Here(slots)  # type: ignore[assignment]
-        client = SimpleNamespace(status="running")
-        self.connection = SimpleNamespace(client=client)  # type: ignore[assignment]
+        self.connection = self.pool.connection
+        self.stock = None  # type: ignore[assignment]
 
     def load(self, *asked: Any) -> None:
         return None
@@ -337,6 +339,51 @@ def test_a_limit_is_met_by_workers() -> None:
         for limit in (1, 7, 20):
             found = db.query("p(x, z) <- E(x, y), E(y, z).", limit=limit).fetchall()
             assert len(set(found)) == len(found) == limit and set(found) <= everything
+
+
+TRIANGLES = "t(x, count()) <- E(x, y), E(y, z), E(z, x)."
+
+
+@pytest.mark.parametrize(
+    ("knob", "changed", "spread"),
+    [
+        ("auto", {}, False),
+        ("auto", {"WORTH": 0.0}, True),
+        ("auto", {"SMALL": 0.0}, False),  # it is done before the time here is over
+        ("auto", {"SMALL": 0.0, "HERE": 0.0}, True),
+        ("never", {"WORTH": 0.0}, False),
+    ],
+)
+def test_what_is_spread(
+    knob: str, changed: dict[str, float], spread: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spreading, "fits_nowhere", lambda *of: False)
+    monkeypatch.setattr(spreading, "fits_workers", lambda *of: True)
+    for name, value in changed.items():
+        monkeypatch.setattr(spreading, name, value)
+    with gdatalog.connect(device="cpu") as db:
+        cluster = SpreadHere(2)
+        db._workspace.cluster = cluster
+        db._workspace.force(spread=knob)
+        load(db)
+        found = sorted(db.query(TRIANGLES).fetchall())
+        assert bool(cluster.pool.calls) == spread  # type: ignore[attr-defined]
+    with gdatalog.connect(device="cpu") as db:
+        load(db)
+        assert sorted(db.query(TRIANGLES).fetchall()) == found
+
+
+def test_a_profile_counts_what_workers_did() -> None:
+    steps = []
+    for cluster in (None, here(3)):
+        with gdatalog.connect(device="cpu") as db:
+            db._workspace.force(strategy="levelwise")
+            if cluster is not None:
+                spread(db, cluster)
+            load(db)
+            told = str(db.profile(TRIANGLES))
+        steps.append([line.split()[-5] for line in told.splitlines() if " in E(" in line])
+    assert steps[0] and steps[0] == steps[1]
 
 
 # ---------------------------------------------------------------------------------- pieces

@@ -15,7 +15,7 @@ from gdatalog.cluster.connection import Connection
 from gdatalog.cluster.exchange import Exchange, owner_of, parts_of, size_of
 from gdatalog.cluster.keeping import Keeping
 from gdatalog.cluster.pool import Call, Kept, Pool
-from gdatalog.errors import DataError, MemoryLimitError
+from gdatalog.errors import DataError, MemoryLimitError, UsageError
 from gdatalog.executors.limits import Limits
 from gdatalog.result import Result
 from gdatalog.storage.relation import Relation
@@ -137,6 +137,16 @@ def test_a_folder_of_other_files_stays_as_it_is(pool: Pool, tmp_path: Path) -> N
     with pytest.raises(DataError, match="other files"):
         answer(pool, [(0, 10)]).to_parquet(f"{tmp_path}/")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_rows_are_out_of_reach_when_the_connection_is_closed(cluster: Workers) -> None:
+    from distributed import Client
+
+    with Client(cluster(2).scheduler.address, set_as_default=False) as client:
+        result = answer(Pool(Connection(client)), [(0, 10)])
+    for ask in (result.fetchall, result.to_dask):
+        with pytest.raises(UsageError, match="was closed"):
+            ask()
 
 
 # ------------------------------------------------------------------------------ what rules give

@@ -17,8 +17,6 @@ from gdatalog.engine.knobs import cores
 from gdatalog.engine.no_gpu import plainly_none
 from gdatalog.errors import DeviceError, Error, UsageError
 
-USED = 0.6  # of a worker's memory, for our own: Dask ends workers that have filled it
-
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
 
@@ -68,14 +66,14 @@ class Connection:
         return self._workers
 
     @property
-    def budget(self) -> int:
-        """The bytes that a call may hold, on whichever worker."""
-        return min(int(each.memory * USED) // max(1, each.threads) for each in self.workers)
-
-    @property
     def slots(self) -> int:
         """How many calls can run at once."""
         return sum(self.client.nthreads().values())
+
+    @property
+    def budget(self) -> int:
+        """The bytes that a call may hold, on whichever worker."""
+        return min(worker.budget for worker in self.workers)
 
     def again(self) -> None:
         """Looks at the workers once more."""

@@ -34,7 +34,7 @@ def told(choices: Sequence[Choice], workers: int) -> Spread:
 
 def _choice(join: JoinPlan, relation_of: Callable[[str], Relation], stock: Stock) -> Choice | None:
     """The shares that a join will have, about; None if it only counts rows."""
-    layout, bases, samples = stock.laid_out(join, relation_of)
+    layout, bases, samples = stock.laid_out(join, relation_of, foreseen=True)
     if not bases:
         return None
     domains = fine(layout, samples)

@@ -32,12 +32,12 @@ def to_dask(
     from dask.delayed import delayed
     from distributed.client import _get_global_client, _set_global_client
 
+    values = [_futures(value) for value in _lying(pool, parts, limits)]
     client = pool.connection.client
     if _get_global_client() is None:  # so that `compute()` asks those who have the rows
         _set_global_client(client)
-    texts = client.scatter(symbols, hash=False) if "symbol" in shape.types else None
+    texts = client.scatter(symbols, broadcast=True, hash=False) if "symbol" in shape.types else None
     frame = delayed(frame_of, pure=False)
-    values = [_futures(value) for value in _lying(pool, parts, limits)]
     frames = [frame(value, shape, texts) for value in values]
     return dd.from_delayed(frames, meta=to_pandas(_table([], shape, None)), verify_meta=False)
 

@@ -4,7 +4,7 @@ Rows lie on the workers' shelves in bundles, by classes of the keys of their col
 Workers are dealt cells that need few bundles which they do not have by now (`dealing.py`), and run
 them over tries of these. What was too much for a worker is cut: into its blocks, then at keys.
 
-Above 300 lines, for what is dealt, what comes back and what is dealt again belong together.
+Above 300 lines, for what becomes of a cell is decided in one place.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from gdatalog.cluster.fragments import (
     run_cells,
     where_to_cut,
 )
-from gdatalog.cluster.harvest import EASILY
 from gdatalog.cluster.layout import Layout
 from gdatalog.cluster.pool import Call, Placed, Stage, TooLarge
 from gdatalog.cluster.replicated import SpreadRun
@@ -41,36 +40,14 @@ from gdatalog.cluster.shelves import Gone, Piece
 from gdatalog.cluster.stock import TRIES, Bundles, Stock, unreachable
 from gdatalog.cluster.tasks import Found, Mode
 from gdatalog.engine.spread import Spread
-from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import EVERYTHING, Cell, Stretch, cuttable, roles
-from gdatalog.plan.nodes import JoinPlan, Restore, RulePlan
+from gdatalog.plan.nodes import JoinPlan, Restore
 from gdatalog.storage.relation import Relation
 
 AHEAD = 1  # calls that wait at a worker for each that runs
-PART = 0.5  # of the memory of this process that rows from afar may take
 BUDGET = 5.0  # seconds, after which a call gives back the cells that it has not come to
 OFTEN = 1.0  # seconds between two looks at which workers there are
-
-
-def fits_nowhere(plan: RulePlan, around: Surroundings) -> bool:
-    """Whether a rule reads rows that lie afar and are more than this process may have, or so many
-    that it would wait for them."""
-    asked = {ref.relation for join in plan.joins for ref in join.tries}
-    afar = [rows for name in asked if (rows := around.relation(name).afar) is not None]
-    most = min(EASILY, around.limits.spare() * PART)
-    return sum(rows.bytes_afar for rows in afar if rows.away) > most
-
-
-def fits_workers(plan: RulePlan, around: Surroundings, stock: Stock) -> bool:
-    """Whether each worker can have the tries of a rule whole, beside what it makes of them."""
-    size = 0
-    for ref in {ref for join in plan.joins for ref in join.tries}:
-        relation = around.relation(ref.relation)
-        rows = relation.afar
-        whole = rows.bytes_afar if rows is not None and rows.away else relation.nbytes
-        size += whole * len(ref.columns) // max(1, len(relation.types))
-    return size <= stock.room()[0]
 
 
 @dataclass(slots=True)

@@ -29,6 +29,7 @@ from gdatalog.cluster.connection import Connection
 from gdatalog.cluster.kept import Call, Kept, Part, TooLarge
 from gdatalog.cluster.placing import Placed, Placing
 from gdatalog.cluster.stage import Smaller, Stage
+from gdatalog.errors import UsageError
 from gdatalog.executors.limits import Limits
 
 __all__ = ["Call", "Kept", "Part", "Placed", "Pool", "Stage", "TooLarge"]
@@ -51,6 +52,12 @@ class Pool:
     def stage(self, told: str, limits: Limits, smaller: Smaller | None = None) -> Stage:
         """`told`: what is done, by the rule's name: for the dashboard and for who looks on.
         `smaller`: calls that do the work of one that was too large; none where there are none."""
+        if self.connection.client.status == "closed":
+            raise UsageError(
+                "the connection to the cluster was closed, and what lies on its workers is out of "
+                "reach",
+                hint="fetch or write rows, to_parquet(folder), before the database is closed",
+            )
         self.placing.tidy()
         return Stage(self, told, limits, smaller)
 

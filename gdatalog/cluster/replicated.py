@@ -15,7 +15,7 @@ from gdatalog.cluster.pool import Call, Placed, Pool, Stage, TooLarge
 from gdatalog.cluster.tasks import Found, Mode, Sealed, Task, light
 from gdatalog.cluster.texts import FewTexts, placed_texts, reads_texts
 from gdatalog.cluster.work import look_through
-from gdatalog.engine.choose import AT_HAND
+from gdatalog.engine.choose import ASKED_FOR, AT_HAND, Choice, looked_at
 from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.run import Run
@@ -134,7 +134,10 @@ class SpreadRun(Run):
         for message, caution in found.cautions.items():
             self.scope.cautions.setdefault(message, caution)
         if found.executor is not None:
-            self._chosen(number, found.executor)
+            chosen: Choice = found.executor
+            if chosen.reason == ASKED_FOR and self.knobs.strategy == "auto":
+                chosen = replace(chosen, reason=looked_at(join.cost))  # which is why we asked
+            self._chosen(number, chosen)
         if self.report is not None:
             steps = list(all_steps(join.steps))
             self.report.saw({id(steps[at]): seen for at, seen in found.seen.items()})

@@ -15,6 +15,7 @@ from gdatalog.watching import PATIENCE
 
 VERSION: str = sys.modules["gdatalog"].__version__  # of the package, which imports this
 IN_TIME = 10.0  # seconds for the first worker to come
+USED = 0.6  # of a worker's memory: from there on Dask moves what it holds to disk
 # Evaluated where gdatalog may be missing, by a Python that may be another: a text.
 _LOOK = (
     "(__import__('platform').python_version(), __import__('gdatalog').__version__, "
@@ -33,6 +34,11 @@ class Worker:
     host: str
     threads: int
     memory: int
+
+    @property
+    def budget(self) -> int:
+        """The bytes that one call may hold."""
+        return int(self.memory * USED) // max(1, self.threads)
 
     def __str__(self) -> str:
         threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"

@@ -10,11 +10,12 @@ from typing import Any
 
 from gdatalog.cluster.connection import Connection, told_if_lost
 from gdatalog.cluster.datasets import files_relation
+from gdatalog.cluster.fitting import fits_nowhere, fits_workers
 from gdatalog.cluster.fixpoints import counts, fixpoint, patience
 from gdatalog.cluster.foreseeing import parted
 from gdatalog.cluster.keeping import Keeping
 from gdatalog.cluster.loading import Loading
-from gdatalog.cluster.partitioned import PartitionedRun, fits_nowhere, fits_workers
+from gdatalog.cluster.partitioned import PartitionedRun
 from gdatalog.cluster.partitions import frame_relation, is_frame
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.replicated import SpreadRun
@@ -37,7 +38,7 @@ from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 
 # Rows that a rule is expected to look at: so many are spread, and so few never are. In between it
-# is given some seconds here, for what is expected may be wrong.
+# is given some seconds here, for what is expected may be wrong; and so is what has a limit.
 WORTH, SMALL = 1e8, 1e5
 HERE = 1.5  # seconds
 
@@ -84,7 +85,7 @@ class Spreading:
             if not any(map(cuttable, plan.joins)):
                 return None
             in_parts = fits_nowhere(plan, around)
-            if cost < WORTH and not in_parts:
+            if (cost < WORTH or limit is not None) and not in_parts:
                 if cost < SMALL or around.device is not CPU:
                     return None
                 found = patiently_here(plan, sources, around, limit, report, did)

@@ -20,6 +20,7 @@ from gdatalog.cluster.here import Missing
 from gdatalog.cluster.kept import Call, Kept, Part, Recipe, TooLarge
 from gdatalog.cluster.packing import Packing, Run
 from gdatalog.cluster.placing import ALONE, EVERY, OFTEN, Placed, awaited
+from gdatalog.cluster.stuck import set_free
 from gdatalog.errors import DeviceError, Interrupted, MemoryLimitError
 from gdatalog.executors.limits import Limits
 from gdatalog.progress import format_bytes
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from gdatalog.cluster.pool import Pool
 
 TASKS = 16  # for each thread of a worker: of more calls some go together
+PATIENT = 1.0  # seconds without an end of a call, after which the scheduler is asked to look
 TOGETHER = 64  # calls that go together, at the most
 BAD = ("lost", "cancelled", "error")  # how futures are that have nothing
 
@@ -53,7 +55,7 @@ class Stage:
         self._ended: SimpleQueue[Any] = SimpleQueue()  # futures
         self._packing = Packing()
         self._added = self._done = 0
-        self._looked = self._worked = monotonic()
+        self._looked = self._worked = self._asked = monotonic()
 
     def add(self, call: Call) -> None:
         self._added += 1
@@ -367,8 +369,12 @@ class Stage:
     def _check(self) -> None:
         """Raises if there is nobody who could do the work."""
         self._connected()
-        if monotonic() - self._worked > ALONE:
-            self._worked = monotonic()
+        waited = monotonic() - max(self._worked, self._asked)
+        if monotonic() - self._worked > PATIENT:
+            free = self._client.run_on_scheduler(set_free, asynchronous=True)
+            asyncio.run_coroutine_threadsafe(free, self._loop)  # and nobody waits for it
+        if waited > ALONE:
+            self._asked = monotonic()
             if not self._client.nthreads():
                 raise DeviceError(
                     f"the cluster has had no workers for {ALONE:.0f} s: {self.told} is not done",

@@ -1,5 +1,8 @@
 """The rows of relations that lie on workers' shelves, as the user's process knows them: laid there
-once, bundled for each join that reads them, and made again where a worker has ended."""
+once, bundled for each join that reads them, and made again where a worker has ended.
+
+Above 300 lines, for rows that are gone are made again in the ways in which they were made first.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +122,7 @@ class Stock:
             finalize(relation.store, _forget, kept, self._idle)
         rows = relation.afar
         afar = rows is not None and rows.away
-        key = (source.ranked and (afar or source.tests), afar)
+        key = (source.ranked and (afar or source.tests), afar, afar and source.weighted)
         base = kept.get(key)
         if base is None:
             if rows is not None and rows.away:
@@ -142,12 +145,18 @@ class Stock:
         return Base(blocks, sample, step, [range(low, high) for low, high in pairwise(ends)])
 
     def laid_out(
-        self, join: JoinPlan, relation_of: Callable[[str], Relation]
+        self, join: JoinPlan, relation_of: Callable[[str], Relation], foreseen: bool = False
     ) -> tuple[Layout, list[Base], list[list[Array]]]:
         """What of a join can be cut, the rows of each source, and some keys of each of its dims, as
-        many in proportion of all. Of small sources every cell has all rows."""
+        many in proportion of all. Of small sources every cell has all rows. `foreseen`: nothing is
+        to be run yet, so that workers need not compare rows."""
         layout = Layout.of(join)
-        bases = [self.base(relation_of(source.relation), source) for source in layout.sources]
+        bases = []
+        for source in layout.sources:
+            relation = relation_of(source.relation)
+            if foreseen and not relation.counted:
+                source = source._replace(weighted=False)
+            bases.append(self.base(relation, source))
         rows = [len(base.sample[0]) * base.step for base in bases]
         small = min(sum(rows) // SMALL, MOST_SMALL)
         layout = layout.whole([at for at, count in enumerate(rows) if count <= small])
@@ -159,7 +168,9 @@ class Stock:
         return layout, bases, samples
 
     def _afar(self, rows: AfarRows, source: Source) -> Base:
-        values: list[Any] = [part.value for part in rows.make_distinct()]
+        # Where rows do not count, tries find out which are the same.
+        parts = rows.make_distinct() if source.weighted else rows.parts
+        values: list[Any] = [part.value for part in parts]
         sample = rows.survey.sample
         step = max(1, rows.at_most // max(1, len(sample[0])))
         if not source.ranked:
@@ -284,7 +295,7 @@ class Stock:
         keys = [lot.key for lot in lots] + self._idle
         self._idle.clear()
         if keys:
-            self.pool.connection.client.run(drop_lots, keys, on_error="ignore")
+            self.pool.tell(drop_lots, keys)
 
 
 def _forget(bases: dict[Any, Base], idle: list[str]) -> None:

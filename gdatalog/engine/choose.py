@@ -31,6 +31,8 @@ FIRST, SECOND = 0.05, 0.7
 ENOUGH, NOTICED = 0.3, 0.02
 MOST_REMEMBERED = 1000
 
+ASKED_FOR = "asked for"
+
 _taken: dict[object, float] = {}  # seconds, by join and what becomes of its rows
 
 
@@ -107,16 +109,15 @@ def spent_on(key: object) -> float:
 def choose(nest: Candidate, spent: float = 0.0) -> Choice:
     """Which executor runs a join, of which `spent` seconds of patience did not see the end."""
     if nest.knobs.strategy == "levelwise":
-        return Choice(True, "asked for")
-    rows = float(f"{nest.join.cost:.2g}")
-    small = "about 1 row to look at" if rows < 1.5 else f"about {rows:,.0f} rows to look at"
+        return Choice(True, ASKED_FOR)
+    small = looked_at(nest.join.cost)
     again = spent_on((nest.join, nest.form)) >= ENOUGH
     if nest.knobs.strategy == "auto" and not again and not spent and nest.join.cost < AT_HAND:
         return Choice(True, small, FIRST)
     if nest.reason is not None:
         return Choice(True, nest.reason)
     if nest.knobs.strategy == "lftj":
-        return Choice(False, "asked for")
+        return Choice(False, ASKED_FOR)
     if spent >= SECOND:
         return Choice(False, "breadth-first took longer than a compilation")
     if again:
@@ -126,6 +127,15 @@ def choose(nest: Candidate, spent: float = 0.0) -> Choice:
     if nest.compiled or nest.join.cost >= TO_COMPILE:
         return Choice(False, small)
     return Choice(True, f"{small}, before a compilation", SECOND)
+
+
+def looked_at(cost: float) -> str:
+    """
+    >>> looked_at(0.3), looked_at(123456.0)
+    ('about 1 row to look at', 'about 120,000 rows to look at')
+    """
+    rows = float(f"{cost:.2g}")
+    return "about 1 row to look at" if rows < 1.5 else f"about {rows:,.0f} rows to look at"
 
 
 def foreseen(plan: RulePlan, number: int, knobs: Knobs) -> Choice:

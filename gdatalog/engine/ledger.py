@@ -171,7 +171,7 @@ class StratumTold:
         if not todo or new.length == 0 or len(parts) == 1:
             for did in todo:
                 did.new = new.length
-        elif self.lasting:
+        elif self.lasting and (new.afar is None or not new.afar.away):
             counts = _firsts(parts, new, ops)[-len(todo) :]
             for did, count in zip(todo, counts, strict=True):
                 did.new = count
