@@ -32,7 +32,7 @@ from gdatalog.cluster.owner import (
 from gdatalog.cluster.placing import workers_of
 from gdatalog.cluster.pool import Call, Kept, Placed, Pool
 from gdatalog.cluster.routes import Routes, routes_of
-from gdatalog.cluster.stretches import stays_afar, texts_for
+from gdatalog.cluster.stretches import memory_of, stays_afar, texts_for
 from gdatalog.cluster.texts import asks_for_ranks
 from gdatalog.engine.best import Best, improves_for_ever, is_clamped
 from gdatalog.engine.choose import Choice
@@ -218,7 +218,7 @@ class Owners:
             frozenset(self.passing),
             owners,
             scope.params,
-            self.pool.connection.budget * self.threads,
+            memory_of(self.pool, self.around.limits, self.threads),
             replace(self.around.knobs, threads=self.threads),
             self.around.ledger.lasting,
         )
