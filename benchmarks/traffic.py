@@ -3,9 +3,9 @@
     python -m benchmarks.traffic [--small] [--run 2]
 
 Bytes are told by the edges' bytes: each undirected edge once, two keys of 32 bits. Ours are those
-of the plan: bundles as they are moved, and the ranks, of which every worker gets all. `--run 2` runs
-it too, by two processes, and tells the bytes that they moved. No run of another
-system is behind the figures of fetching: `on_demand.py` simulates it.
+of the plan: bundles as they are moved, and the ranks, of which every worker gets all. `--run 2`
+runs it too, by two processes, and tells the bytes that they moved. No run of another system is
+behind the figures of fetching: `on_demand.py` simulates it.
 """
 
 from __future__ import annotations
