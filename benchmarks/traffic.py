@@ -1,11 +1,11 @@
 """What is moved between workers to count cliques: by shares, and by fetching lists on demand.
 
-    python -m benchmarks.traffic [--small] [--run]
+    python -m benchmarks.traffic [--small] [--run 2]
 
 Bytes are told by the edges' bytes: each undirected edge once, two keys of 32 bits. Ours are those
-of the plan: bundles as they are moved, and the ranks, of which every worker gets all. `--run` runs
-it too, with a process for each worker, and tells the bytes that they moved. No run of another
-system is behind the figures of fetching: `on_demand.py` simulates it.
+of the plan: bundles as they are moved, and the ranks, of which every worker gets all. `--run 2`
+runs it too, by two processes, and tells the bytes that they moved. No run of another system is
+behind the figures of fetching: `on_demand.py` simulates it.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _nodes(node: Node) -> Iterator[Node]:
         yield from _nodes(child)
 
 
-def run(graphs: Sequence[Graph], workers: int = WORKERS) -> Iterator[str]:
+def run(graphs: Sequence[Graph], workers: int) -> Iterator[str]:
     """What workers move, each a process of this machine that has memory enough."""
     from dask.distributed import Client, LocalCluster
 
@@ -179,16 +179,14 @@ def table(found: Sequence[Traffic]) -> Iterator[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = ArgumentParser(prog="python -m benchmarks.traffic", description=__doc__)
     parser.add_argument("--small", action="store_true", help="a small graph: to see that all runs")
-    parser.add_argument(
-        "--run", action="store_true", help=f"on a cluster of {WORKERS} processes too"
-    )
+    parser.add_argument("--run", type=int, default=0, metavar="N", help="by N processes too")
     options = parser.parse_args(arguments)
     graphs = [rmat(11, 20_000)] if options.small else [graph("ego-Twitter"), rmat(17, 2_000_000)]
     found = [traffic(each, size, part) for each in graphs for size in BOUNDS for part in MEMORIES]
     print("\n".join(table(found)))
     if options.run:
         print()
-        for line in run(graphs):
+        for line in run(graphs, options.run):
             print(line)
     return 1 if any(each.trouble for each in found) else 0
 

@@ -21,9 +21,10 @@ import gdatalog
 from gdatalog.cluster import cutting, replicated, spreading
 from gdatalog.cluster.connection import Connection
 from gdatalog.cluster.costs import Level
-from gdatalog.cluster.pool import Call, Kept
+from gdatalog.cluster.pool import Call, Kept, TooLarge
 from gdatalog.cluster.replicated import Handing
 from gdatalog.cluster.spreading import Spreading
+from gdatalog.cluster.work import look_through
 from gdatalog.errors import EvaluationError
 from tests.clusters import Workers
 from tests.corners import CORNERS, Example
@@ -55,7 +56,7 @@ class Here:
         return _There(self.placed[key][1])
 
     def stage(self, told: str, limits: Any, smaller: Any = None) -> _Stage:
-        return _Stage(self)
+        return _Stage(self, smaller)
 
     def close(self) -> None:
         self.placed.clear()
@@ -67,8 +68,9 @@ class _There:
 
 
 class _Stage:
-    def __init__(self, pool: Here) -> None:
+    def __init__(self, pool: Here, smaller: Any) -> None:
         self.pool = pool
+        self.smaller = smaller
         self.left: list[Call] = []
 
     def add(self, call: Call) -> None:
@@ -84,6 +86,13 @@ class _Stage:
             args = [_given(arg) for arg in call.args]
             try:
                 found = call.function(*args)
+            except MemoryError:
+                large = TooLarge(call, "not enough memory", None)
+                smaller = self.smaller(large)
+                if not smaller:
+                    raise large from None
+                self.left += smaller
+                continue
             except Exception as error:
                 raise pickle.loads(pickle.dumps(error)) from None
             told = found if call.told is None or not call.keep else call.told(found)
@@ -460,6 +469,27 @@ def test_cells_that_do_not_fit_are_cut_and_then_told_of(monkeypatch: pytest.Monk
         monkeypatch.setattr(work, "room", lambda tries: 8)
         with pytest.raises(gdatalog.MemoryLimitError, match="8 B"):
             db.query("p(x, z, w, y) <- E(x, y), E(y, z), E(x, w).").fetchall()
+
+
+def test_calls_that_are_too_large_come_back_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = CASES["aggregates of all kinds"]
+    with gdatalog.connect(device="cpu") as db:
+        spread(db, here(2))
+        monkeypatch.setattr(replicated, "look_through", _too_large_for_several)
+        assert relations(db, text) == alone(text)
+        monkeypatch.setattr(replicated, "look_through", _too_large)
+        with pytest.raises(gdatalog.MemoryLimitError, match="not enough memory"):
+            db.query("p(x, z, y) <- E(x, y), E(y, z).").fetchall()
+
+
+def _too_large_for_several(sealed: Any, cells: bytes, *rest: Any) -> Any:
+    if len(pickle.loads(cells)) > 1:
+        raise MemoryError
+    return look_through(sealed, cells, *rest)
+
+
+def _too_large(*args: Any) -> Any:
+    raise MemoryError
 
 
 @given(st.lists(st.integers(0, 40), max_size=60), st.integers(1, 30), st.integers(0, 9))

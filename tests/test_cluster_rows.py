@@ -214,6 +214,11 @@ def test_rules_read_rows_that_stayed(db: gd.Database, spread: str) -> None:
     assert lies_afar(db["p"]) == (spread == "partition")
 
 
+def test_a_profile_tells_what_was_moved_to_make_rows_distinct(db: gd.Database) -> None:
+    text = "p(z, w) <- A(x), A(y), z = x / 2 * 1000 + y, w = x % 2 * 0."
+    assert " moved" in str(db.profile(text)), db.profile(text)
+
+
 def test_an_output_is_a_folder_if_its_name_says_so(db: gd.Database, tmp_path: Path) -> None:
     text = (
         'p(x, y) <- A(x), A(y), x < y.\n.output p("pairs/")\nq(x) <- A(x), x < 3.\n.output q("q/")'

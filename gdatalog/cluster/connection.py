@@ -68,7 +68,8 @@ class Connection:
     @property
     def slots(self) -> int:
         """How many calls can run at once."""
-        return sum(self.client.nthreads().values())
+        threads: dict[str, int] = self.client.nthreads()
+        return max(1, sum(threads.values()))
 
     @property
     def budget(self) -> int:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gdatalog.cluster.parts import columns_of
+from gdatalog.cluster.placing import workers_of
 from gdatalog.cluster.pool import Call, Kept, Pool
 from gdatalog.executors.limits import Limits
 from gdatalog.storage.afar import Part
@@ -53,7 +54,7 @@ class Exchange:
     @staticmethod
     def over(pool: Pool, told: str, limits: Limits, nbytes: int) -> Exchange:
         """To owners on all workers, of which each is to have not too much of so many bytes."""
-        workers = sorted(pool.connection.client.nthreads())
+        workers = sorted(workers_of(pool.connection.client))
         count = max(len(workers), -(-nbytes // OWNED))
         return Exchange(pool, told, limits, [workers[at % len(workers)] for at in range(count)])
 

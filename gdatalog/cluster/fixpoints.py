@@ -7,6 +7,7 @@ from math import inf
 from gdatalog.cluster.owners import Owners
 from gdatalog.cluster.pool import Pool
 from gdatalog.cluster.stretches import Stretches
+from gdatalog.engine.best import Best
 from gdatalog.engine.device import CPU
 from gdatalog.engine.splits import Splits
 from gdatalog.engine.stratum import atoms
@@ -29,6 +30,8 @@ def patience(pool: Pool, splits: Splits) -> float:
         return inf
     if _too_many(splits):
         return 0.0
+    if any(isinstance(table, Best) for table in splits.tables.values()):
+        return inf  # they are improved in place, and not round by round
     if splits.split is None:
         return HERE_LONG if pool.connection.slots >= THREADS * knobs.workers else inf
     return HERE_FIRST if pool.connection.slots > 1 else inf

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gdatalog.cluster.exchange import Exchange, Piece, owner_of, parts_of, size_of
+from gdatalog.cluster.exchange import Exchange, Owned, Piece, owner_of, parts_of, size_of
 from gdatalog.cluster.parts import columns_of
 from gdatalog.cluster.pool import Kept, Pool
 from gdatalog.cluster.tasks import Found, Left
@@ -46,6 +46,7 @@ class Harvest:
     gathering: Gathering | None = None  # the same of groups
     left: list[tuple[Kept, Left]] = field(default_factory=list)
     held: int = 0  # bytes of rows that came
+    moved: int = 0  # bytes that went from worker to worker, to be merged
 
     def add_rows(self, found: Found) -> None:
         if found.blocks:
@@ -77,6 +78,7 @@ class Harvest:
                 told = f"{self.plan.relation}: distinct"
                 exchange = Exchange.over(self.pool, told, self.limits, nbytes)
                 owned = exchange.distinct([part.value for part in parts])
+                self.moved = sum(kept.told.moved for kept in owned)
                 parts, distinct, self.blocks = parts_of(owned), True, []
                 self.left = [(kept, kept.told) for kept in owned]
             if not self._few():
@@ -106,7 +108,8 @@ class Harvest:
         nbytes = sum(left.nbytes for _, left in self.left)
         exchange = Exchange.over(self.pool, f"{plan.relation}: groups", self.limits, nbytes)
         pieces = exchange.deal(values, split_groups, merging, symbols)
-        parts = parts_of(exchange.merge(pieces, merged_groups, merging, symbols, told=size_of))
+        owned = exchange.merge(pieces, merged_groups, merging, symbols, told=size_of)
+        parts, self.moved = parts_of(owned), sum(kept.told.moved for kept in owned)
         names = {expr.name for expr in plan.head if isinstance(expr, Slot)}
         apart = names.issuperset(key.name for key in plan.keys)
         return lying_afar(AfarRows(parts, self.keeper, Known.DISTINCT if apart else Known.NOTHING))
@@ -180,10 +183,8 @@ def split_groups(
     return whole.dealt(owners, owner_of)
 
 
-def merged_groups(
-    pieces: Sequence[Piece], merging: Merging, symbols: SymbolTable | None
-) -> Columns:
+def merged_groups(pieces: Sequence[Piece], merging: Merging, symbols: SymbolTable | None) -> Owned:
     """What the head says of an owner's groups."""
     whole, scope = merging.together([one.value for one in pieces], symbols)
     rows, _ = rows_of_groups(merging.plan, whole, CPU.ops, scope)
-    return rows
+    return Owned(rows, sum(one.moved for one in pieces))

@@ -14,6 +14,7 @@ import numpy as np
 from gdatalog.cluster import outgoing, ranks, repeats
 from gdatalog.cluster.exchange import Exchange
 from gdatalog.cluster.parts import columns_of, piece_of
+from gdatalog.cluster.placing import workers_of
 from gdatalog.cluster.pool import Call, Kept, Pool
 from gdatalog.cluster.surveys import SAMPLE, Look, look_at, survey_of
 from gdatalog.errors import MemoryLimitError
@@ -185,7 +186,7 @@ class Keeping:
 
     def _exchange(self, told: str, nbytes: int) -> Exchange:
         """Owners enough for so many bytes."""
-        workers = list(self.pool.connection.client.nthreads())
+        workers = list(workers_of(self.pool.connection.client))
         each = max(1, -(-nbytes // (OWNED * len(workers))))
         return Exchange(self.pool, told, Limits(memory=self.memory), workers * each)
 

@@ -29,9 +29,10 @@ from gdatalog.cluster.owner import (
     step,
     told_of,
 )
+from gdatalog.cluster.placing import workers_of
 from gdatalog.cluster.pool import Call, Kept, Placed, Pool
 from gdatalog.cluster.routes import Routes, routes_of
-from gdatalog.cluster.stretches import stays_afar, texts_for
+from gdatalog.cluster.stretches import memory_of, stays_afar, texts_for
 from gdatalog.cluster.texts import asks_for_ranks
 from gdatalog.engine.best import Best, improves_for_ever, is_clamped
 from gdatalog.engine.choose import Choice
@@ -120,7 +121,7 @@ class Owners:
 
     def relations(self) -> dict[str, Relation]:
         """The relations, when nothing is new any more."""
-        threads = self.pool.connection.client.nthreads()
+        threads = workers_of(self.pool.connection.client)
         self.workers: Sequence[str] = sorted(threads)
         self.threads = min(threads.values(), default=1)
         derived = {name: self.run.first(name) for name in self.run.tables}
@@ -217,7 +218,7 @@ class Owners:
             frozenset(self.passing),
             owners,
             scope.params,
-            self.pool.connection.budget * self.threads,
+            memory_of(self.pool, self.around.limits, self.threads),
             replace(self.around.knobs, threads=self.threads),
             self.around.ledger.lasting,
         )

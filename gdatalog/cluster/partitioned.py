@@ -61,7 +61,7 @@ class PartitionedRun(SpreadRun):
 
     def told(self) -> Spread:
         spread = foreseeing.told(self.planned, len(self.stock.workers))
-        return replace(spread, moved=self.moved, calls=self.calls)
+        return replace(spread, moved=self.moved + self.merged, calls=self.calls)
 
     def _spread(
         self, number: int, mode: Mode, limit: int | None = None

@@ -10,7 +10,7 @@ import numpy as np
 
 from gdatalog.cluster.loading import Loading, own_keys, places_of
 from gdatalog.cluster.pool import Call, Kept
-from gdatalog.errors import DataError
+from gdatalog.errors import DataError, Error
 from gdatalog.storage.afar import Part
 from gdatalog.storage.file_sets import Typed
 from gdatalog.storage.frames import table_from
@@ -49,7 +49,9 @@ class Told:
     texts: list[Array]
 
     @staticmethod
-    def of(partition: Partition) -> Told:
+    def of(partition: Partition | Error) -> Told | Error:
+        if isinstance(partition, Error):
+            return partition
         table = partition.table
         nbytes = sum(column.nbytes for column in partition.columns)
         return Told(table.names, table.types, table.length, nbytes, partition.texts)
@@ -67,8 +69,13 @@ def frame_relation(asked: Loading, data: Any) -> Relation | None:
         what = f"{wanted.name}, partition {number}" if len(futures) > 1 else wanted.name
         args = (partition_of, (Kept(future), columns, typed, what))
         stage.add(Call(*args, keep=True, tag=number, told=Told.of))
-    partitions = dict(sorted((call.tag, made) for call, made in stage))
-    told: dict[int, Told] = {at: made.told for at, made in partitions.items() if made.told.rows}
+    partitions: dict[int, Kept] = {}
+    for call, made in stage:
+        if isinstance(made.told, Error):
+            raise made.told
+        partitions[call.tag] = made
+    told: dict[int, Told] = {at: partitions[at].told for at in sorted(partitions)}
+    told = {at: one for at, one in told.items() if one.rows}
     if not told:
         return None
     first = min(told)
@@ -110,9 +117,13 @@ def _agree(name: str, first: int, known: Told, number: int, told: Told) -> None:
 
 def partition_of(
     data: Any, columns: tuple[str, ...] | None, declared: Typed | None, what: str
-) -> Partition:
-    """A partition of a frame, typed and checked."""
-    table = table_from(data, columns=columns, declared=declared, what=what)
+) -> Partition | Error:
+    """A partition of a frame, typed and checked; or what is wrong with it, which is raised where
+    the user is: a worker would write of it into its log."""
+    try:
+        table = table_from(data, columns=columns, declared=declared, what=what)
+    except Error as error:
+        return error
     keys = [
         places_of(column) if isinstance(column, Texts) else own_keys(column, kind)
         for column, kind in zip(table.columns, table.types, strict=True)

@@ -143,7 +143,7 @@ class Placing:
     def _copied(self, value: Any) -> Any:
         """The future of a copy that lies on some worker."""
         for _ in range(OFTEN):
-            workers = self._workers()
+            workers = list(workers_of(self.client))
             worker = choice(workers)
             sending = self.client.scatter([value], [worker], hash=False, asynchronous=True)
             with contextlib.suppress(OSError):  # the worker has gone, or is about to
@@ -155,22 +155,7 @@ class Placing:
         )
 
     def _there(self, worker: str) -> bool:
-        return worker in self._workers()
-
-    def _workers(self) -> list[str]:
-        """The workers there are; waits a while for one."""
-        until = monotonic() + ALONE
-        while True:
-            workers = list(self.client.nthreads())
-            if workers:
-                return workers
-            if monotonic() > until:
-                raise DeviceError(
-                    f"the cluster has had no workers for {ALONE:.0f} s",
-                    hint="start workers, and ask again",
-                )
-            watching().poll()
-            sleep(PAUSE)
+        return worker in self.client.nthreads()
 
     # ------------------------------------------------------------------------------ folder
 
@@ -229,6 +214,22 @@ class Placing:
         if self.client.status == "running":
             telling = self.client.run(function, *args, on_error="ignore", asynchronous=True)
             asyncio.run_coroutine_threadsafe(telling, self.client.loop.asyncio_loop)
+
+
+def workers_of(client: Any) -> dict[str, int]:
+    """How many threads each worker has, by its address; waits a while if there is none."""
+    until = monotonic() + ALONE
+    while True:
+        workers: dict[str, int] = client.nthreads()
+        if workers:
+            return workers
+        if monotonic() > until:
+            raise DeviceError(
+                f"the cluster has had no workers for {ALONE:.0f} s",
+                hint="start workers, and ask again",
+            )
+        watching().poll()
+        sleep(PAUSE)
 
 
 def _before(when: float) -> bool:

@@ -43,12 +43,13 @@ class SpreadRun(Run):
     pool: Pool = None  # type: ignore[assignment]
     keeper: Keeper | None = None
     keep: bool = False  # whether rows and groups stay where they are made, if they are many
+    merged: int = 0  # bytes that went from worker to worker for what they have together
     calls: int = 0
 
     def told(self) -> Spread:
         """How the work was spread, for a profile."""
         workers = len(self.pool.connection.client.nthreads())
-        return Spread("replicated", workers, calls=self.calls)
+        return Spread("replicated", workers, moved=self.merged or None, calls=self.calls)
 
     def rows(self, limit: int | None) -> Derived:
         plan = self.plan
@@ -63,13 +64,17 @@ class SpreadRun(Run):
                 for found in self._spread(number, "bag"):
                     self._count(found.given)
                     harvest.add_groups(found)
-            return harvest.groups()
+            derived = harvest.groups()
+            self.merged = harvest.moved
+            return derived
         distinct = len(plan.joins) == 1 and one_row_each(plan.joins[0])
         for number in range(len(plan.joins)):
             for found in self._spread(number, "distinct" if distinct else "set"):
                 self._count(found.given)
                 harvest.add_rows(found)
-        return harvest.rows(distinct)
+        derived = harvest.rows(distinct)
+        self.merged = harvest.moved
+        return derived
 
     def _distinct(self, sink: RowSet) -> Derived:
         blocks: list[Any] = []
@@ -226,7 +231,8 @@ class Handing:
         """Calls in the place of one for which a worker had not enough memory."""
         pieces: Sequence[Piece] = large.call.tag
         if len(pieces) == 1:
-            pieces = self.cutting.smaller(pieces[0]) or ()
+            deep = pieces[0].again >= DEEP
+            pieces = () if deep else self.cutting.smaller(pieces[0]) or ()
         self.flying += len(pieces) - 1
         return [self._made([piece], False) for piece in pieces]
 

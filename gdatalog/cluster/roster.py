@@ -112,12 +112,12 @@ def problem_of(found: Any) -> tuple[str, str] | None:
         told = "gdatalog is not installed there"
         if not missing:
             told = f"gdatalog cannot be imported there: {type(found).__name__}: {found}"
-        return told, f"pip install gdatalog=={VERSION}, in the Python that it runs in"
+        return told, f"install gdatalog {VERSION} there too, in the Python that it runs in"
     python, version, _ = found
     if ".".join(python.split(".")[:2]) != _PYTHON:
         told = f"its Python is {python}, and here it is {sys.version.split()[0]}"
         return told, f"start it with a Python {_PYTHON}"
     if version != VERSION:
         told = f"its gdatalog is {version}, and here it is {VERSION}"
-        return told, f"pip install gdatalog=={VERSION}, in the Python that it runs in"
+        return told, f"install gdatalog {VERSION} there too, in the Python that it runs in"
     return None

@@ -223,10 +223,6 @@ class Shares:
     def bytes_of(self, bundle: Bundle) -> int:
         return self.rows_of(bundle) * self.row_bytes[bundle.source]
 
-    def needed(self, block: Block) -> int:
-        """The bytes of a block's bundles."""
-        return sum(map(self.bytes_of, self.bundles(block)))
-
     @cached_property
     def largest(self) -> int:
         """The bytes that the block of the most bytes needs."""

@@ -20,6 +20,7 @@ from gdatalog.cluster.bundles import Grid
 from gdatalog.cluster.fragments import Bundled, Moved, bundle, counted, lay
 from gdatalog.cluster.keeping import Keeping
 from gdatalog.cluster.layout import Layout, Source
+from gdatalog.cluster.placing import workers_of
 from gdatalog.cluster.pool import Call, Placed, Pool
 from gdatalog.cluster.ranks import Way
 from gdatalog.cluster.shelves import UNLIMITED, Gone, Lot, drop_lots, room_of
@@ -105,14 +106,15 @@ class Stock:
     @property
     def workers(self) -> dict[str, int]:
         """How many threads each worker has, by its address."""
-        threads: dict[str, int] = self.pool.connection.client.nthreads()
-        return threads
+        return workers_of(self.pool.connection.client)
 
     def room(self) -> tuple[int, int]:
         """The memory that a call has on any worker, and how many run at once."""
-        info = self.pool.connection.client.scheduler_info(n_workers=-1)["workers"].values()
+        client = self.pool.connection.client
+        workers_of(client)
+        info = client.scheduler_info(n_workers=-1)["workers"].values()
         room = [room_of(each["memory_limit"] or UNLIMITED) / each["nthreads"] for each in info]
-        return int(min(room, default=UNLIMITED)), sum(each["nthreads"] for each in info)
+        return int(min(room, default=UNLIMITED)), sum(each["nthreads"] for each in info) or 1
 
     def base(self, relation: Relation, source: Source) -> Base:
         """The rows that a source has its own of."""

@@ -205,7 +205,7 @@ class Stretches:
         placed = {ref: self.pool.place(id(trie), trie) for ref, trie in tries.items()}
         table = texts_for(self.pool, splits.later, around.scope)
         own = {name: around.schemas[name] for name in splits.stratum.relations}
-        memory, knobs = self.pool.connection.budget, replace(around.knobs, threads=1)
+        memory, knobs = memory_of(self.pool, limits), replace(around.knobs, threads=1)
         task = Task(
             splits.stratum, own, tuple(splits.later), around.scope.params, memory, knobs,
             self.counts,
@@ -303,6 +303,12 @@ def texts_for(pool: Pool, plans: Sequence[RulePlan], scope: Scope) -> Placed | F
     if any(map(reads_texts, plans)):
         return placed_texts(pool, scope.symbols)
     return FewTexts.of_all(plans, scope.params, scope.symbols)
+
+
+def memory_of(pool: Pool, limits: Limits, threads: int = 1) -> int:
+    """What a call may hold that has so many of a worker's threads."""
+    budget: int = pool.connection.budget * threads
+    return budget if limits.memory is None else min(budget, limits.memory)
 
 
 def stays_afar(nbytes: int, limits: Limits) -> bool:
