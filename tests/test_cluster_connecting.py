@@ -255,7 +255,7 @@ def test_whatever_fails_because_the_scheduler_is_gone_says_so() -> None:
         db._workspace.force(spread="replicate")
         assert db.query(TRIANGLES).fetchall() == [(4060,)]
         db.cluster.client.close()
-        with pytest.raises(gd.Error, match="the connection to the (cluster|scheduler)"):
+        with pytest.raises(gd.Error, match=r"the connection to the (cluster|scheduler)"):
             db.query(TRIANGLES)
         db._workspace.force(spread="never")
         assert db.query(TRIANGLES).fetchall() == [(4060,)]
