@@ -182,7 +182,7 @@ class Stock:
         values, way = keeper.edges(rows)
         ranking = rows.ranking
         ends = [ranking.ranks(column) for column in sample]
-        placed = self.pool.place(ranking, ranking, ranking.nbytes)
+        placed = self.pool.place(id(ranking), ranking, ranking.nbytes)
         both = (np.concatenate(ends), np.concatenate(ends[::-1]))
         return Base(values, both, step, afar=True, edges=(way, placed))
 

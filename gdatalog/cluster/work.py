@@ -70,7 +70,7 @@ class CellRun(Run):
 def look_through(
     sealed: Sealed,
     cells: bytes | Sequence[Cell],
-    seconds: float,
+    seconds: float | None,
     firm: bool,
     tries: Mapping[TrieRef, Trie],
     symbols: SymbolTable | None,
@@ -84,6 +84,28 @@ def look_through(
         return _Call(opened, tries, table, device).run(wanted, seconds, firm)
 
     return on_device(opened.task.device, opened.task.plan, tries, run)
+
+
+def as_told(
+    found: Found,
+    done: int,
+    sealed: Sealed,
+    cells: bytes,
+    tries: Mapping[TrieRef, Trie],
+    symbols: SymbolTable | None,
+) -> Found:
+    """What a call found in its first `done` cells, as it was told. What stays may have been lost
+    and made again, and then it was others that there was time for."""
+    if found.cells == done:
+        return found
+    again = look_through(sealed, pickle.loads(cells)[:done], None, True, tries, symbols)
+    return complete(again, done)
+
+
+def complete(again: Found, done: int) -> Found:
+    if again.cells != done:
+        raise again.error or MemoryLimitError("rows that were lost do not fit into a worker again")
+    return again
 
 
 def rows_within(
@@ -210,10 +232,10 @@ class _Call:
             found.given += gathering.given - self.gathering.given
             self.gathering = gathering
         elif task.mode == "distinct":
-            blocks = run.distinct_blocks()
-            found.blocks += [block for block in blocks if len(block[0])]
-            held = sum(column.nbytes for block in found.blocks for column in block)
+            blocks = [block for block in run.distinct_blocks() if len(block[0])]
+            held = sum(column.nbytes for block in (*found.blocks, *blocks) for column in block)
             self.limits.charge("rows of cells", held)
+            found.blocks += blocks  # only now: the rows of a cell that is too much come again
         else:
             given = self.set.given
             run.into_set(task.number, self.set)
