@@ -24,6 +24,7 @@ from gdatalog.cluster.costs import Level
 from gdatalog.cluster.pool import Call, Kept, TooLarge
 from gdatalog.cluster.replicated import Handing
 from gdatalog.cluster.spreading import Spreading
+from gdatalog.cluster.stock import Stock
 from gdatalog.cluster.work import as_told, look_through
 from gdatalog.errors import EvaluationError
 from tests.clusters import Workers
@@ -120,7 +121,7 @@ class SpreadHere(Spreading):
     def __init__(self, slots: int) -> None:
         self.pool = Here(slots)  # type: ignore[assignment]
         self.connection = self.pool.connection
-        self.stock = None  # type: ignore[assignment]
+        self.stock = Stock(self.pool)
 
     def load(self, *asked: Any) -> None:
         return None
@@ -353,6 +354,10 @@ def test_a_limit_is_met_by_workers() -> None:
 TRIANGLES = "t(x, count()) <- E(x, y), E(y, z), E(z, x)."
 
 
+def too_much(*asked: Any) -> None:
+    raise gdatalog.MemoryLimitError("it does not fit here")
+
+
 @pytest.mark.parametrize(
     ("knob", "changed", "spread"),
     [
@@ -360,11 +365,12 @@ TRIANGLES = "t(x, count()) <- E(x, y), E(y, z), E(z, x)."
         ("auto", {"WORTH": 0.0}, True),
         ("auto", {"SMALL": 0.0}, False),  # it is done before the time here is over
         ("auto", {"SMALL": 0.0, "HERE": 0.0}, True),
+        ("auto", {"SMALL": 0.0, "run_rule": too_much}, True),
         ("never", {"WORTH": 0.0}, False),
     ],
 )
 def test_what_is_spread(
-    knob: str, changed: dict[str, float], spread: bool, monkeypatch: pytest.MonkeyPatch
+    knob: str, changed: dict[str, Any], spread: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spreading, "fits_nowhere", lambda *of: False)
     monkeypatch.setattr(spreading, "fits_workers", lambda *of: True)

@@ -300,6 +300,12 @@ class Stock:
         if keys:
             self.pool.tell(drop_lots, keys)
 
+    def close(self) -> None:
+        """Has nothing on the shelves any more: workers may go on for others."""
+        bases = [base for of_store in list(self._bases.values()) for base in of_store.values()]
+        self._bases.clear()
+        self.let_go(lot for base in bases for lot in base.lots if lot is not None)
+
 
 def _forget(bases: dict[Any, Base], idle: list[str]) -> None:
     idle += [lot.key for base in bases.values() for lot in base.lots if lot is not None]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
 from gdatalog.cluster.devices import gathering_here, on_device, rows_here
-from gdatalog.cluster.tasks import Found, Opened, Sealed, Task
+from gdatalog.cluster.tasks import Found, Opened, Sealed
 from gdatalog.cluster.texts import Anew, gathered_symbols, symbol_columns
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import chunk_rows
@@ -106,23 +106,6 @@ def complete(again: Found, done: int) -> Found:
     if again.cells != done:
         raise again.error or MemoryLimitError("rows that were lost do not fit into a worker again")
     return again
-
-
-def rows_within(
-    task: Task, cells: Sequence[Cell], tries: Mapping[TrieRef, Trie], symbols: SymbolTable
-) -> Columns:
-    """The distinct rows that a join gives within some cells."""
-    found = _Call(Opened(task), tries, symbols).run(cells, None, True)
-    return found.blocks[0] if found.blocks else ()
-
-
-def gathered_within(
-    task: Task, cells: Sequence[Cell], tries: Mapping[TrieRef, Trie], symbols: SymbolTable
-) -> Gathering:
-    """What a join's bindings within some cells come to, group by group."""
-    found = _Call(Opened(replace(task, mode="bag")), tries, symbols).run(cells, None, True)
-    assert found.gathering is not None
-    return found.gathering
 
 
 def room(tries: Mapping[TrieRef, Trie]) -> int:
