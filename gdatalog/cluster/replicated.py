@@ -29,8 +29,8 @@ from gdatalog.storage.afar import Keeper
 
 BUDGET = 1.0  # seconds that a call may take, and then gives back what it has not come to
 LEAST = 0.05  # the same at the least
-SHORT = 0.02  # seconds of a call that is worth calling
-SHARES, FIRST = 1.5, 6  # of what is left, and of all as long as nobody knows how fast they work
+SHORT = 0.03  # seconds of a call that is worth calling
+SHARES, FIRST = 1.5, 4  # of what is left, and of all as long as nobody knows how fast they work
 RATE = 2e7  # rows a second, until it is known
 AHEAD = 2  # calls for each thread of the workers: one runs, one waits there
 

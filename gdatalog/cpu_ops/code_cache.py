@@ -26,7 +26,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock, RLock
@@ -71,6 +71,7 @@ class Size:
     bytes: int
 
 
+@lru_cache(512)
 def versioned(shape: str, source: str) -> str:
     """The name of a generated text: something to read, and a hash of all that makes the code.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -139,7 +140,8 @@ class Session:
         # Files whose relation nobody declared are read first: their types are the data's.
         decls = [s for s in everything.statements if isinstance(s, Decl)]
         declared = {name for decl in decls for name in decl.names}
-        early = Inputs({}, sources, {}, self.symbols, settings.policy, self.read, self._afar)
+        afar = partial(_afar, settings, self.symbols)
+        early = Inputs({}, sources, {}, self.symbols, settings.policy, self.read, afar)
         for name, (first, *_) in sources.items():
             directive, _ = first
             if name not in declared and name not in known and directive.path is not None:
@@ -158,18 +160,9 @@ class Session:
             self.symbols,
             settings.policy,
             self.read,
-            self._afar,
+            afar,
         )
         self.evaluation = self._evaluation(self.inputs)
-
-    def _afar(self, path: str, name: str, schema: Schema | None) -> Relation | None:
-        """The relation of a path that a cluster's workers read themselves."""
-        settings = self.settings
-        if settings.cluster is None or settings.knobs.spread == "never":
-            return None
-        forced = settings.knobs.spread == "partition"
-        wanted = Wanted(name, settings.memory, None, schema, forced)
-        return settings.cluster.load(path, wanted, self.symbols)
 
     def _evaluation(self, stored: Inputs) -> Evaluation:
         settings = self.settings
@@ -317,3 +310,14 @@ def _nanoseconds(value: date | np.datetime64) -> int:
     microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
     # pandas.Timestamp is a datetime that knows nanoseconds too
     return microseconds * 1000 + int(getattr(value, "nanosecond", 0))
+
+
+def _afar(
+    settings: Settings, symbols: SymbolTable, path: str, name: str, schema: Schema | None
+) -> Relation | None:
+    """The relation of a path that a cluster's workers read themselves."""
+    spread = settings.knobs.spread
+    if settings.cluster is None or spread == "never":
+        return None
+    wanted = Wanted(name, settings.memory, None, schema, spread == "partition")
+    return settings.cluster.load(path, wanted, symbols)
