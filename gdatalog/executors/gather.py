@@ -33,11 +33,6 @@ class DistinctRows:
         self.pending = 0
 
     @property
-    def groups(self) -> int:
-        """How many groups there are, or partial ones."""
-        return sum(len(block[-1]) for block in self.blocks)
-
-    @property
     def nbytes(self) -> int:
         return sum(column.nbytes for block in self.blocks for column in block)
 
