@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cluster import here
+from gdatalog.cluster import here, shelves
 from gdatalog.errors import EvaluationError, Interrupted, MemoryLimitError
 from gdatalog.watching import watching
 
@@ -115,6 +115,12 @@ def mixed(seconds: float, values: Any, *inputs: Any) -> dict[str, int]:
         numbers += [each] if isinstance(each, int) else each.values()
     first = sum(number * (at + 1) for at, number in enumerate(numbers)) % 1_000_003
     return {"a": first, "b": first * 7 % 1_000_003, "c": len(inputs)}
+
+
+def on_shelf(dask_worker: Any) -> int:
+    """How much lies on a worker's shelf."""
+    shelf = shelves._shelves.get(dask_worker)
+    return 0 if shelf is None else len(shelf._kept)
 
 
 def sum_of(kept: dict[str, int]) -> int:

@@ -18,6 +18,7 @@ from gdatalog.cluster.census import Census
 from gdatalog.cluster.partitioned import Part, Parted
 from gdatalog.cluster.shares import Shares
 from gdatalog.errors import EvaluationError, MemoryLimitError
+from tests import pool_calls
 from tests.clusters import Workers, fork_workers
 from tests.corners import CORNERS, Example
 from tests.draw import PROFILES, drawn
@@ -64,6 +65,17 @@ def check(example: Example, client: Any) -> None:
 @pytest.mark.parametrize("example", CORNERS, ids=str)
 def test_corners(example: Example, cluster: Workers) -> None:
     check(example, cluster(2))
+
+
+@pytest.mark.usefixtures("small")
+def test_nothing_is_left_on_shelves(cluster: Workers) -> None:
+    client = cluster(2)
+    before = sum(client.run(pool_calls.on_shelf).values())
+    with connected(client) as db:
+        db["E"] = [(x, y) for x in range(20) for y in range(x)]
+        assert db.query("n(count()) <- E(x, y), E(y, z).").fetchall() == [(1140,)]
+        assert sum(client.run(pool_calls.on_shelf).values()) > before
+    assert sum(client.run(pool_calls.on_shelf).values()) == before
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, perf_counter, sleep
@@ -132,6 +133,21 @@ def test_a_trie_is_placed_once_and_goes_with_it(pool: Pool) -> None:
         pool.placing.tidy(linger=0)
         assert not os.path.exists(token.path)
     assert given(pool, [Call(pool_calls.length, (pool.place("key", other),))]) == [20]
+
+
+def test_what_was_sent_stays_as_long_as_what_was_made_of_it(pool: Pool) -> None:
+    values = np.arange(3)
+    alive = weakref.ref(values)
+    placed = pool.place("of the values", values)
+    stage = pool.stage("test", Limits())
+    stage.add(Call(len, (placed,), keep=True))
+    (kept,) = [kept for _, kept in stage]
+    del placed, values, stage
+    gc.collect()
+    assert (alive() is None) == (pool.placing.folder is not None)
+    del kept
+    gc.collect()
+    assert alive() is None
 
 
 def held_by(pool: Pool) -> list[list[str]]:

@@ -15,6 +15,7 @@ from time import monotonic, sleep
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -26,7 +27,8 @@ from gdatalog.cluster.owner import Stale, State
 from gdatalog.cluster.owners import Owners
 from gdatalog.cluster.pool import Call, Kept, Part
 from gdatalog.cluster.spreading import Spreading
-from gdatalog.cluster.stretches import Stretches
+from gdatalog.cluster.stock import Stock
+from gdatalog.cluster.stretches import Seeds, Stretches
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.storage.afar import AfarRows
 from gdatalog.storage.relation import Relation
@@ -118,6 +120,7 @@ class Recursion(Spreading):
     def __init__(self, pool: Any) -> None:
         self.pool = pool
         self.connection = pool.connection
+        self.stock = Stock(pool)
         self._keeping = None
 
     def rule(self, *_: Any) -> None:
@@ -492,3 +495,11 @@ def test_a_stretch_whose_worker_dies_is_run_again(
         expected = sorted(alone.query(CLOSURE).fetchall())
         assert sorted(db.query(CLOSURE).fetchall()) == expected
     assert not pids
+
+
+def test_the_greatest_keys_are_in_the_last_stretch() -> None:
+    keys = [-5, 1 << 53, (1 << 53) + 1, (1 << 63) - 2, (1 << 63) - 1]
+    seeds = Seeds(np.array(keys), np.arange(6), {})
+    assert seeds.of(-5, 1 << 63).values.tolist() == keys
+    assert seeds.of((1 << 53) + 1, 1 << 63).values.tolist() == keys[2:]
+    assert seeds.of(-5, (1 << 53) + 1).values.tolist() == keys[:2]

@@ -24,7 +24,8 @@ from gdatalog.cluster.costs import Level
 from gdatalog.cluster.pool import Call, Kept, TooLarge
 from gdatalog.cluster.replicated import Handing
 from gdatalog.cluster.spreading import Spreading
-from gdatalog.cluster.work import look_through
+from gdatalog.cluster.stock import Stock
+from gdatalog.cluster.work import as_told, look_through
 from gdatalog.errors import EvaluationError
 from tests.clusters import Workers
 from tests.corners import CORNERS, Example
@@ -120,7 +121,7 @@ class SpreadHere(Spreading):
     def __init__(self, slots: int) -> None:
         self.pool = Here(slots)  # type: ignore[assignment]
         self.connection = self.pool.connection
-        self.stock = None  # type: ignore[assignment]
+        self.stock = Stock(self.pool)
 
     def load(self, *asked: Any) -> None:
         return None
@@ -353,6 +354,10 @@ def test_a_limit_is_met_by_workers() -> None:
 TRIANGLES = "t(x, count()) <- E(x, y), E(y, z), E(z, x)."
 
 
+def too_much(*asked: Any) -> None:
+    raise gdatalog.MemoryLimitError("it does not fit here")
+
+
 @pytest.mark.parametrize(
     ("knob", "changed", "spread"),
     [
@@ -360,11 +365,12 @@ TRIANGLES = "t(x, count()) <- E(x, y), E(y, z), E(z, x)."
         ("auto", {"WORTH": 0.0}, True),
         ("auto", {"SMALL": 0.0}, False),  # it is done before the time here is over
         ("auto", {"SMALL": 0.0, "HERE": 0.0}, True),
+        ("auto", {"SMALL": 0.0, "run_rule": too_much}, True),
         ("never", {"WORTH": 0.0}, False),
     ],
 )
 def test_what_is_spread(
-    knob: str, changed: dict[str, float], spread: bool, monkeypatch: pytest.MonkeyPatch
+    knob: str, changed: dict[str, Any], spread: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spreading, "fits_nowhere", lambda *of: False)
     monkeypatch.setattr(spreading, "fits_workers", lambda *of: True)
@@ -469,6 +475,38 @@ def test_cells_that_do_not_fit_are_cut_and_then_told_of(monkeypatch: pytest.Monk
         monkeypatch.setattr(work, "room", lambda tries: 8)
         with pytest.raises(gdatalog.MemoryLimitError, match="8 B"):
             db.query("p(x, z, w, y) <- E(x, y), E(y, z), E(x, w).").fetchall()
+
+
+def test_rows_of_a_cell_that_did_not_fit_are_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gdatalog.cluster import work
+
+    monkeypatch.setattr(work, "room", lambda tries: 4_000)
+    with gdatalog.connect(device="cpu") as db:
+        spread(db, here(2))
+        db["E"] = [(x, y) for x in range(4) for y in range(20)]
+        found = db.query("p(x, y, z) <- E(x, y), E(x, z).").fetchall()
+    assert len(found) == len(set(found)) == 4 * 20 * 20
+
+
+def test_what_stays_is_made_again_of_the_same_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[Any, ...]] = []
+
+    def noted(*args: Any) -> Any:
+        calls.append(args)
+        return look_through(*args)
+
+    monkeypatch.setattr(replicated, "look_through", noted)
+    with gdatalog.connect(device="cpu") as db:
+        spread(db, here(1))
+        load(db)
+        db.query("p(x, y, z) <- E(x, y), E(y, z).").fetchall()
+    sealed, cells, _, _, tries, table = max(calls, key=lambda args: len(pickle.loads(args[1])))
+    all_of_them = look_through(sealed, cells, None, True, tries, table)
+    one = look_through(sealed, cells, 0.0, True, tries, table)
+    assert one.cells == 1 < all_of_them.cells and 0 < one.count < all_of_them.count
+    for told, others in ((one, all_of_them), (all_of_them, one)):
+        found = as_told(others, told.cells, sealed, cells, tries, table)
+        assert (found.cells, found.count) == (told.cells, told.count)
 
 
 def test_calls_that_are_too_large_come_back_smaller(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@ and cells of a join are run over tries of the bundles that they need.
 
 A fragment may have more rows than its cells need: they are rows all the same, and the cells say
 which bindings are their own.
+
+Above 300 lines, for what is laid, read and run of it goes together.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from gdatalog.cluster.parts import columns_of
 from gdatalog.cluster.ranks import Way, edges_of
 from gdatalog.cluster.shelves import Gone, Lot, Piece, Shelf, own_shelf
 from gdatalog.cluster.tasks import Found, Sealed
-from gdatalog.cluster.work import look_through
-from gdatalog.errors import MemoryLimitError
+from gdatalog.cluster.work import complete, look_through
+from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.plan.cells import Cell, Stretch
 from gdatalog.plan.effects import longest_first
@@ -170,7 +172,7 @@ def light(moved: Moved) -> Moved:
 def run_cells(
     sealed: Sealed,
     cells: Sequence[Cell],
-    seconds: float,
+    seconds: float | None,
     tries: Tries,
     fragments: Sequence[Fragment],
     ranks: Mapping[int, Ranking],
@@ -191,6 +193,29 @@ def run_cells(
     except Gone as gone:
         return Moved(gone, shelf.counted())
     return Moved(Ran(found, cuts), shelf.counted())
+
+
+def as_told(
+    moved: Moved,
+    done: int,
+    sealed: Sealed,
+    cells: Sequence[Cell],
+    tries: Tries,
+    fragments: Sequence[Fragment],
+    ranks: Mapping[int, Ranking],
+    symbols: SymbolTable | None,
+) -> Moved:
+    """What a call found in its first `done` cells, as it was told: see `work.as_told`."""
+    if isinstance(moved.value, Ran) and moved.value.found.cells == done:
+        return moved
+    again = run_cells(sealed, cells[:done], None, tries, fragments, ranks, symbols)
+    if isinstance(again.value, Gone):
+        raise DeviceError(
+            "rows were lost with the worker that had them, and so were those of which they came",
+            hint="ask again",
+        )
+    complete(again.value.found, done)
+    return again
 
 
 def where_to_cut(cell: Cell, fragments: Sequence[Fragment], error: MemoryLimitError) -> Moved:

@@ -140,7 +140,7 @@ class Keeping:
     def _counts(self, rows: AfarRows, what: ranks.What, ranking: Ranking | None) -> list[Kept]:
         """How often keys or ranks stand in the edges: an owner has those that are its own."""
         values, way = self.edges(rows)
-        placed = None if ranking is None else self.pool.place(ranking, ranking, ranking.nbytes)
+        placed = None if ranking is None else self.pool.place(id(ranking), ranking, ranking.nbytes)
         calls = [(ranks.counts_of, (value, way, what, placed)) for value in values]
         counted = self._kept("ranks: counts", calls)
         exchange = self._exchange("ranks", 16 * 2 * rows.at_most)

@@ -64,10 +64,14 @@ class TooLarge(MemoryLimitError):
 
 @dataclass(slots=True, eq=False)
 class Recipe:
-    """How a value that is kept was made, without what it was made of: that may be gone by now."""
+    """How a value that is kept was made, without what it was made of: that may be gone by now.
+
+    `sent`: values here that may have to be sent again; no call but this needs them to stay.
+    """
 
     packed: Packed
     inputs: tuple[tuple[Recipe | Kept, tuple[Any, ...]], ...]  # of what, and of which part
     placed: tuple[Placed, ...]
     worker: str | None
+    sent: tuple[Any, ...] = ()
     kept: Callable[[], Kept | None] = lambda: None

@@ -4,7 +4,7 @@ calls have in common is packed once."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -28,6 +28,7 @@ class Run:
     deaths: int = 0  # how often it may have been what ended its workers
     missing: bool = False  # whether a worker did not have what is placed
     made: Any = None  # the future of what is kept
+    sent: Sequence[Any] = ()  # of what is kept the values that were sent for it
 
 
 @dataclass(slots=True, eq=False)

@@ -28,12 +28,13 @@ from gdatalog.cluster.fragments import (
     Cuts,
     Fragment,
     Tries,
+    as_told,
     light,
     run_cells,
     where_to_cut,
 )
 from gdatalog.cluster.layout import Layout
-from gdatalog.cluster.pool import Call, Placed, Stage, TooLarge
+from gdatalog.cluster.pool import Call, Kept, Placed, Stage, TooLarge
 from gdatalog.cluster.replicated import SpreadRun
 from gdatalog.cluster.shares import Block, Bundle, Shares
 from gdatalog.cluster.shelves import Gone, Piece
@@ -160,6 +161,10 @@ class Parted:
         self._send(stage, dealer)
         try:
             for call, given in stage:
+                if isinstance(call.tag, Found):
+                    call.tag.kept = given
+                    yield call.tag
+                    continue
                 value, moved = given.told if call.keep else given
                 worker, part = call.tag
                 self.busy[worker] -= 1
@@ -169,10 +174,12 @@ class Parted:
                 else:
                     self._back(part, value.found, value.cuts)
                 self._send(stage, dealer)
-                if not isinstance(value, Gone) and value.found.cells:
-                    if value.found.left is not None:
-                        value.found.kept = given
+                if isinstance(value, Gone) or not value.found.cells:
+                    continue
+                if value.found.left is None:
                     yield value.found
+                else:
+                    stage.add(self._as_told(call, given, value.found))
         finally:
             stage.cancel()
 
@@ -214,7 +221,7 @@ class Parted:
             if role is not None:
                 relation = self.run.relation_of(self.layout.sources[role.source].relation)
                 ranking = relation.graph.ranking()
-                found[role.source] = self.run.pool.place(ranking, ranking, ranking.nbytes)
+                found[role.source] = self.run.pool.place(id(ranking), ranking, ranking.nbytes)
         return found
 
     # ------------------------------------------------------------------------- what comes again
@@ -256,8 +263,16 @@ class Parted:
             found.error.hint = "workers with more memory; or fewer threads on each, which share it"
             raise found.error
 
+    def _as_told(self, call: Call, kept: Kept, found: Found) -> Call:
+        """What stays of a call: however often it is made again, of the same cells."""
+        sealed, cells, _, *others = call.args
+        worker, _ = call.tag
+        return Call(as_told, (kept, found.cells, sealed, cells, *others), True, worker, found)
+
     def _smaller(self, large: TooLarge) -> list[Call]:
         """What to ask where a worker was stopped for the memory that it took."""
+        if isinstance(large.call.tag, Found):
+            return []
         worker, part = large.call.tag
         args = (part.cells[0], self._fragments(part), MemoryLimitError(str(large)))
         return [Call(where_to_cut, args, tag=(worker, part))]

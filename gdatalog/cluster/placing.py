@@ -36,20 +36,20 @@ LINGER = 5.0  # seconds that a file stays for who may still read it
 OFTEN = 8  # times that something is begun again, at the most
 EVERY = 0.5  # seconds between two looks at what the cluster did not tell
 PAUSE = 0.05  # seconds before what failed is begun again
+HEARD = 1.0  # seconds for workers to hear what they may let go of, before nobody tells them
 ALONE = 30.0  # seconds without a worker, after which nobody waits for one any more
 
 
 class Placed:
     """A value that lies on the workers, once each: an argument of calls, which are given it."""
 
-    __slots__ = ("__weakref__", "_strong", "_value", "future", "holding", "nbytes", "ref")
+    __slots__ = ("__weakref__", "_value", "future", "holding", "nbytes", "ref")
 
     def __init__(self, ref: Ref, nbytes: int, value: Any) -> None:
         self.ref = ref
         self.nbytes = nbytes
         self.future: Any = None  # a copy that workers fetch it from, if it is sent
         self.holding: list[Any] = []  # until these have ended, some workers do not have it
-        self._strong: Any = None
         try:
             self._value: Callable[[], Any] = weakref.ref(value)
         except TypeError:
@@ -65,11 +65,6 @@ class Placed:
         self.holding = [each for each in self.holding if each.status == "pending"]
         return not self.holding
 
-    def needed(self) -> None:
-        """What is made of it is made again if it is lost, and so it must stay."""
-        if self.sent:
-            self._strong = self._value()
-
     def value(self) -> Any:
         return self._value()
 
@@ -84,6 +79,7 @@ class Placing:
     _known: dict[Hashable, tuple[weakref.ref[Any] | None, Placed]] = field(default_factory=dict)
     _gone: list[Ref] = field(default_factory=list)
     _old: list[tuple[float, str]] = field(default_factory=list)
+    _telling: list[Any] = field(default_factory=list)  # what workers are told now
     _end: Any = None
 
     def place(self, key: Hashable, value: Any, nbytes: int, owner: Any) -> Placed:
@@ -201,11 +197,14 @@ class Placing:
                 os.unlink(self._old.pop(0)[1])
 
     def close(self) -> None:
-        tokens = [placed.ref.token for _, placed in self._known.values()]
+        tokens = [placed.ref.token for _, placed in list(self._known.values())]
         self._known.clear()
         tokens += [ref.token for ref in self._gone]
         if tokens:
             self.tell(forget, tokens)
+        for each in self._telling:  # else the client may be closed before it has said it
+            with contextlib.suppress(Exception):
+                each.result(HEARD)
         if self._end is not None:
             self._end()
 
@@ -213,7 +212,8 @@ class Placing:
         """Has all workers call a function, and does not wait: one of them may be dying."""
         if self.client.status == "running":
             telling = self.client.run(function, *args, on_error="ignore", asynchronous=True)
-            asyncio.run_coroutine_threadsafe(telling, self.client.loop.asyncio_loop)
+            said = asyncio.run_coroutine_threadsafe(telling, self.client.loop.asyncio_loop)
+            self._telling = [*(each for each in self._telling if not each.done()), said]
 
 
 def workers_of(client: Any) -> dict[str, int]:

@@ -5,7 +5,7 @@ can be added meanwhile. All that waits for the cluster waits here.
 
     stage = pool.stage("triangles", limits)
     for cell in cells:
-        stage.add(Call(rows_within, (task, [cell], placed, table)))
+        stage.add(Call(look_through, (task, [cell], 1.0, False, placed, table)))
     for call, rows in stage:
         ...
 

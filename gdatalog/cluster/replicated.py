@@ -11,10 +11,10 @@ from typing import Any
 
 from gdatalog.cluster.cutting import DEEP, Cutting, Piece
 from gdatalog.cluster.harvest import Harvest, merges_afar
-from gdatalog.cluster.pool import Call, Placed, Pool, Stage, TooLarge
+from gdatalog.cluster.pool import Call, Kept, Placed, Pool, Stage, TooLarge
 from gdatalog.cluster.tasks import Found, Mode, Sealed, Task, light
 from gdatalog.cluster.texts import FewTexts, placed_texts, reads_texts
-from gdatalog.cluster.work import look_through
+from gdatalog.cluster.work import as_told, look_through
 from gdatalog.engine.choose import ASKED_FOR, AT_HAND, Choice, looked_at
 from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.knobs import Knobs
@@ -202,13 +202,18 @@ class Handing:
         self._send(stage)
         try:
             for call, given in stage:
+                if isinstance(call.tag, Found):
+                    call.tag.kept = given
+                    yield call.tag
+                    continue
                 found = given.told if call.keep else given
                 if found.left is not None:
-                    found.kept = given
+                    stage.add(self._as_told(call, given, found))
                 self.flying -= 1
                 self._back(stage, call.tag, found)
                 self._send(stage)
-                yield found
+                if found.left is None:
+                    yield found
         finally:
             stage.cancel()
 
@@ -227,8 +232,15 @@ class Handing:
         least = min(least, whole / 2)
         return max(least, self.cutting.left / (SHARES * self.slots))
 
+    def _as_told(self, call: Call, kept: Kept, found: Found) -> Call:
+        """What stays of a call: however often it is made again, of the same cells."""
+        sealed, cells, _, _, tries, table = call.args
+        return Call(as_told, (kept, found.cells, sealed, cells, tries, table), True, tag=found)
+
     def _smaller(self, large: TooLarge) -> list[Call]:
         """Calls in the place of one for which a worker had not enough memory."""
+        if isinstance(large.call.tag, Found):
+            return []
         pieces: Sequence[Piece] = large.call.tag
         if len(pieces) == 1:
             deep = pieces[0].again >= DEEP

@@ -31,6 +31,7 @@ from gdatalog.engine.sources import Sources
 from gdatalog.engine.splits import Splits
 from gdatalog.engine.spread import Spread
 from gdatalog.engine.surroundings import Surroundings
+from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import cuttable
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.storage.relation import Relation
@@ -152,6 +153,7 @@ class Spreading:
         return counts(self.pool, self.keeper(splits.around.memory), splits)
 
     def close(self) -> None:
+        self.stock.close()
         self.pool.close()
 
 
@@ -171,7 +173,7 @@ def patiently_here(
                 plan, sources, around.scope, around.limits, limit, report, None, around.knobs,
                 around.device, None, did,
             )  # fmt: skip
-    except TooSlow:
+    except (TooSlow, MemoryLimitError):
         around.limits.held.clear()
         around.limits.held.update(held)
         return None

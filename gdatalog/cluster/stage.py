@@ -149,8 +149,7 @@ class Stage:
         if not runs:
             return
         for run in runs:
-            for placed in run.placed:
-                placed.needed()
+            run.sent = [placed.value() for placed in run.placed if placed.sent]
         futures = self._map(
             run_call,
             worker,
@@ -389,7 +388,8 @@ class Stage:
             kept = _whole(each)
             part = (each.key,) if isinstance(each, Part) else ()
             inputs.append((kept.recipe or kept, part))
-        recipe = Recipe(run.packed, tuple(inputs), tuple(run.placed), run.call.worker)
+        placed, sent = tuple(run.placed), tuple(run.sent)
+        recipe = Recipe(run.packed, tuple(inputs), placed, run.call.worker, sent)
         kept = Kept(run.made, told, recipe)
         recipe.kept = weakref.ref(kept)
         return kept

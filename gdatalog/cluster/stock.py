@@ -182,7 +182,7 @@ class Stock:
         values, way = keeper.edges(rows)
         ranking = rows.ranking
         ends = [ranking.ranks(column) for column in sample]
-        placed = self.pool.place(ranking, ranking, ranking.nbytes)
+        placed = self.pool.place(id(ranking), ranking, ranking.nbytes)
         both = (np.concatenate(ends), np.concatenate(ends[::-1]))
         return Base(values, both, step, afar=True, edges=(way, placed))
 
@@ -299,6 +299,12 @@ class Stock:
         self._idle.clear()
         if keys:
             self.pool.tell(drop_lots, keys)
+
+    def close(self) -> None:
+        """Has nothing on the shelves any more: workers may go on for others."""
+        bases = [base for of_store in list(self._bases.values()) for base in of_store.values()]
+        self._bases.clear()
+        self.let_go(lot for base in bases for lot in base.lots if lot is not None)
 
 
 def _forget(bases: dict[Any, Base], idle: list[str]) -> None:

@@ -75,7 +75,9 @@ class Seeds:
 
     def of(self, low: int, high: int) -> Seeds:
         """Those of the values from one on, below another."""
-        first, last = np.searchsorted(self.values, [low, high])
+        # One by one, for an array of both may be of floats; and no key is `high` if it is 1 << 63.
+        first = int(np.searchsorted(self.values, low))
+        last = int(np.searchsorted(self.values, high - 1, side="right"))
         start, end = self.starts[first], self.starts[last]
         columns = {at: column[start:end] for at, column in self.columns.items()}
         return Seeds(self.values[first:last], self.starts[first : last + 1] - start, columns)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
 from gdatalog.cluster.devices import gathering_here, on_device, rows_here
-from gdatalog.cluster.tasks import Found, Opened, Sealed, Task
+from gdatalog.cluster.tasks import Found, Opened, Sealed
 from gdatalog.cluster.texts import Anew, gathered_symbols, symbol_columns
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import chunk_rows
@@ -70,7 +70,7 @@ class CellRun(Run):
 def look_through(
     sealed: Sealed,
     cells: bytes | Sequence[Cell],
-    seconds: float,
+    seconds: float | None,
     firm: bool,
     tries: Mapping[TrieRef, Trie],
     symbols: SymbolTable | None,
@@ -86,21 +86,26 @@ def look_through(
     return on_device(opened.task.device, opened.task.plan, tries, run)
 
 
-def rows_within(
-    task: Task, cells: Sequence[Cell], tries: Mapping[TrieRef, Trie], symbols: SymbolTable
-) -> Columns:
-    """The distinct rows that a join gives within some cells."""
-    found = _Call(Opened(task), tries, symbols).run(cells, None, True)
-    return found.blocks[0] if found.blocks else ()
+def as_told(
+    found: Found,
+    done: int,
+    sealed: Sealed,
+    cells: bytes,
+    tries: Mapping[TrieRef, Trie],
+    symbols: SymbolTable | None,
+) -> Found:
+    """What a call found in its first `done` cells, as it was told. What stays may have been lost
+    and made again, and then it was others that there was time for."""
+    if found.cells == done:
+        return found
+    again = look_through(sealed, pickle.loads(cells)[:done], None, True, tries, symbols)
+    return complete(again, done)
 
 
-def gathered_within(
-    task: Task, cells: Sequence[Cell], tries: Mapping[TrieRef, Trie], symbols: SymbolTable
-) -> Gathering:
-    """What a join's bindings within some cells come to, group by group."""
-    found = _Call(Opened(replace(task, mode="bag")), tries, symbols).run(cells, None, True)
-    assert found.gathering is not None
-    return found.gathering
+def complete(again: Found, done: int) -> Found:
+    if again.cells != done:
+        raise again.error or MemoryLimitError("rows that were lost do not fit into a worker again")
+    return again
 
 
 def room(tries: Mapping[TrieRef, Trie]) -> int:
@@ -210,10 +215,10 @@ class _Call:
             found.given += gathering.given - self.gathering.given
             self.gathering = gathering
         elif task.mode == "distinct":
-            blocks = run.distinct_blocks()
-            found.blocks += [block for block in blocks if len(block[0])]
-            held = sum(column.nbytes for block in found.blocks for column in block)
+            blocks = [block for block in run.distinct_blocks() if len(block[0])]
+            held = sum(column.nbytes for block in (*found.blocks, *blocks) for column in block)
             self.limits.charge("rows of cells", held)
+            found.blocks += blocks  # only now: the rows of a cell that is too much come again
         else:
             given = self.set.given
             run.into_set(task.number, self.set)
