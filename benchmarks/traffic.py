@@ -138,7 +138,7 @@ def run(graphs: Sequence[Graph], workers: int) -> Iterator[str]:
     yield "| cliques | of | counted | planned |"
     yield "| --- | --- | ---: | ---: |"
     with (
-        LocalCluster(workers, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         client.wait_for_workers(workers)
