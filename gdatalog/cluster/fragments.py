@@ -212,7 +212,7 @@ def as_told(
     if isinstance(again.value, Gone):
         raise DeviceError(
             "rows were lost with the worker that had them, and so were those of which they came",
-            hint="ask again",
+            hint="ask the query again; for a relation of a program, load again what it reads",
         )
     complete(again.value.found, done)
     return again
