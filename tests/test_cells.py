@@ -13,7 +13,7 @@ import pytest
 import gdatalog as gd
 from gdatalog.engine.derived import Blocks
 from gdatalog.engine.run import run_rule
-from gdatalog.plan.cells import Cell, Stretch, cuttable, roles, within
+from gdatalog.plan.cells import GREATEST, LEAST, Cell, Stretch, cuttable, roles, within
 from gdatalog.plan.check import check_join_plan
 from gdatalog.plan.nodes import JoinPlan
 
@@ -33,16 +33,21 @@ def cells_of(join: JoinPlan, bounds: list[int | None]) -> Iterator[Cell]:
         yield Cell(dict(zip(names, stretches, strict=True)))
 
 
-@pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.parametrize("strategy", ["levelwise", "lftj"])
+@pytest.mark.parametrize(
+    ("query", "strategy"),
+    [*((query, "levelwise") for query in QUERIES), ("cliques", "lftj"), ("floats", "lftj")],
+)
 def test_rows_of_cells(query: str, strategy: Any, monkeypatch: Any) -> None:
     met: list[int] = []
+    # Loops are compiled for which ends there are.
+    ends = (None, None) if strategy == "levelwise" else (LEAST, GREATEST)
+    bounds = [ends[0], 7, 15, 1 << 40, ends[1]]
 
     def by_cells(plan: Any, *args: Any, **more: Any) -> Any:
         (join,) = plan.joins
         assert all(len(names) for names in roles(join))
         counts = []
-        for cell in cells_of(join, [None, 7, 15, 1 << 40, None]):
+        for cell in cells_of(join, bounds):
             part = within(join, cell)
             check_join_plan(part)
             rows = run_rule(replace(plan, joins=(part,)), *args, **more)

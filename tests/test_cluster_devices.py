@@ -43,7 +43,9 @@ def threads() -> Iterator[Any]:
 
 @needs_compiler
 @pytest.mark.host
-@pytest.mark.parametrize("text", QUERIES)
+@pytest.mark.parametrize(
+    "text", [QUERIES[0], *(pytest.param(text, marks=pytest.mark.slow) for text in QUERIES[1:])]
+)
 def test_workers_with_a_gpu_give_the_same(
     text: str, threads: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

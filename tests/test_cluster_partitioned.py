@@ -61,6 +61,7 @@ def check(example: Example, client: Any) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("example", CORNERS, ids=str)
 def test_corners(example: Example, cluster: Workers) -> None:

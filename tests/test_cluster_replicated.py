@@ -552,6 +552,7 @@ def test_pieces_cover_a_level_and_share_nothing(
 # --------------------------------------------------------------------- processes of a cluster
 
 
+@pytest.mark.slow
 def test_programs_on_workers(cluster: Workers) -> None:
     client = cluster(2)
     for text in CASES.values():
