@@ -148,14 +148,21 @@ def test_rules_that_differ_in_names_and_constants_share_code(one, other, alike):
 def test_a_changed_helper_changes_the_name(tmp_path, monkeypatch):
     names = set()
     (tmp_path / "lists.py").write_text("def seek(): ...\n")
-    monkeypatch.setattr(code_cache, "_HELPERS", tmp_path)
-    for more in ("", "# changed\n"):
-        with (tmp_path / "lists.py").open("a") as file:
-            file.write(more)
-        code_cache._helpers.cache_clear()
-        names.add(code_cache.versioned("p", SOURCE))
-    code_cache._helpers.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(code_cache, "_HELPERS", tmp_path)
+        for more in ("", "# changed\n"):
+            with (tmp_path / "lists.py").open("a") as file:
+                file.write(more)
+            _a_new_process()
+            names.add(code_cache.versioned("p", SOURCE))
+    _a_new_process()
     assert len(names) == 2
+
+
+def _a_new_process():
+    """Forgets what is remembered of helpers: they do not change while a process runs."""
+    code_cache._helpers.cache_clear()
+    code_cache.versioned.cache_clear()
 
 
 def test_a_module_is_made_once_however_many_threads_ask(folder):
