@@ -3,7 +3,8 @@ workers, that these take as they become free."""
 
 from __future__ import annotations
 
-import pickle
+import shutil
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from gdatalog.engine.spread import Spread
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
+from gdatalog.plan.cells import Cell
 from gdatalog.plan.effects import all_steps, longest_first, one_row_each
 from gdatalog.plan.nodes import JoinPlan, TrieRef
 from gdatalog.storage.afar import Keeper
@@ -175,7 +177,11 @@ class SpreadRun(Run):
 
 
 class Handing:
-    """The pieces of a join, handed to workers until all are done."""
+    """The pieces of a join, handed to workers until all are done.
+
+    Where workers see a folder of the driver's, a call is told all pieces and claims one after the
+    other. Elsewhere, and where pieces come back, calls have shares of their own.
+    """
 
     def __init__(
         self,
@@ -186,7 +192,7 @@ class Handing:
         tries: Mapping[TrieRef, Any],
     ) -> None:
         plan, pool = run.plan, run.pool
-        self.run_of = run
+        self.run_of, self.pool = run, pool
         self.slots = max(1, pool.slots)
         self.placed = {ref: pool.place(id(trie), trie) for ref, trie in tries.items()}
         self.sealed, self.table = run.task(number, mode, limit, run.limits.memory or 1 << 40)
@@ -194,11 +200,17 @@ class Handing:
         self.flying = 0
         self.rate: float | None = None  # cost a second, of one thread
         self.done = 0.0
+        self.claims = pool.claims()
+        self.common = () if self.claims is None else self.cutting.all()
+        self.cells = tuple(piece.cell for piece in self.common)
+        self.unseen = set(range(len(self.common)))  # of the common pieces: they did not come back
+        self.claiming = Counter[str]()  # calls that claim, of each worker
 
     def run(self) -> Iterator[Found]:
         """What the calls give, as they end."""
         run = self.run_of
-        stage = run.pool.stage(run.plan.relation, run.limits, self._smaller)
+        stage = self.pool.stage(run.plan.relation, run.limits, self._smaller)
+        self._claim(stage)
         self._send(stage)
         try:
             for call, given in stage:
@@ -207,15 +219,17 @@ class Handing:
                     yield call.tag
                     continue
                 found = given.told if call.keep else given
+                pieces = self._taken(stage, call, found)
                 if found.left is not None:
-                    stage.add(self._as_told(call, given, found))
-                self.flying -= 1
-                self._back(stage, call.tag, found)
+                    stage.add(self._as_told(call, given, found, pieces[: found.cells]))
+                self._back(stage, pieces, found)
                 self._send(stage)
                 if found.left is None:
                     yield found
         finally:
             stage.cancel()
+            if self.claims is not None:
+                shutil.rmtree(self.claims.folder, ignore_errors=True)
 
     def _send(self, stage: Stage) -> None:
         """Has as many calls under way as keep all workers at work."""
@@ -232,37 +246,74 @@ class Handing:
         least = min(least, whole / 2)
         return max(least, self.cutting.left / (SHARES * self.slots))
 
-    def _as_told(self, call: Call, kept: Kept, found: Found) -> Call:
+    def _as_told(self, call: Call, kept: Kept, found: Found, pieces: Sequence[Piece]) -> Call:
         """What stays of a call: however often it is made again, of the same cells."""
-        sealed, cells, _, _, tries, table = call.args
-        return Call(as_told, (kept, found.cells, sealed, cells, tries, table), True, tag=found)
+        cells = [piece.cell for piece in pieces]
+        args = (kept, found.taken, self.sealed, cells, self.placed, self.table)
+        return Call(as_told, args, True, tag=found)
 
     def _smaller(self, large: TooLarge) -> list[Call]:
         """Calls in the place of one for which a worker had not enough memory."""
-        if isinstance(large.call.tag, Found):
+        pieces, cells = large.call.tag, large.call.args[1]
+        if isinstance(pieces, Found) or not cells:
             return []
-        pieces: Sequence[Piece] = large.call.tag
+        if pieces is self.common:  # what it had claimed will be missing
+            return [self._made(pieces, (), BUDGET, False, large.call.worker)]
         if len(pieces) == 1:
             deep = pieces[0].again >= DEEP
             pieces = () if deep else self.cutting.smaller(pieces[0]) or ()
         self.flying += len(pieces) - 1
-        return [self._made([piece], False) for piece in pieces]
+        return [self._own([piece], False) for piece in pieces]
+
+    def _claim(self, stage: Stage, left: bool = True) -> None:
+        """Has each thread of the workers claim pieces, if some are left. Calls are told where to
+        run: two on one worker would leave another with nothing."""
+        if self.unseen and left:
+            for worker, threads in self.pool.threads.items():
+                for _ in range(self.claiming[worker], threads):
+                    stage.add(self._made(self.common, self.cells, BUDGET, False, worker))
+                    self.claiming[worker] += 1
+        if not self.claiming.total():  # what is missing was claimed on workers that died
+            self.cutting.add([self.common[number] for number in sorted(self.unseen)])
+            self.unseen.clear()
 
     def _call(self, stage: Stage, pieces: Sequence[Piece], firm: bool) -> None:
-        stage.add(self._made(pieces, firm))
+        stage.add(self._own(pieces, firm))
         self.flying += 1
 
-    def _made(self, pieces: Sequence[Piece], firm: bool) -> Call:
-        cost = sum(piece.cost for piece in pieces)
+    def _own(self, pieces: Sequence[Piece], firm: bool) -> Call:
+        """A call that has pieces of its own."""
         seconds = BUDGET
         if self.rate is not None:
+            cost = sum(piece.cost for piece in pieces)
             seconds = min(BUDGET, max(LEAST, 2 * cost / self.rate))
-        cells = pickle.dumps([piece.cell for piece in pieces])
-        args = (self.sealed, cells, seconds, firm, self.placed, self.table)
-        return Call(look_through, args, self.run_of.keep, tag=tuple(pieces), told=light)
+        return self._made(tuple(pieces), [piece.cell for piece in pieces], seconds, firm)
+
+    def _made(
+        self,
+        pieces: tuple[Piece, ...],
+        cells: Sequence[Cell],
+        seconds: float,
+        firm: bool,
+        worker: str | None = None,
+    ) -> Call:
+        claims = self.claims if pieces is self.common else None
+        args = (self.sealed, cells, seconds, firm, self.placed, self.table, claims)
+        return Call(look_through, args, self.run_of.keep, worker, pieces, light)
+
+    def _taken(self, stage: Stage, call: Call, found: Found) -> Sequence[Piece]:
+        """The pieces that a call had."""
+        pieces: tuple[Piece, ...] = call.tag
+        if pieces is not self.common:
+            self.flying -= 1
+            return pieces
+        self.unseen.difference_update(found.taken)
+        self.claiming[call.worker or ""] -= 1
+        self._claim(stage, left=not found.out)
+        return [pieces[number] for number in found.taken]
 
     def _back(self, stage: Stage, pieces: Sequence[Piece], found: Found) -> None:
-        """What a call has done and what it has left."""
+        """What a call has done of its pieces, and what it has left."""
         cost = sum(piece.cost for piece in pieces[: found.cells])
         self.done += cost
         if cost and found.seconds:
