@@ -18,14 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
-from gdatalog.cluster import cutting, replicated, spreading
-from gdatalog.cluster.connection import Connection
-from gdatalog.cluster.costs import Level
+from gdatalog.cluster import spreading
+from gdatalog.cluster.partitioned.stock import Stock
 from gdatalog.cluster.pool import Call, Kept, TooLarge
-from gdatalog.cluster.replicated import Handing
+from gdatalog.cluster.replicated import cutting
+from gdatalog.cluster.replicated import run as replicated
+from gdatalog.cluster.replicated.costs import Level
+from gdatalog.cluster.replicated.run import Handing
+from gdatalog.cluster.replicated.work import as_told, look_through
 from gdatalog.cluster.spreading import Spreading
-from gdatalog.cluster.stock import Stock
-from gdatalog.cluster.work import as_told, look_through
+from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import EvaluationError
 from tests.clusters import Workers
 from tests.corners import CORNERS, Example
@@ -438,7 +440,7 @@ def test_a_hub_is_cut_by_the_next_variable(monkeypatch: pytest.MonkeyPatch) -> N
 def test_cells_that_take_too_long_are_cut_until_they_cannot_be(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gdatalog.cluster import work
+    from gdatalog.cluster.replicated import work
 
     expected = alone(CASES[case], 9)
     monkeypatch.setattr(work, "PATIENCE", 0.0)  # nothing is soon enough
@@ -459,7 +461,7 @@ def test_calls_give_back_what_they_have_no_time_for(monkeypatch: pytest.MonkeyPa
 
 
 def test_cells_that_do_not_fit_are_cut_and_then_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gdatalog.cluster import work
+    from gdatalog.cluster.replicated import work
 
     text = "p(x, z, w) <- E(x, y), E(y, z), E(x, w)."
     with gdatalog.connect(device="cpu") as db:
@@ -478,7 +480,7 @@ def test_cells_that_do_not_fit_are_cut_and_then_told_of(monkeypatch: pytest.Monk
 
 
 def test_rows_of_a_cell_that_did_not_fit_are_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gdatalog.cluster import work
+    from gdatalog.cluster.replicated import work
 
     monkeypatch.setattr(work, "room", lambda tries: 4_000)
     with gdatalog.connect(device="cpu") as db:
