@@ -32,6 +32,12 @@ _PROGRAM = (
 )
 # What workers import, imported once: they are forked from the process that did.
 _PRELOADED = ("distributed", "distributed.nanny", "gdatalog.cluster.replicated.work", "numba")
+# Workers have the cores to themselves: by default Dask looks a hundred times a second at which line
+# of Python runs, which tells nothing of compiled loops, and takes a twentieth of a core.
+_QUIET = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+}
 
 
 @dataclass(slots=True)
@@ -118,6 +124,7 @@ def serve(workers: int, memory: int, folder: str) -> None:
     import dask
     from distributed import LocalCluster
 
+    dask.config.set(_QUIET)
     if sys.platform == "linux":
         dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
     cluster = LocalCluster(
