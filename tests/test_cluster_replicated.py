@@ -20,15 +20,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
-from gdatalog.cluster import cutting, replicated, spreading
-from gdatalog.cluster.claims import Claims
-from gdatalog.cluster.connection import Connection
-from gdatalog.cluster.costs import Level
+from gdatalog.cluster import spreading
+from gdatalog.cluster.partitioned.stock import Stock
 from gdatalog.cluster.pool import Call, Kept, TooLarge
-from gdatalog.cluster.replicated import Handing
+from gdatalog.cluster.pool.claims import Claims
+from gdatalog.cluster.replicated import cutting, handing
+from gdatalog.cluster.replicated.costs import Level
+from gdatalog.cluster.replicated.handing import Handing
+from gdatalog.cluster.replicated.work import as_told, look_through
 from gdatalog.cluster.spreading import Spreading
-from gdatalog.cluster.stock import Stock
-from gdatalog.cluster.work import as_told, look_through
+from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import EvaluationError
 from tests.clusters import Workers
 from tests.corners import CORNERS, Example
@@ -449,7 +450,7 @@ def test_a_hub_is_cut_by_the_next_variable(monkeypatch: pytest.MonkeyPatch) -> N
 def test_cells_that_take_too_long_are_cut_until_they_cannot_be(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gdatalog.cluster import work
+    from gdatalog.cluster.replicated import work
 
     expected = alone(CASES[case], 9)
     monkeypatch.setattr(work, "PATIENCE", 0.0)  # nothing is soon enough
@@ -460,7 +461,7 @@ def test_cells_that_take_too_long_are_cut_until_they_cannot_be(
 
 def test_calls_give_back_what_they_have_no_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("BUDGET", "LEAST"):
-        monkeypatch.setattr(replicated, name, 0.0)
+        monkeypatch.setattr(handing, name, 0.0)
     text = CASES["aggregates of all kinds"]
     with gdatalog.connect(device="cpu") as db:
         spreading = here(2)
@@ -470,7 +471,7 @@ def test_calls_give_back_what_they_have_no_time_for(monkeypatch: pytest.MonkeyPa
 
 
 def test_cells_that_do_not_fit_are_cut_and_then_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gdatalog.cluster import work
+    from gdatalog.cluster.replicated import work
 
     text = "p(x, z, w) <- E(x, y), E(y, z), E(x, w)."
     with gdatalog.connect(device="cpu") as db:
@@ -489,7 +490,7 @@ def test_cells_that_do_not_fit_are_cut_and_then_told_of(monkeypatch: pytest.Monk
 
 
 def test_rows_of_a_cell_that_did_not_fit_are_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gdatalog.cluster import work
+    from gdatalog.cluster.replicated import work
 
     monkeypatch.setattr(work, "room", lambda tries: 4_000)
     with gdatalog.connect(device="cpu") as db:
@@ -506,7 +507,7 @@ def test_what_stays_is_made_again_of_the_same_cells(monkeypatch: pytest.MonkeyPa
         calls.append(args)
         return look_through(*args)
 
-    monkeypatch.setattr(replicated, "look_through", noted)
+    monkeypatch.setattr(handing, "look_through", noted)
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(1))
         load(db)
@@ -540,7 +541,7 @@ def test_pieces_claimed_by_who_died_are_done_by_others(
             lost.extend(number for number, _ in islice(claims.take(cells), 1))
         return look_through(sealed, cells, *rest)
 
-    monkeypatch.setattr(replicated, "look_through", dying)
+    monkeypatch.setattr(handing, "look_through", dying)
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(2))
         assert relations(db, CASES[case]) == alone(CASES[case])
@@ -551,9 +552,9 @@ def test_calls_that_are_too_large_come_back_smaller(monkeypatch: pytest.MonkeyPa
     text = CASES["aggregates of all kinds"]
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(2))
-        monkeypatch.setattr(replicated, "look_through", _too_large_for_several)
+        monkeypatch.setattr(handing, "look_through", _too_large_for_several)
         assert relations(db, text) == alone(text)
-        monkeypatch.setattr(replicated, "look_through", _too_large)
+        monkeypatch.setattr(handing, "look_through", _too_large)
         with pytest.raises(gdatalog.MemoryLimitError, match="not enough memory"):
             db.query("p(x, z, y) <- E(x, y), E(y, z).").fetchall()
 
