@@ -48,8 +48,8 @@ class Here:
 
     def __init__(self, slots: int = 2) -> None:
         self.slots = slots
-        client = SimpleNamespace(status="running", nthreads=lambda: {"here": slots})
-        self.connection = SimpleNamespace(client=client, device="cpu")
+        self.workers = {"here": slots}
+        self.connection = SimpleNamespace(client=SimpleNamespace(status="running"), device="cpu")
         self.placed: dict[Hashable, Any] = {}
         self.calls = 0
 

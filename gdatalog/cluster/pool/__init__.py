@@ -20,13 +20,13 @@ ends in `TooLarge`, unless the stage's `smaller` gives calls that together do it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
 from gdatalog.cluster.pool.calling import itself
 from gdatalog.cluster.pool.calls import Call, Kept, Part, TooLarge
-from gdatalog.cluster.pool.placing import Placed, Placing
+from gdatalog.cluster.pool.placing import Placed, Placing, workers_of
 from gdatalog.cluster.pool.stage import Smaller, Stage
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import UsageError
@@ -89,6 +89,23 @@ class Pool:
             slots = self.connection.slots
             self._slots = monotonic(), slots
         return slots
+
+    @property
+    def workers(self) -> dict[str, int]:
+        """How many threads each worker has, by its address; waits a while if there is none."""
+        return workers_of(self.connection.client)
+
+    @property
+    def info(self) -> list[Mapping[str, Any]]:
+        """What the scheduler tells of each worker, of which there is one."""
+        client = self.connection.client
+        workers_of(client)
+        return list(client.scheduler_info(n_workers=-1)["workers"].values())
+
+    @property
+    def memory(self) -> list[int]:
+        """The bytes that workers may hold: of each that has a limit."""
+        return [each["memory_limit"] for each in self.info if each["memory_limit"]]
 
     def close(self) -> None:
         self.placing.close()
