@@ -20,12 +20,14 @@ ends in `TooLarge`, unless the stage's `smaller` gives calls that together do it
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
 from gdatalog.cluster.pool.calling import itself
 from gdatalog.cluster.pool.calls import Call, Kept, Part, TooLarge
+from gdatalog.cluster.pool.claims import Claims
 from gdatalog.cluster.pool.placing import Placed, Placing, workers_of
 from gdatalog.cluster.pool.stage import Smaller, Stage
 from gdatalog.cluster.workers.connection import Connection
@@ -34,6 +36,8 @@ from gdatalog.executors.limits import Limits
 
 __all__ = ["Call", "Kept", "Part", "Placed", "Pool", "Stage", "TooLarge"]
 
+SOON = 1.0  # seconds, after which workers that have come or gone are known
+
 
 class Pool:
     """The workers of a connection."""
@@ -41,13 +45,19 @@ class Pool:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.placing = Placing(connection.client)
-        self._slots = 0.0, 0
+        self._threads: tuple[float, dict[str, int]] = 0.0, {}
 
     def place(self, key: Hashable, value: Any, nbytes: int = 0, owner: Any = None) -> Placed:
         """Has a value on all workers, once: the same key is the same value for as long as the
         owner lives, which is the value if no other is named. With the key None it is another each
         time, and goes with what is returned."""
         return self.placing.place(key, value, nbytes, owner)
+
+    def claims(self) -> Claims | None:
+        """Where calls claim what they do; None where workers see no folder of the driver's. It is
+        made after something was placed, and removed by who asked for it."""
+        folder = self.placing.folder
+        return None if folder is None else Claims(tempfile.mkdtemp(dir=folder))
 
     def stage(self, told: str, limits: Limits, smaller: Smaller | None = None) -> Stage:
         """`told`: what is done, by the rule's name: for the dashboard and for who looks on.
@@ -82,18 +92,23 @@ class Pool:
         return [next(iter(held.get(key, ())), None) for key in keys]
 
     @property
-    def slots(self) -> int:
-        """How many calls can be at work at once."""
-        when, slots = self._slots
-        if not slots or monotonic() - when > 1.0:
-            slots = self.connection.slots
-            self._slots = monotonic(), slots
-        return slots
-
-    @property
     def workers(self) -> dict[str, int]:
         """How many threads each worker has, by its address; waits a while if there is none."""
         return workers_of(self.connection.client)
+
+    @property
+    def threads(self) -> dict[str, int]:
+        """The same as it was a moment ago, for who asks often; none if there is no worker."""
+        when, threads = self._threads
+        if not threads or monotonic() - when > SOON:
+            threads = self.connection.client.nthreads()
+            self._threads = monotonic(), threads
+        return threads
+
+    @property
+    def slots(self) -> int:
+        """How many calls can be at work at once."""
+        return max(1, sum(self.threads.values()))
 
     @property
     def info(self) -> list[Mapping[str, Any]]:

@@ -91,6 +91,11 @@ class Cutting:
             cost += taken[-1].cost
         return taken
 
+    def all(self) -> tuple[Piece, ...]:
+        """All that there are, in the same order; none is left."""
+        pieces, self._left = tuple(reversed(self._left)), []
+        return pieces
+
     def add(self, pieces: Sequence[Piece]) -> None:
         """Pieces that are to be done after all."""
         if pieces:

@@ -83,7 +83,8 @@ class Left(NamedTuple):
 @dataclass(slots=True)
 class Found:
     """What a call gives of its cells: of the first `cells` of them. The next one may have been
-    too `hard`: `error` says if it did not fit into memory.
+    too `hard`: `error` says if it did not fit into memory. Where cells are claimed, they are those
+    that it has `taken`, by their numbers; whether that was because there are no more: `out`.
 
     `given`: rows that the joins gave, equal ones included. `seen`: what happened at the steps, by
     their place among all steps of the join. `left`: what is told of rows or groups that stay
@@ -91,6 +92,8 @@ class Found:
     """
 
     cells: int = 0
+    taken: tuple[int, ...] = ()
+    out: bool = False
     hard: bool = False
     error: MemoryLimitError | None = None
     blocks: list[Columns] = field(default_factory=list)

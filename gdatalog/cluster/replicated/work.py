@@ -1,7 +1,8 @@
 """What a worker runs: one join of a rule, within some cells.
 
-A call is given cells one by one until its time is over; what it has not come to goes back, and so
-does a cell that takes long, to be cut.
+A call runs cells one by one until its time is over; what it has not come to goes back, and so does
+a cell that takes long, to be cut. It is given cells of its own; or all that there are, of which it
+claims one after the other.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
+from gdatalog.cluster.pool.claims import Claims
 from gdatalog.cluster.replicated.tasks import Found, Opened, Sealed
 from gdatalog.cluster.rows.texts import Anew, gathered_symbols, symbol_columns
 from gdatalog.cluster.workers.devices import gathering_here, on_device, rows_here
@@ -75,6 +77,7 @@ def look_through(
     firm: bool,
     tries: Mapping[TrieRef, Trie],
     symbols: SymbolTable | None,
+    claims: Claims | None = None,
 ) -> Found:
     """Runs a join within cells, as many as there is time for. `firm`: each is run to its end."""
     opened = sealed.opened()
@@ -82,25 +85,24 @@ def look_through(
     wanted = pickle.loads(cells) if isinstance(cells, bytes) else cells
 
     def run(device: Device, tries: Mapping[TrieRef, Trie]) -> Found:
-        return _Call(opened, tries, table, device).run(wanted, seconds, firm)
+        return _Call(opened, tries, table, device).run(wanted, seconds, firm, claims)
 
     return on_device(opened.task.device, opened.task.plan, tries, run)
 
 
 def as_told(
     found: Found,
-    done: int,
+    taken: tuple[int, ...],
     sealed: Sealed,
-    cells: bytes,
+    cells: Sequence[Cell],
     tries: Mapping[TrieRef, Trie],
     symbols: SymbolTable | None,
 ) -> Found:
-    """What a call found in its first `done` cells, as it was told. What stays may have been lost
-    and made again, and then it was others that there was time for."""
-    if found.cells == done:
+    """What a call found in cells, as it was told: `taken` if they were claimed. What stays may have
+    been lost and made again, and then it was others that there was time for."""
+    if (found.cells, found.taken) == (len(cells), taken):
         return found
-    again = look_through(sealed, pickle.loads(cells)[:done], None, True, tries, symbols)
-    return complete(again, done)
+    return complete(look_through(sealed, cells, None, True, tries, symbols), len(cells))
 
 
 def complete(again: Found, done: int) -> Found:
@@ -149,16 +151,18 @@ class _Call:
     def _scope(self, ends: Mapping[str, int]) -> Scope:
         return Scope(self.symbols, {**self.task.params, **ends}, self.cautions)
 
-    def run(self, cells: Sequence[Cell], seconds: float | None, firm: bool) -> Found:
+    def run(
+        self, cells: Sequence[Cell], seconds: float | None, firm: bool, claims: Claims | None
+    ) -> Found:
         found = self.found
         compiling = so_far().compiling
         for run in {tuple(cell.stretches): self._run(cell) for cell in cells}.values():
             run.ready(self.task.number, self.form)
         found.compiling = so_far().compiling - compiling
         began = perf_counter()
-        for cell in cells:
-            if seconds is not None and found.cells and perf_counter() - began > seconds:
-                break
+        for number, cell in enumerate(cells) if claims is None else claims.take(cells):
+            if claims is not None:
+                found.taken += (number,)
             try:
                 with impatience(self.limits, None if firm else PATIENCE, TooSlow):
                     self._within(cell)
@@ -173,19 +177,21 @@ class _Call:
             if self.set.done:
                 found.cells = len(cells)
                 break
-            if seconds is not None and self._held() > min(MUCH, (self.limits.memory or 0) // 4):
+            if seconds is not None and self._enough(perf_counter() - began > seconds):
                 break
+        else:
+            found.out = True
         found.seconds = perf_counter() - began
         try:
             self._finish()
         except MemoryLimitError as error:
-            return Found(hard=True, error=error)
+            return Found(taken=found.taken, hard=True, error=error)
         return found
 
-    def _held(self) -> int:
-        """How many bytes of rows there are to give back."""
+    def _enough(self, late: bool) -> bool:
+        """Whether the call ends here: its time is over, or it has many rows to give back."""
         blocks = (column.nbytes for block in self.found.blocks for column in block)
-        return self.set.nbytes + sum(blocks)
+        return late or self.set.nbytes + sum(blocks) > min(MUCH, (self.limits.memory or 0) // 4)
 
     def _run(self, cell: Cell) -> CellRun:
         names = tuple(cell.stretches)
