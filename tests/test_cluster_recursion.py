@@ -51,9 +51,9 @@ class Here:
     to another worker before it is used."""
 
     def __init__(self, workers: int = 2, moved: bool = False) -> None:
-        threads = {f"worker {number}": 1 for number in range(workers)}
-        client = SimpleNamespace(nthreads=lambda: threads, status="running")
-        self.connection = SimpleNamespace(slots=workers, client=client, budget=1 << 40)
+        self.workers = {f"worker {number}": 1 for number in range(workers)}
+        client = SimpleNamespace(status="running")
+        self.connection = SimpleNamespace(client=client, budget=1 << 40)
         self.slots = workers
         self.moved = moved
         self.placed: dict[Any, Any] = {}

@@ -49,9 +49,9 @@ class Here:
     """What stands for the workers' pool: calls run in this process, on copies as a worker has."""
 
     def __init__(self, slots: int = 2) -> None:
-        self.slots, self.threads = slots, {"here": slots}
-        client = SimpleNamespace(status="running", nthreads=lambda: self.threads)
-        self.connection = SimpleNamespace(client=client, device="cpu")
+        self.slots = slots
+        self.workers = self.threads = {"here": slots}
+        self.connection = SimpleNamespace(client=SimpleNamespace(status="running"), device="cpu")
         self.placed: dict[Hashable, Any] = {}
         self.calls = 0
 

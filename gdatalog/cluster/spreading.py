@@ -129,7 +129,7 @@ class Spreading:
             return None
         if auto and not any(map(cuttable, plan.joins)):
             return None
-        workers = len(self.stock.workers)
+        workers = len(self.pool.workers)
         nowhere = knobs.spread == "partition" or (auto and fits_nowhere(plan, around))
         if nowhere or (auto and cost >= SMALL and not fits_workers(plan, around, self.stock)):
             found = parted(plan, around.relation, self.stock)

@@ -61,7 +61,7 @@ class PartitionedRun(SpreadRun):
     planned: list[Choice] = field(default_factory=list)
 
     def told(self) -> Spread:
-        spread = foreseeing.told(self.planned, len(self.stock.workers))
+        spread = foreseeing.told(self.planned, len(self.pool.workers))
         return replace(spread, moved=self.moved + self.merged, calls=self.calls)
 
     def _spread(
@@ -78,7 +78,7 @@ class PartitionedRun(SpreadRun):
             self.moved += parted.moved
             parted.let_go()
         if self.report is not None and parted.layout.sources:
-            workers = len(self.stock.workers)
+            workers = len(self.pool.workers)
             threads = max(1, parted.slots // workers)
             choice = expected(parted.shares, parted.cells_memory, workers, threads)
             self.planned.append(choice)
@@ -186,7 +186,7 @@ class Parted:
     def _send(self, stage: Stage, dealer: Dealer | None) -> None:
         """Gives workers cells while they have not enough."""
         if monotonic() - self.looked >= OFTEN:
-            self.workers, self.looked = self.stock.workers, monotonic()
+            self.workers, self.looked = self.run.pool.workers, monotonic()
         waiting = True
         for ahead in range(1 + AHEAD):
             for worker, threads in self.workers.items():

@@ -22,6 +22,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from gdatalog.cluster.partitioned.offsets import Offsets, widened
+from gdatalog.cluster.workers.worker import own_worker
 from gdatalog.storage.rows import Columns
 
 SHELF = 1 / 8  # of a worker's memory: what lies on its shelf without being in a file
@@ -275,9 +276,7 @@ _making = Lock()
 
 def own_shelf() -> Shelf:
     """The shelf of the worker whose call runs in this thread."""
-    from distributed import get_worker
-
-    worker = get_worker()
+    worker = own_worker()
     with _making:
         shelf = _shelves.get(worker)
         if shelf is None:

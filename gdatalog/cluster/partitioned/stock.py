@@ -21,7 +21,6 @@ from gdatalog.cluster.partitioned.fragments import Bundled, Moved, bundle, count
 from gdatalog.cluster.partitioned.layout import Layout, Source
 from gdatalog.cluster.partitioned.shelves import UNLIMITED, Gone, Lot, drop_lots, room_of
 from gdatalog.cluster.pool import Call, Placed, Pool
-from gdatalog.cluster.pool.placing import workers_of
 from gdatalog.cluster.rows.keeping import Keeping
 from gdatalog.cluster.rows.ranks import Way
 from gdatalog.errors import DeviceError
@@ -103,16 +102,9 @@ class Stock:
         self._bases: WeakKeyDictionary[RowStore, dict[Any, Base]] = WeakKeyDictionary()
         self._idle: list[str] = []  # lots of relations that are no more
 
-    @property
-    def workers(self) -> dict[str, int]:
-        """How many threads each worker has, by its address."""
-        return workers_of(self.pool.connection.client)
-
     def room(self) -> tuple[int, int]:
         """The memory that a call has on any worker, and how many run at once."""
-        client = self.pool.connection.client
-        workers_of(client)
-        info = client.scheduler_info(n_workers=-1)["workers"].values()
+        info = self.pool.info
         room = [room_of(each["memory_limit"] or UNLIMITED) / each["nthreads"] for each in info]
         return int(min(room, default=UNLIMITED)), sum(each["nthreads"] for each in info) or 1
 
@@ -130,7 +122,7 @@ class Stock:
             if rows is not None and rows.away:
                 base = self._afar(rows, source)
             else:
-                base = self._here(list(_blocks(relation, source, len(self.workers))))
+                base = self._here(list(_blocks(relation, source, len(self.pool.workers))))
             kept[key] = base
         return base
 
@@ -242,7 +234,7 @@ class Stock:
         """Has workers do something with groups of rows until none is missing."""
         moved, lost = 0, set(gone)
         for _ in range(TRIES):
-            workers = self.workers.keys()
+            workers = self.pool.workers.keys()
             there = workers - lost or workers
             wanted = missing(there)
             if not wanted:

@@ -21,14 +21,14 @@ ends in `TooLarge`, unless the stage's `smaller` gives calls that together do it
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
 from gdatalog.cluster.pool.calling import itself
 from gdatalog.cluster.pool.calls import Call, Kept, Part, TooLarge
 from gdatalog.cluster.pool.claims import Claims
-from gdatalog.cluster.pool.placing import Placed, Placing
+from gdatalog.cluster.pool.placing import Placed, Placing, workers_of
 from gdatalog.cluster.pool.stage import Smaller, Stage
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import UsageError
@@ -92,8 +92,13 @@ class Pool:
         return [next(iter(held.get(key, ())), None) for key in keys]
 
     @property
+    def workers(self) -> dict[str, int]:
+        """How many threads each worker has, by its address; waits a while if there is none."""
+        return workers_of(self.connection.client)
+
+    @property
     def threads(self) -> dict[str, int]:
-        """How many calls each worker runs at once, by its address."""
+        """The same as it was a moment ago, for who asks often; none if there is no worker."""
         when, threads = self._threads
         if not threads or monotonic() - when > SOON:
             threads = self.connection.client.nthreads()
@@ -104,6 +109,18 @@ class Pool:
     def slots(self) -> int:
         """How many calls can be at work at once."""
         return max(1, sum(self.threads.values()))
+
+    @property
+    def info(self) -> list[Mapping[str, Any]]:
+        """What the scheduler tells of each worker, of which there is one."""
+        client = self.connection.client
+        workers_of(client)
+        return list(client.scheduler_info(n_workers=-1)["workers"].values())
+
+    @property
+    def memory(self) -> list[int]:
+        """The bytes that workers may hold: of each that has a limit."""
+        return [each["memory_limit"] for each in self.info if each["memory_limit"]]
 
     def close(self) -> None:
         self.placing.close()

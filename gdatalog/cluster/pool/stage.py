@@ -329,7 +329,7 @@ class Stage:
 
     def _killed(self, run: Run, alone: bool) -> None:
         """Workers died, one after the other, while they had this call, or one beside it."""
-        limit = min(self._memory(), default=0)
+        limit = min(self.pool.memory, default=0)
         most = f" of {format_bytes(limit)} each" if limit else ""
         large = TooLarge(
             run.call,
@@ -352,11 +352,6 @@ class Stage:
             self.add(call)
         self._added -= bool(smaller)
         return bool(smaller)
-
-    def _memory(self) -> list[int]:
-        """What workers may take, as far as they have a limit."""
-        workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
-        return [worker["memory_limit"] for worker in workers if worker["memory_limit"]]
 
     def _connected(self) -> None:
         if self._client.status not in ("running", "connecting"):

@@ -33,8 +33,8 @@ def patience(pool: Pool, splits: Splits) -> float:
     if any(isinstance(table, Best) for table in splits.tables.values()):
         return inf  # they are improved in place, and not round by round
     if splits.split is None:
-        return HERE_LONG if pool.connection.slots >= THREADS * knobs.workers else inf
-    return HERE_FIRST if pool.connection.slots > 1 else inf
+        return HERE_LONG if pool.slots >= THREADS * knobs.workers else inf
+    return HERE_FIRST if pool.slots > 1 else inf
 
 
 def _too_many(splits: Splits) -> bool:

@@ -15,8 +15,9 @@ from time import perf_counter
 from typing import Any
 
 from gdatalog.cluster.recursion.routes import ALL, Place, Routes
-from gdatalog.cluster.rows.exchange import Piece, rows_by_owner, this_worker
+from gdatalog.cluster.rows.exchange import Piece, rows_by_owner
 from gdatalog.cluster.rows.parts import columns_of
+from gdatalog.cluster.workers.worker import own_address
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.best import Best
 from gdatalog.engine.derived import Derived, Rows, in_order, together, union_rows
@@ -383,7 +384,7 @@ def step(
         owner.nbytes,
         perf_counter() - began,
     )
-    here = this_worker()
+    here = own_address()
     found: dict[Any, Any] = {"state": State(owner), "told": told}
     if not little:
         found |= {to: Piece(parcel, here, sizes[to]) for to, parcel in out.items()}

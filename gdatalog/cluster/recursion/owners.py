@@ -15,7 +15,6 @@ from time import perf_counter
 from typing import Any
 
 from gdatalog.cluster.pool import Call, Kept, Placed, Pool
-from gdatalog.cluster.pool.placing import workers_of
 from gdatalog.cluster.recursion.owner import (
     SMALL,
     Parcel,
@@ -121,7 +120,7 @@ class Owners:
 
     def relations(self) -> dict[str, Relation]:
         """The relations, when nothing is new any more."""
-        threads = workers_of(self.pool.connection.client)
+        threads = self.pool.workers
         self.workers: Sequence[str] = sorted(threads)
         self.threads = min(threads.values(), default=1)
         derived = {name: self.run.first(name) for name in self.run.tables}

@@ -39,7 +39,7 @@ class SpreadRun(Run):
 
     def told(self) -> Spread:
         """How the work was spread, for a profile."""
-        workers = len(self.pool.connection.client.nthreads())
+        workers = len(self.pool.workers)
         return Spread("replicated", workers, moved=self.merged or None, calls=self.calls)
 
     def rows(self, limit: int | None) -> Derived:

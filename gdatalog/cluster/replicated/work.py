@@ -17,6 +17,7 @@ from gdatalog.cluster.pool.claims import Claims
 from gdatalog.cluster.replicated.tasks import Found, Opened, Sealed
 from gdatalog.cluster.rows.texts import Anew, gathered_symbols, symbol_columns
 from gdatalog.cluster.workers.devices import gathering_here, on_device, rows_here
+from gdatalog.cluster.workers.worker import own_memory, own_threads
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import chunk_rows
 from gdatalog.engine.choose import TooSlow, choose, impatience
@@ -112,18 +113,11 @@ def complete(again: Found, done: int) -> Found:
 
 def room(tries: Mapping[TrieRef, Trie]) -> int:
     """How many bytes one call of several may take on this worker, beside the tries."""
-    from distributed import get_worker
-
-    try:
-        worker = get_worker()
-        limit: int | None = worker.memory_manager.memory_limit
-        threads = worker.state.nthreads
-    except (ValueError, AttributeError):  # called by hand
-        limit, threads = None, 1
-    if not limit:
+    limit = own_memory()
+    if limit is None:
         return 1 << 62
     held = sum({id(trie): trie.nbytes for trie in tries.values()}.values())
-    return max(int(SPARE * limit) - held, limit // 10) // threads
+    return max(int(SPARE * limit) - held, limit // 10) // own_threads()
 
 
 class _Call:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cluster.pool import Call
-from gdatalog.cluster.rows.exchange import this_worker
 from gdatalog.cluster.rows.loading import Loading, own_keys, places_of
 from gdatalog.cluster.rows.surveys import SAMPLE, Look, look_at, survey_of
+from gdatalog.cluster.workers.worker import own_address
 from gdatalog.errors import DataError
 from gdatalog.storage.afar import Part
 from gdatalog.storage.file_sets import PARQUET, File, Typed, files_of, is_set
@@ -91,7 +91,7 @@ class _Dataset:
                 )
 
     def _bytes(self) -> int:
-        return min([BYTES, *(limit // SHARE for limit in self.asked.keeping.limits())])
+        return min([BYTES, *(limit // SHARE for limit in self.asked.keeping.pool.memory)])
 
     def _of(self, blocks: Sequence[Block], typed: Typed) -> Relation:
         asked, keeping = self.asked, self.asked.keeping
@@ -146,7 +146,7 @@ class Block:
         path = self.groups.file.path
         if not os.path.exists(path):
             raise DataError(
-                f"{path}: the worker {this_worker()} does not see this file",
+                f"{path}: the worker {own_address()} does not see this file",
                 hint="workers read files themselves: put it where all of them see it, or load "
                 "what pyarrow.parquet.read_table(...) reads here",
             )
