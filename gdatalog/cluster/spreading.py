@@ -8,9 +8,10 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
+from gdatalog.cluster.blocks import BlockRun, in_place
 from gdatalog.cluster.connection import Connection, told_if_lost
 from gdatalog.cluster.datasets import files_relation
-from gdatalog.cluster.fitting import fits_nowhere, fits_workers
+from gdatalog.cluster.fitting import fits_nowhere, fits_workers, largest_afar
 from gdatalog.cluster.fixpoints import counts, fixpoint, patience
 from gdatalog.cluster.foreseeing import parted
 from gdatalog.cluster.keeping import Keeping
@@ -79,10 +80,11 @@ class Spreading:
         did: RuleRound | None,
     ) -> Derived | None:
         knobs, cost = around.knobs, sum(join.cost for join in plan.joins)
-        if knobs.spread == "never" or asks_for_ranks(plan):
+        over = plan.passes_over
+        if over is None and (knobs.spread == "never" or asks_for_ranks(plan)):
             return None
         in_parts = knobs.spread == "partition"
-        if knobs.spread == "auto":
+        if knobs.spread == "auto" and over is None:
             if not any(map(cuttable, plan.joins)):
                 return None
             in_parts = fits_nowhere(plan, around)
@@ -95,8 +97,14 @@ class Spreading:
             in_parts = in_parts or not fits_workers(plan, around, self.stock)
         began = perf_counter()
         keeper = self.keeper(around.memory)
-        if in_parts:
-            run: SpreadRun = PartitionedRun(
+        run: SpreadRun
+        if over is not None:
+            run = BlockRun(
+                plan, sources, around.scope, around.limits, knobs, report, did=did,
+                pool=self.pool, keeper=keeper, relation=around.relation(over),
+            )  # fmt: skip
+        elif in_parts:
+            run = PartitionedRun(
                 plan, sources, around.scope, around.limits, knobs, report, did=did,
                 pool=self.pool, keeper=keeper, relation_of=around.relation, stock=self.stock,
             )  # fmt: skip
@@ -118,10 +126,27 @@ class Spreading:
         return derived
 
     @told_if_lost
+    def stays(self, plan: RulePlan, around: Surroundings) -> str | None:
+        knobs = around.knobs
+        if knobs.spread in ("never", "replicate") or asks_for_ranks(plan):
+            return None
+        name = largest_afar(plan, around)
+        if name is None or (knobs.spread == "auto" and not fits_nowhere(plan, around)):
+            return None
+        asked = [ref for join in plan.joins for ref in join.tries if ref.relation == name]
+        if not any(ref.columns or ref.tests for ref in asked):
+            return None  # how many rows there are is known without a look at them
+        beside = fits_workers(plan, around, self.stock, name)
+        return name if beside and not fits_nowhere(plan, around, name) else None
+
+    @told_if_lost
     def foreseen(
         self, plan: RulePlan, around: Surroundings, known: Callable[[str], Relation | None]
     ) -> Spread | None:
         asked = {ref.relation for join in plan.joins for ref in join.tries}
+        over = plan.passes_over
+        if over is not None:
+            return in_place(over, around.relation(over), len(self.stock.workers))
         knobs, cost = around.knobs, sum(join.cost for join in plan.joins)
         auto = knobs.spread == "auto"
         if knobs.spread == "never" or asks_for_ranks(plan) or None in map(known, asked):

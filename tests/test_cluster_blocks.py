@@ -1,0 +1,92 @@
+"""Rules over a relation whose rows lie on workers, and stay there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import gdatalog as gd
+from gdatalog.cluster import datasets
+from gdatalog.storage.afar import AfarRows
+from tests.clusters import Workers
+
+pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
+
+TEXTS = [f"t{at}" for at in range(7)]
+
+
+@pytest.fixture
+def db(cluster: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[gd.Database]:
+    """A database that has E in two files of several blocks each, some rows of them twice."""
+    monkeypatch.setattr(datasets, "ROWS", 70)
+    rng = np.random.default_rng(3)
+    for number in range(2):
+        x, y, w = rng.integers(0, 12, (3, 200))
+        t = [TEXTS[at % 7] for at in x + y]
+        table = pa.table({"x": x, "y": y, "w": w / 2, "t": t})
+        pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=50)
+    with gd.connect(cluster=cluster(2), device="cpu") as opened:
+        opened._workspace.force(spread="partition")
+        opened["E"] = str(tmp_path)
+        opened["S"] = [(at, TEXTS[at % 7]) for at in range(0, 12, 2)]
+        yield opened
+
+
+@pytest.fixture
+def near(db: gd.Database, tmp_path: Path) -> gd.Database:
+    """The same, without a cluster."""
+    found = gd.connect(device="cpu")
+    found["E"] = str(tmp_path)
+    found["S"] = db["S"].fetchall()
+    return found
+
+
+def rows_of(db: gd.Database) -> AfarRows:
+    rows = db._workspace.stored["E"].afar
+    assert rows is not None
+    return rows
+
+
+IN_PLACE = [
+    "r(x, y) <- E(x, y, _, _), x < 3.",
+    "r(x) <- E(x, y, _, _), x < 3, y = 7.",
+    "r(x, t) <- E(x, x, _, t).",
+    'r(x, y, w) <- E(x, y, w, "t3").',
+    'r(x) <- E(x, _, w, t), w > 2.5, t != "t1", starts_with(t, "t").',
+    "r(z, w) <- E(x, y, w, _), z = x * y + 1, z % 3 = 1.",
+    "r(count()) <- E(x, y, _, _), y = 7.",
+    "r(count()) <- E(x, y, _, _), x < y.",
+    "r(count()) <- E(3, _, _, _).",
+    "r(x, count()) <- E(x, _, _, _).",
+    "r(t, count(), sum(y), mean(w), min(t), max(w)) <- E(_, y, w, t).",
+    "r(count_distinct(x), max(y), min(t)) <- E(x, y, _, t), x != y.",
+    "r(any_value(x)) <- E(x, 5, _, _), x = 4.",
+    "r(count()) <- E(x, y, _, _), S(x, t).",
+    "r(y, u, count()) <- E(x, y, _, t), S(x, u), !S(_, t).",
+    "r(x) <- E(x, y, _, _), S(y, _); E(x, _, _, t), S(x, t).",
+    "r(y, max(x)) <- E(x, y, _, _), S(x, _); E(y, x, _, _), x < 5.",
+    "r(x, n) <- E(x, _, w, t), w < 1.0, n = count : { S(z, t), z > x }.",
+    "r() <- E(3, y, _, _), S(y, _).",
+    "r(x, u) <- E(x, _, _, t), u = cat(t, t), x < 4.",
+    "r(i) <- E(x, 3, _, _), i = range(0, x).",
+]
+
+
+@pytest.mark.parametrize("text", IN_PLACE)
+def test_blocks_are_worked_on_where_they_lie(db: gd.Database, near: gd.Database, text: str) -> None:
+    told = db.profile(text)
+    assert "each of which reads the rows of E that it has" in str(told), told
+    assert "each of which reads the rows of E that it has" in str(db.explain(text))
+    assert db.query(text).sorted().fetchall() == near.query(text).sorted().fetchall()
+    assert rows_of(db).away
+
+
+def test_how_many_rows_there_are_is_asked_of_no_row(db: gd.Database, near: gd.Database) -> None:
+    text = "r(count()) <- E(_, _, _, _)."
+    assert db.query(text).fetchall() == near.query(text).fetchall()
+    assert rows_of(db).away
