@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cluster import here, shelves
+from gdatalog.cluster.tasks import Found
 from gdatalog.errors import EvaluationError, Interrupted, MemoryLimitError
 from gdatalog.watching import watching
 
@@ -125,3 +126,8 @@ def on_shelf(dask_worker: Any) -> int:
 
 def sum_of(kept: dict[str, int]) -> int:
     return sum(kept.values())
+
+
+def hard(*_: object) -> Found:
+    """A cell that was too much."""
+    return Found(hard=True)

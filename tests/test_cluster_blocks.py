@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import gdatalog as gd
-from gdatalog.cluster import datasets
+from gdatalog.cluster import blocks, datasets
+from gdatalog.cluster.parts import columns_of
+from gdatalog.cluster.pool import Call
+from gdatalog.errors import EvaluationError
 from gdatalog.storage.afar import AfarRows
+from tests import pool_calls
 from tests.clusters import Workers
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
@@ -90,3 +95,44 @@ def test_how_many_rows_there_are_is_asked_of_no_row(db: gd.Database, near: gd.Da
     text = "r(count()) <- E(_, _, _, _)."
     assert db.query(text).fetchall() == near.query(text).fetchall()
     assert rows_of(db).away
+
+
+def test_only_the_columns_that_are_asked_for_are_read(
+    db: gd.Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = rows_of(db).parts[0].value
+    read = columns_of({"read": part["read"], "texts": part["texts"].value}, (1,))
+    assert len(read) == 1
+    (y,) = pq.read_table(tmp_path / "0.parquet", columns=["y"]).slice(0, len(read[0]))
+    assert read[0].tolist() == y.to_pylist()
+    asked: list[object] = []
+    monkeypatch.setattr(
+        pq.ParquetFile, "read_row_groups", lambda *_, columns: asked.append(columns)
+    )
+    with pytest.raises(AttributeError):
+        part["read"].table((1, 3))
+    assert asked == [["y", "t"]]
+
+
+def test_a_block_that_is_too_much_is_cut(
+    db: gd.Database, near: gd.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = blocks._Passing._call
+
+    def hard(self: blocks._Passing, block: blocks.Block) -> Call:
+        made = call(self, block)
+        return made if block.rows < 5 else replace(made, function=pool_calls.hard)
+
+    monkeypatch.setattr(blocks._Passing, "_call", hard)
+    text = "r(y, count()) <- E(x, y, _, _), S(x, _)."
+    assert db.query(text).sorted().fetchall() == near.query(text).sorted().fetchall()
+
+
+def test_a_computation_that_fails_is_told_of(db: gd.Database) -> None:
+    with pytest.raises(EvaluationError, match="division by zero"):
+        db.query("r(z) <- E(x, y, _, _), y > 3, z = 1 / (x - x).")
+
+
+def test_a_few_rows_of_many(db: gd.Database) -> None:
+    found = db.query("r(x, y) <- E(x, y, _, _), x != y.").head(5).fetchall()
+    assert len(found) == 5 and all(x != y for x, y in found)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 import numpy as np
@@ -25,18 +25,25 @@ from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.device import CPU
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.spread import Spread
+from gdatalog.executors.frontier import Frontier, Key
+from gdatalog.executors.levelwise import Levelwise
+from gdatalog.executors.limits import Limits
+from gdatalog.executors.sinks import Sink
 from gdatalog.plan.cells import EVERYTHING
 from gdatalog.plan.effects import longest_first, one_row_each, widens
-from gdatalog.plan.nodes import Expr, Filter, JoinPlan, TrieRef
+from gdatalog.plan.nodes import Filter, Guard, JoinPlan, Seek, Step, TrieRef
 from gdatalog.storage.afar import AfarRows, Part
 from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
 
 PIECES = 8  # into which a block is cut that takes long, or does not fit
 FEW = 1000  # rows that are run to their end, however long that takes
-WORTH = 0.5  # of the rows that pass tests, up to which these are found before rows are compared
+WORTH = 0.1  # of the rows that pass tests, up to which these are found before rows are compared
+PLACE = "~place"  # of a row in its part
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +110,9 @@ class _Passing:
         assert join.given is not None and run.relation.afar is not None
         self.run_of = run
         self.columns = join.given.columns
-        self.names = [slot.name for slot in join.given.slots]
         self.firm = not widens(join)
-        made = {ref: run.sources.trie_of(ref) for ref in longest_first(join.tries)}
-        self.tries = {ref: run.pool.place(id(made[ref]), made[ref]) for ref in join.tries}
+        self.made = {ref: run.sources.trie_of(ref) for ref in longest_first(join.tries)}
+        self.tries = {ref: run.pool.place(id(trie), trie) for ref, trie in self.made.items()}
         memory = run.limits.memory or 1 << 40
         self.sealed, self.table = run.task(number, mode, limit, memory)
         rows = run.relation.afar
@@ -119,27 +125,23 @@ class _Passing:
 
     def _distinct(self, rows: AfarRows, join: JoinPlan) -> Sequence[Part]:
         """Parts that have each of the rows once, but for rows that come to nothing."""
-        tests: list[Expr] = []
-        for step in join.steps:
-            if not isinstance(step, Filter):
-                break
-            tests.append(step.test)
-        if rows.known >= Known.DISTINCT or not tests or self._share(rows, tests) > WORTH:
+        if rows.known >= Known.DISTINCT or self._share(rows, join) > WORTH:
             return rows.make_distinct()
         run = self.run_of
         stage = run.pool.stage(f"{run.plan.relation}: tests", run.limits)
         for block in self._blocks(rows.parts):
-            args = (self.sealed, block.part.value, self.columns, self.names, tests, self.table)
+            args = (self.sealed, block.part.value, self.tries, self.table)
             stage.add(Call(passing, args, True, block.home, told=size_of))
         parts = parts_of([kept for _, kept in stage])
         return AfarRows(parts, rows.keeper, Known.NOTHING).make_distinct() if parts else ()
 
-    def _share(self, rows: AfarRows, tests: Sequence[Expr]) -> float:
-        """About which part of the rows passes tests."""
-        sample = rows.survey.sample
-        known = dict(zip(self.names, (sample[at] for at in self.columns), strict=True))
-        mask = _mask(known, len(sample[0]), tests, self.run_of.scope)
-        return float(np.count_nonzero(mask)) / max(1, len(sample[0]))
+    def _share(self, rows: AfarRows, join: JoinPlan) -> float:
+        """About which part of the rows passes what each is asked by itself."""
+        if not _tests(join):
+            return 1.0
+        sample, scope = rows.survey.sample, self.run_of.scope
+        passed = _passed(join, sample, [self.made[ref] for ref in join.tries], scope)
+        return len(passed) / max(1, len(sample[0]))
 
     # --------------------------------------------------------------------------- blocks
 
@@ -233,26 +235,40 @@ def as_told(
 
 
 def passing(
-    sealed: Sealed,
-    value: Any,
-    columns: Sequence[int],
-    names: Sequence[str],
-    tests: Sequence[Expr],
-    symbols: SymbolTable | None,
+    sealed: Sealed, value: Any, tries: Mapping[TrieRef, Trie], symbols: SymbolTable | None
 ) -> Columns:
-    """The rows of a part, whole, that pass tests of some of their columns, which have names."""
-    rows = columns_of(value)
-    known = {name: rows[at] for name, at in zip(names, columns, strict=True)}
-    task = sealed.opened().task
-    mask = _mask(
-        known, len(rows[0]), tests, Scope(symbols or task.few or SymbolTable(), task.params)
-    )
-    kept = np.flatnonzero(mask)
+    """The rows of a part, whole, that pass what a join asks of each by itself."""
+    rows, task = columns_of(value), sealed.opened().task
+    join = task.plan.joins[task.number]
+    scope = Scope(symbols or task.few or SymbolTable(), task.params)
+    kept = _passed(join, rows, [tries[ref] for ref in join.tries], scope)
     return tuple(column[kept] for column in rows)
 
 
-def _mask(known: Mapping[str, Any], count: int, tests: Sequence[Expr], scope: Scope) -> Any:
-    mask = np.ones(count, dtype=np.bool_)
-    for test in tests:
-        mask &= CPU.ops.test(test, known.__getitem__, count, scope)
-    return mask
+def _tests(join: JoinPlan) -> list[Step]:
+    """The steps that only tell whether a row goes on, up to the first that does more."""
+    return list(takewhile(lambda step: isinstance(step, (Filter, Seek, Guard)), join.steps))
+
+
+def _passed(join: JoinPlan, rows: Columns, tries: Sequence[Trie], scope: Scope) -> Array:
+    """The places of the rows that pass these tests."""
+    assert join.given is not None
+    limits, sink = Limits(), _Places()
+    names = [slot.name for slot in join.given.slots]
+    columns: dict[Key, Array] = {
+        name: rows[at] for name, at in zip(names, join.given.columns, strict=True)
+    }
+    columns[PLACE] = np.arange(len(rows[0]))
+    walk = Levelwise(tries, CPU.ops, scope, limits)
+    walk.run(_tests(join), 0, Frontier(len(rows[0]), columns=columns), sink)
+    return np.concatenate([np.empty(0, dtype=np.int64), *sink.places])
+
+
+class _Places(Sink):
+    """Which rows went on."""
+
+    def __init__(self) -> None:
+        self.places: list[Array] = []
+
+    def emit(self, frontier: Frontier) -> None:
+        self.places.append(frontier.column(PLACE))
