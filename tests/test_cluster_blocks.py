@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -136,3 +137,43 @@ def test_a_computation_that_fails_is_told_of(db: gd.Database) -> None:
 def test_a_few_rows_of_many(db: gd.Database) -> None:
     found = db.query("r(x, y) <- E(x, y, _, _), x != y.").head(5).fetchall()
     assert len(found) == 5 and all(x != y for x, y in found)
+
+
+# ------------------------------------------------------------------- data with rules of their own
+
+SEEDED = [
+    "E(x, y, 0.5, t) <- S(x, t), y = x + 1.",
+    'E(20, 1, 2.0, "t0"). E(0, 0, 0.0, "t0").',
+    'E(20, 1, 2.0, "t0"). E(x, y, 0.5, t) <- S(x, t), y = x + 1.',
+    "E(x, z, 0.0, t) <- E(x, y, w, t), E(y, z, w, t), x < 3.",
+    'E(x, z, 0.0, t) <- E(x, y, _, _), S(y, t), z = (x + y) % 13. E(99, 5, 0.0, "t1").',
+]
+
+
+@pytest.mark.parametrize("text", SEEDED)
+def test_data_of_a_relation_that_has_rules_stay_where_they_are(
+    db: gd.Database, near: gd.Database, text: str
+) -> None:
+    asked = text + " r(x, y, w, t) <- E(x, y, w, t), x > 1."
+    assert db.query(asked).sorted().fetchall() == near.query(asked).sorted().fetchall()
+    assert rows_of(db).away
+
+
+def test_closures_begin_with_data_that_lie_on_workers(
+    db: gd.Database, near: gd.Database, tmp_path: Path
+) -> None:
+    pairs = np.array([(at, at + step) for at in range(0, 80) for step in (3, 5)] * 2)
+    os.makedirs(tmp_path / "P")
+    table = pa.table({"x": pairs[:, 0], "y": pairs[:, 1], "d": pairs[:, 0] % 4})
+    pq.write_table(table, tmp_path / "P" / "0.parquet", row_group_size=50)
+    for each in (db, near):
+        each.load("P", str(tmp_path / "P"), columns=["x", "y"])
+        each.load("D", str(tmp_path / "P"), columns=["x", "d"])
+    for text in (
+        "P(x, z) <- P(x, y), P(y, z). r(x, y) <- P(x, y), x < 9.",
+        "P(x, z) <- P(x, y), S(y, _), z = x - 1, z > 0. r(count()) <- P(x, y).",
+        "P(x, y) <- Q(x, y). Q(y, x) <- P(x, y). r(count()) <- Q(x, y).",
+        "D(y, min(d)) <- D(x, e), P(x, y), d = e + 1. r(x, d) <- D(x, d).",
+    ):
+        assert db.query(text).sorted().fetchall() == near.query(text).sorted().fetchall(), text
+        assert all(db._workspace.stored[name].afar.away for name in ("P", "D")), text

@@ -17,7 +17,16 @@ from typing import Any
 
 from gdatalog.engine.best import Best, optimum_columns
 from gdatalog.engine.budget import chunk_rows
-from gdatalog.engine.derived import Blocks, Derived, Rows, in_order, laid, relation_of, union_rows
+from gdatalog.engine.derived import (
+    Blocks,
+    Derived,
+    Rows,
+    Seeds,
+    in_order,
+    laid,
+    relation_of,
+    union_rows,
+)
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.growing import Growing
 from gdatalog.engine.knobs import Strategy
@@ -53,7 +62,7 @@ TEXT_BYTES = 160
 class StratumRun:
     """The evaluation of one stratum."""
 
-    def __init__(self, stratum: Stratum, seeds: Mapping[str, Sequence[Rows]], around: Surroundings):
+    def __init__(self, stratum: Stratum, seeds: Seeds, around: Surroundings):
         self.stratum = stratum
         self.seeds = seeds
         self.around = around
