@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cluster import here, shelves
-from gdatalog.cluster.tasks import Found
+from gdatalog.cluster.partitioned import shelves
+from gdatalog.cluster.pool import here
+from gdatalog.cluster.replicated.tasks import Found
 from gdatalog.errors import EvaluationError, Interrupted, MemoryLimitError
 from gdatalog.watching import watching
 

@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import gdatalog as gd
-from gdatalog.cluster import blocks, datasets
-from gdatalog.cluster.parts import columns_of
+from gdatalog.cluster.partitioned import blocks
 from gdatalog.cluster.pool import Call
+from gdatalog.cluster.rows import files
+from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.errors import EvaluationError
 from gdatalog.storage.afar import AfarRows
 from tests import pool_calls
@@ -29,7 +30,7 @@ TEXTS = [f"t{at}" for at in range(7)]
 @pytest.fixture
 def db(cluster: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[gd.Database]:
     """A database that has E in two files of several blocks each, some rows of them twice."""
-    monkeypatch.setattr(datasets, "ROWS", 70)
+    monkeypatch.setattr(files, "ROWS", 70)
     rng = np.random.default_rng(3)
     for number in range(2):
         x, y, w = rng.integers(0, 12, (3, 200))

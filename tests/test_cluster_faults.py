@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gdatalog.cluster.connection import Connection
 from gdatalog.cluster.pool import Call, Kept, Pool, TooLarge
+from gdatalog.cluster.workers.connection import Connection
 from gdatalog.executors.limits import Limits
 from tests import pool_calls
 from tests.clusters import Workers, fork_workers
@@ -166,7 +166,7 @@ def test_a_worker_that_comes_late_takes_work(cluster: Workers) -> None:
 DRIVER = """
 import sys
 from distributed import Client
-from gdatalog.cluster.connection import Connection
+from gdatalog.cluster.workers.connection import Connection
 from gdatalog.cluster.pool import Call, Pool
 from gdatalog.executors.limits import Limits
 from tests import pool_calls
