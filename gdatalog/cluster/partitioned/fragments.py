@@ -159,8 +159,7 @@ def _read(
             way, ranking = edges
             found.append(both_ways(*map(ranking.ranks, edges_of(block, way))))
         else:
-            whole = columns_of(block)
-            found.append(tuple(whole[at] for at in source.columns))
+            found.append(columns_of(block, source.columns))
     return passing(concatenate(found), source)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from gdatalog.cluster.pool import Pool
-from gdatalog.cluster.recursion.owners import Owners
+from gdatalog.cluster.recursion.owners import Owners, afar_of
 from gdatalog.cluster.recursion.stretches import Stretches
 from gdatalog.engine.best import Best
 from gdatalog.engine.device import CPU
@@ -43,6 +43,8 @@ def _too_many(splits: Splits) -> bool:
     names = {atom.name for rule in splits.stratum.rules for atom in atoms(rule)}
     stores = [around.relation(name).store for name in names - set(splits.stratum.relations)]
     afar = [store for store in stores if isinstance(store, AfarRows) and store.away]
+    seeds = (afar_of(part) for parts in splits.seeds.values() for part in parts)
+    afar += [rows for rows in seeds if rows is not None]
     return sum(store.bytes_afar for store in afar) > around.memory // SHARE
 
 

@@ -168,7 +168,7 @@ class Owners:
             far = [rows for rows in map(afar_of, parts) if rows is not None]
             for rows in far:
                 pieces = self._exchange(name).deal(
-                    [part.value for part in rows.make_distinct()], parcels_of, name, home
+                    [part.value for part in rows.parts], parcels_of, name, home
                 )
                 for owner, mine in enumerate(pieces):
                     course.inbox.setdefault(owner, []).extend(mine)
@@ -194,7 +194,7 @@ class Owners:
             relation = self.around.relation(place.relation)
             schema = relation.columns, relation.types
             if isinstance(relation.store, AfarRows) and relation.store.away:
-                values = [part.value for part in relation.store.make_distinct()]
+                values = [part.value for part in relation.store.parts]
                 exchange = self._exchange(place.relation)
                 pieces = exchange.deal(values, parcels_of, name, (place.by,))
                 for owner, kept in enumerate(exchange.merge(pieces, fragment_of, name, *schema)):
