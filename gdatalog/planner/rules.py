@@ -27,7 +27,7 @@ from gdatalog.planner.items import (
     variables_of_exprs,
 )
 from gdatalog.planner.normalise import Normaliser, count_variables
-from gdatalog.planner.sizes import Statistics
+from gdatalog.planner.sizes import Params, Statistics
 from gdatalog.planner.symmetry import one_of_each
 from gdatalog.values import TypeName
 
@@ -44,6 +44,7 @@ def plan_rule(
     *,
     first: bool = True,
     old: Version = "old",
+    params: Params | None = None,
 ) -> RulePlan:
     """The plan of a rule whose relations of the same stratum are `recursive`.
 
@@ -76,7 +77,9 @@ def plan_rule(
         followed = [given for _, given in variants]
     if not gathers:
         joins = tuple(
-            _plan_join(items, head, variables_of_exprs(head), False, sizes, recursive, given)
+            _plan_join(
+                items, head, variables_of_exprs(head), False, sizes, recursive, params, given
+            )
             for items, given in zip(alternatives, followed, strict=False)
         )
         return RulePlan(rule.head.name, joins, head, span=rule.span)
@@ -98,14 +101,16 @@ def plan_rule(
             items, orbit, given = alternatives[group[0]], 1, followed[group[0]]
             if not keys and all(gather.kind == "count" for gather in gathers):
                 items, orbit = one_of_each(items, sizes)
-            join = _plan_join(items, (), live, bag, sizes, recursive, given)
+            join = _plan_join(items, (), live, bag, sizes, recursive, params, given)
             plans = [replace(join, orbit=orbit)]
         else:
             # Several alternatives bind the same variables: their bindings are one set.
             names = sorted(_own(alternatives[group[0]]) | targets)
             outputs = tuple(Slot(name, normal.type_of(name)) for name in names)
             plans = [
-                _plan_join(alternatives[at], outputs, frozenset(names), False, sizes, recursive)
+                _plan_join(
+                    alternatives[at], outputs, frozenset(names), False, sizes, recursive, params
+                )
                 for at in group
             ]
         numbers.append(tuple(range(len(joins_list), len(joins_list) + len(plans))))
@@ -130,15 +135,16 @@ def _plan_join(
     bag: bool,
     sizes: Statistics,
     recursive: Collection[str],
+    params: Params | None,
     given: Given | None = None,
 ) -> JoinPlan:
     names = () if given is None else tuple(slot.name for slot in given.slots)
     rows = 1.0 if given is None else sizes(given.relation, "delta").rows
     asked = [output.name for output in outputs if isinstance(output, Slot)]
-    builder = PlanBuilder(sizes, asked)
+    builder = PlanBuilder(sizes, asked, params=params)
     steps = builder.whole(items, live, bag, frozenset(names), rows)
     if any(isinstance(step, Restore) for step in steps):
-        other = PlanBuilder(sizes, asked, restores=False)
+        other = PlanBuilder(sizes, asked, restores=False, params=params)
         others = other.whole(items, live, bag, frozenset(names), rows)
         if other.cost <= builder.cost:
             builder, steps = other, others
