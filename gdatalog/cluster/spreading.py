@@ -147,7 +147,7 @@ class Spreading:
         asked = {ref.relation for join in plan.joins for ref in join.tries}
         over = plan.passes_over
         if over is not None:
-            return in_place(over, around.relation(over), len(self.stock.workers))
+            return in_place(over, around.relation(over), len(self.pool.threads))
         knobs, cost = around.knobs, sum(join.cost for join in plan.joins)
         auto = knobs.spread == "auto"
         if knobs.spread == "never" or asks_for_ranks(plan) or None in map(known, asked):

@@ -30,7 +30,7 @@ from gdatalog.plan.effects import participants
 from gdatalog.plan.nodes import Branch, Guard, RulePlan, Step, TrieRef, Version
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.rules import plan_rule
-from gdatalog.planner.sizes import Assumed, ColumnTest, Size, Statistics
+from gdatalog.planner.sizes import Assumed, Bound, ColumnTest, Size, Statistics
 from gdatalog.planner.strata import steps_of
 from gdatalog.storage.membership import Bits
 from gdatalog.storage.relation import Relation
@@ -291,3 +291,6 @@ class Estimated:
 
     def set(self) -> Any:
         return self._largest.set()
+
+    def within(self, column: int, bounds: Sequence[Bound]) -> tuple[float, float]:
+        return self._largest.within(column, bounds)

@@ -40,7 +40,7 @@ from gdatalog.plan.nodes import RulePlan, TrieRef, Version
 from gdatalog.planner.adornments import as_called
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.rules import plan_over, plan_rule
-from gdatalog.planner.sizes import Assumed, Size
+from gdatalog.planner.sizes import Assumed, Params, Size
 from gdatalog.planner.walk import walk
 from gdatalog.spent import Costs, so_far, spending
 from gdatalog.storage.elsewhere import brought
@@ -172,16 +172,17 @@ class StratumRun:
         around = self.around
         recursive = self.stratum.relations if self.stratum.recursive else ()
 
-        def make(relation: Callable[[str], Relation]) -> RulePlan:
+        def make(relation: Callable[[str], Relation], params: Params) -> RulePlan:
             def sizes(name: str, version: Version) -> Size:
                 return self._sizes(name, version, relation)
 
             return plan_rule(
-                rule, around.schemas, around.param_types, sizes, recursive, first=first
-            )
+                rule, around.schemas, around.param_types, sizes, recursive, first=first,
+                params=params,
+            )  # fmt: skip
 
         def planned() -> RulePlan:
-            return around.plans.plan(rule, first, around.relation, make)
+            return around.plans.plan(rule, first, around.relation, make, around.scope.params)
 
         with around.limits.watch.work("planning", self.called(rule)), spending("planning"):
             plan = patiently(self._rows_read(rule), planned, None)
@@ -202,7 +203,8 @@ class StratumRun:
         def sizes(name: str, version: Version) -> Size:
             return around.relation(name).statistics
 
-        return plan_over(rule, around.schemas, around.param_types, sizes, name, plan)
+        params = Params(around.scope.params)
+        return plan_over(rule, around.schemas, around.param_types, sizes, name, plan, params)
 
     def _rows_read(self, rule: CheckedRule) -> int:
         """The rows of the largest relation that planning a rule on the CPU looks at."""

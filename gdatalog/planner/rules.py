@@ -28,7 +28,7 @@ from gdatalog.planner.items import (
     variables_of_exprs,
 )
 from gdatalog.planner.normalise import Normaliser, count_variables
-from gdatalog.planner.sizes import Statistics
+from gdatalog.planner.sizes import Params, Statistics
 from gdatalog.planner.symmetry import one_of_each
 from gdatalog.values import TypeName
 
@@ -45,6 +45,7 @@ def plan_rule(
     *,
     first: bool = True,
     old: Version = "old",
+    params: Params | None = None,
 ) -> RulePlan:
     """The plan of a rule whose relations of the same stratum are `recursive`.
 
@@ -78,7 +79,9 @@ def plan_rule(
         followed = [given for _, given in variants]
     if not gathers:
         joins = tuple(
-            _plan_join(items, head, variables_of_exprs(head), False, sizes, recursive, given)
+            _plan_join(
+                items, head, variables_of_exprs(head), False, sizes, recursive, params, given
+            )
             for items, given in zip(alternatives, followed, strict=True)
         )
         return RulePlan(rule.head.name, joins, head, span=rule.span)
@@ -101,7 +104,7 @@ def plan_rule(
             items, orbit, given = alternatives[group[0]], 1, followed[group[0]]
             if given is None and not keys and all(gather.kind == "count" for gather in gathers):
                 items, orbit = one_of_each(items, sizes)
-            join = _plan_join(items, (), live, bag, sizes, recursive, given)
+            join = _plan_join(items, (), live, bag, sizes, recursive, params, given)
             plans = [replace(join, orbit=orbit)]
         else:
             # Several alternatives bind the same variables: their bindings are one set.
@@ -109,7 +112,9 @@ def plan_rule(
             outputs = tuple(Slot(name, normal.type_of(name)) for name in names)
             told = frozenset(names)
             plans = [
-                _plan_join(alternatives[at], outputs, told, False, sizes, recursive, followed[at])
+                _plan_join(
+                    alternatives[at], outputs, told, False, sizes, recursive, params, followed[at]
+                )
                 for at in group
             ]
         numbers.append(tuple(range(len(joins_list), len(joins_list) + len(plans))))
@@ -134,6 +139,7 @@ def plan_over(
     sizes: Statistics,
     name: str,
     plan: RulePlan,
+    params: Params | None = None,
 ) -> RulePlan | None:
     """The same for the rows of one relation, of which all are given, some at a time, in any order:
     what comes of some of them needs no others.
@@ -141,7 +147,7 @@ def plan_over(
     `plan`: as the rule is planned otherwise. None where an alternative does not read the relation,
     or more than once, or asks what it has not.
     """
-    over = plan_rule(rule, schemas, param_types, sizes, (name,), first=False)
+    over = plan_rule(rule, schemas, param_types, sizes, (name,), first=False, params=params)
     others = {ref.relation for join in over.joins for ref in join.tries}
     if len(over.joins) != len(plan.joins) or name in others:
         return None
@@ -165,15 +171,16 @@ def _plan_join(
     bag: bool,
     sizes: Statistics,
     recursive: Collection[str],
+    params: Params | None,
     given: Given | None = None,
 ) -> JoinPlan:
     names = () if given is None else tuple(slot.name for slot in given.slots)
     rows = 1.0 if given is None else sizes(given.relation, "delta").rows
     asked = [output.name for output in outputs if isinstance(output, Slot)]
-    builder = PlanBuilder(sizes, asked)
+    builder = PlanBuilder(sizes, asked, params=params)
     steps = builder.whole(items, live, bag, frozenset(names), rows)
     if any(isinstance(step, Restore) for step in steps):
-        other = PlanBuilder(sizes, asked, restores=False)
+        other = PlanBuilder(sizes, asked, restores=False, params=params)
         others = other.whole(items, live, bag, frozenset(names), rows)
         if other.cost <= builder.cost:
             builder, steps = other, others
