@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Any
 
 from gdatalog.cluster.exchange import Piece, rows_by_owner, this_worker
+from gdatalog.cluster.kept import Lost
 from gdatalog.cluster.parts import columns_of
 from gdatalog.cluster.routes import ALL, Place, Routes
 from gdatalog.cpu_ops.evaluate import Scope
@@ -45,7 +46,7 @@ SMALL = 1 << 14  # bytes that a step hands out by way of the driver, at the most
 Parcel = dict[str, Rows]
 
 
-class Stale(Exception):
+class Stale(Lost):
     """What an owner had was changed by a step whose outcome is lost."""
 
 

@@ -15,7 +15,8 @@ so it changes nothing but what it makes; what it is given it only reads, for oth
 worker are given the same. An error of a call is raised from the iteration, and the other calls
 are cancelled; so are all if the iteration is left, or the query stopped: `watching()` in a call
 knows of it, and `Limits()` made there poll it. A call for which a worker has not enough memory
-ends in `TooLarge`, unless the stage's `smaller` gives calls that together do its work.
+ends in `TooLarge`, unless the stage's `smaller` gives calls that together do its work. One that
+raises `Lost` itself is raised too, unless the stage's `instead` is set, and gives another call.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from typing import Any
 
 from gdatalog.cluster.calling import itself
 from gdatalog.cluster.connection import Connection
-from gdatalog.cluster.kept import Call, Kept, Part, TooLarge
+from gdatalog.cluster.kept import Call, Kept, Lost, Part, TooLarge
 from gdatalog.cluster.placing import Placed, Placing
 from gdatalog.cluster.stage import Smaller, Stage
 from gdatalog.errors import UsageError
 from gdatalog.executors.limits import Limits
 
-__all__ = ["Call", "Kept", "Part", "Placed", "Pool", "Stage", "TooLarge"]
+__all__ = ["Call", "Kept", "Lost", "Part", "Placed", "Pool", "Stage", "TooLarge"]
 
 
 class Pool:
@@ -43,11 +44,18 @@ class Pool:
         self.placing = Placing(connection.client)
         self._slots = 0.0, 0
 
-    def place(self, key: Hashable, value: Any, nbytes: int = 0, owner: Any = None) -> Placed:
-        """Has a value on all workers, once: the same key is the same value for as long as the
-        owner lives, which is the value if no other is named. With the key None it is another each
-        time, and goes with what is returned."""
-        return self.placing.place(key, value, nbytes, owner)
+    def place(
+        self,
+        key: Hashable,
+        value: Any,
+        nbytes: int = 0,
+        owner: Any = None,
+        version: Hashable = None,
+    ) -> Placed:
+        """Has a value on all workers, once: the same key and version is the same value for as long
+        as the owner lives, which is the value if no other is named. With the key None it is another
+        each time, and goes with what is returned."""
+        return self.placing.place(key, value, nbytes, owner, version)
 
     def stage(self, told: str, limits: Limits, smaller: Smaller | None = None) -> Stage:
         """`told`: what is done, by the rule's name: for the dashboard and for who looks on.
