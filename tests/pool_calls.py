@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cluster import here, shelves
+from gdatalog.cluster import fragments, here, shelves
 from gdatalog.errors import EvaluationError, Interrupted, MemoryLimitError
 from gdatalog.watching import watching
 
@@ -125,3 +125,11 @@ def on_shelf(dask_worker: Any) -> int:
 
 def sum_of(kept: dict[str, int]) -> int:
     return sum(kept.values())
+
+
+def lay_late(folder: str, name: str) -> None:
+    """Lays rows, a while after it began; files tell how far it is."""
+    Path(folder, "begun").touch()
+    sleep(0.1)
+    fragments.lay(name, (np.arange(3),))
+    Path(folder, "laid").touch()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import logging
+import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +15,17 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.cluster import harvest, stock
+from gdatalog.cluster.connection import Connection
 from gdatalog.cluster.harvest import Harvest
+from gdatalog.cluster.pool import Call, Pool
+from gdatalog.cluster.stock import Stock
+from gdatalog.executors.limits import Limits
 from gdatalog.result import Result
-from tests.clusters import Workers
+from tests import pool_calls
+from tests.clusters import Workers, fork_workers
 from tests.test_cluster_faults import kill, until
+
+distributed = pytest.importorskip("distributed")
 
 N = 300
 PAIRS = N * (N - 1) // 2
@@ -98,9 +108,103 @@ def test_all_workers_anew(db: gd.Database) -> None:
     before = db["p"]
     count = "n(count()) <- A(x), B(y), y < x."
     assert len(before) == PAIRS and db.query(count).fetchall() == [(PAIRS,)]
-    addresses = sorted(client.nthreads())
     client.restart()
-    db._workspace._remembered.clear()
+    db._workspace.forget()
     assert db.query(count).fetchall() == [(PAIRS,)]
     assert sums(before) == expected()
-    assert addresses
+
+
+@pytest.mark.slow
+def test_a_worker_anew_at_the_same_address() -> None:
+    fork_workers()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with (
+        distributed.LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            worker_port=port,
+            memory_limit=0,
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        ) as workers,
+        distributed.Client(workers, set_as_default=False) as client,
+        gd.connect(cluster=client, device="cpu") as db,
+    ):
+        db._workspace.force(spread="partition", strategy="levelwise")
+        db["A"] = [(x,) for x in range(N)]
+        before = list(client.nthreads())
+        for _ in range(2):
+            assert db.query("n(count()) <- A(x), A(y), x < y.").fetchall() == [(PAIRS,)]
+            client.restart()
+            db._workspace.forget()
+        assert list(client.nthreads()) == before
+
+
+# -------------------------------------------------------------------------------- what stays there
+
+
+def on_shelves(client: Any) -> int:
+    return sum(client.run(pool_calls.on_shelf).values())
+
+
+def test_a_call_that_was_cancelled_leaves_nothing(cluster: Workers, tmp_path: Path) -> None:
+    client = cluster(2)
+    before = on_shelves(client)
+    pool = Pool(Connection(client))
+    stock = Stock(pool)
+    name = stock.name()
+    stage = pool.stage("late", Limits())
+    stage.add(Call(pool_calls.lay_late, (str(tmp_path), name)))
+    stage.start()
+    until((tmp_path / "begun").exists)
+    stage.cancel()
+    stock.let_go([name])
+    until((tmp_path / "laid").exists)
+    assert on_shelves(client) == before
+
+
+def left_by(client: Any) -> tuple[Path, set[str]]:
+    """Where a database has put something that nobody closes."""
+    db = gd.connect(cluster=client, device="cpu")
+    db._workspace.force(spread="partition", strategy="levelwise")
+    db["A"] = [(x,) for x in range(N)]
+    assert db.query("n(count()) <- A(x), A(y), x < y.").fetchall() == [(PAIRS,)]
+    pool = db._workspace.cluster.pool
+    placed = pool.place("some", np.arange(3))
+    assert len(list(pool.stage("some", Limits()))) == 0
+    pool.placing.send(placed)
+    until(lambda: placed.everywhere)
+    return pool.placing.folder, {placed.ref.token}
+
+
+def test_a_database_that_nobody_closes_leaves_nothing(cluster: Workers) -> None:
+    client = cluster(2)
+    before = on_shelves(client)
+    folder, tokens = left_by(client)
+    gc.collect()
+    assert not folder.exists()
+    until(lambda: on_shelves(client) == before)
+    until(lambda: all(tokens.isdisjoint(held) for held in client.run(pool_calls.held).values()))
+
+
+# ---------------------------------------------------------------------------------- what is placed
+
+
+@pytest.mark.parametrize("way", ["files", "sent", "unseen"])
+def test_what_is_placed_under_no_key_can_be_sent_again(cluster: Workers, way: str) -> None:
+    client = cluster(2)
+    pool = Pool(Connection(client))
+    if way == "sent":
+        pool.placing.send_all()
+    placed = pool.place(None, np.arange(4))
+    if way == "unseen":
+        pool.placing.send_all()
+        pool.placing.send(placed)
+    gc.collect()
+    kill(client)
+    stage = pool.stage("again", Limits())
+    stage.add(Call(len, (placed,)))
+    assert [found for _, found in stage] == [4]
+    pool.close()
