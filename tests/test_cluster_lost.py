@@ -19,6 +19,7 @@ from gdatalog.cluster.connection import Connection
 from gdatalog.cluster.harvest import Harvest
 from gdatalog.cluster.pool import Call, Pool
 from gdatalog.cluster.stock import Stock
+from gdatalog.errors import DeviceError
 from gdatalog.executors.limits import Limits
 from gdatalog.result import Result
 from tests import pool_calls
@@ -208,3 +209,36 @@ def test_what_is_placed_under_no_key_can_be_sent_again(cluster: Workers, way: st
     stage.add(Call(len, (placed,)))
     assert [found for _, found in stage] == [4]
     pool.close()
+
+
+# --------------------------------------------------------------------------------- frames of Dask's
+
+
+def test_partitions_of_a_frame_are_not_kept_twice(db: gd.Database) -> None:
+    dd = pytest.importorskip("dask.dataframe")
+    client = db.cluster.client
+    frame = pd.DataFrame({"x": range(N), "s": [f"t{x % 7}" for x in range(N)]})
+
+    def there() -> set[Any]:
+        return {key for keys in client.has_what().values() for key in keys}
+
+    before = there()
+    db["E"] = dd.from_pandas(frame, npartitions=4)
+    until(lambda: len(there() - before) == 4)
+    kill(client)
+    assert sorted(db["E"].fetchall()) == sorted(zip(frame.x, frame.s, strict=True))
+
+
+def test_a_frame_that_is_gone_is_named_and_loaded_again(db: gd.Database) -> None:
+    dd = pytest.importorskip("dask.dataframe")
+    client = db.cluster.client
+    halves = [pd.DataFrame({"x": range(N // 2)}), pd.DataFrame({"x": range(N // 2, N)})]
+    db["A"] = dd.from_delayed(client.scatter(halves), meta=halves[0][:0])
+    db.run(TEXT)
+    assert len(db["p"]) == PAIRS
+    kill(client)
+    for _ in range(2):
+        with pytest.raises(DeviceError, match=r"(?s)A: partition . was lost .* load A again"):
+            db["p"].fetchall()
+    db["A"] = dd.from_delayed(client.scatter(halves), meta=halves[0][:0])
+    assert sums(db["p"]) == expected()
