@@ -3,8 +3,6 @@
 Rows lie on the workers' shelves in bundles, by classes of the keys of their columns (`shares.py`).
 Workers are dealt cells that need few bundles which they do not have by now (`dealing.py`), and run
 them over tries of these. What was too much for a worker is cut: into its blocks, then at keys.
-
-Above 300 lines, for what becomes of a cell is decided in one place.
 """
 
 from __future__ import annotations
