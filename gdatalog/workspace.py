@@ -20,7 +20,8 @@ from gdatalog.engine.knobs import Knobs, strategy_of
 from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import Prepared
 from gdatalog.engine.remembered import Memory
-from gdatalog.engine.session import Kept, Session, Settings
+from gdatalog.engine.session import Session, Settings
+from gdatalog.engine.texts import Kept, Texts
 from gdatalog.errors import Caution, UsageError, meant
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Statement
@@ -45,7 +46,7 @@ class Workspace:
         self.on_caution = on_caution
         self.symbols = SymbolTable()
         self.stored: dict[str, Relation] = {}
-        self.texts: dict[str, Kept] = {}  # by the name of the text
+        self.texts = Texts()  # by the name of the text
         self.params: Mapping[str, Any] = {}  # what was given with them
         self.folders = Folders()  # where texts read and write that do not say
         self.watch = Watch()
@@ -69,7 +70,7 @@ class Workspace:
 
     def clear(self) -> None:
         """Forget all rules, all data, and all that was made of them."""
-        self.stored, self.texts, self._remembered = {}, {}, {}
+        self.stored, self.texts, self._remembered = {}, Texts(), {}
         self._read = Read()
         self._prepared = Prepared()
 
@@ -79,7 +80,7 @@ class Workspace:
 
     def statements(self) -> list[Statement]:
         """The statements that stay."""
-        return [statement for kept in self.texts.values() for statement in kept.statements]
+        return self.texts.statements()
 
     def evaluated(self) -> dict[str, Relation]:
         """The relations that have been evaluated, as they were then."""
@@ -147,7 +148,7 @@ class Workspace:
 
     def _declared(self, name: str) -> Schema | None:
         """What a `.decl` of the rules that stay says of a relation."""
-        if not any(isinstance(s, Decl) and name in s.names for s in self.statements()):
+        if not any(isinstance(s, Decl) and name in s.names for s in self.texts.outline()):
             return None
         others = {key: relation for key, relation in self.stored.items() if key != name}
         return self.session(Program(()), stored=others).checked.schemas[name]
@@ -208,8 +209,14 @@ class Workspace:
         more is to come, so that a relation without data is no reason to warn.
         """
         before = self.texts
-        own = [key] if key is not None else [format_node(s) for s in program.statements]
-        self.texts = {name: kept for name, kept in before.items() if name not in own}
+        home = folders or self.folders
+        if key is not None:
+            own = {key: program.statements}
+        else:
+            own = {format_node(s): (s,) for s in program.statements}
+        # Facts that are said once more stay where they are.
+        same = {name for name, text in own.items() if before.repeats(name, text)}
+        self.texts = before.without(own.keys() - same)
         try:
             session = self.session(
                 program, params, folders=folders, reports=reports, lasting=True,
@@ -219,12 +226,14 @@ class Workspace:
             self.texts = before
             raise
         rules = session.parts.rules
-        home = folders or self.folders
-        if key is not None:
-            more = {key: Kept(rules, home)} if rules else {}
-        else:
-            more = {format_node(s): Kept((s,), home) for s in rules}
-        self.texts = {**self.texts, **more}
+        more: dict[str, Kept] = {}
+        if key is None:
+            texts = {format_node(s): s for s in rules}
+            more = {name: Kept.of((s,), home) for name, s in texts.items() if name not in same}
+        elif rules and key not in same:
+            more = {key: Kept.of(rules, home, session.kept_outline())}
+        self.texts = self.texts.with_more(more)
+        session.keep(self.texts)
         self.params = {**self.params, **(params or {})}
         # What was made of relations that are no more is let go of.
         for names in [n for n in self._remembered if not session.checked.schemas.keys() >= {*n}]:
@@ -264,7 +273,7 @@ class Workspace:
         with self.ledger.spending():
             return Session(
                 self.stored if stored is None else stored,
-                tuple(self.texts.values()),
+                self.texts,
                 program,
                 self.symbols,
                 settings,

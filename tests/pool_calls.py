@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cluster import fragments, here, shelves
+from gdatalog.cluster.partitioned import fragments, shelves
+from gdatalog.cluster.pool import here
 from gdatalog.errors import EvaluationError, Interrupted, MemoryLimitError
 from gdatalog.watching import watching
 

@@ -14,11 +14,12 @@ import pandas as pd
 import pytest
 
 import gdatalog as gd
-from gdatalog.cluster import harvest, stock
-from gdatalog.cluster.connection import Connection
-from gdatalog.cluster.harvest import Harvest
+from gdatalog.cluster.partitioned import stock
+from gdatalog.cluster.partitioned.stock import Stock
 from gdatalog.cluster.pool import Call, Pool
-from gdatalog.cluster.stock import Stock
+from gdatalog.cluster.replicated import harvest
+from gdatalog.cluster.replicated.harvest import Harvest
+from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import DeviceError
 from gdatalog.executors.limits import Limits
 from gdatalog.result import Result
@@ -37,7 +38,7 @@ TEXT = "p(x, y) <- A(x), B(y), x < y."
 def db(cluster: Workers, monkeypatch: pytest.MonkeyPatch) -> Iterator[gd.Database]:
     """A database for which little is much, with workers of which each has a part."""
     monkeypatch.setattr(harvest, "EASILY", 1 << 12)
-    monkeypatch.setattr("gdatalog.cluster.tasks.SMALL", 1 << 10)
+    monkeypatch.setattr("gdatalog.cluster.replicated.tasks.SMALL", 1 << 10)
     monkeypatch.setattr(stock, "FEW", 64)
     with gd.connect(cluster=cluster(2), device="cpu") as found:
         found["A"] = pd.DataFrame({"x": range(N)})

@@ -222,16 +222,31 @@ def test_undoing_notes_no_more_than_it_may(monkeypatch: Any, capsys: Any) -> Non
     monkeypatch.setattr(undoing, "MOST_TEXTS", 10)
     prompt = Prompt()
     prompt.feed(*(f"e({n})." for n in range(6)))
+    for _ in range(3):
+        prompt.feed("f(1).", ".clear f")
     capsys.readouterr()
     prompt.feed(*[".undo"] * 4)
-    # Before the sixth there were five statements, before the fifth four.
+    # Each `.clear` leaves seven statements that only `.undo` needs; those of two are too many.
     assert capsys.readouterr().err.splitlines() == [
-        "taken back: e(5).",
-        "taken back: e(4).",
+        "taken back: .clear f",
+        "taken back: f(1).",
         "nothing to take back",
         "nothing to take back",
     ]
-    assert prompt.repl.history.noted == 0
+
+
+def test_statements_that_are_still_there_are_no_reason_to_forget(
+    monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.setattr(undoing, "MOST_TEXTS", 10)
+    prompt = Prompt()
+    prompt.feed(*(f"e({n})." for n in range(30)))
+    capsys.readouterr()
+    prompt.feed(*[".undo"] * 31)
+    assert capsys.readouterr().err.splitlines()[-2:] == [
+        "taken back: e(0).",
+        "nothing to take back",
+    ]
 
 
 def test_undoing_holds_no_more_data_than_it_may(capsys: Any) -> None:

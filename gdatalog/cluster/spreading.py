@@ -8,19 +8,19 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-from gdatalog.cluster.connection import Connection, told_if_lost
-from gdatalog.cluster.datasets import files_relation
-from gdatalog.cluster.fitting import fits_nowhere, fits_workers
-from gdatalog.cluster.fixpoints import counts, fixpoint, patience
-from gdatalog.cluster.foreseeing import parted
-from gdatalog.cluster.keeping import Keeping
-from gdatalog.cluster.loading import Loading
-from gdatalog.cluster.partitioned import PartitionedRun
-from gdatalog.cluster.partitions import frame_relation, is_frame
+from gdatalog.cluster.partitioned.foreseeing import parted
+from gdatalog.cluster.partitioned.run import PartitionedRun
+from gdatalog.cluster.partitioned.stock import Stock
 from gdatalog.cluster.pool import Pool
-from gdatalog.cluster.replicated import SpreadRun
-from gdatalog.cluster.stock import Stock
-from gdatalog.cluster.texts import asks_for_ranks
+from gdatalog.cluster.recursion.fixpoints import counts, fixpoint, patience
+from gdatalog.cluster.replicated.harvest import EASILY
+from gdatalog.cluster.replicated.run import SpreadRun
+from gdatalog.cluster.rows.files import files_relation
+from gdatalog.cluster.rows.frames import frame_relation, is_frame
+from gdatalog.cluster.rows.keeping import Keeping
+from gdatalog.cluster.rows.loading import Loading
+from gdatalog.cluster.rows.texts import asks_for_ranks
+from gdatalog.cluster.workers.connection import Connection, told_if_lost
 from gdatalog.engine.choose import TooSlow, impatience
 from gdatalog.engine.cluster import Wanted
 from gdatalog.engine.derived import Blocks, Derived
@@ -42,6 +42,7 @@ from gdatalog.storage.table import Array
 # is given some seconds here, for what is expected may be wrong; and so is what has a limit.
 WORTH, SMALL = 1e8, 1e5
 HERE = 1.5  # seconds
+PART = 0.5  # of the memory of the user's process that rows from afar may take
 
 
 class Spreading:
@@ -128,7 +129,7 @@ class Spreading:
             return None
         if auto and not any(map(cuttable, plan.joins)):
             return None
-        workers = len(self.stock.workers)
+        workers = len(self.pool.workers)
         nowhere = knobs.spread == "partition" or (auto and fits_nowhere(plan, around))
         if nowhere or (auto and cost >= SMALL and not fits_workers(plan, around, self.stock)):
             found = parted(plan, around.relation, self.stock)
@@ -177,3 +178,23 @@ def patiently_here(
         around.limits.held.clear()
         around.limits.held.update(held)
         return None
+
+
+def fits_nowhere(plan: RulePlan, around: Surroundings) -> bool:
+    """Whether a rule reads rows that lie afar and are more than this process may have, or so many
+    that it would wait for them."""
+    asked = {ref.relation for join in plan.joins for ref in join.tries}
+    afar = [rows for name in asked if (rows := around.relation(name).afar) is not None]
+    most = min(EASILY, around.limits.spare() * PART)
+    return sum(rows.bytes_afar for rows in afar if rows.away) > most
+
+
+def fits_workers(plan: RulePlan, around: Surroundings, stock: Stock) -> bool:
+    """Whether each worker can have the tries of a rule whole, beside what it makes of them."""
+    size = 0
+    for ref in {ref for join in plan.joins for ref in join.tries}:
+        relation = around.relation(ref.relation)
+        rows = relation.afar
+        whole = rows.bytes_afar if rows is not None and rows.away else relation.nbytes
+        size += whole * len(ref.columns) // max(1, len(relation.types))
+    return size <= stock.room()[0]

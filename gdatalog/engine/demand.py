@@ -6,9 +6,10 @@ anyway. Relations that hold a part of others live for one call, and are not reme
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from weakref import ref
 
 from gdatalog.engine.device import CPU
@@ -16,7 +17,9 @@ from gdatalog.engine.evaluation import Evaluation
 from gdatalog.engine.following import monotone
 from gdatalog.engine.prepared import CheckedText
 from gdatalog.engine.remembered import news_since
+from gdatalog.engine.texts import Facts
 from gdatalog.errors import Error, Note
+from gdatalog.parser.syntax import Atom
 from gdatalog.planner.adornments import plain
 from gdatalog.planner.demand import Demand, under_demand
 from gdatalog.planner.sizes import Size
@@ -81,6 +84,7 @@ def part_of(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> E
     part = Evaluation(
         rewritten.text,
         Overlay(evaluation.stored, rewritten.demand.given),
+        partial(_facts, evaluation, rewritten.text.checked.facts, rewritten.demand.given),
         evaluation.symbols,
         evaluation.limits,
         evaluation.memory,
@@ -108,6 +112,17 @@ def part_of(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> E
             )
             return None
     return part
+
+
+def _facts(
+    evaluation: Evaluation,
+    asked: Mapping[str, Sequence[Atom]],
+    given: Mapping[str, str],
+    name: str,
+) -> Facts:
+    """The facts of a relation: what users said, or else the values that are asked for."""
+    users = given.get(name, name)
+    return evaluation.facts(users) if _is_users(users) else Facts(asked.get(name, ()))
 
 
 def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()) -> Rewritten:

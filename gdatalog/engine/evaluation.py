@@ -40,6 +40,7 @@ from gdatalog.engine.remembered import (
     settled,
 )
 from gdatalog.engine.surroundings import Surroundings
+from gdatalog.engine.texts import NO_FACTS, Facts
 from gdatalog.errors import Caution
 from gdatalog.executors.limits import Limits
 from gdatalog.parser.syntax import Atom, Param
@@ -58,6 +59,7 @@ class Evaluation:
 
     text: CheckedText
     stored: Mapping[str, Relation]
+    facts: Callable[[str], Facts]  # those of a relation
     symbols: SymbolTable
     limits: Limits
     memory: int
@@ -172,12 +174,12 @@ class Evaluation:
         """A relation without rules: its data and its facts."""
         schema = self.checked.schemas[name]
         stored = self.stored.get(name)
-        facts = self.checked.facts.get(name)
+        facts = self.facts(name)
         if not facts:
             if stored is not None:
                 return self._named(name, stored, schema.columns)
             return Relation.empty(schema.columns, schema.types)
-        made_of = MadeOf((schema,), (), (facts,), self._used_params(facts))
+        made_of = MadeOf((schema,), (), (facts,), self._values_of(facts.params))
         below = {} if stored is None else {(name, True): stored}
         found = self.remembered.get((name,))
         if found is not None and found.fresh(made_of, below):
@@ -204,7 +206,7 @@ class Evaluation:
         if stored.columns == columns:
             return stored
         found = self.remembered.get((name,))
-        made_of = MadeOf((self.checked.schemas[name],), (), ((),), ())
+        made_of = MadeOf((self.checked.schemas[name],), (), (NO_FACTS,), ())
         below = {(name, True): stored}
         if found is None or not found.fresh(made_of, below):
             versions = {(name, True): stored.version}
@@ -226,11 +228,11 @@ class Evaluation:
         return sorted(names.difference(stratum.relations))
 
     def _made_of(self, stratum: Stratum) -> MadeOf:
-        facts = tuple(self.checked.facts.get(name, ()) for name in stratum.relations)
+        facts = tuple(self.facts(name) for name in stratum.relations)
         nodes = _nodes(stratum)
         used = {part.name for node in nodes for part in walk(node) if isinstance(part, Param)}
         for atoms in facts:
-            used.update(param for param, _, _ in self._used_params(atoms))
+            used.update(atoms.params)
         return MadeOf(
             tuple(self.checked.schemas[name] for name in stratum.relations),
             stratum.rules,
@@ -238,10 +240,6 @@ class Evaluation:
             self._values_of(used),
             tuple(self.limit_sizes.get(name) for name in stratum.relations),
         )
-
-    def _used_params(self, atoms: tuple[Atom, ...]) -> tuple[Any, ...]:
-        used = {arg.name for atom in atoms for arg in atom.args if isinstance(arg, Param)}
-        return self._values_of(used)
 
     def _values_of(self, params: Collection[str]) -> tuple[Any, ...]:
         """With their types, for 1 = 1.0 = True in Python."""
@@ -364,7 +362,7 @@ class Evaluation:
         stored = self.stored.get(name)
         if stored is not None and stored.length:
             seeds.append((stored.sorted_keys, stored.length))
-        facts = self.checked.facts.get(name, ())
+        facts = self.facts(name)
         return [*seeds, *(self._fact_rows(name, facts) if facts else ())]
 
     def _fact_rows(self, name: str, facts: Sequence[Atom]) -> list[Rows]:

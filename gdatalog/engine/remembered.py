@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.engine.texts import Facts
 from gdatalog.parser.syntax import Atom
 from gdatalog.planner.checked import CheckedRule, Schema
 from gdatalog.storage.lineage import Version
@@ -35,7 +36,7 @@ class MadeOf:
 
     schemas: tuple[Schema, ...]
     rules: tuple[CheckedRule, ...]
-    facts: tuple[tuple[Atom, ...], ...]  # of each relation
+    facts: tuple[Facts, ...]  # of each relation
     params: tuple[Any, ...]  # name, type and value of those that are used
     limits: tuple[int | None, ...] = ()  # .limitsize
 
@@ -65,7 +66,7 @@ class News:
     """What has come since: nothing else has changed."""
 
     rules: tuple[CheckedRule, ...]
-    facts: tuple[tuple[Atom, ...], ...]  # of each relation
+    facts: tuple[Sequence[Atom], ...]  # of each relation
     rows: Mapping[Read, Sequence[Relation]]
 
 
@@ -79,7 +80,7 @@ def news_since(before: Remembered, made_of: MadeOf, below: Mapping[Read, Relatio
         return None
     rules = _added(old.rules, made_of.rules)
     pairs = zip(old.facts, made_of.facts, strict=True)
-    facts = [_added(known, now) for known, now in pairs]
+    facts = [_new(known, now) for known, now in pairs]
     if rules is None or any(added is None for added in facts):
         return None
     rows: dict[Read, Sequence[Relation]] = {}
@@ -96,6 +97,12 @@ def news_since(before: Remembered, made_of: MadeOf, below: Mapping[Read, Relatio
     # Data that came beside rules; what only new rules read has not come to anything.
     rows.update({read: (below[read],) for read in below.keys() - before.below.keys() if read[1]})
     return News(rules, tuple(added or () for added in facts), rows)
+
+
+def _new(before: Facts, now: Facts) -> Sequence[Atom] | None:
+    """The facts that have been added; None if one is there no more."""
+    since = now.since(before)
+    return _added(tuple(before), tuple(now)) if since is None else since
 
 
 def _added(before: tuple[Any, ...], now: tuple[Any, ...]) -> tuple[Any, ...] | None:

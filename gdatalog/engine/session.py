@@ -8,7 +8,7 @@ Above 300 lines, for a call is told in one piece.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import partial
@@ -26,6 +26,7 @@ from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import CheckedText, Prepared
 from gdatalog.engine.remembered import Memory
+from gdatalog.engine.texts import Facts, Outline, Texts
 from gdatalog.errors import Caution, DataError, UsageError
 from gdatalog.executors.limits import Limits
 from gdatalog.parser import Program, expand_includes
@@ -75,14 +76,6 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """The rules of a text that stay, and the folders that its inputs are read from."""
-
-    statements: tuple[Statement, ...]
-    folders: Folders
-
-
-@dataclass(frozen=True, slots=True)
 class Ask:
     """One thing that a program asks for: an output or printsize, or else a query."""
 
@@ -95,7 +88,7 @@ class Session:
     """One text over what a database has."""
 
     stored: Mapping[str, Relation]
-    views: Sequence[Kept]
+    texts: Texts
     program: Program
     symbols: SymbolTable
     settings: Settings
@@ -105,7 +98,9 @@ class Session:
     params: Mapping[str, Any] = field(default_factory=dict)
     lasting: bool = False  # whether the text's rules stay: then what they give is remembered
     whole: bool = True
+    kept: bool = False  # whether `texts` has its text
     parts: Parts = field(init=False)
+    outline: Outline = field(init=False)
     text: CheckedText = field(init=False)
     checked: Checked = field(init=False)
     inputs: Inputs = field(init=False)
@@ -122,15 +117,18 @@ class Session:
             )
         program = self.program
         self.parts = Parts.of(program)
+        self.outline = Outline.of(program.statements)
+        seen = self.texts.seen()
+        said = () if self.texts.says_all(self.outline) else self.outline.statements
         # A rule that is kept and stands in the text too is one rule.
-        own = {s for s in program.statements if isinstance(s, Rule) and s.body is not None}
-        kept = (s for view in self.views for s in view.statements)
+        own = {s for s in said if isinstance(s, Rule) and s.body is not None}
+        kept = (s for view in seen for s in view.outline.statements)
         views = [s for s in kept if not (own and isinstance(s, Rule) and s.body and s in own)]
-        everything = Program((*views, *program.statements))
+        everything = Program((*views, *said))
         sources = input_sources(
             [
-                *((kept.statements, kept.folders) for kept in self.views),
-                (program.statements, settings.folders),
+                *((kept.outline.statements, kept.folders) for kept in seen),
+                (said, settings.folders),
             ]
         )
         known = {
@@ -150,7 +148,7 @@ class Session:
         given = {name: parameter(name, value) for name, value in self.params.items()}
         self.params = {name: value for name, (_, value) in given.items()}
         types = {name: kind for name, (kind, _) in given.items()}
-        texts = (*self.views, *([program] if program.statements else []))
+        texts = (*(kept.outline for kept in seen), *([program] if said else []))
         self.text = self.prepared.check(texts, everything, known, types, self.whole)
         self.checked = self.text.checked
         self.inputs = Inputs(
@@ -179,6 +177,7 @@ class Session:
         return Evaluation(
             self.text,
             stored,
+            self._facts,
             self.symbols,
             limits,
             settings.memory,
@@ -193,6 +192,22 @@ class Session:
             settings.cluster,
             frozenset(ask.name for ask in self.asks()),
         )
+
+    def _facts(self, name: str) -> Facts:
+        """The facts of a relation: those that are kept, and the text's."""
+        there = self.texts.facts(name)
+        own = None if self.kept else self.outline.facts.get(name)
+        if own is None:
+            return there
+        return Facts([*there, *own], {*there.params, *self.outline.params(name)})
+
+    def kept_outline(self) -> Outline:
+        """What the checks see of that part of the text which the database would keep."""
+        return self.outline.without([*self.parts.queries, *self.parts.directives])
+
+    def keep(self, texts: Texts) -> None:
+        """Notes that its text is kept: it is one of these."""
+        self.texts, self.kept = texts, True
 
     def _coerce(self, name: str, value: Value) -> Value:
         """An int that stands for a float is one."""
@@ -251,6 +266,9 @@ class Session:
             )
         if queries:
             return queries[0].relation
+        own = [s for s in self.parts.rules if isinstance(s, Rule)]
+        if own:
+            return own[-1].heads[0].name
         if self.checked.last is None or not self.parts.rules:
             raise UsageError(
                 "this text asks for nothing",

@@ -89,7 +89,7 @@ def explained(
     workspace = db._workspace
     with db._lock:
         before = workspace.texts
-        workspace.texts = {key: kept for key, kept in before.items() if key != text.key}
+        workspace.texts = before.without([text.key])
         try:
             return db.explain(text.text, params, strategy=strategy)
         finally:
@@ -100,7 +100,7 @@ def forget(db: Database, keys: Sequence[str]) -> None:
     """The texts under these keys are kept no more."""
     workspace = db._workspace
     with db._lock:
-        workspace.texts = {k: kept for k, kept in workspace.texts.items() if k not in keys}
+        workspace.texts = workspace.texts.without(keys)
 
 
 def _answer(db: Database, session: Session, how: How, ledger: Ledger | None) -> Answers:

@@ -56,7 +56,7 @@ def list_relations(db: Database) -> Listing:
     with db._lock:
         workspace = db._workspace
         session = workspace.session(Program(()))
-        with_rules = ruled(workspace.statements())
+        with_rules = ruled(workspace.texts.outline())
         lines = []
         for name, schema in sorted(session.checked.schemas.items()):
             found = at_hand(session, name)

@@ -47,7 +47,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The rewritten program; `given` are the relations whose rows are the data of others.
+    """The rewritten program; `given` are the relations whose rows are data and facts of others.
 
     Without a program: demand is not used. `notes` say why, for each relation of which a part
     might have been asked for.

@@ -24,7 +24,7 @@ class Facts:
         """Whether the rule is a plain fact, which is kept here then."""
         if rule.body is not None:
             return False
-        shapes = [_shape(head) for head in rule.heads]
+        shapes = [shape_of(head) for head in rule.heads]
         if None in shapes:
             return False
         for head, shape in zip(rule.heads, shapes, strict=True):
@@ -52,7 +52,8 @@ class Facts:
         return tuple(map(_with_floats, atoms, [floats] * len(atoms)))
 
 
-def _shape(head: Atom) -> Shape | None:
+def shape_of(head: Atom) -> Shape | None:
+    """The types of a fact's arguments, and the names of parameters; None if it has others."""
     shape: list[str] = []
     for arg in head.args:
         if type(arg) is Const:

@@ -47,8 +47,6 @@ class Rewriting:
         given = f"{name}[given]"
         attempt.given[given] = name
         attempt.schema(given, range(schema.arity), name)
-        if facts:
-            attempt.facts[given] = facts
         span = self.stratum.rules[0].span
         args: list[Any] = [Var(f"{column}~{at}") for at, column in enumerate(schema.columns)]
         head = list(args)

@@ -9,9 +9,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from gdatalog.engine.session import Session
+from gdatalog.engine.texts import Texts
 from gdatalog.errors import Error, UsageError, raise_together
 from gdatalog.parser import Program, format_node
-from gdatalog.parser.syntax import Atom, Decl, Directive, Rule, Statement, TypeDecl
+from gdatalog.parser.syntax import Decl, Directive, Rule, Statement, TypeDecl
 from gdatalog.planner.checked import Schema
 from gdatalog.shell.commands.registry import ruled
 from gdatalog.shell.messages import say, say_error, tuples
@@ -46,14 +47,14 @@ def _keep(repl: Repl, program: Program, key: str | None = None, title: str | Non
     """Keeps a program under a key, or each of its statements by itself; `.undo` calls it so."""
     db = repl.db
     before, state = db._workspace.texts, repl.history.state(repl)
-    known, held = _facts(repl), db._workspace.evaluated()
+    held = db._workspace.evaluated()
     with db._lock:
         session = db._workspace.keep(program, key, repl.params, repl.folders)
         asked = session.asks()
         try:
             # A file that asks says what to evaluate; whatever is typed is evaluated as it comes.
             if key is None or not asked:
-                _evaluate(repl, session, known, held)
+                _evaluate(repl, session, before, held)
             else:
                 _tell_kept(session)
         except Error as error:
@@ -95,7 +96,7 @@ def _title(statements: Sequence[Statement]) -> str:
 
 def _refuse_facts(repl: Repl, program: Program) -> None:
     """A ground atom of a relation with rules is probably a question."""
-    with_rules = ruled(repl.db._workspace.statements())
+    with_rules = ruled(repl.db._workspace.texts.outline())
     errors = [
         UsageError(
             f"`{head.name}` has rules, so its tuples follow from them",
@@ -110,20 +111,10 @@ def _refuse_facts(repl: Repl, program: Program) -> None:
     raise_together(errors)
 
 
-def _facts(repl: Repl) -> set[Atom]:
-    """The facts that are there."""
-    return {
-        head
-        for rule in repl.db._workspace.statements()
-        if isinstance(rule, Rule) and rule.body is None
-        for head in rule.heads
-    }
-
-
-def _evaluate(repl: Repl, session: Session, known: set[Atom], held: Mapping[str, Relation]) -> None:
+def _evaluate(repl: Repl, session: Session, before: Texts, held: Mapping[str, Relation]) -> None:
     """Evaluates what statements are about, and tells of each relation once.
 
-    `known` are the facts that were there before, `held` the relations that had been evaluated.
+    `before` are the texts that were there, `held` the relations that had been evaluated.
     """
     statements = session.parts.rules
     facts = [
@@ -144,7 +135,7 @@ def _evaluate(repl: Repl, session: Session, known: set[Atom], held: Mapping[str,
         say(f"{name}: {tuples(count)} read ({seconds:.3f} s)")
     for name in dict.fromkeys(head.name for head in facts):
         count, _ = _count(repl, session, name)
-        new = {head for head in facts if head.name == name} - known
+        new = {head for head in facts if head.name == name and not before.has_fact(head)}
         added = "1 fact added" if len(new) == 1 else f"{len(new):,} facts added"
         say(f"{name}: {added if new else 'nothing new'}, {tuples(count)}")
     for name in dict.fromkeys(head.name for rule in rules for head in rule.heads):

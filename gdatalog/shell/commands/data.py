@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from gdatalog.engine.files import write_answer
+from gdatalog.engine.texts import Kept, Texts
 from gdatalog.errors import Error, UsageError
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Atom, Decl, Directive, Rule, Statement
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 def _relations(repl: Repl, rest: str) -> None:
     words_of(rest, "relations", 0, 0)
     workspace = repl.db._workspace
-    with_rules = ruled(workspace.statements())
+    with_rules = ruled(workspace.texts.outline())
     rows = []
     with repl.db._lock:
         session = workspace.session(Program(()))
@@ -138,8 +139,7 @@ def _clear(repl: Repl, rest: str) -> None:
         return
     gone = {known(repl, name) for name in names}
     texts = {
-        key: replace(kept, statements=tuple(_without(kept.statements, gone)))
-        for key, kept in workspace.texts.items()
+        key: kept.less(_without(kept.statements, gone)) for key, kept in workspace.texts.items()
     }
     readers = _readers([s for kept in texts.values() for s in kept.statements], gone)
     if readers:
@@ -147,7 +147,7 @@ def _clear(repl: Repl, rest: str) -> None:
             f"rules of {', '.join(sorted(readers))} read {', '.join(sorted(gone))}",
             hint=f"clear them too: .clear {' '.join(sorted(gone | readers))}",
         )
-    workspace.texts = {key: kept for key, kept in texts.items() if kept.statements}
+    workspace.texts = Texts({key: kept for key, kept in texts.items() if kept.statements})
     workspace.stored = {k: data for k, data in workspace.stored.items() if k not in gone}
     repl.loaded = {k: loaded for k, loaded in repl.loaded.items() if k not in gone}
     repl.history.keep(repl, f".clear {' '.join(names)}", before)
@@ -162,14 +162,12 @@ def _clear_numbers(repl: Repl, numbers: list[int]) -> None:
         if not 1 <= number <= len(listed):
             raise UsageError(f"there is no rule number {number}", hint=".rules lists them")
     gone = [listed[number - 1] for number in numbers]
-    texts = {}
+    left: dict[str, Kept] = {}
     for key, kept in workspace.texts.items():
         rest = tuple(s for s in kept.statements if not any(s is other for other in gone))
         if rest:
-            texts[key] = (
-                kept if len(rest) == len(kept.statements) else replace(kept, statements=rest)
-            )
-    workspace.texts = texts
+            left[key] = kept.less(rest)
+    workspace.texts = Texts(left)
     try:
         workspace.session(Program(()))
     except Error as error:

@@ -40,7 +40,7 @@ def saved(session: Session, loaded: Mapping[str, Loaded], path: str) -> Saved:
     """What is to be written to `path` for a database: `session` is of all that it keeps."""
     folder = os.path.dirname(os.path.abspath(path))
     statements: list[Statement] = []
-    for kept in session.views:
+    for kept in session.texts.values():
         for statement in kept.statements:
             statements += _moved(statement, kept.folders, folder)
     taken = {s.path for s in statements if isinstance(s, Directive)}

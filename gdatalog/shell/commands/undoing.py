@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from gdatalog.engine.session import Kept
+from gdatalog.engine.texts import Log, Texts
 from gdatalog.errors import Error
 from gdatalog.storage.file_sets import version_of
 from gdatalog.storage.lineage import Version
@@ -16,8 +17,10 @@ from gdatalog.storage.relation import Relation
 if TYPE_CHECKING:
     from gdatalog.shell.repl import Repl
 
+Thing = TypeVar("Thing")
+
 MOST = 1000  # changes
-MOST_TEXTS = 200_000  # statements that are noted, in all changes together
+MOST_TEXTS = 200_000  # that only `.undo` needs, in all changes together
 SHARE = 8  # of the memory limit: so much may be held for `.undo` alone
 
 
@@ -50,9 +53,28 @@ def _changed(path: str) -> tuple[int, int]:
 class State:
     """A database at one time. Nothing in it is changed in place."""
 
-    texts: dict[str, Kept]
+    texts: Texts
     stored: dict[str, Relation]
     loaded: Mapping[str, Loaded]
+
+
+class Held(Generic[Thing]):
+    """What changes hold, many of them the same."""
+
+    def __init__(self) -> None:
+        self._things: dict[int, tuple[Thing, int]] = {}  # and how many changes hold it
+
+    def __iter__(self) -> Iterator[Thing]:
+        return (thing for thing, _ in self._things.values())
+
+    def add(self, thing: Thing) -> None:
+        _, times = self._things.get(id(thing), (thing, 0))
+        self._things[id(thing)] = thing, times + 1
+
+    def drop(self, thing: Thing) -> None:
+        _, times = self._things.pop(id(thing))
+        if times > 1:
+            self._things[id(thing)] = thing, times - 1
 
 
 @dataclass(slots=True)
@@ -60,9 +82,10 @@ class History:
     """The changes that can be taken back, the last one last."""
 
     most_bytes: int
-    changes: list[tuple[str, State]] = field(default_factory=list)
-    noted: int = 0  # statements, in all of them
+    changes: deque[tuple[str, State]] = field(default_factory=deque)
     dropped: bool = False  # whether older ones were let go of for the data that they held
+    _logs: Held[Log] = field(default_factory=Held)
+    _stored: Held[dict[str, Relation]] = field(default_factory=Held)
 
     def state(self, repl: Repl) -> State:
         workspace = repl.db._workspace
@@ -71,21 +94,29 @@ class History:
     def keep(self, repl: Repl, what: str, before: State) -> None:
         """Notes that the database has been changed, and how it was before."""
         self.changes.append((what, before))
-        self.noted += len(before.texts)
-        while len(self.changes) > 1 and (len(self.changes) > MOST or self.noted > MOST_TEXTS):
-            self._forget_first()
-        in_use = set(map(id, repl.db._workspace.stored.values()))
+        self._logs.add(before.texts.log)
+        self._stored.add(before.stored)
+        workspace = repl.db._workspace
+        while len(self.changes) > 1 and (
+            len(self.changes) > MOST or self._noted_without(workspace.texts.log) > MOST_TEXTS
+        ):
+            self._let_go(*self.changes.popleft())
+        in_use = set(map(id, workspace.stored.values()))
         while self.changes and self._held_without(in_use) > self.most_bytes:
-            self._forget_first()
+            self._let_go(*self.changes.popleft())
             self.dropped = True
 
-    def _forget_first(self) -> None:
-        _, state = self.changes.pop(0)
-        self.noted -= len(state.texts)
+    def _let_go(self, what: str, state: State) -> None:
+        self._logs.drop(state.texts.log)
+        self._stored.drop(state.stored)
+
+    def _noted_without(self, in_use: Log) -> int:
+        """The texts that nothing else holds."""
+        return sum(len(log.keys) for log in self._logs if log is not in_use)
 
     def _held_without(self, in_use: set[int]) -> int:
         """The bytes of data that nothing else holds."""
-        held = {id(r): r for _, state in self.changes for r in state.stored.values()}
+        held = {id(r): r for stored in self._stored for r in stored.values()}
         return sum(_bytes(r) for key, r in held.items() if key not in in_use)
 
     def take_back(self, repl: Repl) -> str | None:
@@ -93,7 +124,7 @@ class History:
         if not self.changes:
             return None
         what, state = self.changes.pop()
-        self.noted -= len(state.texts)
+        self._let_go(what, state)
         workspace = repl.db._workspace
         workspace.texts, workspace.stored = state.texts, state.stored
         repl.loaded = state.loaded

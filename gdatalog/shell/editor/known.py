@@ -67,7 +67,7 @@ def look(db: Database) -> tuple[Known, Status]:
                 name: tuple(zip(schema.columns, schema.types, strict=True))
                 for name, schema in schemas.items()
             },
-            tuple(s.name for s in workspace.statements() if isinstance(s, TypeDecl)),
+            tuple(s.name for s in workspace.texts.outline() if isinstance(s, TypeDecl)),
             tuple(workspace.params),
             {c.name: (c.arguments, c.summary) for c in COMMANDS.values()},
             {

@@ -1,0 +1,277 @@
+"""The texts whose rules stay, in order; and of their facts, those that the checks have to see.
+
+Facts come one by one, many of them, and to look at all earlier ones each time would take longer
+and longer. So of all facts of one shape (relation, and types of its arguments) the checks see the
+first, which stands for the others: they say nothing else of any relation. Where a text is added,
+what is there is not copied either: `Texts` are the first few of a log that only grows.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import is_
+from typing import overload
+
+from gdatalog.engine.files import Folders
+from gdatalog.parser.syntax import Atom, Rule, Statement
+from gdatalog.planner.facts import Shape, shape_of
+
+
+class Facts(Sequence[Atom]):
+    """The first facts of a list, to which others may be added: told from a longer one at once."""
+
+    __slots__ = ("_atoms", "_end", "params")
+
+    def __init__(
+        self, atoms: Sequence[Atom], params: Collection[str] = (), end: int | None = None
+    ) -> None:
+        """`params`: the names of those that stand in them, and perhaps of others."""
+        self._atoms = atoms
+        self._end = len(atoms) if end is None else end
+        self.params = params
+
+    def __len__(self) -> int:
+        return self._end
+
+    def __iter__(self) -> Iterator[Atom]:
+        return iter(self._atoms[: self._end])
+
+    @overload
+    def __getitem__(self, at: int) -> Atom: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Atom]: ...
+    def __getitem__(self, at: int | slice) -> Atom | Sequence[Atom]:
+        return self._atoms[: self._end][at] if isinstance(at, slice) else self._atoms[at]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Facts):
+            return NotImplemented
+        return self._end == other._end and (
+            self._atoms is other._atoms or all(map(Atom.__eq__, self, other))
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def since(self, before: Facts) -> Sequence[Atom] | None:
+        """Those that came behind `before`; None if these do not begin with them."""
+        if self._end < before._end:
+            return None
+        if self._atoms is not before._atoms and not all(map(Atom.__eq__, before, self)):
+            return None
+        return self._atoms[before._end : self._end]
+
+
+NO_FACTS = Facts(())
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What the checks see of a text: all of it, but for facts that an earlier one stands for."""
+
+    statements: tuple[Statement, ...]
+    facts: Mapping[str, Sequence[Atom]]  # all of them
+    shapes: Mapping[tuple[str, Shape], None]
+    plain: bool  # it has nothing but such facts
+
+    @staticmethod
+    def of(text: Sequence[Statement]) -> Outline:
+        statements: list[Statement] = []
+        facts: dict[str, list[Atom]] = {}
+        shapes: dict[tuple[str, Shape], None] = {}
+        plain = True
+        for statement in text:
+            found = _shapes(statement)
+            if found is None:
+                plain = False
+                statements.append(statement)
+                continue
+            assert isinstance(statement, Rule)
+            if not found <= shapes.keys():
+                shapes.update(dict.fromkeys(found))
+                statements.append(statement)
+            for head in statement.heads:
+                facts.setdefault(head.name, []).append(head)
+        return Outline(tuple(statements), facts, shapes, plain)
+
+    def without(self, statements: Sequence[Statement]) -> Outline:
+        """That of the text without these, which are no facts."""
+        if not statements:
+            return self
+        gone = set(map(id, statements))
+        rest = tuple(s for s in self.statements if id(s) not in gone)
+        plain = all(_shapes(s) is not None for s in rest)
+        return replace(self, statements=rest, plain=plain)
+
+    def params(self, name: str) -> set[str]:
+        """The parameters in facts of a relation."""
+        return {
+            kind[1:]
+            for own, shape in self.shapes
+            if own == name
+            for kind in shape
+            if kind[0] == "$"
+        }
+
+
+def _shapes(statement: Statement) -> set[tuple[str, Shape]] | None:
+    """The shapes of a plain fact's heads; None of any other statement."""
+    if type(statement) is not Rule or statement.body is not None:
+        return None
+    found = set()
+    for head in statement.heads:
+        shape = shape_of(head)
+        if shape is None:
+            return None
+        found.add((head.name, shape))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The rules of a text that stay, and the folders that its inputs are read from."""
+
+    statements: tuple[Statement, ...]
+    folders: Folders
+    outline: Outline
+
+    @staticmethod
+    def of(
+        statements: Sequence[Statement], folders: Folders, outline: Outline | None = None
+    ) -> Kept:
+        return Kept(tuple(statements), folders, outline or Outline.of(statements))
+
+    def less(self, statements: Sequence[Statement]) -> Kept:
+        """It with these of its statements, or what is left of them."""
+        same = len(statements) == len(self.statements) and all(
+            map(is_, statements, self.statements)
+        )
+        return self if same else Kept.of(statements, self.folders)
+
+
+@dataclass(slots=True)
+class Log:
+    """Texts that were kept one after the other."""
+
+    keys: list[str] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
+    at: dict[str, int] = field(default_factory=dict)  # where the text of a key is
+    seen: list[int] = field(default_factory=list)  # those that the checks see
+    shapes: dict[tuple[str, Shape], int] = field(default_factory=dict)  # first met there
+    facts: dict[str, list[Atom]] = field(default_factory=dict)
+    homes: dict[str, list[int]] = field(default_factory=dict)  # in which text each of them is
+    params: dict[str, set[str]] = field(default_factory=dict)  # in facts of a relation
+    _first: dict[Atom, int] | None = None  # the text in which a fact stands first
+
+    def add(self, key: str, kept: Kept) -> None:
+        at, outline = len(self.keys), kept.outline
+        if not (outline.plain and outline.shapes.keys() <= self.shapes.keys()):
+            self.seen.append(at)
+        for shape in outline.shapes:
+            if shape not in self.shapes:
+                self.shapes[shape] = at
+                self.params.setdefault(shape[0], set()).update(outline.params(shape[0]))
+        for name, atoms in outline.facts.items():
+            self.facts.setdefault(name, []).extend(atoms)
+            self.homes.setdefault(name, []).extend([at] * len(atoms))
+            if self._first is not None:
+                for atom in atoms:
+                    self._first.setdefault(atom, at)
+        self.at[key] = at
+        self.keys.append(key)
+        self.kept.append(kept)
+
+    def first(self, fact: Atom) -> int | None:
+        """The text in which a fact stands first."""
+        if self._first is None:
+            self._first = {}
+            for name, atoms in self.facts.items():
+                for atom, at in zip(atoms, self.homes[name], strict=True):
+                    self._first.setdefault(atom, at)
+        return self._first.get(fact)
+
+
+class Texts(Mapping[str, Kept]):
+    """Texts by their keys, which never change: with another one they are another."""
+
+    __slots__ = ("_length", "log")
+
+    def __init__(self, texts: Mapping[str, Kept] | None = None) -> None:
+        self.log = Log()
+        for key, kept in ({} if texts is None else texts).items():
+            self.log.add(key, kept)
+        self._length = len(self.log.keys)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.log.keys[: self._length])
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and self.log.at.get(key, self._length) < self._length
+
+    def __getitem__(self, key: str) -> Kept:
+        at = self.log.at.get(key, self._length)
+        if at >= self._length:
+            raise KeyError(key)
+        return self.log.kept[at]
+
+    def with_more(self, more: Mapping[str, Kept]) -> Texts:
+        """These and others behind them, whose keys are none of these."""
+        found = self if self._length == len(self.log.keys) else Texts(self)
+        for key, kept in more.items():
+            found.log.add(key, kept)
+        other = Texts.__new__(Texts)
+        other.log, other._length = found.log, len(found.log.keys)
+        return other if more else self
+
+    def without(self, keys: Collection[str]) -> Texts:
+        if not any(key in self for key in keys):
+            return self
+        return Texts({key: kept for key, kept in self.items() if key not in keys})
+
+    def repeats(self, key: str, text: Sequence[Statement]) -> bool:
+        """Whether a text of facts alone is there already."""
+        if key not in self:
+            return False
+        kept = self[key]
+        return kept.outline.plain and kept.statements == tuple(text)
+
+    # ---------------------------------------------------------------------------- statements
+
+    def statements(self) -> list[Statement]:
+        return [s for kept in self.log.kept[: self._length] for s in kept.statements]
+
+    def seen(self) -> list[Kept]:
+        """The texts that the checks see: not those whose facts others stand for."""
+        seen = self.log.seen
+        return [self.log.kept[at] for at in seen[: bisect_left(seen, self._length)]]
+
+    def outline(self) -> Iterable[Statement]:
+        """What the checks see of them."""
+        return (statement for kept in self.seen() for statement in kept.outline.statements)
+
+    def says_all(self, outline: Outline) -> bool:
+        """Whether a text has nothing but facts that facts of these stand for."""
+        shapes = self.log.shapes
+        return outline.plain and all(
+            shapes.get(shape, self._length) < self._length for shape in outline.shapes
+        )
+
+    # ---------------------------------------------------------------------------------- facts
+
+    def facts(self, name: str) -> Facts:
+        """The facts of a relation."""
+        atoms = self.log.facts.get(name)
+        if atoms is None:
+            return NO_FACTS
+        end = len(atoms)
+        if self._length < len(self.log.keys):
+            end = bisect_left(self.log.homes[name], self._length)
+        return Facts(atoms, self.log.params[name], end)
+
+    def has_fact(self, fact: Atom) -> bool:
+        at = self.log.first(fact)
+        return at is not None and at < self._length
