@@ -61,7 +61,7 @@ def lies_afar(result: Result) -> bool:
     return result._far is not None
 
 
-@pytest.mark.parametrize("spread", ["replicate", "partition"])
+@pytest.mark.parametrize("spread", [pytest.param("replicate", marks=pytest.mark.slow), "partition"])
 def test_rows_of_a_rule_are_made_again(db: gd.Database, spread: str) -> None:
     db._workspace.force(spread=spread)
     db.run(TEXT)
@@ -93,6 +93,7 @@ def test_a_worker_dies_that_has_rows_of_the_rule_that_runs(
     assert killed and lies_afar(found) and sums(found) == expected()
 
 
+@pytest.mark.slow
 def test_rows_of_rows_that_are_nobodys_any_more(db: gd.Database) -> None:
     text = "q(z) <- p(x, y), z = x * 1000 + y."
     found = db.query(TEXT + " " + text)
@@ -104,6 +105,7 @@ def test_rows_of_rows_that_are_nobodys_any_more(db: gd.Database) -> None:
     assert sorted(found.df().z) == sorted((x * 1000 + y).tolist())
 
 
+@pytest.mark.slow
 def test_all_workers_anew(db: gd.Database) -> None:
     client = db.cluster.client
     db.run(TEXT)
@@ -194,7 +196,7 @@ def test_a_database_that_nobody_closes_leaves_nothing(cluster: Workers) -> None:
 # ---------------------------------------------------------------------------------- what is placed
 
 
-@pytest.mark.parametrize("way", ["files", "sent", "unseen"])
+@pytest.mark.parametrize("way", ["sent", "unseen"])
 def test_what_is_placed_under_no_key_can_be_sent_again(cluster: Workers, way: str) -> None:
     client = cluster(2)
     pool = Pool(Connection(client))
@@ -226,10 +228,11 @@ def test_partitions_of_a_frame_are_not_kept_twice(db: gd.Database) -> None:
     before = there()
     db["E"] = dd.from_pandas(frame, npartitions=4)
     until(lambda: len(there() - before) == 4)
-    kill(client)
+    kill(client, sorted(client.nthreads())[0])
     assert sorted(db["E"].fetchall()) == sorted(zip(frame.x, frame.s, strict=True))
 
 
+@pytest.mark.slow
 def test_a_frame_that_is_gone_is_named_and_loaded_again(db: gd.Database) -> None:
     dd = pytest.importorskip("dask.dataframe")
     client = db.cluster.client
