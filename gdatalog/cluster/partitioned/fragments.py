@@ -32,7 +32,7 @@ from gdatalog.cluster.replicated.tasks import Found, Sealed
 from gdatalog.cluster.replicated.work import complete, look_through
 from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.rows.ranks import Way, edges_of
-from gdatalog.errors import DeviceError, MemoryLimitError
+from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.plan.cells import Cell, Stretch
 from gdatalog.plan.effects import longest_first
@@ -114,12 +114,12 @@ class Ran(NamedTuple):
     cuts: Cuts
 
 
-def lay(rows: Columns) -> Lot:
+def lay(name: str, rows: Columns) -> Lot:
     """Rows of the user's process, on a worker's shelf."""
-    return own_shelf().put(rows)
+    return own_shelf().put(name, rows)
 
 
-def counted(blocks: Sequence[Any], grid: Grid, edges: Edges | None) -> Moved:
+def counted(name: str, blocks: Sequence[Any], grid: Grid, edges: Edges | None) -> Moved:
     """How many rows of blocks lie in each combination of classes; a lot of them, if reading them
     again would be more work; and the bytes of a row."""
     shelf = own_shelf()
@@ -128,12 +128,12 @@ def counted(blocks: Sequence[Any], grid: Grid, edges: Edges | None) -> Moved:
     except Gone as gone:
         return Moved(gone, shelf.counted())
     counts = count(keys, grid.dims, grid.domains)
-    lot = None if isinstance(blocks[0], Lot) else shelf.put(tuple(keys.values()))
+    lot = None if isinstance(blocks[0], Lot) else shelf.put(name, tuple(keys.values()))
     width = sum(column.itemsize for column in keys.values())
     return Moved((counts, lot, width), shelf.counted())
 
 
-def bundle(blocks: Sequence[Any], grid: Grid, edges: Edges | None) -> Moved:
+def bundle(name: str, blocks: Sequence[Any], grid: Grid, edges: Edges | None) -> Moved:
     """The rows of blocks, bundled, on the shelf of whoever runs this."""
     shelf = own_shelf()
     try:
@@ -141,7 +141,7 @@ def bundle(blocks: Sequence[Any], grid: Grid, edges: Edges | None) -> Moved:
     except Gone as gone:
         return Moved(gone, shelf.counted())
     rows, counts = bundled(keys, grid)
-    return Moved(Bundled(shelf.put(rows), counts), shelf.counted())
+    return Moved(Bundled(shelf.put(name, rows), counts), shelf.counted())
 
 
 def _read(
@@ -203,8 +203,7 @@ def run_cells(
 
 
 def as_told(
-    moved: Moved,
-    done: int,
+    moved: Moved | None,
     sealed: Sealed,
     cells: Sequence[Cell],
     tries: Tries,
@@ -212,16 +211,15 @@ def as_told(
     ranks: Mapping[int, Ranking],
     symbols: SymbolTable | None,
 ) -> Moved:
-    """What a call found in its first `done` cells, as it was told: see `work.as_told`."""
-    if isinstance(moved.value, Ran) and moved.value.found.cells == done:
+    """What a call found in all of some cells, as it was told: see `work.as_told`. Raises `Gone`
+    where it is lost, and so is what it came of."""
+    found = moved.value.found if moved is not None and isinstance(moved.value, Ran) else None
+    if moved is not None and found is not None and found.cells == len(cells):
         return moved
-    again = run_cells(sealed, cells[:done], None, tries, fragments, ranks, symbols)
+    again = run_cells(sealed, cells, None, tries, fragments, ranks, symbols)
     if isinstance(again.value, Gone):
-        raise DeviceError(
-            "rows were lost with the worker that had them, and so were those of which they came",
-            hint="ask the query again; for a relation of a program, load again what it reads",
-        )
-    complete(again.value.found, done)
+        raise again.value
+    complete(again.value.found, len(cells))
     return again
 
 
