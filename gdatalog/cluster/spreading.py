@@ -11,7 +11,7 @@ from typing import Any
 from gdatalog.cluster.connection import Connection, told_if_lost
 from gdatalog.cluster.datasets import files_relation
 from gdatalog.cluster.fitting import fits_nowhere, fits_workers
-from gdatalog.cluster.fixpoints import counts, fixpoint, patience
+from gdatalog.cluster.fixpoints import counts, fixpoint, foreseen, patience
 from gdatalog.cluster.foreseeing import parted
 from gdatalog.cluster.keeping import Keeping
 from gdatalog.cluster.loading import Loading
@@ -29,7 +29,7 @@ from gdatalog.engine.ledger import RuleRound, RuleRun
 from gdatalog.engine.run import run_rule
 from gdatalog.engine.sources import Sources
 from gdatalog.engine.splits import Splits
-from gdatalog.engine.spread import Spread
+from gdatalog.engine.spread import Spread, SpreadFixpoint
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import cuttable
@@ -143,6 +143,10 @@ class Spreading:
     @told_if_lost
     def patience(self, splits: Splits) -> float:
         return patience(self.pool, splits)
+
+    @told_if_lost
+    def foreseen_fixpoint(self, splits: Splits) -> SpreadFixpoint | None:
+        return foreseen(self.pool, splits, len(self.stock.workers))
 
     @told_if_lost
     def fixpoint(self, splits: Splits) -> dict[str, Relation] | None:
