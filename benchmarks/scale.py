@@ -24,13 +24,13 @@ import gdatalog as gd
 from benchmarks.columns import Array
 from benchmarks.graphs import Graph, rmat
 from benchmarks.patterns import clique
-from gdatalog.cluster.bundles import Grid, bundled
-from gdatalog.cluster.census import Census, fine
-from gdatalog.cluster.choosing import Choice, weighed
-from gdatalog.cluster.fragments import MAKING
-from gdatalog.cluster.layout import Layout
-from gdatalog.cluster.shares import Domain
-from gdatalog.cluster.shelves import room_of
+from gdatalog.cluster.partitioned.bundles import Grid, bundled
+from gdatalog.cluster.partitioned.census import Census, fine
+from gdatalog.cluster.partitioned.choosing import Choice, weighed
+from gdatalog.cluster.partitioned.fragments import MAKING
+from gdatalog.cluster.partitioned.layout import Layout
+from gdatalog.cluster.partitioned.shares import Domain
+from gdatalog.cluster.partitioned.shelves import room_of
 from gdatalog.storage.graph import Ranking
 from gdatalog.storage.trie_builder import trie_of_rows
 

@@ -22,9 +22,9 @@ from benchmarks import on_demand
 from benchmarks.columns import Array
 from benchmarks.graphs import Graph, graph, rmat
 from benchmarks.patterns import clique
-from gdatalog.cluster.census import Census, count, fine
-from gdatalog.cluster.choosing import Choice, weighed
-from gdatalog.cluster.layout import Layout
+from gdatalog.cluster.partitioned.census import Census, count, fine
+from gdatalog.cluster.partitioned.choosing import Choice, weighed
+from gdatalog.cluster.partitioned.layout import Layout
 from gdatalog.report.tree import Node
 from gdatalog.storage.graph import Ranking
 

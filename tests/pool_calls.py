@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cluster import here, shelves
+from gdatalog.cluster.partitioned import shelves
+from gdatalog.cluster.pool import here
+from gdatalog.cluster.replicated.tasks import Found
 from gdatalog.errors import EvaluationError, Interrupted, MemoryLimitError
 from gdatalog.watching import watching
 
@@ -125,3 +127,8 @@ def on_shelf(dask_worker: Any) -> int:
 
 def sum_of(kept: dict[str, int]) -> int:
     return sum(kept.values())
+
+
+def hard(*_: object) -> Found:
+    """A cell that was too much."""
+    return Found(hard=True)

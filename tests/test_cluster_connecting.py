@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
-from gdatalog.cluster import roster
-from gdatalog.cluster.connection import Connection
-from gdatalog.cluster.roster import Worker, problem_of
+from gdatalog.cluster.workers import roster
+from gdatalog.cluster.workers.connection import Connection
+from gdatalog.cluster.workers.roster import Worker, problem_of
 from tests.clusters import Workers
 
 TRIANGLES = "n(count()) <- E(a,b), E(b,c), E(a,c)."
@@ -99,7 +99,7 @@ def test_nobody_there() -> None:
 
 @pytest.mark.parametrize("greeting", [b"", b"SSH-2.0-OpenSSH_9.2"])
 def test_somebody_else_there(greeting: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gdatalog.cluster.reaching.IN_TIME", 0.2)
+    monkeypatch.setattr("gdatalog.cluster.workers.reaching.IN_TIME", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as other, ThreadPoolExecutor(1) as aside:
 
         def answer() -> None:
@@ -246,8 +246,9 @@ def test_what_fails_on_the_way_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -
             closed.append(self.name)
             raise OSError("it is gone by now")
 
-    monkeypatch.setattr("gdatalog.cluster.local.LocalWorkers.start", lambda *_: Thing("workers"))
-    monkeypatch.setattr("gdatalog.cluster.connection.client_of", lambda _: Thing("client"))
+    started = "gdatalog.cluster.workers.local.LocalWorkers.start"
+    monkeypatch.setattr(started, lambda *_: Thing("workers"))
+    monkeypatch.setattr("gdatalog.cluster.workers.connection.client_of", lambda _: Thing("client"))
     with pytest.raises(AttributeError):
         Connection.open("local", 1 << 30)
     assert closed == ["client", "workers"]

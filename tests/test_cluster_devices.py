@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.cluster import devices
+from gdatalog.cluster.workers import devices
 from gdatalog.engine.device import CPU
 from gdatalog.engine.devices import Opened
 from gdatalog.gpu_ops.device import Gpu

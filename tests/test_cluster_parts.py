@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gdatalog.cluster.connection import Connection
-from gdatalog.cluster.keeping import Keeping
 from gdatalog.cluster.pool import Call, Pool
+from gdatalog.cluster.rows.keeping import Keeping
+from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.limits import Limits
 from gdatalog.storage.afar import Part

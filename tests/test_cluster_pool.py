@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gdatalog.cluster.connection import Connection
 from gdatalog.cluster.pool import Call, Kept, Pool, TooLarge
+from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import EvaluationError, Interrupted
 from gdatalog.executors.limits import Limits
 from gdatalog.progress import Progress

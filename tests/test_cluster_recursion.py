@@ -21,14 +21,14 @@ import pytest
 from hypothesis import given, settings
 
 import gdatalog
-from gdatalog.cluster import fixpoints, owner, owners, routes, stretches
-from gdatalog.cluster.keeping import Keeping
-from gdatalog.cluster.owner import Stale, State
-from gdatalog.cluster.owners import Owners
+from gdatalog.cluster.partitioned.stock import Stock
 from gdatalog.cluster.pool import Call, Kept, Part
+from gdatalog.cluster.recursion import fixpoints, owner, owners, routes, stretches
+from gdatalog.cluster.recursion.owner import Stale, State
+from gdatalog.cluster.recursion.owners import Owners
+from gdatalog.cluster.recursion.stretches import Seeds, Stretches
+from gdatalog.cluster.rows.keeping import Keeping
 from gdatalog.cluster.spreading import Spreading
-from gdatalog.cluster.stock import Stock
-from gdatalog.cluster.stretches import Seeds, Stretches
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.storage.afar import AfarRows
 from gdatalog.storage.relation import Relation
@@ -51,9 +51,9 @@ class Here:
     to another worker before it is used."""
 
     def __init__(self, workers: int = 2, moved: bool = False) -> None:
-        threads = {f"worker {number}": 1 for number in range(workers)}
-        client = SimpleNamespace(nthreads=lambda: threads, status="running")
-        self.connection = SimpleNamespace(slots=workers, client=client, budget=1 << 40)
+        self.workers = {f"worker {number}": 1 for number in range(workers)}
+        client = SimpleNamespace(status="running")
+        self.connection = SimpleNamespace(client=client, budget=1 << 40)
         self.slots = workers
         self.moved = moved
         self.placed: dict[Any, Any] = {}
@@ -412,7 +412,7 @@ def test_rows_that_lie_afar_are_dealt_out_where_they_lie(
     two: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataframe = pytest.importorskip("dask.dataframe")
-    monkeypatch.setattr("gdatalog.cluster.harvest.EASILY", 0)
+    monkeypatch.setattr("gdatalog.cluster.replicated.harvest.EASILY", 0)
     fetched: list[Any] = []
     real = Keeping.fetch
 

@@ -7,8 +7,10 @@ same ways are then gone with processes of a Dask cluster.
 from __future__ import annotations
 
 import pickle
+import tempfile
 from collections.abc import Hashable, Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,14 +20,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gdatalog
-from gdatalog.cluster import cutting, replicated, spreading
-from gdatalog.cluster.connection import Connection
-from gdatalog.cluster.costs import Level
+from gdatalog.cluster import spreading
+from gdatalog.cluster.partitioned.stock import Stock
 from gdatalog.cluster.pool import Call, Kept, TooLarge
-from gdatalog.cluster.replicated import Handing
+from gdatalog.cluster.pool.claims import Claims
+from gdatalog.cluster.replicated import cutting, handing
+from gdatalog.cluster.replicated.costs import Level
+from gdatalog.cluster.replicated.handing import Handing
+from gdatalog.cluster.replicated.work import as_told, look_through
 from gdatalog.cluster.spreading import Spreading
-from gdatalog.cluster.stock import Stock
-from gdatalog.cluster.work import as_told, look_through
+from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import EvaluationError
 from tests.clusters import Workers
 from tests.corners import CORNERS, Example
@@ -46,8 +50,8 @@ class Here:
 
     def __init__(self, slots: int = 2) -> None:
         self.slots = slots
-        client = SimpleNamespace(status="running", nthreads=lambda: {"here": slots})
-        self.connection = SimpleNamespace(client=client, device="cpu")
+        self.workers = self.threads = {"here": slots}
+        self.connection = SimpleNamespace(client=SimpleNamespace(status="running"), device="cpu")
         self.placed: dict[Hashable, Any] = {}
         self.calls = 0
 
@@ -58,6 +62,12 @@ class Here:
 
     def stage(self, told: str, limits: Any, smaller: Any = None) -> _Stage:
         return _Stage(self, smaller)
+
+    def claims(self) -> Claims | None:
+        """A folder that all see, if there is an even number of threads."""
+        if self.slots % 2:
+            return None
+        return Claims(tempfile.mkdtemp())
 
     def close(self) -> None:
         self.placed.clear()
@@ -409,9 +419,11 @@ def handed(db: gdatalog.Database, text: str, monkeypatch: pytest.MonkeyPatch) ->
     seen: list[Any] = []
     made = Handing._made
 
-    def noting(self: Handing, pieces: Any, firm: bool) -> Call:
-        seen.append([(piece.cell, firm) for piece in pieces])
-        return made(self, pieces, firm)
+    def noting(
+        self: Handing, pieces: Any, cells: Any, seconds: float, firm: bool, *to: Any
+    ) -> Call:
+        seen.append([(cell, firm) for cell in cells])
+        return made(self, pieces, cells, seconds, firm, *to)
 
     monkeypatch.setattr(Handing, "_made", noting)
     db.query(text).fetchall()
@@ -438,7 +450,7 @@ def test_a_hub_is_cut_by_the_next_variable(monkeypatch: pytest.MonkeyPatch) -> N
 def test_cells_that_take_too_long_are_cut_until_they_cannot_be(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gdatalog.cluster import work
+    from gdatalog.cluster.replicated import work
 
     expected = alone(CASES[case], 9)
     monkeypatch.setattr(work, "PATIENCE", 0.0)  # nothing is soon enough
@@ -449,7 +461,7 @@ def test_cells_that_take_too_long_are_cut_until_they_cannot_be(
 
 def test_calls_give_back_what_they_have_no_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("BUDGET", "LEAST"):
-        monkeypatch.setattr(replicated, name, 0.0)
+        monkeypatch.setattr(handing, name, 0.0)
     text = CASES["aggregates of all kinds"]
     with gdatalog.connect(device="cpu") as db:
         spreading = here(2)
@@ -459,7 +471,7 @@ def test_calls_give_back_what_they_have_no_time_for(monkeypatch: pytest.MonkeyPa
 
 
 def test_cells_that_do_not_fit_are_cut_and_then_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gdatalog.cluster import work
+    from gdatalog.cluster.replicated import work
 
     text = "p(x, z, w) <- E(x, y), E(y, z), E(x, w)."
     with gdatalog.connect(device="cpu") as db:
@@ -478,7 +490,7 @@ def test_cells_that_do_not_fit_are_cut_and_then_told_of(monkeypatch: pytest.Monk
 
 
 def test_rows_of_a_cell_that_did_not_fit_are_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gdatalog.cluster import work
+    from gdatalog.cluster.replicated import work
 
     monkeypatch.setattr(work, "room", lambda tries: 4_000)
     with gdatalog.connect(device="cpu") as db:
@@ -495,33 +507,60 @@ def test_what_stays_is_made_again_of_the_same_cells(monkeypatch: pytest.MonkeyPa
         calls.append(args)
         return look_through(*args)
 
-    monkeypatch.setattr(replicated, "look_through", noted)
+    monkeypatch.setattr(handing, "look_through", noted)
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(1))
         load(db)
         db.query("p(x, y, z) <- E(x, y), E(y, z).").fetchall()
-    sealed, cells, _, _, tries, table = max(calls, key=lambda args: len(pickle.loads(args[1])))
+    sealed, cells, _, _, tries, table, _ = max(calls, key=lambda args: len(args[1]))
     all_of_them = look_through(sealed, cells, None, True, tries, table)
     one = look_through(sealed, cells, 0.0, True, tries, table)
     assert one.cells == 1 < all_of_them.cells and 0 < one.count < all_of_them.count
     for told, others in ((one, all_of_them), (all_of_them, one)):
-        found = as_told(others, told.cells, sealed, cells, tries, table)
+        found = as_told(others, (), sealed, cells[: told.cells], tries, table)
         assert (found.cells, found.count) == (told.cells, told.count)
+
+
+def test_pieces_are_claimed_once(tmp_path: Path) -> None:
+    claims = Claims(str(tmp_path))
+    one, other = claims.take("abcd"), pickle.loads(pickle.dumps(claims)).take("abcd")
+    found = [next(one), next(other), next(other), *one, *other]
+    assert found == list(enumerate("abcd"))
+    assert list(Claims(str(tmp_path / "gone")).take("abcd")) == []
+
+
+@pytest.mark.parametrize("case", ["rows that come again", "aggregates of all kinds"])
+def test_pieces_claimed_by_who_died_are_done_by_others(
+    monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    lost: list[int] = []
+
+    def dying(sealed: Any, cells: Any, *rest: Any) -> Any:
+        claims = rest[-1]
+        if claims is not None and len(lost) < 3:  # then it is begun again, on another worker
+            lost.extend(number for number, _ in islice(claims.take(cells), 1))
+        return look_through(sealed, cells, *rest)
+
+    monkeypatch.setattr(handing, "look_through", dying)
+    with gdatalog.connect(device="cpu") as db:
+        spread(db, here(2))
+        assert relations(db, CASES[case]) == alone(CASES[case])
+    assert lost
 
 
 def test_calls_that_are_too_large_come_back_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     text = CASES["aggregates of all kinds"]
     with gdatalog.connect(device="cpu") as db:
         spread(db, here(2))
-        monkeypatch.setattr(replicated, "look_through", _too_large_for_several)
+        monkeypatch.setattr(handing, "look_through", _too_large_for_several)
         assert relations(db, text) == alone(text)
-        monkeypatch.setattr(replicated, "look_through", _too_large)
+        monkeypatch.setattr(handing, "look_through", _too_large)
         with pytest.raises(gdatalog.MemoryLimitError, match="not enough memory"):
             db.query("p(x, z, y) <- E(x, y), E(y, z).").fetchall()
 
 
-def _too_large_for_several(sealed: Any, cells: bytes, *rest: Any) -> Any:
-    if len(pickle.loads(cells)) > 1:
+def _too_large_for_several(sealed: Any, cells: Any, *rest: Any) -> Any:
+    if len(cells) > 1:
         raise MemoryError
     return look_through(sealed, cells, *rest)
 

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import gdatalog as gd
-from gdatalog.cluster.connection import Connection
-from gdatalog.cluster.exchange import Exchange, owner_of, parts_of, size_of
-from gdatalog.cluster.keeping import Keeping
 from gdatalog.cluster.pool import Call, Kept, Pool
+from gdatalog.cluster.rows.exchange import Exchange, owner_of, parts_of, size_of
+from gdatalog.cluster.rows.keeping import Keeping
+from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import DataError, MemoryLimitError, UsageError
 from gdatalog.executors.limits import Limits
 from gdatalog.result import Result
@@ -155,7 +155,7 @@ def test_rows_are_out_of_reach_when_the_connection_is_closed(cluster: Workers) -
 @pytest.fixture
 def db(cluster: Workers, monkeypatch: pytest.MonkeyPatch) -> Iterator[gd.Database]:
     """A database for which little is much."""
-    monkeypatch.setattr("gdatalog.cluster.harvest.EASILY", 1 << 16)
+    monkeypatch.setattr("gdatalog.cluster.replicated.harvest.EASILY", 1 << 16)
     with gd.connect(cluster=cluster(2), device="cpu") as found:
         found["A"] = pd.DataFrame({"x": range(N)})
         found["T"] = pd.DataFrame({"x": range(N), "t": [f"t{x % 50}" for x in range(N)]})

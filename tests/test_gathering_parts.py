@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from gdatalog.cluster.exchange import owner_of
+from gdatalog.cluster.rows.exchange import owner_of
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.device import CPU
 from gdatalog.executors.gather import Gathering

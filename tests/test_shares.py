@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
-from gdatalog.cluster.census import Census, count, fine
-from gdatalog.cluster.choosing import weighed
-from gdatalog.cluster.layout import Layout, Source
-from gdatalog.cluster.shares import Shares
+from gdatalog.cluster.partitioned.census import Census, count, fine
+from gdatalog.cluster.partitioned.choosing import weighed
+from gdatalog.cluster.partitioned.layout import Layout, Source
+from gdatalog.cluster.partitioned.shares import Shares
 from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.run import run_rule
 from gdatalog.engine.sources import Sources

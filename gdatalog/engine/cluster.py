@@ -60,6 +60,11 @@ class Cluster(Protocol):
         """The rows of a rule all of whose relations are finished."""
         ...
 
+    def stays(self, plan: RulePlan, around: Surroundings) -> str | None:
+        """The relation that a rule reads whose rows lie on workers, and are to stay there: they are
+        given to it some at a time, where they are, if it can be planned so."""
+        ...
+
     def foreseen(
         self, plan: RulePlan, around: Surroundings, known: Callable[[str], Relation | None]
     ) -> Spread | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from time import perf_counter
 from typing import TypeVar
 
 from gdatalog.engine.choose import TooSlow, impatience, spend
-from gdatalog.engine.derived import Rows
+from gdatalog.engine.derived import Seeds
 from gdatalog.engine.dying import around_parts, parted_stratum, run_rounds
 from gdatalog.engine.improving import InPlace
 from gdatalog.engine.linear import Fixpoint, linear_of, linearised
@@ -26,7 +26,7 @@ Made = TypeVar("Made")
 
 def run_stratum(
     stratum: Stratum,
-    seeds: Mapping[str, Sequence[Rows]],
+    seeds: Seeds,
     around: Surroundings,
     limit: int | None = None,
 ) -> dict[str, Relation]:

@@ -18,7 +18,7 @@ from math import isqrt
 from typing import Any
 
 from gdatalog.engine.best import optimum_columns
-from gdatalog.engine.derived import Derived, Rows, in_order, union_rows
+from gdatalog.engine.derived import Derived, in_order, union_rows
 from gdatalog.engine.device import Device
 from gdatalog.engine.extending import Extending, Improving
 from gdatalog.engine.nearby import led_to, nearby
@@ -82,7 +82,7 @@ class Following(Rounds):
         self.parts: dict[str, Relation] = {}  # of relations, by what a plan calls them
 
     def follow(
-        self, seeds: Mapping[str, Sequence[Rows]], rules: Sequence[CheckedRule]
+        self, seeds: Mapping[str, Sequence[Derived]], rules: Sequence[CheckedRule]
     ) -> dict[str, Relation] | None:
         """The relations with all that follows from what is new: `seeds` are new rows of them, and
         `rules` are among theirs now. None if so much follows that it is better to start again."""

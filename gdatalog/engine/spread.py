@@ -13,13 +13,14 @@ from gdatalog.progress import format_bytes
 class Spread:
     """`replicated`: each worker has the relations whole. `partitioned`: none has; the keys of
     variables that are joined through the same columns fall into `classes`, cells are made of these,
-    and rows are moved to the workers that need them.
+    and rows are moved to the workers that need them. `in place`: each has a part of the rows of one
+    relation, which `stays` where it is.
 
     `planned`: the bytes that are expected to go from worker to worker; `moved`: those that went.
     `calls`: what workers were asked for. `patient`: it is done here if that is soon done.
     """
 
-    way: Literal["replicated", "partitioned"]
+    way: Literal["replicated", "partitioned", "in place"]
     workers: int
     cells: int | None = None
     classes: tuple[int, ...] = ()
@@ -27,17 +28,20 @@ class Spread:
     moved: int | None = None
     calls: int | None = None
     patient: float | None = None
+    stays: str | None = None
 
     def __str__(self) -> str:
         workers = _many(self.workers, "worker")
         if self.way == "replicated":
             told = [f"over {workers}, each of which has all rows"]
+        elif self.way == "in place":
+            told = [f"over {workers}, each of which reads the rows of {self.stays} that it has"]
         else:
             by = " and ".join(map(str, self.classes))
             classes = f" by {by} classes of keys" if self.classes else ""
             told = [f"over {workers}, each of which has a part of the rows{classes}"]
         if self.cells is not None:
-            told.append(_many(self.cells, "cell"))
+            told.append(_many(self.cells, "cell" if self.stays is None else "block"))
         if self.calls is not None:
             told.append(_many(self.calls, "call"))
         if self.moved is not None:

@@ -148,7 +148,7 @@ class Planned:
 
     def _executor(self, plan: RulePlan, number: int, by_parts: str | None) -> Executor:
         join = plan.joins[number]
-        if join.given is not None:
+        if join.given is not None and not join.given.columns:
             executor = _following(self.knobs, by_parts)
         else:
             executor = chosen(foreseen(plan, number, self.knobs), foreseen=True)

@@ -1,0 +1,59 @@
+"""What is expected of a rule over relations of which each worker has a part, before any is asked:
+by a sample of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gdatalog.cluster.partitioned.bundles import mask_of
+from gdatalog.cluster.partitioned.census import Census, count, fine
+from gdatalog.cluster.partitioned.choosing import Choice, weighed
+from gdatalog.cluster.partitioned.fragments import MAKING
+from gdatalog.cluster.partitioned.stock import Stock
+from gdatalog.engine.spread import Spread
+from gdatalog.plan.nodes import JoinPlan, RulePlan
+from gdatalog.storage.relation import Relation
+
+
+def parted(plan: RulePlan, relation_of: Callable[[str], Relation], stock: Stock) -> Spread:
+    """How a rule will be spread, all of its joins together."""
+    choices = [_choice(join, relation_of, stock) for join in plan.joins]
+    return told([choice for choice in choices if choice is not None], len(stock.pool.workers))
+
+
+def told(choices: Sequence[Choice], workers: int) -> Spread:
+    """What is planned of some joins."""
+    return Spread(
+        "partitioned",
+        workers,
+        sum(len(choice.shares.blocks) for choice in choices),
+        tuple(domain.classes for choice in choices for domain in choice.shares.domains),
+        sum(choice.moved for choice in choices),
+    )
+
+
+def _choice(join: JoinPlan, relation_of: Callable[[str], Relation], stock: Stock) -> Choice | None:
+    """The shares that a join will have, about; None if it only counts rows."""
+    layout, bases, samples = stock.laid_out(join, relation_of, foreseen=True)
+    if not bases:
+        return None
+    domains = fine(layout, samples)
+    rows = []
+    for base, source in zip(bases, layout.sources, strict=True):
+        keys = dict(enumerate(base.sample))
+        mask = mask_of(keys, source.tests)
+        rows.append({column: keys[column][mask] for column in source.columns})
+    counts = tuple(
+        count(keys, dims, domains) * base.step
+        for keys, base, dims in zip(rows, bases, layout.dims, strict=True)
+    )
+    widths = tuple(sum(column.itemsize for column in keys.values()) for keys in rows)
+    census = Census(layout, domains, counts, widths)
+    memory, slots = stock.room()
+    memory //= MAKING
+    workers = len(stock.pool.workers)
+    while True:  # where the smallest blocks are too large they are cut again
+        choice = weighed(census, memory, workers, max(1, slots // workers))
+        if choice is not None:
+            return choice
+        memory *= 2

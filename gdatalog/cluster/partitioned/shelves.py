@@ -1,0 +1,291 @@
+"""Rows on a worker's shelf: kept by the worker that made them, read by those that need them.
+
+A lot is put there once, in memory while there is room, else in a file of the worker's own folder.
+Any worker takes stretches of its rows; what it takes from another is noted as moved and stays on
+its own shelf, so that it is moved once. Dask's own store would hold a lot as one value, which moves
+whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import gettempdir
+from threading import Lock
+from typing import Any, NamedTuple
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from gdatalog.cluster.partitioned.offsets import Offsets, widened
+from gdatalog.cluster.workers.worker import own_worker
+from gdatalog.storage.rows import Columns
+
+SHELF = 1 / 8  # of a worker's memory: what lies on its shelf without being in a file
+MOVING = 1 / 32  # of it: what is asked of another worker at once, at the most
+ITSELF = 192 << 20  # what a worker takes that does nothing, compiled loops included
+PAUSE = 0.8  # of its memory, from which on Dask gives a worker no more to do
+UNLIMITED = 4 << 30  # a worker's memory, where nothing limits it
+MOST_MOVING = 32 << 20  # bytes that are asked of another worker at once
+HURRY = 5.0  # seconds, after which a worker that cannot be reached is gone
+HANDLER = "gdatalog_shelf"
+
+
+def room_of(memory: int) -> float:
+    """What is left of a worker's memory for the calls that it runs."""
+    other = memory * SHELF + 4 * min(MOST_MOVING, memory * MOVING) + ITSELF
+    return max(memory / 16, PAUSE * memory - other)
+
+
+@dataclass(frozen=True, slots=True)
+class Lot:
+    """Rows on a shelf: whose it is, what they are known by there, and what they are."""
+
+    home: str
+    key: str
+    rows: int
+    dtypes: tuple[str, ...]
+
+    @property
+    def width(self) -> int:
+        """The bytes of a row."""
+        return sum(np.dtype(dtype).itemsize for dtype in self.dtypes)
+
+
+class Piece(NamedTuple):
+    """Some rows of a lot."""
+
+    lot: Lot
+    start: int
+    stop: int
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        return self.lot.key, self.start, self.stop
+
+    @property
+    def rows(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def nbytes(self) -> int:
+        return self.rows * self.lot.width
+
+
+class Gone(Exception):
+    """A lot is not where it was put: its worker has ended, perhaps."""
+
+    def __init__(self, homes: Iterable[str]) -> None:
+        self.homes = frozenset(homes)
+        super().__init__(", ".join(sorted(self.homes)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Gone, (self.homes,)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Columns in memory, or where in which file they stand, one after the other. `least`: of
+    columns that have been moved, which are offsets."""
+
+    columns: Columns | None
+    path: Path | None
+    dtypes: tuple[str, ...]
+    rows: int
+    least: tuple[int, ...] = ()
+
+    def read(self, start: int, stop: int, only: Sequence[int] | None = None) -> Columns:
+        """Rows; of some columns, if said."""
+        wanted = range(len(self.dtypes)) if only is None else only
+        if self.columns is not None:
+            return tuple(self.columns[at][start:stop] for at in wanted)
+        assert self.path is not None
+        widths = [np.dtype(dtype).itemsize for dtype in self.dtypes]
+        found = []
+        with self.path.open("rb") as file:
+            for at in wanted:
+                file.seek(self.rows * sum(widths[:at]) + start * widths[at])
+                found.append(np.fromfile(file, self.dtypes[at], stop - start))
+        return tuple(found)
+
+
+class Shelf:
+    """The shelf of one worker."""
+
+    def __init__(self, worker: Any) -> None:
+        self.worker = worker
+        self.address: str = worker.address
+        self.memory: int = worker.memory_manager.memory_limit or UNLIMITED
+        self.moved = 0  # bytes from other workers, since this was asked last
+        self._folder = Path(worker.local_directory or gettempdir()) / f"gdatalog-{uuid4().hex[:8]}"
+        self._kept: dict[Any, _Kept] = {}
+        self._room = int(self.memory * SHELF)
+        self._asking = min(MOST_MOVING, int(self.memory * MOVING))
+        self._lock = Lock()
+        self._fetching = Lock()
+        worker.handlers[HANDLER] = self._asked
+
+    def put(self, columns: Columns) -> Lot:
+        """Keeps rows of at least one column."""
+        key = uuid4().hex
+        kept = self._keep(key, columns)
+        return Lot(self.address, key, kept.rows, kept.dtypes)
+
+    def _keep(self, key: Any, columns: Columns, least: tuple[int, ...] = ()) -> _Kept:
+        rows, dtypes = len(columns[0]), tuple(column.dtype.str for column in columns)
+        size = sum(column.nbytes for column in columns)
+        with self._lock:
+            here = size <= self._room
+            if here:
+                self._room -= size
+        if here:
+            # A part of a longer array would keep all of it.
+            columns = tuple(c if c.base is None else c.copy() for c in columns)
+            kept = _Kept(columns, None, dtypes, rows, least)
+        else:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            path = self._folder / uuid4().hex
+            with path.open("wb") as file:
+                for column in columns:
+                    np.ascontiguousarray(column).tofile(file)
+            kept = _Kept(None, path, dtypes, rows, least)
+        self._kept[key] = kept
+        return kept
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """Lets go of lots, and of what has been moved here of them."""
+        gone = set(keys)
+        for known in list(self._kept):
+            if (known[0] if isinstance(known, tuple) else known) in gone:
+                kept = self._kept.pop(known)
+                if kept.path is not None:
+                    kept.path.unlink(missing_ok=True)
+                elif kept.columns is not None:
+                    with self._lock:
+                        self._room += sum(column.nbytes for column in kept.columns)
+
+    def fetch(self, pieces: Sequence[Piece]) -> None:
+        """Has pieces here, on this shelf."""
+        away = [piece for piece in pieces if piece.lot.home != self.address]
+        if away:
+            with self._fetching:
+                self._fetch([piece for piece in away if piece.key not in self._kept])
+
+    def take(self, piece: Piece) -> Columns:
+        """The rows of a piece; `Gone` where they cannot be had."""
+        self.fetch([piece])
+        own = self._kept.get(piece.lot.key)
+        if own is not None:
+            return own.read(piece.start, piece.stop)
+        moved = self._kept.get(piece.key)
+        if moved is None:
+            raise Gone([piece.lot.home])
+        return widened(moved.read(0, moved.rows), moved.least, piece.lot.dtypes)
+
+    def whole(self, lot: Lot, columns: Sequence[int]) -> Columns:
+        """Some columns of a lot of this shelf; of another's, all of it is moved."""
+        own = self._kept.get(lot.key)
+        if own is not None:
+            return own.read(0, lot.rows, columns)
+        found = self.take(Piece(lot, 0, lot.rows))
+        return tuple(found[at] for at in columns)
+
+    def counted(self) -> int:
+        """The bytes that were moved here since this was asked last."""
+        moved, self.moved = self.moved, 0
+        return moved
+
+    # ------------------------------------------------------------------------- between workers
+
+    def _fetch(self, pieces: Sequence[Piece]) -> None:
+        from distributed.utils import sync
+
+        by_home: dict[str, list[Piece]] = defaultdict(list)
+        for piece in pieces:
+            by_home[piece.lot.home].append(piece)
+
+        async def all_of_them() -> None:
+            await asyncio.gather(*(self._fetch_of(home, lots) for home, lots in by_home.items()))
+
+        if by_home:
+            sync(self.worker.loop, all_of_them)
+
+    async def _fetch_of(self, home: str, pieces: Sequence[Piece]) -> None:
+        """Moves pieces here from one other worker, not too many at once."""
+        from distributed.core import send_recv
+
+        at = 0
+        while at < len(pieces):
+            asked, size = [pieces[at]], pieces[at].nbytes
+            at += 1
+            while at < len(pieces) and size + pieces[at].nbytes <= self._asking:
+                asked.append(pieces[at])
+                size += pieces[at].nbytes
+                at += 1
+            try:
+                await not_refused(home)
+                comm = await self.worker.rpc.connect(home, timeout=HURRY)
+                try:
+                    told = [piece.key for piece in asked]
+                    given = await send_recv(comm, op=HANDLER, pieces=told)
+                finally:
+                    self.worker.rpc.reuse(home, comm)
+            except (OSError, TimeoutError) as error:
+                raise Gone([home]) from error
+            if not isinstance(given, list | tuple):
+                raise Gone([home])
+            for piece, columns in zip(asked, given, strict=True):
+                least, offsets = zip(*columns, strict=True)
+                self._keep(piece.key, offsets, least)
+                self.moved += sum(column.nbytes for column in offsets)
+
+    async def _asked(self, pieces: Sequence[Any]) -> Any:
+        """What another worker is given; None where it is not here."""
+        from distributed.protocol.serialize import to_serialize
+
+        def read() -> list[list[Offsets]] | None:
+            found = []
+            for key, start, stop in pieces:
+                kept = self._kept.get(key)
+                if kept is None:
+                    return None
+                found.append([Offsets.of(column) for column in kept.read(start, stop)])
+            return found
+
+        given = await asyncio.to_thread(read)
+        return None if given is None else to_serialize(given)
+
+
+async def not_refused(home: str) -> None:
+    """Raises `OSError` where nobody listens any more: Dask would try again and again."""
+    if home.startswith(("tcp://", "tls://")):
+        host, port = home.partition("://")[2].rsplit(":", 1)
+        _, writer = await asyncio.wait_for(
+            asyncio.open_connection(host.strip("[]"), int(port)), HURRY
+        )
+        writer.close()
+
+
+_shelves: WeakKeyDictionary[Any, Shelf] = WeakKeyDictionary()
+_making = Lock()
+
+
+def own_shelf() -> Shelf:
+    """The shelf of the worker whose call runs in this thread."""
+    worker = own_worker()
+    with _making:
+        shelf = _shelves.get(worker)
+        if shelf is None:
+            shelf = _shelves[worker] = Shelf(worker)
+        return shelf
+
+
+def drop_lots(keys: Sequence[str], dask_worker: Any = None) -> None:
+    """Run on every worker by `Client.run`, which tells which it is."""
+    shelf = _shelves.get(dask_worker)
+    if shelf is not None:
+        shelf.drop(keys)

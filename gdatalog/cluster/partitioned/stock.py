@@ -1,0 +1,330 @@
+"""The rows of relations that lie on workers' shelves, as the user's process knows them: laid there
+once, bundled for each join that reads them, and made again where a worker has ended.
+
+Above 300 lines, for rows that are gone are made again in the ways in which they were made first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import ceil
+from typing import Any
+from weakref import WeakKeyDictionary, finalize
+
+import numpy as np
+
+from gdatalog.cluster.partitioned.bundles import Grid
+from gdatalog.cluster.partitioned.fragments import Bundled, Moved, bundle, counted, lay
+from gdatalog.cluster.partitioned.layout import Layout, Source
+from gdatalog.cluster.partitioned.shelves import UNLIMITED, Gone, Lot, drop_lots, room_of
+from gdatalog.cluster.pool import Call, Placed, Pool
+from gdatalog.cluster.rows.keeping import Keeping
+from gdatalog.cluster.rows.ranks import Way
+from gdatalog.errors import DeviceError
+from gdatalog.executors.limits import Limits
+from gdatalog.plan.nodes import JoinPlan
+from gdatalog.storage.afar import AfarRows
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_store import RowStore
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.table import Array
+
+LARGEST = 4 << 20  # bytes of rows that are sent at once
+GROUP = 64 << 20  # bytes of rows that are bundled together
+AHEAD = 2  # blocks that are under way to each worker
+FEW = 64 << 10  # bytes of rows that lie on one shelf
+SMALL, MOST_SMALL = 64, 100_000  # rows that every cell has: this part of all, and no more
+SAMPLE = 100_000  # rows that tell where classes begin
+TRIES = 10  # times that rows which are gone are made again
+
+
+@dataclass(slots=True)
+class Base:
+    """Rows that a source is made of, in blocks.
+
+    `blocks`: what a worker is given to have each: columns, which are laid on a shelf first, or
+    where they are `afar` what a part has (`parts.py`). `groups`: which of them lie together, and
+    are bundled so. `edges`: of a graph that lies afar, how each edge is told once, and the ranks of
+    its vertices. `sample`: every `step`-th row of all.
+    """
+
+    blocks: Sequence[Any]
+    sample: Columns
+    step: int
+    groups: Sequence[range] = ()
+    afar: bool = False
+    edges: tuple[Way, Placed] | None = None
+    lots: list[Lot | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.lots = [None] * len(self.blocks)
+        self.groups = self.groups or [range(at, at + 1) for at in range(len(self.blocks))]
+
+    def given(self, group: int) -> list[Any]:
+        """What a worker is given to have a group."""
+        return [self.blocks[at] if self.afar else self.lots[at] for at in self.groups[group]]
+
+
+@dataclass(slots=True)
+class Bundles:
+    """The rows of a source, bundled: each group of its base, or None where that is to be made.
+
+    `read`: lots of the rows, where those of the base are more work to read.
+    """
+
+    base: Base
+    grid: Grid
+    made: list[Bundled | None] = field(default_factory=list)
+    read: list[Lot | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.made = [None] * len(self.base.groups)
+        self.read = [None] * len(self.base.groups)
+
+    @property
+    def groups(self) -> list[Bundled]:
+        return [each for each in self.made if each is not None]
+
+    @property
+    def lots(self) -> list[Lot]:
+        """All that was laid for these bundles alone."""
+        return [each.lot for each in self.groups] + [lot for lot in self.read if lot is not None]
+
+
+class Stock:
+    """What lies on the shelves of a pool's workers."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self._bases: WeakKeyDictionary[RowStore, dict[Any, Base]] = WeakKeyDictionary()
+        self._idle: list[str] = []  # lots of relations that are no more
+
+    def room(self) -> tuple[int, int]:
+        """The memory that a call has on any worker, and how many run at once."""
+        info = self.pool.info
+        room = [room_of(each["memory_limit"] or UNLIMITED) / each["nthreads"] for each in info]
+        return int(min(room, default=UNLIMITED)), sum(each["nthreads"] for each in info) or 1
+
+    def base(self, relation: Relation, source: Source) -> Base:
+        """The rows that a source has its own of."""
+        kept = self._bases.get(relation.store)
+        if kept is None:
+            kept = self._bases[relation.store] = {}
+            finalize(relation.store, _forget, kept, self._idle)
+        rows = relation.afar
+        afar = rows is not None and rows.away
+        key = (source.ranked and (afar or source.tests), afar, afar and source.weighted)
+        base = kept.get(key)
+        if base is None:
+            if rows is not None and rows.away:
+                base = self._afar(rows, source)
+            else:
+                base = self._here(list(_blocks(relation, source, len(self.pool.workers))))
+            kept[key] = base
+        return base
+
+    def _here(self, blocks: Sequence[Columns]) -> Base:
+        count = sum(len(block[0]) for block in blocks)
+        step = max(1, count // SAMPLE)
+        parts = zip(*blocks, strict=True)
+        sample = tuple(np.concatenate([column[::step] for column in part]) for part in parts)
+        room, workers = self.room()
+        each = min(GROUP, room // 4)  # bytes of a group, of which there are some for each worker
+        size = sum(column.nbytes for block in blocks for column in block)
+        groups = min(len(blocks), max(workers, ceil(size / max(1, each))))
+        ends = np.linspace(0, len(blocks), groups + 1).astype(int).tolist()
+        return Base(blocks, sample, step, [range(low, high) for low, high in pairwise(ends)])
+
+    def laid_out(
+        self, join: JoinPlan, relation_of: Callable[[str], Relation], foreseen: bool = False
+    ) -> tuple[Layout, list[Base], list[list[Array]]]:
+        """What of a join can be cut, the rows of each source, and some keys of each of its dims, as
+        many in proportion of all. Of small sources every cell has all rows. `foreseen`: nothing is
+        to be run yet, so that workers need not compare rows."""
+        layout = Layout.of(join)
+        bases = []
+        for source in layout.sources:
+            relation = relation_of(source.relation)
+            if foreseen and not relation.counted:
+                source = source._replace(weighted=False)
+            bases.append(self.base(relation, source))
+        rows = [len(base.sample[0]) * base.step for base in bases]
+        small = min(sum(rows) // SMALL, MOST_SMALL)
+        layout = layout.whole([at for at, count in enumerate(rows) if count <= small])
+        step = max((base.step for base in bases), default=1)
+        samples = [
+            [base.sample[dim.column][:: max(1, step // base.step)] for dim in dims]
+            for base, dims in zip(bases, layout.dims, strict=True)
+        ]
+        return layout, bases, samples
+
+    def _afar(self, rows: AfarRows, source: Source) -> Base:
+        # Where rows do not count, tries find out which are the same.
+        parts = rows.make_distinct() if source.weighted else rows.parts
+        values: list[Any] = [part.value for part in parts]
+        sample = rows.survey.sample
+        step = max(1, rows.at_most // max(1, len(sample[0])))
+        if not source.ranked:
+            return Base(values, sample, step, afar=True)
+        keeper = rows.keeper
+        assert isinstance(keeper, Keeping)
+        values, way = keeper.edges(rows)
+        ranking = rows.ranking
+        ends = [ranking.ranks(column) for column in sample]
+        placed = self.pool.place(id(ranking), ranking, ranking.nbytes)
+        both = (np.concatenate(ends), np.concatenate(ends[::-1]))
+        return Base(values, both, step, afar=True, edges=(way, placed))
+
+    def count(
+        self, bundles: Sequence[Bundles], told: str, limits: Limits
+    ) -> tuple[list[Array], list[int], int]:
+        """Of each source how many rows lie in each combination of its grid's classes, and the
+        bytes of a row; and the bytes that were moved."""
+        counts: list[list[Array | None]] = [[None] * len(each.made) for each in bundles]
+        widths = [0] * len(bundles)
+
+        def found(number: int, at: int, value: Any) -> None:
+            counts[number][at], bundles[number].read[at] = value[:2]
+            widths[number] = max(widths[number], value[2])
+
+        def missing(there: Collection[str]) -> list[tuple[int, int]]:
+            return [
+                (number, at)
+                for number, known in enumerate(counts)
+                for at, each in enumerate(known)
+                if each is None
+            ]
+
+        moved = self._each(counted, bundles, missing, found, told, limits, ())
+        summed = [np.sum([part for part in known if part is not None], axis=0) for known in counts]
+        return summed, widths, moved
+
+    def make(
+        self, bundles: Sequence[Bundles], told: str, limits: Limits, gone: Collection[str] = ()
+    ) -> int:
+        """Bundles what is not yet, or what some workers had who are gone; gives the bytes that
+        were moved for it."""
+
+        def found(number: int, at: int, value: Any) -> None:
+            bundles[number].made[at] = value
+
+        def missing(there: Collection[str]) -> list[tuple[int, int]]:
+            return [
+                (number, at)
+                for number, each in enumerate(bundles)
+                for at, made in enumerate(each.made)
+                if made is None or made.lot.home not in there
+            ]
+
+        return self._each(bundle, bundles, missing, found, told, limits, gone)
+
+    def _each(
+        self,
+        function: Callable[..., Moved],
+        bundles: Sequence[Bundles],
+        missing: Callable[[Collection[str]], list[tuple[int, int]]],
+        found: Callable[[int, int, Any], None],
+        told: str,
+        limits: Limits,
+        gone: Collection[str],
+    ) -> int:
+        """Has workers do something with groups of rows until none is missing."""
+        moved, lost = 0, set(gone)
+        for _ in range(TRIES):
+            workers = self.pool.workers.keys()
+            there = workers - lost or workers
+            wanted = missing(there)
+            if not wanted:
+                return moved
+            bases = {(id(bundles[n].base), at): (bundles[n].base, at) for n, at in wanted}
+            self._lay(list(bases.values()), sorted(there), told, limits)
+            stage = self.pool.stage(told, limits)
+            for number, at in wanted:
+                each = bundles[number]
+                blocks, edges = each.base.given(at), each.base.edges
+                read = each.read[at]
+                if read is not None and read.home in there:
+                    blocks, edges = [read], None
+                home = blocks[0].home if isinstance(blocks[0], Lot) else None
+                args = (blocks, each.grid, edges)
+                stage.add(Call(function, args, worker=home, tag=(number, at)))
+            for call, (value, size) in stage:
+                moved += size
+                if isinstance(value, Gone):
+                    lost |= value.homes
+                else:
+                    found(call.tag[0], call.tag[1], value)
+        raise unreachable()
+
+    def _lay(
+        self, wanted: Sequence[tuple[Base, int]], homes: Sequence[str], told: str, limits: Limits
+    ) -> None:
+        """Has groups of blocks on the shelves of workers that are there, a few blocks at a time."""
+        missing = [
+            (place, base, block, homes[at % len(homes)])
+            for base, at in wanted
+            for place, block in enumerate(base.groups[at])
+            if not base.afar and getattr(base.lots[block], "home", None) not in homes
+        ]
+        waiting = deque(sorted(missing, key=lambda each: each[0]))
+        stage = self.pool.stage(told, limits)
+
+        def send() -> None:
+            _, base, block, home = waiting.popleft()
+            stage.add(Call(lay, (base.blocks[block],), worker=home, tag=(base, block)))
+            stage.start()  # each alone: Dask warns of much that is sent at once
+
+        for _ in range(min(len(waiting), AHEAD * len(homes))):
+            send()
+        for call, lot in stage:
+            base, block = call.tag
+            base.lots[block] = lot
+            if waiting:
+                send()
+
+    def let_go(self, lots: Iterable[Lot]) -> None:
+        """Nobody asks for some lots any more; nor for those of relations that are no more."""
+        keys = [lot.key for lot in lots] + self._idle
+        self._idle.clear()
+        if keys:
+            self.pool.tell(drop_lots, keys)
+
+    def close(self) -> None:
+        """Has nothing on the shelves any more: workers may go on for others."""
+        bases = [base for of_store in list(self._bases.values()) for base in of_store.values()]
+        self._bases.clear()
+        self.let_go(lot for base in bases for lot in base.lots if lot is not None)
+
+
+def _forget(bases: dict[Any, Base], idle: list[str]) -> None:
+    idle += [lot.key for base in bases.values() for lot in base.lots if lot is not None]
+
+
+def _blocks(relation: Relation, source: Source, workers: int) -> Iterator[Columns]:
+    """The distinct rows of a relation, or of a graph both ways of each edge in ranks, in blocks
+    that are sent at once; at least one."""
+    if source.ranked:
+        graph = relation.statistics.graph_here
+        assert graph is not None
+        tests = [(test.left, test.op, test.right) for test in source.tests]
+        whole = [graph.ranked(tests)]
+    else:
+        whole = relation.blocks() or [tuple(np.empty(0, dtype=np.int32) for _ in relation.types)]
+    for rows in whole:
+        count, size = len(rows[0]), sum(column.nbytes for column in rows)
+        parts = max(1, min(workers, size // FEW), ceil(size / LARGEST))
+        ends = np.linspace(0, count, parts + 1).astype(int).tolist()
+        for start, stop in pairwise(ends):
+            yield tuple(column[start:stop] for column in rows)
+
+
+def unreachable() -> DeviceError:
+    return DeviceError(
+        "the workers of the cluster do not reach each other: rows that one has cannot be had by "
+        "others",
+        hint="a firewall between them may be why; workers listen on ports of their own choice, "
+        "or on those of `--worker-port`",
+    )

@@ -1,0 +1,127 @@
+"""Calls that a cluster's workers run, and values that lie there.
+
+Whoever spreads work makes a `Stage`, adds calls to it, and takes what they give as they end; more
+can be added meanwhile. All that waits for the cluster waits here.
+
+    stage = pool.stage("triangles", limits)
+    for cell in cells:
+        stage.add(Call(look_through, (task, [cell], 1.0, False, placed, table)))
+    for call, rows in stage:
+        ...
+
+What callers may rely on. A call is given once, whatever becomes of workers: those that die cost
+what they ran, and what only they had (`Kept`) is made again from its call. A call may run twice,
+so it changes nothing but what it makes; what it is given it only reads, for other calls of the
+worker are given the same. An error of a call is raised from the iteration, and the other calls
+are cancelled; so are all if the iteration is left, or the query stopped: `watching()` in a call
+knows of it, and `Limits()` made there poll it. A call for which a worker has not enough memory
+ends in `TooLarge`, unless the stage's `smaller` gives calls that together do its work.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from time import monotonic
+from typing import Any
+
+from gdatalog.cluster.pool.calling import itself
+from gdatalog.cluster.pool.calls import Call, Kept, Part, TooLarge
+from gdatalog.cluster.pool.claims import Claims
+from gdatalog.cluster.pool.placing import Placed, Placing, workers_of
+from gdatalog.cluster.pool.stage import Smaller, Stage
+from gdatalog.cluster.workers.connection import Connection
+from gdatalog.errors import UsageError
+from gdatalog.executors.limits import Limits
+
+__all__ = ["Call", "Kept", "Part", "Placed", "Pool", "Stage", "TooLarge"]
+
+SOON = 1.0  # seconds, after which workers that have come or gone are known
+
+
+class Pool:
+    """The workers of a connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.placing = Placing(connection.client)
+        self._threads: tuple[float, dict[str, int]] = 0.0, {}
+
+    def place(self, key: Hashable, value: Any, nbytes: int = 0, owner: Any = None) -> Placed:
+        """Has a value on all workers, once: the same key is the same value for as long as the
+        owner lives, which is the value if no other is named. With the key None it is another each
+        time, and goes with what is returned."""
+        return self.placing.place(key, value, nbytes, owner)
+
+    def claims(self) -> Claims | None:
+        """Where calls claim what they do; None where workers see no folder of the driver's. It is
+        made after something was placed, and removed by who asked for it."""
+        folder = self.placing.folder
+        return None if folder is None else Claims(tempfile.mkdtemp(dir=folder))
+
+    def stage(self, told: str, limits: Limits, smaller: Smaller | None = None) -> Stage:
+        """`told`: what is done, by the rule's name: for the dashboard and for who looks on.
+        `smaller`: calls that do the work of one that was too large; none where there are none."""
+        if self.connection.client.status == "closed":
+            raise UsageError(
+                "the connection to the cluster was closed, and what lies on its workers is out of "
+                "reach",
+                hint="fetch or write rows, to_parquet(folder), before the database is closed",
+            )
+        self.placing.tidy()
+        return Stage(self, told, limits, smaller)
+
+    def bring(self, kept: Sequence[Kept | Part], told: str, limits: Limits) -> list[Any]:
+        """Values that lie on workers, in the order in which they are asked for."""
+        stage = self.stage(told, limits)
+        for number, each in enumerate(kept):
+            stage.add(Call(itself, (each,), tag=number))
+        found = {call.tag: value for call, value in stage}
+        return [found[number] for number in range(len(kept))]
+
+    def tell(self, function: Callable[..., Any], *args: Any) -> None:
+        """Has every worker call a function soon, in its event loop, beside what it runs: to let
+        go of something. Nobody waits for it, and a worker that is about to go may not do it."""
+        self.placing.tell(function, *args)
+
+    def where(self, kept: Sequence[Kept]) -> list[str | None]:
+        """The worker that has a value, of each; None where that is not known now."""
+        client = self.connection.client
+        keys = [each.future.key for each in kept]
+        held = client.sync(client.scheduler.who_has, keys=keys) if keys else {}
+        return [next(iter(held.get(key, ())), None) for key in keys]
+
+    @property
+    def workers(self) -> dict[str, int]:
+        """How many threads each worker has, by its address; waits a while if there is none."""
+        return workers_of(self.connection.client)
+
+    @property
+    def threads(self) -> dict[str, int]:
+        """The same as it was a moment ago, for who asks often; none if there is no worker."""
+        when, threads = self._threads
+        if not threads or monotonic() - when > SOON:
+            threads = self.connection.client.nthreads()
+            self._threads = monotonic(), threads
+        return threads
+
+    @property
+    def slots(self) -> int:
+        """How many calls can be at work at once."""
+        return max(1, sum(self.threads.values()))
+
+    @property
+    def info(self) -> list[Mapping[str, Any]]:
+        """What the scheduler tells of each worker, of which there is one."""
+        client = self.connection.client
+        workers_of(client)
+        return list(client.scheduler_info(n_workers=-1)["workers"].values())
+
+    @property
+    def memory(self) -> list[int]:
+        """The bytes that workers may hold: of each that has a limit."""
+        return [each["memory_limit"] for each in self.info if each["memory_limit"]]
+
+    def close(self) -> None:
+        self.placing.close()
+        self.connection.close()

@@ -1,0 +1,141 @@
+"""What a worker does around the calls that it is given.
+
+Calls come as bytes: a function and its arguments, in which what is placed, kept or common to many
+calls is named. Small calls come several at once; when these take long, those that are left go
+back. A call that nobody waits for any more is stopped at its next look.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
+from traceback import format_exc
+from typing import Any, NamedTuple
+
+from gdatalog.cluster.pool.here import Missing, Ref, common_of, hold, value_of
+from gdatalog.cluster.workers.worker import own_worker
+from gdatalog.errors import Error, Interrupted
+from gdatalog.watching import Watch
+
+LONG = 0.1  # seconds, from which on calls that came together with others go back
+LOOK = 0.05  # seconds between two looks at whether anybody waits
+
+
+class Packed(NamedTuple):
+    """A call: function and arguments, and the arguments that other calls have too, by name."""
+
+    body: bytes
+    common: tuple[tuple[str, bytes], ...]
+
+
+class Outcome(NamedTuple):
+    """What a call gave, or what it raised."""
+
+    value: Any
+    error: BaseException | None = None
+
+
+def packed(value: Any, name: Callable[[Any], Any]) -> bytes:
+    """A value as bytes, in which everything that has a name by `name` is only named."""
+    file = io.BytesIO()
+
+    class Packer(pickle.Pickler):
+        def persistent_id(self, each: Any) -> Any:
+            return name(each)
+
+    Packer(file, protocol=5).dump(value)
+    return file.getvalue()
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, body: bytes, inputs: Sequence[Any], common: Mapping[str, bytes]) -> None:
+        super().__init__(io.BytesIO(body))
+        self.inputs = inputs
+        self.common = common
+
+    def persistent_load(self, name: Any) -> Any:
+        if isinstance(name, Ref):
+            return value_of(name)
+        if isinstance(name, int):
+            return self.inputs[name]
+        return common_of(name, lambda: _Unpacker(self.common[name], (), {}).load())
+
+
+def run_calls(
+    calls: Sequence[Packed], inputs: Sequence[Any], brought: Mapping[Ref, Any]
+) -> list[Outcome]:
+    """What calls gave, one after the other: fewer if they take long.
+
+    `inputs`: what the calls name by numbers; `brought`: values that this worker may not have.
+    """
+    began = perf_counter()
+    outcomes: list[Outcome] = []
+    for call in calls:
+        try:
+            outcomes.append(Outcome(run_call(call, inputs, brought)))
+        except Exception as error:
+            outcomes.append(Outcome(None, _sendable(error)))
+        if perf_counter() - began > LONG:
+            break
+    return outcomes
+
+
+def _sendable(error: Exception) -> Exception:
+    """An error that can go back; one that nobody foresaw says where it was raised."""
+    if not isinstance(error, (Error, Missing)):
+        error.add_note(f"On a worker:\n{format_exc()}")
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"on a worker: {type(error).__name__}: {error}\n{format_exc()}")
+    return error
+
+
+def run_call(call: Packed, inputs: Sequence[Any], brought: Mapping[Ref, Any]) -> Any:
+    for ref, value in brought.items():
+        hold(ref, value)
+    with _Caller().call():
+        function, args = _Unpacker(call.body, inputs, dict(call.common)).load()
+        return function(*args)
+
+
+def told_of(value: Any, function: Callable[[Any], Any]) -> Any:
+    """What is to be told of a value that stays."""
+    return function(value)
+
+
+def part_of(value: Any, key: Any) -> Any:
+    """A part of a value that stays."""
+    return value[key]
+
+
+def itself(value: Any) -> Any:
+    return value
+
+
+class _Caller(Watch):
+    """Who waits for a call, as the worker knows it: a task that was cancelled is waited for by
+    nobody, be it that a query was stopped or that its process died."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._state, self._key = _task()
+        self._looked = perf_counter()
+
+    def poll(self) -> None:
+        now = perf_counter()
+        if now - self._looked >= LOOK:
+            self._looked = now
+            if self._state is not None:
+                task = self._state.tasks.get(self._key)
+                if task is None or task.state == "cancelled":
+                    raise Interrupted("nobody waits for this any more")
+        super().poll()
+
+
+def _task() -> tuple[Any, Any]:
+    """The worker's state, and the task that runs in this thread."""
+    worker = own_worker()
+    return (None, None) if worker is None else (worker.state, worker.get_current_task())

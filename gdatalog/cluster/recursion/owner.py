@@ -1,0 +1,431 @@
+"""An owner of a part of a fixpoint's rows: what a worker does of each round.
+
+Owners hand each other rows that may be new (derived), and rows that are (news), and nothing else.
+What an owner has is changed where it stands, by the one step that takes it over; see `State`.
+
+Above 300 lines, for what an owner has, what it is given and what it tells belong together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from time import perf_counter
+from typing import Any
+
+from gdatalog.cluster.recursion.routes import ALL, Place, Routes
+from gdatalog.cluster.rows.exchange import Piece, rows_by_owner
+from gdatalog.cluster.rows.parts import columns_of
+from gdatalog.cluster.workers.worker import own_address
+from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.engine.best import Best
+from gdatalog.engine.derived import Derived, Rows, in_order, together, union_rows
+from gdatalog.engine.device import Device
+from gdatalog.engine.growing import Growing
+from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.ledger import Ledger, RuleRound
+from gdatalog.engine.stratum import DELTA, NO_PARTS, Parts, StratumRun
+from gdatalog.engine.surroundings import Surroundings
+from gdatalog.engine.variants import Variant
+from gdatalog.errors import Caution
+from gdatalog.executors.levelwise import Seen
+from gdatalog.executors.limits import Limits
+from gdatalog.plan.effects import all_steps
+from gdatalog.plan.nodes import TrieRef
+from gdatalog.planner.checked import Schema, Stratum
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns, concatenate, sort_rows
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.trie import Trie
+from gdatalog.values import TypeName, Value
+
+SMALL = 1 << 14  # bytes that a step hands out by way of the driver, at the most
+
+# Rows of relations, or of places: columns, and how many rows, which without columns says all.
+Parcel = dict[str, Rows]
+
+
+class Stale(Exception):
+    """What an owner had was changed by a step whose outcome is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What all owners' steps have in common. `rules`: of each plan the number of its rule.
+    `counted`: for a profile."""
+
+    stratum: Stratum
+    schemas: Mapping[str, Schema]
+    routes: Routes
+    rules: tuple[int, ...]
+    passing: frozenset[str]
+    owners: int
+    params: Mapping[str, Value]
+    memory: int
+    knobs: Knobs
+    counted: bool
+
+
+@dataclass(slots=True)
+class Did:
+    """What a rule did in a step: see `RuleRound`. `new`: rows that this owner had not given yet,
+    where that is counted."""
+
+    tried: int
+    new: int
+    seconds: float
+    executors: dict[int, str]
+
+
+@dataclass(slots=True)
+class Told:
+    """What is to be known of a step where the driver is.
+
+    `out`: for which owners it has something, of how many bytes; `small`: all that, if it is little.
+    `new`: how many rows of each relation had not been there, `total`: how many are there now.
+    `sample`: of relations of best values the group of one that is new.
+    """
+
+    out: dict[int, int]
+    small: dict[int, Parcel] | None
+    new: dict[str, int]
+    total: dict[str, int]
+    sample: dict[str, Sequence[tuple[str, int, Any]]]
+    rules: dict[int, Did]
+    cautions: list[Caution]
+    moved: int
+    held: int
+    seconds: float
+
+
+class State:
+    """What an owner has after a step. The next step takes it over and changes it; elsewhere it is
+    made again from rows, as far as they are still what they were."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner: Owner | None = owner
+        self._rows: dict[str, Parcel] | None = None
+        self._lock = Lock()
+
+    def take(self, made: Callable[[], Owner]) -> Owner:
+        """The owner; `made` makes one without rows, if it is not here as it was."""
+        with self._lock:
+            owner, self._owner = self._owner, None
+        if owner is not None:
+            return owner
+        if self._rows is None:
+            raise Stale
+        found = made()
+        found.load(self._rows)
+        return found
+
+    def had(self) -> tuple[Parcel, list[dict[int, Seen]]]:
+        """All rows that are at home here; and what the plans did."""
+        with self._lock:
+            if self._owner is not None:
+                return self._owner.home_rows(), self._owner.seen()
+            if self._rows is None:
+                raise Stale
+            return self._rows["homes"], []
+
+    def __sizeof__(self) -> int:
+        owner = self._owner
+        return 0 if owner is None else owner.nbytes
+
+    def __getstate__(self) -> tuple[dict[str, Parcel] | None]:
+        with self._lock:
+            return (self._rows if self._owner is None else self._owner.rows(),)
+
+    def __setstate__(self, state: tuple[dict[str, Parcel] | None]) -> None:
+        self._owner, (self._rows,), self._lock = None, state, Lock()
+
+
+class Owner(StratumRun):
+    """The part of a stratum's rows that a worker has, and its rules."""
+
+    def __init__(
+        self,
+        task: Task,
+        number: int,
+        tries: Mapping[TrieRef, Trie],
+        fragments: Mapping[str, Relation],
+        symbols: SymbolTable,
+    ) -> None:
+        self.task = task
+        self.number = number
+        self.tries = tries
+        self.fragments = fragments
+        around = Surroundings(
+            task.schemas, {}, fragments.__getitem__, Scope(symbols, task.params),
+            Limits(memory=task.memory), task.memory, ledger=Ledger(task.counted), knobs=task.knobs,
+        )  # fmt: skip
+        super().__init__(task.stratum, {}, around)
+        routes = task.routes
+        self.homes = {name: self._table(name) for name in task.stratum.relations}
+        for name, table in self.tables.items():  # what this owner has found so far
+            if isinstance(table, Growing):
+                table.passing = True
+            if name in task.passing and isinstance(own := self.homes[name], Growing):
+                own.passing = True
+        for name in routes.indexes:
+            table = self.tables[name] = self._table(routes.places[name].relation)
+            if isinstance(table, Growing):
+                table.indexed = True
+        self.variants = [
+            Variant(self, task.stratum.rules[rule], plan, DELTA, plan, 0)
+            for rule, plan in zip(task.rules, routes.plans, strict=True)
+        ]
+
+    def _table(self, name: str) -> Growing | Best:
+        known, around = self.tables[name], self.around
+        if isinstance(known, Best):
+            symbols = around.scope.symbols
+            return Best(known.columns, known.types, known.kinds, symbols, self.ops)
+        spare, telling = around.limits.spare, around.knobs.telling
+        return Growing(known.columns, known.types, self.ops, telling, spare)
+
+    def called_by(self, limits: Limits) -> None:
+        """Who calls now looks on from now on."""
+        self.around.limits.watch, self.around.limits.poll = limits.watch, limits.poll
+
+    @property
+    def nbytes(self) -> int:
+        return sum(table.nbytes for table in (*self.tables.values(), *self.homes.values()))
+
+    # -------------------------------------------------------------------- from place to place
+
+    def rows(self) -> dict[str, Parcel]:
+        """All that has to be known to go on elsewhere."""
+        indexes = {name: _rows_of(self.tables[name].full()) for name in self.task.routes.indexes}
+        return {"homes": self.home_rows(), "indexes": indexes}
+
+    def home_rows(self) -> Parcel:
+        return {
+            name: _rows_of(table.full())
+            for name, table in self.homes.items()
+            if name not in self.task.passing or isinstance(table, Best)
+        }
+
+    def load(self, rows: Mapping[str, Parcel]) -> None:
+        for name, some in rows["homes"].items():
+            self.homes[name].add(*some)
+        for name, some in rows["indexes"].items():
+            self.tables[name].add(*some)
+
+    def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
+        found = self.tries.get(ref)
+        return super().trie_of(ref, device, parts) if found is None else found
+
+    # ------------------------------------------------------------------------------- steps
+
+    def settle(self, inbox: Sequence[Parcel]) -> dict[str, Relation]:
+        """Rows that others derived, and which are at home here: what of them is new."""
+        news: dict[str, Relation] = {}
+        for name, table in self.homes.items():
+            parts = [parcel[name] for parcel in inbox if name in parcel]
+            rows, count = union_rows([in_order(part, self.ops) for part in parts], self.ops)
+            news[name] = table.add(rows, count)
+            self.around.limits.charge(f"{name} at home", table.nbytes)
+        return news
+
+    def routed(self, news: Mapping[str, Relation]) -> dict[int, Parcel]:
+        """The news dealt out to where rules follow them, or look them up."""
+        out: dict[int, Parcel] = {}
+        for name, place in self.task.routes.places.items():
+            new = news[place.relation]
+            if new.length:
+                self._deal(out, name, place, (new.rows, new.length))
+        return out
+
+    def _deal(self, out: dict[int, Parcel], name: str, place: Place, rows: Rows) -> None:
+        if self.task.routes.at_home(place):
+            out.setdefault(self.number, {})[name] = rows
+        elif place.by == ALL:
+            for owner in range(self.task.owners):
+                out.setdefault(owner, {})[name] = rows
+        else:
+            assert isinstance(place.by, int)
+            for owner, mine in dealt(rows, (place.by,), self.task.owners).items():
+                out.setdefault(owner, {})[name] = mine
+
+    def receive(self, inbox: Sequence[Parcel]) -> None:
+        """Has the news at hand that rules are to follow, and looks them up from now on."""
+        routes = self.task.routes
+        for name, place in routes.places.items():
+            parts = [parcel[name] for parcel in inbox if name in parcel]
+            rows, count = union_rows([in_order(part, self.ops) for part in parts], self.ops)
+            known = self.tables.get(name)
+            if known is None:
+                schema = self.around.schemas[place.relation]
+                self.deltas[name] = (
+                    Relation.of_blocks(schema.columns, schema.types, [rows], count, True)
+                    if count
+                    else Relation.empty(schema.columns, schema.types)
+                )
+                continue
+            if isinstance(known, Best):
+                self.olds[name] = known.full()
+            self.deltas[name] = known.add(rows, count)
+            self.around.limits.charge(f"{name} to look up", known.nbytes)
+
+    def follow(self) -> tuple[dict[int, Parcel], dict[int, Did]]:
+        """What the news lead to, dealt out to where it is at home: what was not handed out yet."""
+        derived: dict[str, list[Derived]] = {}
+        found: dict[str, int] = {}
+        did: dict[int, Did] = {}
+        told: list[tuple[RuleRound, Did]] = []
+        for rule, variant in zip(self.task.rules, self.variants, strict=True):
+            if not self.deltas[variant.follows].length:
+                continue
+            rows, done = variant.follow()
+            name = variant.plan.relation
+            found[name] = found.get(name, 0) + variant.found
+            if rows:
+                derived.setdefault(name, []).append(together(rows))
+            told.append((done, mine := did.setdefault(rule, Did(0, 0, 0.0, {}))))
+            mine.tried += done.tried
+            mine.seconds += done.seconds
+            mine.executors |= done.executors
+        out: dict[int, Parcel] = {}
+        for name in self.homes:
+            new = self._add(name, derived.get(name, ()), found.get(name, 0))
+            self.around.limits.charge(name, self.tables[name].nbytes)
+            home = self.task.routes.homes[name]
+            for owner, part in dealt(_rows_of(new), home, self.task.owners).items():
+                out.setdefault(owner, {})[name] = part
+        for done, mine in told:
+            mine.new += done.new or 0
+        self.record.end_round()
+        self.record.rules.clear()
+        return out, did
+
+    def seen(self) -> list[dict[int, Seen]]:
+        """What happened at the steps of each plan, by their place among all of its steps."""
+        found: list[dict[int, Seen]] = []
+        for plan in self.task.routes.plans:
+            report = self.around.ledger.run_of(plan)
+            seen = {} if report is None else report.seen
+            steps = all_steps(plan.joins[0].steps)
+            found.append({at: seen[id(s)] for at, s in enumerate(steps) if id(s) in seen})
+        return found
+
+
+def _rows_of(relation: Relation) -> Rows:
+    count = relation.length
+    return (relation.rows if relation.types else ()), count
+
+
+def dealt(rows: Rows, home: Sequence[int], owners: int) -> dict[int, Rows]:
+    """Rows by their owners: a hash of some of their columns says which. Without columns there is
+    but one."""
+    columns, count = rows
+    if not count:
+        return {}
+    if not home or owners == 1:
+        return {0: rows}
+    parts = rows_by_owner(tuple(columns[at] for at in home), columns, owners)
+    return {to: (mine, len(mine[0])) for to, mine in enumerate(parts) if len(mine[0])}
+
+
+# ------------------------------------------------------------------------------- what is called
+
+
+def step(
+    task: Task,
+    number: int,
+    first: bool,
+    before: Mapping[Any, Any] | None,
+    inbox: Sequence[Piece | Parcel | None],
+    tries: Mapping[TrieRef, Trie],
+    fragments: Mapping[str, Relation],
+    symbols: SymbolTable,
+) -> dict[Any, Any]:
+    """A step of an owner, after what it had `before`: its state, and what it has for owners.
+
+    `first`: what came is of those who derive; else it is news of those who settle. None of it:
+    what this owner itself had `before`.
+    """
+    began = perf_counter()
+
+    def made() -> Owner:
+        return Owner(task, number, tries, fragments, symbols)
+
+    owner = made() if before is None else before["state"].take(made)
+    owner.called_by(Limits())
+    pieces = [before[number] if each is None and before is not None else each for each in inbox]
+    moved = sum(each.moved for each in pieces if isinstance(each, Piece))
+    parcels: list[Parcel] = [e.value if isinstance(e, Piece) else e for e in pieces if e]
+    news: dict[str, Relation] = {}
+    rules: dict[int, Did] = {}
+    if first:
+        news = owner.settle(parcels)
+        out = owner.routed(news)
+        if task.routes.aligned:
+            parcels = [out.get(number, {})]
+    if not first or task.routes.aligned:
+        owner.receive(parcels)
+        out, rules = owner.follow()
+    sizes = {to: _size(parcel) for to, parcel in out.items()}
+    little = sum(sizes.values()) <= SMALL
+    told = Told(
+        sizes,
+        out if little else None,
+        {name: new.length for name, new in news.items()},
+        {name: table.length for name, table in owner.homes.items()},
+        {
+            name: table.group(news[name], 0)
+            for name, table in owner.homes.items()
+            if isinstance(table, Best) and name in news and news[name].length
+        },
+        rules,
+        list(owner.around.scope.cautions.values()),
+        moved,
+        owner.nbytes,
+        perf_counter() - began,
+    )
+    here = own_address()
+    found: dict[Any, Any] = {"state": State(owner), "told": told}
+    if not little:
+        found |= {to: Piece(parcel, here, sizes[to]) for to, parcel in out.items()}
+    return found
+
+
+def told_of(found: Mapping[Any, Any]) -> Told:
+    told: Told = found["told"]
+    return told
+
+
+def had(found: Mapping[Any, Any], names: frozenset[str]) -> tuple[Parcel, list[dict[int, Seen]]]:
+    """All rows of some relations that are at home at an owner, after its last step; and what its
+    plans did."""
+    state: State = found["state"]
+    rows, seen = state.had()
+    return {name: rows[name] for name in names}, seen
+
+
+def rows_at_home(found: Mapping[Any, Any], name: str) -> Columns:
+    """All rows of a relation that are at home at an owner, to stay there."""
+    state: State = found["state"]
+    rows, _ = state.had()
+    return rows[name][0]
+
+
+def _size(parcel: Parcel) -> int:
+    return 64 + sum(column.nbytes for columns, _ in parcel.values() for column in columns)
+
+
+def parcels_of(values: Sequence[Any], owners: int, name: str, home: Sequence[int]) -> list[Parcel]:
+    """Rows that lie here, each once, as parcels for those at whom they are at home."""
+    rows = sort_rows(concatenate([columns_of(value) for value in values]))
+    parts = dealt((rows, len(rows[0])), home, owners)
+    return [{name: parts[owner]} if owner in parts else {} for owner in range(owners)]
+
+
+def fragment_of(
+    pieces: Sequence[Piece], name: str, columns: tuple[str, ...], types: tuple[TypeName, ...]
+) -> Relation:
+    """The rows of some parcels as a relation, of which an owner has this part."""
+    some = [piece.value[name] for piece in pieces if name in piece.value]
+    blocks, count = [rows for rows, _ in some], sum(count for _, count in some)
+    return Relation.of_blocks(columns, types, blocks, count, len(blocks) < 2)

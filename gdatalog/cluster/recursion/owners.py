@@ -1,0 +1,406 @@
+"""A fixpoint whose rows several workers own: round by round they exchange what is new.
+
+The driver starts the rules' first rows on their way, tells the owners of each round where what
+comes for them lies, and counts. A worker that dies takes its rows along; they are made again as
+they were made before, step by step (`pool`).
+
+Above 300 lines, for what is sent to owners and what is made of what they tell go together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any
+
+from gdatalog.cluster.pool import Call, Kept, Placed, Pool
+from gdatalog.cluster.recursion.owner import (
+    SMALL,
+    Parcel,
+    Stale,
+    Task,
+    Told,
+    dealt,
+    fragment_of,
+    had,
+    parcels_of,
+    rows_at_home,
+    step,
+    told_of,
+)
+from gdatalog.cluster.recursion.routes import Routes, routes_of
+from gdatalog.cluster.recursion.stretches import memory_of, stays_afar, texts_for
+from gdatalog.cluster.rows.exchange import Exchange, parts_of, size_of
+from gdatalog.cluster.rows.texts import asks_for_ranks
+from gdatalog.engine.best import Best, improves_for_ever, is_clamped
+from gdatalog.engine.choose import Choice
+from gdatalog.engine.derived import Blocks, Derived, FarBlocks, in_order, union_rows
+from gdatalog.engine.device import CPU
+from gdatalog.engine.dying import around_parts, parted_stratum
+from gdatalog.engine.ledger import RuleRound
+from gdatalog.engine.rounds import Rounds
+from gdatalog.engine.splits import Splits
+from gdatalog.engine.stratum import StratumRun
+from gdatalog.engine.surroundings import Round
+from gdatalog.engine.variants import alone
+from gdatalog.errors import MemoryLimitError
+from gdatalog.executors.levelwise import Seen
+from gdatalog.plan.effects import all_steps, expressions
+from gdatalog.plan.nodes import Apply, RulePlan
+from gdatalog.progress import format_bytes
+from gdatalog.storage.afar import AfarRows, Keeper
+from gdatalog.storage.elsewhere import brought
+from gdatalog.storage.relation import Relation
+
+TIMES = 3  # that a fixpoint is begun, of which the owners lost what cannot be made again
+
+
+@dataclass(slots=True)
+class _Course:
+    """How far it is: what owners have, what is on its way to them, what they told."""
+
+    kept: dict[int, Kept] = field(default_factory=dict)
+    inbox: dict[int, list[Any]] = field(default_factory=dict)
+    totals: dict[int, Mapping[str, int]] = field(default_factory=dict)
+    rounds: list[Round] = field(default_factory=list)
+    moved: int = 0
+    following: list[RuleRound] = field(default_factory=list)  # what rules did in the last step
+    followed: list[RuleRound] = field(default_factory=list)  # of which it is not known what is new
+
+
+class Owners:
+    """A recursive stratum, and the workers that own its rows. `parted`: relations that do not grow
+    are dealt out among them; otherwise each has the whole of what its rules read."""
+
+    def __init__(self, pool: Pool, keeper: Keeper, splits: Splits, parted: bool) -> None:
+        self.pool = pool
+        self.keeper = keeper
+        stratum, around = splits.stratum, splits.around
+        parts = parted_stratum(stratum, around)
+        self.how: tuple[str, ...] = ()
+        self.passing: Collection[str] = ()
+        if parts is not None:
+            stratum, around = parts.stratum, around_parts(stratum, parts, around)
+            self.how, self.passing = parts.told, parts.schemas.keys()
+        self.run = Rounds(stratum, splits.seeds, around)
+        self.around = around
+        self.parted = parted
+        self.rules: list[int] = []
+        self.wholes: list[RulePlan] = []
+        plans: list[RulePlan] = []
+        for number, rule in enumerate(stratum.rules):
+            if self.run.recursive(rule):
+                whole = self.run.plan(rule, first=False)
+                for join in range(len(whole.joins)):
+                    plans.append(alone(whole, join))
+                    self.rules.append(number)
+                    self.wholes.append(whole)
+        self.plans = plans
+        groups = {
+            name: table.by if isinstance(table, Best) else range(len(table.types))
+            for name, table in self.run.tables.items()
+        }
+        self.routes: Routes = routes_of(plans, groups, self._length, parted)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why workers cannot do it; None if they can."""
+        return refusal_of(self.run, self.plans)
+
+    def _length(self, name: str) -> int:
+        return self.around.relation(name).at_most
+
+    # --------------------------------------------------------------------------------- running
+
+    def relations(self) -> dict[str, Relation]:
+        """The relations, when nothing is new any more."""
+        threads = self.pool.workers
+        self.workers: Sequence[str] = sorted(threads)
+        self.threads = min(threads.values(), default=1)
+        derived = {name: self.run.first(name) for name in self.run.tables}
+        self.begun = self.run.record.end_round()
+        began = perf_counter()
+        for attempt in range(1, TIMES + 1):
+            try:
+                found = self._fixpoint(derived)
+                break
+            except Stale:
+                if attempt == TIMES:
+                    raise
+        for name, relation in found.items():
+            self.around.limits.charge(name, relation.nbytes)
+            self.around.device.hold(relation)
+        self._tell(found, perf_counter() - began)
+        return found
+
+    def _fixpoint(self, derived: Mapping[str, Sequence[Derived]]) -> dict[str, Relation]:
+        limits = self.around.limits
+        course = self.course = _Course(followed=list(self.begun))
+        self._begin(derived, course)
+        self._place()
+        with limits.watch.work("round", self.run.name, unit="rows") as work:
+            try:
+                settling = True
+                while course.inbox:
+                    told = self._step(settling, course)
+                    if settling:
+                        self._round(told, course).tell(work)
+                        work.round = len(course.rounds)
+                    if not self.routes.aligned:
+                        settling = not settling
+            except MemoryLimitError as error:
+                raise self.run.growth(error, course.rounds) from None
+            for did in course.followed:
+                did.new = 0
+            return self._collected(course)
+
+    def _begin(self, derived: Mapping[str, Sequence[Derived]], course: _Course) -> None:
+        """The first rows, on their way to where they are at home."""
+        parcels: dict[int, Parcel] = {}
+        for name, parts in derived.items():
+            ops, home = self.run.ops, self.routes.homes[name]
+            far = [rows for rows in map(afar_of, parts) if rows is not None]
+            for rows in far:
+                pieces = self._exchange(name).deal(
+                    [part.value for part in rows.parts], parcels_of, name, home
+                )
+                for owner, mine in enumerate(pieces):
+                    course.inbox.setdefault(owner, []).extend(mine)
+            near = [in_order(part, ops) for part in parts if afar_of(part) is None]
+            columns, count = union_rows(near, ops)
+            here = tuple(map(brought, columns)), count
+            for owner, own in dealt(here, home, len(self.workers)).items():
+                parcels.setdefault(owner, {})[name] = own
+        for owner, parcel in parcels.items():
+            size = sum(column.nbytes for rows, _ in parcel.values() for column in rows)
+            held = parcel if size <= SMALL else self.pool.place(None, parcel, size)
+            course.inbox.setdefault(owner, []).append(held)
+
+    def _place(self) -> None:
+        """Has on the workers what the rules read of relations that do not grow."""
+        pool, scope, owners = self.pool, self.around.scope, len(self.workers)
+        tries = {ref: self.run.trie_of(ref, CPU) for ref in self.routes.whole}
+        self.tries = {ref: pool.place(id(trie), trie) for ref, trie in tries.items()}
+        self.symbols = texts_for(pool, self.plans, scope)
+        self.fragments: list[dict[str, Placed | Kept]] = [{} for _ in range(owners)]
+        for name, place in self.routes.fragments.items():
+            assert isinstance(place.by, int)
+            relation = self.around.relation(place.relation)
+            schema = relation.columns, relation.types
+            if isinstance(relation.store, AfarRows) and relation.store.away:
+                values = [part.value for part in relation.store.parts]
+                exchange = self._exchange(place.relation)
+                pieces = exchange.deal(values, parcels_of, name, (place.by,))
+                for owner, kept in enumerate(exchange.merge(pieces, fragment_of, name, *schema)):
+                    self.fragments[owner][name] = kept
+                continue
+            dealt_out = dealt((relation.rows, relation.length), (place.by,), owners)
+            for owner, fragments in enumerate(self.fragments):
+                columns, count = dealt_out.get(owner, ((), 0))
+                blocks = [columns] if count else []
+                part = Relation.of_blocks(*schema, blocks, count, True)
+                fragments[name] = pool.place(None, part, part.nbytes)
+        stratum = self.run.stratum
+        schemas = {name: self.around.schemas[name] for name in stratum.relations}
+        places = {**self.routes.places, **self.routes.fragments}
+        self.task = Task(
+            stratum,
+            schemas | {name: self.around.schemas[p.relation] for name, p in places.items()},
+            self.routes,
+            tuple(self.rules),
+            frozenset(self.passing),
+            owners,
+            scope.params,
+            memory_of(self.pool, self.around.limits, self.threads),
+            replace(self.around.knobs, threads=self.threads),
+            self.around.ledger.lasting,
+        )
+
+    def _exchange(self, told: str) -> Exchange:
+        return Exchange(self.pool, told, self.around.limits, self.workers)
+
+    def _step(self, settling: bool, course: _Course) -> dict[int, Told]:
+        """A step of each owner that something has come for; what they tell."""
+        stage = self.pool.stage(self.run.name, self.around.limits)
+        for owner, inbox in course.inbox.items():
+            before = course.kept.get(owner)
+            args = (
+                self.task, owner, settling, before, inbox, self.tries, self.fragments[owner],
+                self.symbols,
+            )  # fmt: skip
+            worker = self.workers[owner]
+            stage.add(Call(step, args, keep=True, worker=worker, tag=owner, told=told_of))
+        told: dict[int, Told] = {}
+        with self.around.limits.watch.work("joining"):
+            for call, kept in stage:
+                course.kept[call.tag] = kept
+                told[call.tag] = kept.told
+        course.inbox = {}
+        for owner, each in sorted(told.items()):
+            course.moved += each.moved
+            for caution in each.cautions:
+                self.around.scope.cautions.setdefault(caution.message, caution)
+            for to in each.out:
+                if each.small is not None:
+                    course.inbox.setdefault(to, []).append(each.small[to])
+                else:  # what is its own the owner has
+                    part = None if to == owner else course.kept[owner].part(to)
+                    course.inbox.setdefault(to, []).append(part)
+        course.following = self._did(told)
+        if not settling:
+            course.followed = course.following
+        return told
+
+    def _round(self, told: Mapping[int, Told], course: _Course) -> Round:
+        """What a round has come to, when all that it gave has settled."""
+        names = [name for name in self.run.tables if name not in self.passing]
+        for owner, each in told.items():
+            course.totals[owner] = each.total
+        new = {n: sum(each.new.get(n, 0) for each in told.values()) for n in self.run.tables}
+        total = {n: sum(of.get(n, 0) for of in course.totals.values()) for n in names}
+        ran = bool(course.following if self.routes.aligned else course.rounds and course.followed)
+        for name, count in new.items():
+            _share_out([did for did in course.followed if did.relation == name], count)
+        course.followed = course.following if self.routes.aligned else []
+        rules = self.run.record.end_round() if ran else []
+        course.rounds.append(Round(len(course.rounds), new, total, rules))
+        self._check_improving(told, total, len(course.rounds) - 1)
+        return course.rounds[-1]
+
+    def _check_improving(
+        self, told: Mapping[int, Told], total: Mapping[str, int], number: int
+    ) -> None:
+        """As rounds do: see `Rounds`."""
+        run = self.run
+        if number <= sum(total.values()) + 1 or any(map(is_clamped, run.stratum.rules)):
+            return
+        for each in told.values():
+            for name, group in each.sample.items():
+                rule = next(r for r in run.rules[name] if run.recursive(r))
+                raise improves_for_ever(name, group, self.around.scope.symbols, rule)
+
+    def _collected(self, course: _Course) -> dict[str, Relation]:
+        """All rows, here; or where they are at home, if they are many."""
+        names = [name for name in self.run.tables if name not in self.passing]
+        rows = {name: sum(of[name] for of in course.totals.values()) for name in names}
+        widths = {name: 8 * len(self.run.tables[name].types) for name in names}
+        stays = {
+            name
+            for name in names
+            if stays_afar(rows[name] * widths[name], self.around.limits) and widths[name]
+        }
+        stage = self.pool.stage(self.run.name, self.around.limits)
+        for owner, kept in course.kept.items():
+            worker = self.workers[owner]
+            here = frozenset(names) - stays
+            stage.add(Call(had, (kept, here), worker=worker))
+            for name in stays:
+                args = kept, name
+                stage.add(Call(rows_at_home, args, True, worker, tag=name, told=size_of))
+        parcels: list[Parcel] = []
+        apart: dict[str, list[Kept]] = {name: [] for name in stays}
+        for call, given in stage:
+            if call.keep:
+                apart[call.tag].append(given)
+            else:
+                parcels.append(given[0])
+                self._saw(given[1])
+        found: dict[str, Relation] = {}
+        for name in names:
+            table = self.run.tables[name]
+            if name in stays:
+                parts = parts_of(apart[name])
+                found[name] = Relation.of_parts(
+                    table.columns, table.types, parts, self.keeper, True
+                )
+                continue
+            some = [parcel[name] for parcel in parcels if parcel[name][1]]
+            count = sum(count for _, count in some)
+            blocks = [columns for columns, _ in some]
+            found[name] = Relation.of_blocks(table.columns, table.types, blocks, count, True)
+        return found
+
+    # --------------------------------------------------------------------------------- telling
+
+    def _did(self, told: Mapping[int, Told]) -> list[RuleRound]:
+        """Notes what rules did in a round, on all workers together."""
+        done: dict[int, RuleRound] = {}
+        record = self.run.record
+        for each in told.values():
+            for number, mine in each.rules.items():
+                rule = self.run.stratum.rules[number]
+                did = done.get(number)
+                if did is None:
+                    did = done[number] = record.running(rule.head.name, rule)
+                did.tried += mine.tried
+                did.new = (did.new or 0) + mine.new
+                did.seconds = max(did.seconds, mine.seconds)
+                did.executors |= mine.executors
+        for did in done.values():
+            record.ran(did)
+        return list(done.values())
+
+    def _saw(self, seen: Sequence[Mapping[int, Seen]]) -> None:
+        """Tells a profile what an owner's plans did."""
+        for plan, whole, places in zip(self.plans, self.wholes, seen, strict=False):
+            report = self.around.ledger.run_of(whole)
+            if report is not None:
+                steps = list(all_steps(plan.joins[0].steps))
+                report.saw({id(steps[at]): told for at, told in places.items()})
+
+    def _tell(self, found: Mapping[str, Relation], seconds: float) -> None:
+        """Tells a profile what was done."""
+        run, workers = self.run, len(self.workers)
+        moved = f"{format_bytes(self.course.moved)} of rows moved between them"
+        run.record.how = (*self.how, f"rounds on {workers} worker{'s' * (workers > 1)}: {moved}")
+        run.record.end({name: relation.length for name, relation in found.items()})
+        for whole in {id(plan): plan for plan in self.wholes}.values():
+            report = self.around.ledger.run_of(whole)
+            if report is not None:
+                rounds = [did for did in run.record.rules if run.rule_of(whole) is did.rule]
+                report.rows = sum(did.tried for did in rounds if did.round)
+                report.seconds = sum(did.seconds for did in rounds if did.round)
+                report.executors = {
+                    number: Choice(kind == "breadth-first", "in rounds on workers")
+                    for did in rounds
+                    for number, kind in did.executors.items()
+                }
+
+
+def afar_of(derived: Derived) -> AfarRows | None:
+    """Rows that lie on workers; None if they are here."""
+    blocks = derived.blocks if isinstance(derived, Blocks) else ()
+    return blocks.rows if isinstance(blocks, FarBlocks) and blocks.rows.away else None
+
+
+def _share_out(rules: Sequence[RuleRound], new: int) -> None:
+    """Which of the new rows rules gave: as many as of those that owners had not given before."""
+    before = sum(did.new or 0 for did in rules)
+    left = new
+    for did in rules:
+        did.new = min(left, round(new * (did.new or 0) / before)) if before else 0
+        left -= did.new
+    if rules:
+        rules[-1].new = (rules[-1].new or 0) + left
+
+
+def refusal_of(run: StratumRun, plans: Sequence[RulePlan]) -> str | None:
+    """Why workers cannot own the rows of a recursive stratum; None if they can."""
+    if run.around.limit_sizes.keys() & run.tables.keys():
+        return "where it stops is said by rounds that know all rows"
+    if any(map(asks_for_ranks, plans)):
+        return "it computes with the places of symbols among all others"
+    if any(map(_makes_texts, plans)):
+        return "it makes texts that are in no data"
+    return None
+
+
+def _makes_texts(plan: RulePlan) -> bool:
+    """Whether rows may hold texts that only one symbol table gives codes to."""
+    computed = [
+        expr
+        for join in plan.joins
+        for expr in (*join.outputs, *(e for s in all_steps(join.steps) for e in expressions(s)))
+    ]
+    return any(isinstance(e, Apply) and e.type == "symbol" for e in (*computed, *plan.head))

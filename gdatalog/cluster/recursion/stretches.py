@@ -1,0 +1,444 @@
+"""A fixpoint that splits, run by workers: each has a stretch of the values that it splits by.
+
+What a call gets to in a second it gives; the rest of its stretch is cut again, for whoever is free.
+Nothing passes between workers, and no row comes twice.
+
+Above 300 lines, for what a stretch is, how it is cut and how it is run go together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from gdatalog.cluster.pool import Call, Kept, Placed, Pool, TooLarge
+from gdatalog.cluster.replicated.harvest import EASILY, SHARE
+from gdatalog.cluster.rows.exchange import parts_of, size_of
+from gdatalog.cluster.rows.texts import FewTexts, asks_for_ranks, placed_texts, reads_texts
+from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.engine.choose import Choice
+from gdatalog.engine.derived import Blocks
+from gdatalog.engine.device import CPU, Device
+from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.ledger import Way
+from gdatalog.engine.seeds import Grouped
+from gdatalog.engine.splits import Splits
+from gdatalog.engine.stratum import NO_PARTS, Parts
+from gdatalog.engine.surroundings import Surroundings
+from gdatalog.errors import MemoryLimitError
+from gdatalog.executors.limits import Limits
+from gdatalog.plan.nodes import RulePlan, TrieRef
+from gdatalog.planner.checked import Schema, Stratum
+from gdatalog.storage import afar
+from gdatalog.storage.afar import Keeper
+from gdatalog.storage.elsewhere import brought
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.row_store import joined_column
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
+from gdatalog.values import Value
+
+PARTS = 8  # stretches for each thread of a worker
+BUDGET = 1.0  # seconds, after which a call gives what it has
+SMALL = 1 << 16  # bytes of rows that come along with what is told of a call
+PIECES, GROWING, SHORT = 16, 4, 0.1  # a stretch is run piece by piece, longer ones if it is short
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What all stretches of a fixpoint have in common. `plans`: those of its recursive rules."""
+
+    stratum: Stratum
+    schemas: Mapping[str, Schema]
+    plans: tuple[RulePlan, ...]
+    params: Mapping[str, Value]
+    memory: int
+    knobs: Knobs
+    counts: bool  # whether only the numbers of rows are asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Seeds:
+    """Rows of a relation to begin with, by value: as `Grouped` has them."""
+
+    values: Array
+    starts: Array
+    columns: Mapping[int, Array]
+
+    def of(self, low: int, high: int) -> Seeds:
+        """Those of the values from one on, below another."""
+        # One by one, for an array of both may be of floats; and no key is `high` if it is 1 << 63.
+        first = int(np.searchsorted(self.values, low))
+        last = int(np.searchsorted(self.values, high - 1, side="right"))
+        start, end = self.starts[first], self.starts[last]
+        columns = {at: column[start:end] for at, column in self.columns.items()}
+        return Seeds(self.values[first:last], self.starts[first : last + 1] - start, columns)
+
+    def grouped(self) -> Grouped | None:
+        return Grouped(self.values, self.starts, self.columns) if len(self.values) else None
+
+
+@dataclass(slots=True)
+class Followed:
+    """What came of the first `done` values of a stretch: rows, or how many of each value."""
+
+    done: int
+    rows: dict[str, Columns]
+    counts: dict[str, Array]
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Told:
+    """What is known of that here: its rows, if they are few, or how many they are."""
+
+    part: Followed
+    rows: int
+    nbytes: int
+
+
+# ------------------------------------------------------------------------------- on the driver
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What came of the values from a number on; `kept`: where its rows are, if they are many, and
+    the arguments of the call that gave them."""
+
+    low: int
+    told: Told
+    kept: Kept | None
+    args: tuple[Any, ...]
+
+
+class Stretches:
+    """A fixpoint that splits, and the workers that run it. `keeper`: who has what stays there."""
+
+    def __init__(self, pool: Pool, keeper: Keeper, splits: Splits, counts: bool) -> None:
+        self.pool = pool
+        self.keeper = keeper
+        self.splits = splits
+        self.counts = counts
+        self.seconds = 0.0  # of all workers together
+
+    @property
+    def serves(self) -> bool:
+        """Whether there is something to begin with, and nothing that one machine must tell."""
+        some = any(group is not None for group in self.splits.groups.values())
+        return some and not any(map(asks_for_ranks, self.splits.later))
+
+    def relations(self) -> dict[str, Relation] | None:
+        """None if only rounds can tell what is right."""
+        began = perf_counter()
+        found = self._run()
+        if found is None:
+            return None
+        relations = self._collected(found)
+        for name, relation in relations.items():
+            self.splits.around.limits.charge(name, relation.nbytes)
+        rows_of = {name: relation.length for name, relation in relations.items()}
+        self._tell(rows_of, perf_counter() - began)
+        return relations
+
+    def _collected(self, found: Sequence[_Part]) -> dict[str, Relation]:
+        """The rows of all parts; those that are many stay where they are."""
+        limits, names = self.splits.around.limits, self.splits.stratum.relations
+        left = [part for part in found if part.kept is not None]
+        stays = stays_afar(sum(part.told.nbytes for part in left), limits)
+        stage = self.pool.stage(f"{self.splits.name}: rows", limits)
+        for part in left:
+            for name in names:
+                args = (part.kept, name, part.told.part.done, *part.args)
+                told = size_of if stays else None
+                stage.add(Call(rows_of, args, keep=stays, tag=name, told=told))
+        apart: dict[str, list[Any]] = {name: [] for name in names}
+        for call, rows in stage:
+            apart[call.tag].append(rows)
+        relations: dict[str, Relation] = {}
+        for name in names:
+            schema = self.splits.around.schemas[name]
+            blocks = [part.told.part.rows[name] for part in found if part.kept is None]
+            if not stays:
+                blocks += apart[name]
+            blocks = [block for block in blocks if len(block[0])]
+            if stays:
+                parts = [*parts_of(apart[name]), *map(part_here, blocks)]
+                relations[name] = Relation.of_parts(
+                    schema.columns, schema.types, parts, self.keeper, True
+                )
+                continue
+            count = sum(len(block[0]) for block in blocks)
+            relations[name] = Relation.of_blocks(schema.columns, schema.types, blocks, count, True)
+        return relations
+
+    def numbers(self) -> dict[str, tuple[Array, Array]] | None:
+        """Of each relation how many rows there are for each value."""
+        began = perf_counter()
+        found = self._run()
+        if found is None:
+            return None
+        numbers: dict[str, tuple[Array, Array]] = {}
+        values = self._values
+        for name in self.splits.stratum.relations:
+            counts = np.zeros(len(values), dtype=np.int64)
+            for part in found:
+                counts[part.low : part.low + part.told.part.done] = part.told.part.counts[name]
+            numbers[name] = values[counts > 0], counts[counts > 0]
+        rows = {name: int(counts.sum()) for name, (_, counts) in numbers.items()}
+        self._tell(rows, perf_counter() - began)
+        return numbers
+
+    def _run(self) -> list[_Part] | None:
+        """What all values come to, part by part."""
+        splits, around = self.splits, self.splits.around
+        limits = around.limits
+        self._seeds = {name: _seeds_of(group) for name, group in splits.groups.items()}
+        self._values = np.unique(np.concatenate([s.values for s in self._seeds.values()]))
+        refs = {ref for plan in splits.later for join in plan.joins for ref in join.tries}
+        tries = {ref: splits.trie_of(ref, CPU) for ref in refs}
+        placed = {ref: self.pool.place(id(trie), trie) for ref, trie in tries.items()}
+        table = texts_for(self.pool, splits.later, around.scope)
+        own = {name: around.schemas[name] for name in splits.stratum.relations}
+        memory, knobs = memory_of(self.pool, limits), replace(around.knobs, threads=1)
+        task = Task(
+            splits.stratum, own, tuple(splits.later), around.scope.params, memory, knobs,
+            self.counts,
+        )  # fmt: skip
+
+        def call(low: int, high: int) -> Call:
+            seeds = {name: self._of(seeds, low, high) for name, seeds in self._seeds.items()}
+            args = task, seeds, placed, table
+            return Call(followed, args, keep=True, tag=(low, high, args), told=told_of)
+
+        def smaller(error: TooLarge) -> list[Call]:
+            low, high, _ = error.call.tag
+            parts = pairwise(self._cuts(low, high, 2))
+            return [call(*part) for part in parts] if high - low > 1 else []
+
+        stage = self.pool.stage(splits.name, limits, smaller)
+        found: list[_Part] = []
+        held = done = 0
+        with limits.watch.work("joining", splits.name, len(self._values), "values") as work:
+            for low, high in pairwise(self._cuts(0, len(self._values), self._wanted)):
+                stage.add(call(low, high))
+            for ended, kept in self._ended(stage):
+                told: Told | None = kept.told
+                if told is None:
+                    return None
+                low, high, args = ended.tag
+                here = self.counts or told.part.rows
+                found.append(_Part(low, told, None if here else kept, args))
+                self.seconds += told.part.seconds
+                held += told.nbytes if here else 0
+                limits.charge("blocks", held)
+                for start, end in pairwise(self._cuts(low + told.part.done, high, 2)):
+                    stage.add(call(start, end))
+                done += told.part.done
+                work.total, work.unit = len(self._values), "values"
+                work.at(done)
+        limits.charge("blocks", 0)
+        return found
+
+    def _ended(self, stage: Any) -> Iterator[tuple[Call, Kept]]:
+        """What calls gave. Where not even one value's rows have room that is told of the rules."""
+        try:
+            with closing(iter(stage)) as ended:
+                yield from ended
+        except MemoryLimitError as error:
+            raise self.splits.growth(error) from None
+
+    @property
+    def _wanted(self) -> int:
+        return PARTS * self.pool.slots
+
+    def _of(self, seeds: Seeds, low: int, high: int) -> Seeds:
+        """The rows of the values from one number on, below another."""
+        values = self._values
+        end = int(values[high]) if high < len(values) else int(values[-1]) + 1
+        return seeds.of(int(values[low]), end)
+
+    def _cuts(self, low: int, high: int, wanted: int) -> list[int]:
+        """Where the values from one number on are cut, into parts of about as many rows each."""
+        if low >= high:
+            return []
+        costs = np.ones(high - low, dtype=np.int64)
+        for seeds in self._seeds.values():
+            own = np.searchsorted(self._values, seeds.values) - low
+            inside = (own >= 0) & (own < high - low)
+            costs[own[inside]] += np.diff(seeds.starts)[inside]
+        ends = np.cumsum(costs)
+        wanted = min(wanted, high - low)
+        asked = np.linspace(0, int(ends[-1]), wanted, endpoint=False)[1:]
+        inner = np.unique(np.searchsorted(ends, asked, side="left") + 1)
+        return [low, *(low + inner[inner < high - low]).tolist(), high]
+
+    def _tell(self, rows: Mapping[str, int], seconds: float) -> None:
+        """Tells a profile what was done."""
+        splits, ledger = self.splits, self.splits.around.ledger
+        workers = self.pool.slots
+        name = f"a fixpoint for each {splits.split_by()}"
+        told = f"{name}, on {workers} worker{'s' * (workers > 1)}"
+        record = splits.record
+        record.way = Way(told, len(self._values), "values", workers, seconds=seconds)
+        record.end(dict(rows))
+        for number, plan in enumerate(splits.later):
+            report = ledger.run_of(plan)
+            if report is None:
+                return
+            if number == 0:
+                report.rows, report.seconds = sum(rows.values()), seconds
+                report.bytes = record.peak
+            report.executors = dict.fromkeys(range(len(plan.joins)), Choice(False, told))
+
+
+def texts_for(pool: Pool, plans: Sequence[RulePlan], scope: Scope) -> Placed | FewTexts:
+    """What workers are given for a symbol table."""
+    if any(map(reads_texts, plans)):
+        return placed_texts(pool, scope.symbols)
+    return FewTexts.of_all(plans, scope.params, scope.symbols)
+
+
+def memory_of(pool: Pool, limits: Limits, threads: int = 1) -> int:
+    """What a call may hold that has so many of a worker's threads."""
+    budget: int = pool.connection.budget * threads
+    return budget if limits.memory is None else min(budget, limits.memory)
+
+
+def stays_afar(nbytes: int, limits: Limits) -> bool:
+    """Whether so much is left on the workers: as `harvest.py` has it of a rule."""
+    return nbytes > min(EASILY, (limits.memory or 1 << 40) // SHARE)
+
+
+def part_here(block: Columns) -> afar.Part:
+    return afar.Part(block, len(block[0]), sum(column.nbytes for column in block))
+
+
+def _seeds_of(group: Grouped | None) -> Seeds:
+    if group is None:
+        return Seeds(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64), {})
+    columns = {at: brought(column) for at, column in group.columns.items()}
+    return Seeds(brought(group.values), brought(group.starts), columns)
+
+
+# ------------------------------------------------------------------------------- on a worker
+
+
+class _Here(Splits):
+    """The same fixpoint on a worker, which is given plans and tries."""
+
+    def __init__(self, task: Task, tries: Mapping[TrieRef, Trie], symbols: SymbolTable) -> None:
+        around = Surroundings(
+            task.schemas, {}, _no_relation, Scope(symbols, task.params),
+            Limits(memory=task.memory), task.memory, knobs=task.knobs,
+        )  # fmt: skip
+        super().__init__(task.stratum, {}, around)
+        self.later = list(task.plans)
+        self.tries = tries
+
+    def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
+        return self.tries[ref]
+
+    def piece(self, seeds: Mapping[str, Seeds], counts: bool) -> Followed | None:
+        """What comes of all of some values."""
+        task = self.task({name: part.grouped() for name, part in seeds.items()}, counts=counts)
+        found = None if task is None else self._follow(task)
+        if task is None or found is None:
+            return None
+        names = self.stratum.relations
+        if counts:
+            numbers = {name: task.beside[f"counts_{at}"] for at, name in enumerate(names)}
+            return Followed(len(task.values), {}, numbers)
+        arities = {name: self.around.schemas[name].arity for name in names}
+        rows = {name: _joined([found[name]], arities[name]) for name in names}
+        return Followed(len(task.values), rows, {})
+
+
+def followed(
+    task: Task, seeds: Mapping[str, Seeds], tries: Mapping[TrieRef, Trie], symbols: SymbolTable
+) -> Followed | None:
+    """What comes of a stretch's values, as many as there is time for; None if it cannot be told."""
+    return _followed(task, seeds, tries, symbols, BUDGET)
+
+
+def told_of(found: Followed | None) -> Told | None:
+    if found is None:
+        return None
+    nbytes = sum(column.nbytes for rows in found.rows.values() for column in rows)
+    count = sum(len(rows[0]) for rows in found.rows.values())
+    part = found if nbytes <= SMALL else replace(found, rows={})
+    return Told(part, count, nbytes)
+
+
+def rows_of(
+    found: Followed,
+    name: str,
+    done: int,
+    task: Task,
+    seeds: Mapping[str, Seeds],
+    tries: Mapping[TrieRef, Trie],
+    symbols: SymbolTable,
+) -> Columns:
+    """The rows of a relation that came of the first `done` values. What was found may have been
+    lost and made again, and then it was others that there was time for."""
+    if found.done != done:
+        values = np.unique(np.concatenate([part.values for part in seeds.values()]))
+        low, end = int(values[0]), int(values[done - 1]) + 1
+        exact = {name: part.of(low, end) for name, part in seeds.items()}
+        again = _followed(task, exact, tries, symbols, None)
+        assert again is not None
+        found = again
+    return found.rows[name]
+
+
+def _followed(
+    task: Task,
+    seeds: Mapping[str, Seeds],
+    tries: Mapping[TrieRef, Trie],
+    symbols: SymbolTable,
+    budget: float | None,
+) -> Followed | None:
+    began = perf_counter()
+    here = _Here(task, tries, symbols)
+    values = np.unique(np.concatenate([part.values for part in seeds.values()]))
+    parts: list[Followed] = []
+    at, size = 0, -(-len(values) // PIECES)
+    while at < len(values) and (budget is None or not parts or perf_counter() - began < budget):
+        end = min(len(values), at + size)
+        low, last = int(values[at]), int(values[end - 1])
+        started = perf_counter()
+        part = here.piece({n: mine.of(low, last + 1) for n, mine in seeds.items()}, task.counts)
+        if part is None:
+            return None
+        parts.append(part)
+        at = end
+        if perf_counter() - started < SHORT:
+            size *= GROWING
+    rows, counts = {}, {}
+    for name in task.stratum.relations:
+        if task.counts:
+            counts[name] = np.concatenate([part.counts[name] for part in parts])
+        else:
+            blocks = [part.rows[name] for part in parts]
+            found = Blocks(blocks, sum(len(block[0]) for block in blocks))
+            rows[name] = _joined([found], task.schemas[name].arity)
+    return Followed(at, rows, counts, perf_counter() - began)
+
+
+def _joined(parts: Sequence[Blocks], arity: int) -> Columns:
+    """The rows of all blocks as columns, in 32 bits where they fit."""
+    blocks = [block for part in parts for block in part.blocks if len(block[0])]
+    if not blocks:
+        return tuple(np.empty(0, dtype=np.int32) for _ in range(arity))
+    return tuple(joined_column([block[at] for block in blocks]) for at in range(arity))
+
+
+def _no_relation(name: str) -> Relation:
+    raise AssertionError(f"{name} is read by no index")

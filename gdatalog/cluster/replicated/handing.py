@@ -1,0 +1,193 @@
+"""The pieces of a join, handed to workers until all are done."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gdatalog.cluster.pool import Call, Kept, Placed, Pool, Stage, TooLarge
+from gdatalog.cluster.replicated.cutting import DEEP, Cutting, Piece
+from gdatalog.cluster.replicated.tasks import Found, Sealed, light
+from gdatalog.cluster.replicated.work import as_told, look_through
+from gdatalog.errors import MemoryLimitError
+from gdatalog.executors.limits import Limits
+from gdatalog.plan.cells import Cell
+from gdatalog.plan.nodes import TrieRef
+
+BUDGET = 1.0  # seconds that a call may take, and then gives back what it has not come to
+LEAST = 0.05  # the same at the least
+SHORT = 0.03  # seconds of a call that is worth calling
+SHARES, FIRST = 1.5, 4  # of what is left, and of all as long as nobody knows how fast they work
+RATE = 2e7  # rows a second, until it is known
+AHEAD = 2  # calls for each thread of the workers: one runs, one waits there
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What all calls are given. `symbols`: the table, where texts are read. `told`: the rule's
+    name. `keep`: whether rows and groups stay where they are made, if they are many."""
+
+    told: str
+    sealed: Sealed
+    tries: Mapping[TrieRef, Placed]
+    symbols: Placed | None
+    keep: bool
+
+
+class Handing:
+    """The pieces of a join, handed to workers until all are done.
+
+    Where workers see a folder of the driver's, a call is told all pieces and claims one after the
+    other. Elsewhere, and where pieces come back, calls have shares of their own.
+    """
+
+    def __init__(self, pool: Pool, limits: Limits, work: Work, cutting: Cutting) -> None:
+        self.pool, self.limits, self.work, self.cutting = pool, limits, work, cutting
+        self.slots = cutting.slots
+        self.flying = 0
+        self.rate: float | None = None  # cost a second, of one thread
+        self.done = 0.0
+        self.claims = pool.claims()
+        self.common = () if self.claims is None else self.cutting.all()
+        self.cells = tuple(piece.cell for piece in self.common)
+        self.unseen = set(range(len(self.common)))  # of the common pieces: they did not come back
+        self.claiming = Counter[str]()  # calls that claim, of each worker
+
+    def run(self) -> Iterator[Found]:
+        """What the calls give, as they end."""
+        stage = self.pool.stage(self.work.told, self.limits, self._smaller)
+        self._claim(stage)
+        self._send(stage)
+        try:
+            for call, given in stage:
+                if isinstance(call.tag, Found):
+                    call.tag.kept = given
+                    yield call.tag
+                    continue
+                found = given.told if call.keep else given
+                pieces = self._taken(stage, call, found)
+                if found.left is not None:
+                    stage.add(self._as_told(call, given, found, pieces[: found.cells]))
+                self._back(stage, pieces, found)
+                self._send(stage)
+                if found.left is None:
+                    yield found
+        finally:
+            stage.cancel()
+            if self.claims is not None:
+                shutil.rmtree(self.claims.folder, ignore_errors=True)
+
+    def _send(self, stage: Stage) -> None:
+        """Has as many calls under way as keep all workers at work."""
+        while self.cutting and self.flying < AHEAD * self.slots:
+            self._call(stage, self.cutting.take(self._next()), False)
+
+    def _next(self) -> float:
+        """What the next call is to cost: a part of what is left, so that all end together; but it
+        is to be worth calling."""
+        whole = self.cutting.total / self.slots
+        least = SHORT * (self.rate or RATE)
+        if self.rate is None:
+            least = max(least, whole / FIRST)
+        least = min(least, whole / 2)
+        return max(least, self.cutting.left / (SHARES * self.slots))
+
+    def _as_told(self, call: Call, kept: Kept, found: Found, pieces: Sequence[Piece]) -> Call:
+        """What stays of a call: however often it is made again, of the same cells."""
+        cells = [piece.cell for piece in pieces]
+        work = self.work
+        args = (kept, found.taken, work.sealed, cells, work.tries, work.symbols)
+        return Call(as_told, args, True, tag=found)
+
+    def _smaller(self, large: TooLarge) -> list[Call]:
+        """Calls in the place of one for which a worker had not enough memory."""
+        pieces, cells = large.call.tag, large.call.args[1]
+        if isinstance(pieces, Found) or not cells:
+            return []
+        if pieces is self.common:  # what it had claimed will be missing
+            return [self._made(pieces, (), BUDGET, False, large.call.worker)]
+        if len(pieces) == 1:
+            deep = pieces[0].again >= DEEP
+            pieces = () if deep else self.cutting.smaller(pieces[0]) or ()
+        self.flying += len(pieces) - 1
+        return [self._own([piece], False) for piece in pieces]
+
+    def _claim(self, stage: Stage, left: bool = True) -> None:
+        """Has each thread of the workers claim pieces, if some are left. Calls are told where to
+        run: two on one worker would leave another with nothing."""
+        if self.unseen and left:
+            for worker, threads in self.pool.threads.items():
+                for _ in range(self.claiming[worker], threads):
+                    stage.add(self._made(self.common, self.cells, BUDGET, False, worker))
+                    self.claiming[worker] += 1
+        if not self.claiming.total():  # what is missing was claimed on workers that died
+            self.cutting.add([self.common[number] for number in sorted(self.unseen)])
+            self.unseen.clear()
+
+    def _call(self, stage: Stage, pieces: Sequence[Piece], firm: bool) -> None:
+        stage.add(self._own(pieces, firm))
+        self.flying += 1
+
+    def _own(self, pieces: Sequence[Piece], firm: bool) -> Call:
+        """A call that has pieces of its own."""
+        seconds = BUDGET
+        if self.rate is not None:
+            cost = sum(piece.cost for piece in pieces)
+            seconds = min(BUDGET, max(LEAST, 2 * cost / self.rate))
+        return self._made(tuple(pieces), [piece.cell for piece in pieces], seconds, firm)
+
+    def _made(
+        self,
+        pieces: tuple[Piece, ...],
+        cells: Sequence[Cell],
+        seconds: float,
+        firm: bool,
+        worker: str | None = None,
+    ) -> Call:
+        claims = self.claims if pieces is self.common else None
+        work = self.work
+        args = (work.sealed, cells, seconds, firm, work.tries, work.symbols, claims)
+        return Call(look_through, args, work.keep, worker, pieces, light)
+
+    def _taken(self, stage: Stage, call: Call, found: Found) -> Sequence[Piece]:
+        """The pieces that a call had."""
+        pieces: tuple[Piece, ...] = call.tag
+        if pieces is not self.common:
+            self.flying -= 1
+            return pieces
+        self.unseen.difference_update(found.taken)
+        self.claiming[call.worker or ""] -= 1
+        self._claim(stage, left=not found.out)
+        return [pieces[number] for number in found.taken]
+
+    def _back(self, stage: Stage, pieces: Sequence[Piece], found: Found) -> None:
+        """What a call has done of its pieces, and what it has left."""
+        cost = sum(piece.cost for piece in pieces[: found.cells])
+        self.done += cost
+        if cost and found.seconds:
+            rate = cost / found.seconds
+            self.rate = rate if self.rate is None else (self.rate + rate) / 2
+        left = list(pieces[found.cells :])
+        if found.error is not None and len(pieces) > 1:
+            for piece in left:  # each by itself, before it is said that one is too much
+                self._call(stage, [piece], False)
+            left = []
+        elif found.hard:
+            hard = left.pop(0)
+            smaller = self.cutting.smaller(hard)
+            if found.error is not None and (smaller is None or hard.again >= DEEP):
+                raise too_small(found.error)
+            if smaller is not None:
+                left += smaller
+            else:
+                self._call(stage, [hard], True)
+        self.cutting.add(left)
+        self.limits.watch.part(int(1000 * self.done / self.cutting.total), 1000)
+
+
+def too_small(error: MemoryLimitError) -> MemoryLimitError:
+    """What to say where even one value of each variable does not fit into a worker."""
+    error.hint = "workers with more memory; or fewer threads on each, which share it"
+    return error

@@ -1,0 +1,190 @@
+"""What the cells of a rule gave: brought here if it is little, else left where they ran.
+
+Few rows, and few groups, are put together here. Many stay on the workers: rows as parts of a
+relation, and groups are merged there, each by the owner that the hash of its keys tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gdatalog.cluster.pool import Kept, Pool
+from gdatalog.cluster.replicated.tasks import Found, Left
+from gdatalog.cluster.rows.exchange import Exchange, Owned, Piece, owner_of, parts_of, size_of
+from gdatalog.cluster.rows.parts import columns_of
+from gdatalog.cluster.rows.texts import placed_texts
+from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.engine.derived import Blocks, Derived, lying_afar
+from gdatalog.engine.device import CPU
+from gdatalog.engine.run import rows_of_groups
+from gdatalog.executors.gather import Gathering
+from gdatalog.executors.limits import Limits
+from gdatalog.executors.sinks import RowSet
+from gdatalog.plan.nodes import Apply, Expr, RulePlan, Slot
+from gdatalog.storage.afar import AfarRows, Keeper, Part
+from gdatalog.storage.elsewhere import Known
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.values import Value
+
+EASILY = 1 << 26  # bytes that all calls of a rule give, up to which they come here in the end
+SHARE = 8  # but no more than this part of the memory limit
+
+
+@dataclass(slots=True)
+class Harvest:
+    """Of one rule: what its calls found is added, and is a relation's rows in the end."""
+
+    pool: Pool
+    keeper: Keeper
+    plan: RulePlan
+    scope: Scope
+    limits: Limits
+    blocks: list[Columns] = field(default_factory=list)  # that came
+    gathering: Gathering | None = None  # the same of groups
+    left: list[tuple[Kept, Left]] = field(default_factory=list)
+    held: int = 0  # bytes of rows that came
+    moved: int = 0  # bytes that went from worker to worker, to be merged
+
+    def add_rows(self, found: Found) -> None:
+        if found.blocks:
+            self.blocks += found.blocks
+            self.held += sum(column.nbytes for block in found.blocks for column in block)
+            self.limits.charge("answers", self.held)
+        self._add(found)
+
+    def add_groups(self, found: Found) -> None:
+        if found.gathering is not None:
+            self._join(found.gathering)
+        self._add(found)
+
+    def _add(self, found: Found) -> None:
+        if found.left is not None:
+            self.left.append((found.kept, found.left))
+
+    def _join(self, gathering: Gathering) -> None:
+        if self.gathering is None:
+            self.gathering = Gathering(self.plan.gathers, CPU.ops, self.scope, self.limits)
+        self.gathering.join(gathering)
+
+    def rows(self, distinct: bool) -> Derived:
+        """The rows, of at least one column. `distinct`: no two calls gave the same row."""
+        if not self._few():
+            parts = self._parts()
+            if not distinct:
+                nbytes = sum(part.nbytes for part in parts)
+                told = f"{self.plan.relation}: distinct"
+                exchange = Exchange.over(self.pool, told, self.limits, nbytes)
+                owned = exchange.distinct([part.value for part in parts])
+                self.moved = sum(kept.told.moved for kept in owned)
+                parts, distinct, self.blocks = parts_of(owned), True, []
+                self.left = [(kept, kept.told) for kept in owned]
+            if not self._few():
+                return lying_afar(AfarRows(parts, self.keeper, Known.DISTINCT))
+        blocks = [*self.blocks, *map(columns_of, self._brought())]
+        blocks = [block for block in blocks if len(block[0])]
+        if distinct and len(blocks) > 1:
+            return Blocks(blocks, sum(len(block[0]) for block in blocks))
+        sink = RowSet(self.plan.head, CPU.ops, self.scope, self.limits, None)
+        sink.add_blocks(blocks)
+        return sink.finish()
+
+    def groups(self) -> Derived:
+        """The rows that the head says of groups, of which calls may have given parts."""
+        plan, scope = self.plan, self.scope
+        if self._few():
+            for value in self._brought():
+                self._join(gathering_of(value))
+            if self.gathering is None:
+                self.gathering = Gathering(plan.gathers, CPU.ops, scope, self.limits)
+            return rows_of_groups(plan, self.gathering, CPU.ops, scope)
+        merging = Merging(plan, scope.params, self.limits.memory)
+        symbols = placed_texts(self.pool, scope.symbols) if tells_texts(plan) else None
+        values: list[Any] = [kept for kept, _ in self.left]
+        if self.gathering is not None:
+            values.append(self.gathering)
+        nbytes = sum(left.nbytes for _, left in self.left)
+        exchange = Exchange.over(self.pool, f"{plan.relation}: groups", self.limits, nbytes)
+        pieces = exchange.deal(values, split_groups, merging, symbols)
+        owned = exchange.merge(pieces, merged_groups, merging, symbols, told=size_of)
+        parts, self.moved = parts_of(owned), sum(kept.told.moved for kept in owned)
+        names = {expr.name for expr in plan.head if isinstance(expr, Slot)}
+        apart = names.issuperset(key.name for key in plan.keys)
+        return lying_afar(AfarRows(parts, self.keeper, Known.DISTINCT if apart else Known.NOTHING))
+
+    def _few(self) -> bool:
+        """Whether there is so little that it need not be left on the workers."""
+        most = min(EASILY, (self.limits.memory or 1 << 40) // SHARE)
+        return sum(told.nbytes for _, told in self.left) <= most
+
+    def _parts(self) -> list[Part]:
+        sizes = [sum(column.nbytes for column in block) for block in self.blocks]
+        here = [Part(block, len(block[0]), n) for block, n in zip(self.blocks, sizes, strict=True)]
+        return [*(Part(kept, told.rows, told.nbytes) for kept, told in self.left), *here]
+
+    def _brought(self) -> list[Any]:
+        values = [kept for kept, _ in self.left]
+        told = f"{self.plan.relation}: fetch"
+        return self.pool.bring(values, told, self.limits) if values else []
+
+
+def merges_afar(plan: RulePlan) -> bool:
+    """Whether a rule's groups can be put together by workers."""
+    alone = all(len(group) == 1 for group in plan.groups)
+    return alone and bool(plan.keys) and not makes_texts(plan.head)
+
+
+def tells_texts(plan: RulePlan) -> bool:
+    """Whether texts matter to what becomes of groups: which one is gathered, or what an error
+    says of a group."""
+    targets = [target for gather in plan.gathers for target in gather.targets]
+    return any(expr.type == "symbol" for expr in (*plan.keys, *targets))
+
+
+def makes_texts(expressions: Sequence[Expr]) -> bool:
+    """Whether computing them may give texts that are in no table yet."""
+    return any(isinstance(expr, Apply) and expr.type == "symbol" for expr in expressions)
+
+
+# ------------------------------------------------------------------------------- on a worker
+
+
+def gathering_of(value: Any) -> Gathering:
+    """Groups, or those that something has."""
+    found: Gathering = value if isinstance(value, Gathering) else value.gathering
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Merging:
+    """What merging the groups of a rule takes."""
+
+    plan: RulePlan
+    params: Mapping[str, Value]
+    memory: int | None
+
+    def together(
+        self, values: Sequence[Any], symbols: SymbolTable | None
+    ) -> tuple[Gathering, Scope]:
+        scope = Scope(symbols or SymbolTable(), self.params)
+        whole = Gathering(self.plan.gathers, CPU.ops, scope, Limits(memory=self.memory))
+        for value in values:
+            whole.join(gathering_of(value))
+        return whole, scope
+
+
+def split_groups(
+    values: Sequence[Any], owners: int, merging: Merging, symbols: SymbolTable | None
+) -> list[Gathering]:
+    """Groups by their owners."""
+    whole, _ = merging.together(values, symbols)
+    return whole.dealt(owners, owner_of)
+
+
+def merged_groups(pieces: Sequence[Piece], merging: Merging, symbols: SymbolTable | None) -> Owned:
+    """What the head says of an owner's groups."""
+    whole, scope = merging.together([one.value for one in pieces], symbols)
+    rows, _ = rows_of_groups(merging.plan, whole, CPU.ops, scope)
+    return Owned(rows, sum(one.moved for one in pieces))

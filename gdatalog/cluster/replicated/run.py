@@ -1,0 +1,172 @@
+"""A rule over relations that each worker has whole: its joins cut into pieces, many more than
+workers, that these take as they become free."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gdatalog.cluster.pool import Placed, Pool
+from gdatalog.cluster.replicated.cutting import Cutting
+from gdatalog.cluster.replicated.handing import Handing, Work
+from gdatalog.cluster.replicated.harvest import Harvest, merges_afar
+from gdatalog.cluster.replicated.tasks import Found, Mode, Sealed, Task
+from gdatalog.cluster.rows.texts import FewTexts, placed_texts, reads_texts
+from gdatalog.engine.choose import ASKED_FOR, AT_HAND, Choice, looked_at
+from gdatalog.engine.derived import Blocks, Derived
+from gdatalog.engine.knobs import Knobs
+from gdatalog.engine.run import Run
+from gdatalog.engine.spread import Spread
+from gdatalog.executors.gather import Gathering
+from gdatalog.executors.sinks import RowSet
+from gdatalog.plan.effects import all_steps, longest_first, one_row_each
+from gdatalog.plan.nodes import JoinPlan
+from gdatalog.storage.afar import Keeper
+
+
+@dataclass(slots=True)
+class SpreadRun(Run):
+    """The run of a rule whose joins are run by workers, piece by piece; what they give is put
+    together here."""
+
+    pool: Pool = None  # type: ignore[assignment]
+    keeper: Keeper | None = None
+    keep: bool = False  # whether rows and groups stay where they are made, if they are many
+    merged: int = 0  # bytes that went from worker to worker for what they have together
+    calls: int = 0
+
+    def told(self) -> Spread:
+        """How the work was spread, for a profile."""
+        workers = len(self.pool.workers)
+        return Spread("replicated", workers, moved=self.merged or None, calls=self.calls)
+
+    def rows(self, limit: int | None) -> Derived:
+        plan = self.plan
+        harvested = limit is None and self.keeper is not None and plan.head and plan.joins
+        if not harvested or (plan.gathers and not merges_afar(plan)):
+            return Run.rows(self, limit)
+        assert self.keeper is not None
+        harvest = Harvest(self.pool, self.keeper, plan, self.scope, self.limits)
+        self.keep = True
+        if plan.gathers:
+            for (number,) in plan.groups:
+                for found in self._spread(number, "bag"):
+                    self._count(found.given)
+                    harvest.add_groups(found)
+            derived = harvest.groups()
+            self.merged = harvest.moved
+            return derived
+        distinct = self._apart()
+        for number in range(len(plan.joins)):
+            for found in self._spread(number, "distinct" if distinct else "set"):
+                self._count(found.given)
+                harvest.add_rows(found)
+        derived = harvest.rows(distinct)
+        self.merged = harvest.moved
+        return derived
+
+    def _apart(self) -> bool:
+        """Whether no two calls give the same row."""
+        return len(self.plan.joins) == 1 and one_row_each(self.plan.joins[0])
+
+    def _distinct(self, sink: RowSet) -> Derived:
+        blocks: list[Any] = []
+        held = 0
+        for found in self._spread(0, "distinct"):
+            blocks += found.blocks
+            held += sum(column.nbytes for block in found.blocks for column in block)
+            self.limits.charge("answers", held)
+        count = sum(len(block[0]) for block in blocks)
+        self._count(count)
+        return Blocks(blocks, count) if blocks else sink.finish()
+
+    def into_set(self, number: int, sink: RowSet) -> None:
+        if sink.done:
+            return
+        sink.outputs = self.plan.joins[number].outputs
+        with closing(self._spread(number, "set", sink.limit)) as parts:
+            for found in parts:
+                given = sink.given + found.given
+                sink.add_blocks(found.blocks)
+                sink.given = given
+                if sink.limit is not None and sink.settle():
+                    return
+
+    def into_bag(self, number: int, gathering: Gathering) -> Gathering:
+        for found in self._spread(number, "bag"):
+            if found.gathering is not None:  # some come to no cell: theirs were too much
+                gathering.join(found.gathering)
+        return gathering
+
+    # ------------------------------------------------------------------------------ spreading
+
+    def _spread(
+        self, number: int, mode: Mode, limit: int | None = None
+    ) -> Generator[Found, None, None]:
+        """What workers give for the pieces of a join."""
+        join = self.plan.joins[number]
+        made = {ref: self.sources.trie_of(ref) for ref in longest_first(join.tries)}
+        tries = {ref: made[ref] for ref in join.tries}
+        self.limits.watch.innermost.one_of(number, len(self.plan.joins))
+        sealed, table = self.task(number, mode, limit, self.limits.memory or 1 << 40)
+        placed = {ref: self.pool.place(id(trie), trie) for ref, trie in tries.items()}
+        cutting = Cutting(join, tries, self.scope, self.pool.slots)
+        work = Work(self.plan.relation, sealed, placed, table, self.keep)
+        for found in Handing(self.pool, self.limits, work, cutting).run():
+            self._take(number, mode, found)
+            yield found
+
+    def _take(self, number: int, mode: Mode, found: Found) -> None:
+        """Translates what a worker has given, and notes what it did."""
+        self.calls += 1
+        join = self.plan.joins[number]
+        if len(found.anew.codes):
+            recoded = found.anew.coder(self.scope.symbols)
+            if found.gathering is not None:
+                found.gathering.recode([key.type for key in self.plan.keys], recoded)
+            types = [output.type for output in join.outputs]
+            found.blocks = [
+                tuple(
+                    recoded(column) if kind == "symbol" else column
+                    for column, kind in zip(block, types, strict=True)
+                )
+                for block in found.blocks
+            ]
+        for message, caution in found.cautions.items():
+            self.scope.cautions.setdefault(message, caution)
+        if found.executor is not None:
+            chosen: Choice = found.executor
+            if chosen.reason == ASKED_FOR and self.knobs.strategy == "auto":
+                chosen = replace(chosen, reason=looked_at(join.cost))  # which is why we asked
+            self._chosen(number, chosen)
+        if self.report is not None:
+            steps = list(all_steps(join.steps))
+            self.report.saw({id(steps[at]): seen for at, seen in found.seen.items()})
+
+    def task(
+        self, number: int, mode: Mode, limit: int | None, memory: int
+    ) -> tuple[Sealed, Placed | None]:
+        """What all calls of a join have in common, and the symbol table if its texts are read."""
+        plan, symbols = self.plan, self.scope.symbols
+        table: Placed | None = None
+        few: FewTexts | None = None
+        if reads_texts(plan):
+            table = placed_texts(self.pool, symbols)
+        else:
+            few = FewTexts.of(plan, self.scope.params, symbols)
+        task = Task(
+            plan, number, self.scope.params, memory, self._knobs(plan.joins[number]), mode,
+            len(symbols), few, limit, self.report is not None, self.limits.chunk,
+            self.pool.connection.device if table is None else "cpu",
+        )  # fmt: skip
+        return Sealed.of(task), table
+
+    def _knobs(self, join: JoinPlan) -> Knobs:
+        """What workers are told: each call has one thread, and none tries first what is too slow
+        for so much work."""
+        knobs = replace(self.knobs, threads=1)
+        if knobs.strategy == "auto" and join.cost >= AT_HAND:
+            knobs = replace(knobs, strategy="lftj")
+        return knobs

@@ -1,0 +1,156 @@
+"""What calls of one join have in common, as workers know it, and what each gives back."""
+
+from __future__ import annotations
+
+import pickle
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from threading import Lock
+from typing import Any, Literal, NamedTuple
+
+from gdatalog.cluster.rows.texts import Anew, FewTexts
+from gdatalog.engine.knobs import Knobs
+from gdatalog.errors import Caution, MemoryLimitError
+from gdatalog.executors.gather import Gathering
+from gdatalog.executors.levelwise import Seen
+from gdatalog.plan.cells import Cell, bounded
+from gdatalog.plan.nodes import RulePlan
+from gdatalog.storage.rows import Columns, concatenate
+from gdatalog.values import Value
+
+SMALL = 1 << 16  # bytes that a call gives, up to which they are sent at once
+OPENED = 64  # tasks that a worker remembers
+
+Mode = Literal["set", "distinct", "bag"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What all parts of a join's work have in common: join `number` of a rule.
+
+    `mode`: its rows as a set; rows that need not be compared, for no two bindings give the same;
+    or what they come to, group by group. `known`: how many texts the table has that was sent, or
+    would have been: instead there may be a `few`. `limit`: rows that are enough. `counted`: for a
+    profile. `device`: that of a database: "cpu", or "auto", or "cuda".
+    """
+
+    plan: RulePlan
+    number: int
+    params: Mapping[str, Value]
+    memory: int
+    knobs: Knobs
+    mode: Mode = "set"
+    known: int = 1 << 62
+    few: FewTexts | None = None
+    limit: int | None = None
+    counted: bool = False
+    chunk: int | None = None
+    device: str = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A task as bytes."""
+
+    name: bytes
+    content: bytes
+
+    @staticmethod
+    def of(task: Task) -> Sealed:
+        content = pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL)
+        return Sealed(blake2b(content, digest_size=16).digest(), content)
+
+    def opened(self) -> Opened:
+        """The task, which a process opens once."""
+        with _lock:
+            found = _opened.get(self.name)
+            if found is None:
+                found = _opened[self.name] = Opened(pickle.loads(self.content))
+                if len(_opened) > OPENED:
+                    _opened.popitem(last=False)
+            return found
+
+
+class Left(NamedTuple):
+    """How many rows or groups stay, and what they take."""
+
+    rows: int
+    nbytes: int
+
+
+@dataclass(slots=True)
+class Found:
+    """What a call gives of its cells: of the first `cells` of them. The next one may have been
+    too `hard`: `error` says if it did not fit into memory. Where cells are claimed, they are those
+    that it has `taken`, by their numbers; whether that was because there are no more: `out`.
+
+    `given`: rows that the joins gave, equal ones included. `seen`: what happened at the steps, by
+    their place among all steps of the join. `left`: what is told of rows or groups that stay
+    where they were made, in what is `kept`.
+    """
+
+    cells: int = 0
+    taken: tuple[int, ...] = ()
+    out: bool = False
+    hard: bool = False
+    error: MemoryLimitError | None = None
+    blocks: list[Columns] = field(default_factory=list)
+    count: int = 0
+    gathering: Gathering | None = None
+    given: int = 0
+    seconds: float = 0.0
+    compiling: float = 0.0
+    peak: int = 0
+    executor: Any = None  # the last choice
+    cautions: dict[str, Caution] = field(default_factory=dict)
+    anew: Anew = field(default_factory=Anew)
+    seen: dict[int, Seen] = field(default_factory=dict)
+    left: Left | None = None
+    kept: Any = None
+
+    def columns(self) -> Columns:
+        """The rows."""
+        return concatenate(self.blocks)
+
+    def light(self) -> Found:
+        """The same to be sent, without rows and groups if they are many: these stay. Those whose
+        texts are told go with them."""
+        gathering = self.gathering
+        if gathering is not None:
+            left = Left(gathering.groups, gathering.nbytes)
+        else:
+            held = sum(column.nbytes for block in self.blocks for column in block)
+            left = Left(self.count, held)
+        if left.nbytes <= SMALL or len(self.anew.codes):
+            return self
+        return replace(self, blocks=[], gathering=None, left=left)
+
+
+def light(found: Found) -> Found:
+    """What is told of what is kept."""
+    return found.light()
+
+
+@dataclass(slots=True)
+class Opened:
+    """A task on a worker, and its plan within cells: one plan for all that tell the same variables
+    apart."""
+
+    task: Task
+    plans: dict[tuple[str, ...], RulePlan] = field(default_factory=dict)
+
+    def plan(self, cell: Cell) -> RulePlan:
+        names = tuple(cell.stretches)
+        found = self.plans.get(names)
+        if found is None:
+            plan, number = self.task.plan, self.task.number
+            joins = list(plan.joins)
+            joins[number] = bounded(joins[number], names)
+            found = self.plans[names] = replace(plan, joins=tuple(joins))
+        return found
+
+
+_opened: OrderedDict[bytes, Opened] = OrderedDict()
+_lock = Lock()

@@ -1,0 +1,288 @@
+"""What a worker runs: one join of a rule, within some cells.
+
+A call runs cells one by one until its time is over; what it has not come to goes back, and so does
+a cell that takes long, to be cut. It is given cells of its own; or all that there are, of which it
+claims one after the other.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+from gdatalog.cluster.pool.claims import Claims
+from gdatalog.cluster.replicated.tasks import Found, Opened, Sealed
+from gdatalog.cluster.rows.texts import Anew, gathered_symbols, symbol_columns
+from gdatalog.cluster.workers.devices import gathering_here, on_device, rows_here
+from gdatalog.cluster.workers.worker import own_memory, own_threads
+from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.engine.budget import chunk_rows
+from gdatalog.engine.choose import TooSlow, choose, impatience
+from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows
+from gdatalog.engine.derived import Blocks, laid
+from gdatalog.engine.device import CPU, Device, compiled_function
+from gdatalog.engine.ledger import RuleRun
+from gdatalog.engine.run import Run
+from gdatalog.engine.sources import Sources
+from gdatalog.errors import Caution, MemoryLimitError
+from gdatalog.executors.gather import Gathering
+from gdatalog.executors.levelwise import Seen
+from gdatalog.executors.limits import Limits
+from gdatalog.executors.sinks import RowSet
+from gdatalog.plan.cells import Cell, ends
+from gdatalog.plan.effects import all_steps
+from gdatalog.plan.nodes import Join, TrieRef
+from gdatalog.spent import so_far
+from gdatalog.storage.rows import Columns, concatenate
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.trie import Trie
+
+PATIENCE = 2.0  # seconds, after which a cell is given back to be cut
+SPARE = 0.6  # of a worker's memory: Dask ends workers that have filled it
+MUCH = 1 << 26  # bytes of rows, which go back before there are more
+
+
+@dataclass(slots=True)
+class CellRun(Run):
+    """A rule's run within one cell after the other, whose loops are printed once."""
+
+    nests: dict[Form, Nest] = field(default_factory=dict)
+
+    def _nest(self, number: int, form: Form) -> Nest:
+        found = self.nests.get(form)
+        if found is None:
+            found = self.nests[form] = Run._nest(self, number, form)
+        return found
+
+    def ready(self, number: int, form: Form) -> None:
+        """Has loops compiled that will run: that is no reason to be impatient."""
+        nest = self._nest(number, form)
+        if self.device is CPU and not choose(nest).breadth_first:
+            compiled_function(nest.printed, self.limits, self.plan.relation)
+
+    def distinct_blocks(self) -> list[Columns]:
+        """The rows of a join that gives none of them twice."""
+        sink = RowSet(self.plan.head, self.device.ops, self.scope, self.limits, None)
+        found = self._distinct(sink)
+        return list(found.blocks) if isinstance(found, Blocks) else [found[0]]
+
+
+def look_through(
+    sealed: Sealed,
+    cells: bytes | Sequence[Cell],
+    seconds: float | None,
+    firm: bool,
+    tries: Mapping[TrieRef, Trie],
+    symbols: SymbolTable | None,
+    claims: Claims | None = None,
+    given: Columns = (),
+) -> Found:
+    """Runs a join within cells, as many as there is time for. `firm`: each is run to its end.
+    `given`: the rows that it is run for, if it is."""
+    opened = sealed.opened()
+    table = symbols or opened.task.few or SymbolTable()
+    wanted = pickle.loads(cells) if isinstance(cells, bytes) else cells
+
+    def run(device: Device, tries: Mapping[TrieRef, Trie]) -> Found:
+        return _Call(opened, tries, table, device, given).run(wanted, seconds, firm, claims)
+
+    return on_device(opened.task.device, opened.task.plan, tries, run)
+
+
+def as_told(
+    found: Found,
+    taken: tuple[int, ...],
+    sealed: Sealed,
+    cells: Sequence[Cell],
+    tries: Mapping[TrieRef, Trie],
+    symbols: SymbolTable | None,
+) -> Found:
+    """What a call found in cells, as it was told: `taken` if they were claimed. What stays may have
+    been lost and made again, and then it was others that there was time for."""
+    if (found.cells, found.taken) == (len(cells), taken):
+        return found
+    return complete(look_through(sealed, cells, None, True, tries, symbols), len(cells))
+
+
+def complete(again: Found, done: int) -> Found:
+    if again.cells != done:
+        raise again.error or MemoryLimitError("rows that were lost do not fit into a worker again")
+    return again
+
+
+def room(tries: Mapping[TrieRef, Trie]) -> int:
+    """How many bytes one call of several may take on this worker, beside the tries."""
+    limit = own_memory()
+    if limit is None:
+        return 1 << 62
+    held = sum({id(trie): trie.nbytes for trie in tries.values()}.values())
+    return max(int(SPARE * limit) - held, limit // 10) // own_threads()
+
+
+class _Call:
+    """One call at work."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        tries: Mapping[TrieRef, Trie],
+        symbols: SymbolTable,
+        device: Device = CPU,
+        given: Columns = (),
+    ) -> None:
+        task = opened.task
+        self.opened, self.task, self.symbols, self.device = opened, task, symbols, device
+        rows = laid(given, device.ops), len(given[0]) if given else 0
+        self.sources = Sources(tries.__getitem__, lambda _: rows)
+        self.limits = Limits(memory=min(task.memory, room(tries)))
+        self.limits.charge("given rows", sum(column.nbytes for column in given))
+        spare, largest = device.room(self.limits.memory or 0)
+        self.limits.chunk = task.chunk or chunk_rows(task.plan, spare, largest)
+        self.cautions: dict[str, Caution] = {}
+        self.scope = self._scope({})
+        self.join = task.plan.joins[task.number]
+        bag = task.mode == "bag"
+        self.form = (
+            form_of_bag(task.plan.keys, task.plan.gathers) if bag else form_of_rows(self.join)
+        )
+        self.runs: dict[tuple[str, ...], CellRun] = {}
+        self.set = RowSet(self.join.outputs, device.ops, self.scope, self.limits, task.limit)
+        self.gathering = Gathering(task.plan.gathers, device.ops, self.scope, self.limits)
+        self.found = Found()
+
+    def _scope(self, ends: Mapping[str, int]) -> Scope:
+        return Scope(self.symbols, {**self.task.params, **ends}, self.cautions)
+
+    def run(
+        self, cells: Sequence[Cell], seconds: float | None, firm: bool, claims: Claims | None
+    ) -> Found:
+        found = self.found
+        compiling = so_far().compiling
+        for run in {tuple(cell.stretches): self._run(cell) for cell in cells}.values():
+            run.ready(self.task.number, self.form)
+        found.compiling = so_far().compiling - compiling
+        began = perf_counter()
+        for number, cell in enumerate(cells) if claims is None else claims.take(cells):
+            if claims is not None:
+                found.taken += (number,)
+            try:
+                with impatience(self.limits, None if firm else PATIENCE, TooSlow):
+                    self._within(cell)
+            except TooSlow:
+                found.hard = True
+                break
+            except MemoryLimitError as error:
+                if not found.cells:
+                    found.hard, found.error = True, error
+                break
+            found.cells += 1
+            if self.set.done:
+                found.cells = len(cells)
+                break
+            if seconds is not None and self._enough(perf_counter() - began > seconds):
+                break
+        else:
+            found.out = True
+        found.seconds = perf_counter() - began
+        try:
+            self._finish()
+        except MemoryLimitError as error:
+            return Found(taken=found.taken, hard=True, error=error)
+        return found
+
+    def _enough(self, late: bool) -> bool:
+        """Whether the call ends here: its time is over, or it has many rows to give back."""
+        blocks = (column.nbytes for block in self.found.blocks for column in block)
+        return late or self.set.nbytes + sum(blocks) > min(MUCH, (self.limits.memory or 0) // 4)
+
+    def _run(self, cell: Cell) -> CellRun:
+        names = tuple(cell.stretches)
+        run = self.runs.get(names)
+        if run is None:
+            plan = self.opened.plan(cell)
+            report = RuleRun(plan) if self.task.counted else None
+            scope = self._scope(ends(cell, names))
+            run = CellRun(
+                plan, self.sources, scope, self.limits, self.task.knobs, report, device=self.device
+            )
+            self.runs[names] = run
+        return run
+
+    def _within(self, cell: Cell) -> None:
+        task, found = self.task, self.found
+        run = self._run(cell)
+        run.scope = self._scope(ends(cell, tuple(cell.stretches)))
+        if task.mode == "bag":
+            gathering = run.into_bag(task.number, self.gathering.copy())
+            found.given += gathering.given - self.gathering.given
+            self.gathering = gathering
+        elif task.mode == "distinct":
+            blocks = [block for block in run.distinct_blocks() if len(block[0])]
+            held = sum(column.nbytes for block in (*found.blocks, *blocks) for column in block)
+            self.limits.charge("rows of cells", held)
+            found.blocks += blocks  # only now: the rows of a cell that is too much come again
+        else:
+            given = self.set.given
+            run.into_set(task.number, self.set)
+            found.given += self.set.given - given
+        self.limits.charge("blocks", 0)
+
+    def _finish(self) -> None:
+        """Puts together what goes back."""
+        found, task = self.found, self.task
+        keys = [key.type for key in task.plan.keys]
+        types = [output.type for output in self.join.outputs]
+        if task.mode == "bag":
+            found.gathering = self.gathering
+            gathering_here(found.gathering)
+            columns = gathered_symbols(self.gathering, keys)
+        elif task.mode == "set":
+            rows, found.count = self.set.finish()
+            found.blocks = [rows_here(rows)] if found.count else []
+            columns = symbol_columns(found.blocks, types)
+        else:
+            found.count = found.given = sum(len(block[0]) for block in found.blocks)
+            found.blocks = list(map(rows_here, found.blocks))
+            if len(found.blocks) > 1:
+                found.blocks = [concatenate(found.blocks)]
+            columns = symbol_columns(found.blocks, types)
+        if task.few is None:
+            found.anew = Anew.among(columns, task.known, self.symbols)
+        found.peak = self.limits.peak
+        found.cautions = self.cautions
+        for run in self.runs.values():
+            report = run.report
+            if report is not None:
+                found.executor = report.executors.get(task.number, found.executor)
+                _add(found.seen, report, self.join, run.plan.joins[task.number])
+
+
+def _add(seen: dict[int, Seen], report: RuleRun, join: Any, cut: Any) -> None:
+    """What happened at the steps of a join within cells, by their place in the join itself."""
+    places = _places(list(all_steps(join.steps)), list(all_steps(cut.steps)))
+    for at, step in places:
+        mine = report.seen.get(id(step))
+        if mine is None:
+            continue
+        entry = seen.setdefault(at, Seen())
+        entry.rows_in += mine.rows_in
+        entry.tried += mine.tried
+        entry.rows_out += mine.rows_out
+        entry.seconds += mine.seconds
+
+
+def _places(steps: Sequence[Any], cut: Sequence[Any]) -> list[tuple[int, Any]]:
+    """Which step of a join each step is that is not a test of a cell's ends."""
+    found: list[tuple[int, Any]] = []
+    for step in cut:
+        at = len(found)
+        if at < len(steps) and (step == steps[at] or _cut_from(step, steps[at])):
+            found.append((at, step))
+    return found
+
+
+def _cut_from(step: Any, whole: Any) -> bool:
+    return isinstance(step, Join) and isinstance(whole, Join) and step.variable == whole.variable

@@ -1,0 +1,183 @@
+"""What lies on workers goes to owners, by a hash of each row: those that are equal meet there.
+
+A worker deals what it has out into a piece for each owner, the owners fetch theirs and put them
+together. Bytes are counted where they arrive from another worker. Nothing passes the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gdatalog.cluster.pool import Call, Kept, Pool
+from gdatalog.cluster.rows.parts import columns_of
+from gdatalog.cluster.workers.worker import own_address
+from gdatalog.executors.limits import Limits
+from gdatalog.storage.afar import Part
+from gdatalog.storage.row_store import row_numbers
+from gdatalog.storage.rows import Columns, concatenate, sort_rows
+from gdatalog.storage.table import Array
+
+OWNED = 1 << 26  # bytes for each owner: where there is more, a worker is several of them
+
+# Of parts that lie on one worker, and so many owners, what is for each of these; it may be given
+# more to know it by.
+Split = Callable[..., Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one worker has for one owner."""
+
+    value: Any
+    made_on: str
+    nbytes: int
+
+    @property
+    def moved(self) -> int:
+        """The bytes that were fetched from another worker, said where it is used."""
+        return 0 if self.made_on == own_address() else self.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Owners: as many as `workers` names, some of which may be the same."""
+
+    pool: Pool
+    told: str
+    limits: Limits
+    workers: Sequence[str]
+
+    @staticmethod
+    def over(pool: Pool, told: str, limits: Limits, nbytes: int) -> Exchange:
+        """To owners on all workers, of which each is to have not too much of so many bytes."""
+        workers = sorted(pool.workers)
+        count = max(len(workers), -(-nbytes // OWNED))
+        return Exchange(pool, told, limits, [workers[at % len(workers)] for at in range(count)])
+
+    def deal(self, parts: Sequence[Any], split: Split, *args: Any) -> list[list[Any]]:
+        """For each owner the pieces that are for it: `Piece`s that lie where they were made, as
+        arguments of calls.
+
+        `parts`: what lies on workers, or what stands for it.
+        """
+        owners = len(self.workers)
+        stage = self.pool.stage(f"{self.told}: deal", self.limits)
+        for worker, mine in by_place(self.pool, parts):
+            stage.add(Call(dealt, (split, mine, owners, *args), keep=True, worker=worker))
+        made = [kept for _, kept in stage]
+        return [[kept.part(owner) for kept in made] for owner in range(owners)]
+
+    def merge(
+        self,
+        pieces: Sequence[Sequence[Any]],
+        function: Callable[..., Any],
+        *args: Any,
+        told: Callable[[Any], Any] | None = None,
+    ) -> list[Kept]:
+        """What a function, of an owner's pieces and some arguments, gives for each owner; it
+        lies there. `told`: says what is to be known of it here."""
+        stage = self.pool.stage(f"{self.told}: merge", self.limits)
+        for owner, (worker, mine) in enumerate(zip(self.workers, pieces, strict=True)):
+            call = Call(function, (list(mine), *args), True, worker, owner, told)
+            stage.add(call)
+        found = {call.tag: kept for call, kept in stage}
+        return [found[owner] for owner in range(len(self.workers))]
+
+    def distinct(self, parts: Sequence[Any]) -> list[Kept]:
+        """Of parts that have columns each row once: `Owned` ones, one for each owner, which tell
+        their `Size`."""
+        return self.merge(self.deal(parts, split_rows), distinct_of, told=size_of)
+
+
+class Size(NamedTuple):
+    """How many rows a part has, what they take, and how much came from another worker."""
+
+    rows: int
+    nbytes: int
+    moved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """The sorted distinct rows of an owner, and the bytes of them that came from elsewhere."""
+
+    rows: Columns
+    moved: int
+
+    def columns(self) -> Columns:
+        return self.rows
+
+
+def by_place(pool: Pool, parts: Sequence[Any]) -> list[tuple[str | None, list[Any]]]:
+    """Parts by the worker on which they lie; None: none, or it is not known, each by itself."""
+    found: dict[str, list[Any]] = {}
+    single: list[tuple[str | None, list[Any]]] = []
+    for part, where in zip(parts, place_of(pool, parts), strict=True):
+        if where is None:
+            single.append((None, [part]))
+        else:
+            found.setdefault(where, []).append(part)
+    return [*found.items(), *single]
+
+
+def place_of(pool: Pool, parts: Sequence[Any]) -> list[str | None]:
+    """The worker on which each part lies; None: on none, or it is not known."""
+    rows = [part["rows"] if isinstance(part, dict) and "rows" in part else part for part in parts]
+    lying = [part for part in rows if isinstance(part, Kept)]
+    places = {id(part): where for part, where in zip(lying, pool.where(lying), strict=True)}
+    return [places.get(id(part)) for part in rows]
+
+
+def parts_of(owned: Sequence[Kept]) -> list[Part]:
+    """What told its `Size`, as the parts of a relation; those without rows are left out."""
+    parts = (Part(kept, kept.told.rows, kept.told.nbytes) for kept in owned)
+    return [part for part in parts if part.rows]
+
+
+# ------------------------------------------------------------------------------- on a worker
+
+
+def dealt(split: Split, parts: Sequence[Any], owners: int, *args: Any) -> list[Piece]:
+    """What is for each owner, of parts that lie here."""
+    from dask.sizeof import sizeof
+
+    here = own_address()
+    return [Piece(value, here, sizeof(value)) for value in split(parts, owners, *args)]
+
+
+def owner_of(rows: Columns, owners: int) -> Array:
+    """The number of each row's owner: the same wherever the row is found, however wide its
+    columns are."""
+    high = row_numbers(rows).view(np.uint64) >> np.uint64(32)
+    numbers: Array = (high * np.uint64(owners)) >> np.uint64(32)
+    return numbers.astype(np.min_scalar_type(max(owners - 1, 0)))
+
+
+def rows_by_owner(keys: Columns, rows: Columns, owners: int) -> list[Columns]:
+    """Rows dealt out by some of their columns, `keys`, each owner's in the order that they had."""
+    numbers = owner_of(keys, owners)
+    order = np.argsort(numbers, kind="stable")
+    ends = np.cumsum(np.bincount(numbers, minlength=owners))
+    return [tuple(column[mine] for column in rows) for mine in np.split(order, ends[:-1].tolist())]
+
+
+def split_rows(parts: Sequence[Any], owners: int) -> list[Columns]:
+    """The distinct rows of some parts, dealt out."""
+    rows = sort_rows(concatenate(list(map(columns_of, parts))))
+    return rows_by_owner(rows, rows, owners)
+
+
+def distinct_of(pieces: Sequence[Piece]) -> Owned:
+    """The rows of some pieces, each once."""
+    rows = sort_rows(concatenate([one.value for one in pieces]))
+    return Owned(rows, sum(one.moved for one in pieces))
+
+
+def size_of(value: Any) -> Size:
+    columns = columns_of(value)
+    nbytes = sum(column.nbytes for column in columns)
+    return Size(len(columns[0]), nbytes, getattr(value, "moved", 0))

@@ -1,0 +1,143 @@
+"""Dask's frames as relations: workers turn partitions into columns of keys, and keep those."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gdatalog.cluster.pool import Call, Kept
+from gdatalog.cluster.rows.loading import Loading, own_keys, places_of
+from gdatalog.errors import DataError, Error
+from gdatalog.storage.afar import Part
+from gdatalog.storage.file_sets import Typed
+from gdatalog.storage.frames import table_from
+from gdatalog.storage.raw import listed
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.table import Array, Table, Texts
+from gdatalog.values import TypeName
+
+
+def is_frame(data: Any) -> bool:
+    """Whether it is one of Dask's frames, or a column of one."""
+    return type(data).__module__.split(".")[0] == "dask" and hasattr(data, "to_delayed")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partition:
+    """The columns of a partition, as far as that goes before texts have codes."""
+
+    table: Table
+    columns: Columns  # of a column of texts the places of its texts
+
+    @property
+    def texts(self) -> list[Array]:
+        return [column.texts for column in self.table.columns if isinstance(column, Texts)]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the driver has to know of a partition."""
+
+    names: tuple[str, ...]
+    types: tuple[TypeName, ...]
+    rows: int
+    nbytes: int
+    texts: list[Array]
+
+    @staticmethod
+    def of(partition: Partition | Error) -> Told | Error:
+        if isinstance(partition, Error):
+            return partition
+        table = partition.table
+        nbytes = sum(column.nbytes for column in partition.columns)
+        return Told(table.names, table.types, table.length, nbytes, partition.texts)
+
+
+def frame_relation(asked: Loading, data: Any) -> Relation | None:
+    """The relation of a frame; None if it has no rows, or no columns."""
+    wanted, pool = asked.wanted, asked.keeping.pool
+    futures = pool.connection.client.compute(list(data.to_delayed()))
+    declared = wanted.declared
+    typed = None if declared is None else Typed(declared.columns, declared.types)
+    columns = None if wanted.columns is None else tuple(wanted.columns)
+    stage = asked.stage("load")
+    for number, future in enumerate(futures):
+        what = f"{wanted.name}, partition {number}" if len(futures) > 1 else wanted.name
+        args = (partition_of, (Kept(future), columns, typed, what))
+        stage.add(Call(*args, keep=True, tag=number, told=Told.of))
+    partitions: dict[int, Kept] = {}
+    for call, made in stage:
+        if isinstance(made.told, Error):
+            raise made.told
+        partitions[call.tag] = made
+    told: dict[int, Told] = {at: partitions[at].told for at in sorted(partitions)}
+    told = {at: one for at, one in told.items() if one.rows}
+    if not told:
+        return None
+    first = min(told)
+    for number, one in told.items():
+        _agree(wanted.name, first, told[first], number, one)
+    names, types = told[first].names, told[first].types
+    if not types:
+        return None
+    known = len(asked.symbols)
+    stage = asked.stage("encode")
+    for number, one in told.items():
+        intern = asked.symbols.intern
+        codes = [np.fromiter(map(intern, texts), np.int32, len(texts)) for texts in one.texts]
+        asked.check_texts(len(asked.symbols) - known)
+        stage.add(Call(keys_of_partition, (partitions[number], codes), keep=True, tag=number))
+    keys = {call.tag: made for call, made in stage}
+    parts = [Part(keys[at], one.rows, one.nbytes) for at, one in told.items()]
+    return Relation.of_parts(names, types, parts, asked.keeping)
+
+
+def _agree(name: str, first: int, known: Told, number: int, told: Told) -> None:
+    """Raises if a partition has other columns or types than the first that has rows."""
+    if told.names != known.names:
+        raise DataError(
+            f"{name}: partition {number} has {listed(told.names)}, "
+            f"partition {first} {listed(known.names)}"
+        )
+    for at, column in enumerate(known.names):
+        if told.types[at] != known.types[at]:
+            raise DataError(
+                f"{name}: the column {column!r} is {told.types[at]} in partition {number}, "
+                f"and {known.types[at]} in partition {first}",
+                hint="convert the data, .astype(...), or declare the relation",
+            )
+
+
+# ------------------------------------------------------------------------------- on a worker
+
+
+def partition_of(
+    data: Any, columns: tuple[str, ...] | None, declared: Typed | None, what: str
+) -> Partition | Error:
+    """A partition of a frame, typed and checked; or what is wrong with it, which is raised where
+    the user is: a worker would write of it into its log."""
+    try:
+        table = table_from(data, columns=columns, declared=declared, what=what)
+    except Error as error:
+        return error
+    keys = [
+        places_of(column) if isinstance(column, Texts) else own_keys(column, kind)
+        for column, kind in zip(table.columns, table.types, strict=True)
+    ]
+    left = tuple(
+        Texts(np.empty(0, np.int32), column.texts) if isinstance(column, Texts) else column[:0]
+        for column in table.columns
+    )
+    return Partition(Table(table.names, table.types, left, table.length), tuple(keys))
+
+
+def keys_of_partition(partition: Partition, codes: Sequence[Array]) -> Columns:
+    left = iter(codes)
+    return tuple(
+        next(left)[keys] if kind == "symbol" else keys
+        for keys, kind in zip(partition.columns, partition.table.types, strict=True)
+    )

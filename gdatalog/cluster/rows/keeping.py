@@ -1,0 +1,214 @@
+"""The keeper of rows that lie on workers: what is asked of them is found out there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+
+from gdatalog.cluster.pool import Call, Kept, Pool
+from gdatalog.cluster.rows import outgoing, ranks, repeats
+from gdatalog.cluster.rows.exchange import Exchange
+from gdatalog.cluster.rows.parts import columns_of, piece_of
+from gdatalog.cluster.rows.surveys import SAMPLE, Look, look_at, survey_of
+from gdatalog.errors import MemoryLimitError
+from gdatalog.executors.limits import Limits
+from gdatalog.progress import format_bytes
+from gdatalog.storage.afar import AfarRows, Part, Piece, Shape, Survey
+from gdatalog.storage.degrees import Degrees
+from gdatalog.storage.graph import Ranking
+from gdatalog.storage.rows import Columns, concatenate
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.trie import RowTest
+
+TIMES = 16  # of what is exchanged at a time, that workers' memory is
+
+
+@dataclass(slots=True, eq=False)
+class Keeping:
+    """The keeper of all that a database has on a cluster's workers.
+
+    `memory`: what the database may hold, here. `held`: rows that were fetched.
+    """
+
+    pool: Pool
+    memory: int
+    held: WeakSet[AfarRows] = field(default_factory=WeakSet)
+
+    def fetch(self, pieces: Sequence[Piece]) -> list[Columns]:
+        wanted = sum(_bytes(piece) for piece in pieces)
+        there = sum(rows.nbytes for rows in self.held)
+        if wanted + there > self.memory:
+            beside = f", beside {format_bytes(there)} that were fetched before" if there else ""
+            raise MemoryLimitError(
+                f"{sum(p.stop - p.start for p in pieces):,} rows lie on the workers, and take "
+                f"{format_bytes(wanted)} here{beside}: more than the memory limit of "
+                f"{format_bytes(self.memory)}",
+                hint="let a rule count or sum them up, or keep what is needed of them; or raise "
+                "it: gdatalog.connect(memory_limit=...) or --memory-limit",
+            )
+        calls = [(piece_of, (part.value, start, stop)) for part, start, stop in pieces]
+        found: list[Columns] = self._each("fetch", calls)
+        return found
+
+    def fetched(self, rows: AfarRows) -> None:
+        self.held.add(rows)
+
+    def distinct(self, rows: AfarRows) -> Sequence[Part]:
+        exact = repeats.narrow_spans(rows.survey.spans)
+        values = [part.value for part in rows.parts]
+        turns = self._turns(8 * rows.at_most)
+        exchange = self._exchange("distinct", 8 * rows.at_most // turns)
+        met: list[Kept] = []
+        for turn in range(turns):
+            calls = [(repeats.numbers_in, (value, exact, turn, turns)) for value in values]
+            dealt = exchange.deal(self._kept("distinct: numbers", calls), repeats.split_plain)
+            met += exchange.merge(dealt, repeats.met)
+        if not any(self._each("distinct: count", [(len, (each,)) for each in met])):
+            return rows.parts
+        few = [
+            (repeats.numbered, (value, number, exact, met)) for number, value in enumerate(values)
+        ]
+        dealt = exchange.deal(self._kept("distinct: rows", few), repeats.split_numbers)
+        found = exchange.merge(dealt, repeats.repeated)
+        again: Counter[int] = Counter()
+        for some in self._each("distinct: count", [(repeats.how_many, (each,)) for each in found]):
+            again.update(some)
+        places = self._kept(
+            "distinct: places", [(repeats.places_of, (found, number)) for number in again]
+        )
+        without = dict(zip(again, places, strict=True))
+        parts = []
+        for number, part in enumerate(rows.parts):
+            left = part.rows - again[number]
+            if left == part.rows:
+                parts.append(part)
+            elif left:
+                value = {"rows": part.value, "without": without[number]}
+                parts.append(Part(value, left, part.nbytes * left // part.rows))
+        return parts
+
+    def survey(self, rows: AfarRows) -> Survey:
+        return self.surveyed(rows.parts)
+
+    def surveyed(self, parts: Sequence[Part]) -> Survey:
+        """What is known of the rows of parts, none of which is empty."""
+        step = max(1, sum(part.rows for part in parts) // SAMPLE)
+        calls, before = [], 0
+        for part in parts:
+            calls.append((look, (part.value, -before % step, step)))
+            before += part.rows
+        return survey_of(self._each("survey", calls), step)
+
+    # ---------------------------------------------------------------------------------- answers
+
+    def to_dask(self, rows: AfarRows, shape: Shape, symbols: SymbolTable) -> Any:
+        parts, limits = rows.make_distinct(), Limits(memory=self.memory)
+        return outgoing.to_dask(self.pool, parts, shape, symbols, limits)
+
+    def write(self, rows: AfarRows, shape: Shape, symbols: SymbolTable, folder: str) -> None:
+        parts, limits = rows.make_distinct(), Limits(memory=self.memory)
+        outgoing.write_parts(self.pool, parts, shape, symbols, folder, limits)
+
+    # ---------------------------------------------------------------------------------- graphs
+
+    def ranking(self, rows: AfarRows) -> Ranking:
+        counts = self._counts(rows, "ends", None)
+        sizes = self._each("ranks: count", [(_length, (each,)) for each in counts])
+        pieces = [Piece(Part(c, n, 16 * n), 0, n) for c, n in zip(counts, sizes, strict=True)]
+        vertices, degrees = concatenate(self.fetch(pieces))
+        order = np.argsort(vertices)
+        return Ranking.of_degrees(vertices[order], degrees[order])
+
+    def ranked_degrees(self, rows: AfarRows, column: int, tests: tuple[RowTest, ...]) -> Degrees:
+        return self._summed(self._counts(rows, (column, tests), rows.ranking))
+
+    def skew(self, rows: AfarRows) -> float:
+        by_key, by_degree = (
+            self._summed(self._counts(rows, what, rows.ranking)).powers[2]
+            for what in ("keys", "ranks")
+        )
+        return by_key / by_degree if by_degree else 1.0
+
+    def _counts(self, rows: AfarRows, what: ranks.What, ranking: Ranking | None) -> list[Kept]:
+        """How often keys or ranks stand in the edges: an owner has those that are its own."""
+        values, way = self.edges(rows)
+        placed = None if ranking is None else self.pool.place(id(ranking), ranking, ranking.nbytes)
+        calls = [(ranks.counts_of, (value, way, what, placed)) for value in values]
+        counted = self._kept("ranks: counts", calls)
+        exchange = self._exchange("ranks", 16 * 2 * rows.at_most)
+        return exchange.merge(exchange.deal(counted, ranks.split_counts), ranks.counts_together)
+
+    def edges(self, rows: AfarRows) -> tuple[list[Any], ranks.Way]:
+        """The values of parts, and how their rows tell each edge once."""
+        values = [part.value for part in rows.make_distinct()]
+        survey = rows.survey
+        if survey.symmetric:
+            return values, "ascending"
+        if survey.rises:
+            return values, "all"
+        calls = [(ranks.edges_of, (value, "turned")) for value in values]
+        exchange = self._exchange("edges", rows.bytes_afar)
+        dealt = exchange.deal(self._kept("edges", calls), ranks.split_edges)
+        return list(exchange.merge(dealt, ranks.edges_together)), "all"
+
+    def _summed(self, counts: Sequence[Kept]) -> Degrees:
+        found = self._each("ranks: degrees", [(ranks.how_often, (each,)) for each in counts])
+        degrees, often = concatenate(found)
+        known, groups = np.unique(degrees, return_inverse=True)
+        return Degrees.of_often(known, np.bincount(groups, weights=often, minlength=len(known)))
+
+    def put(self, blocks: Sequence[Columns]) -> list[Part]:
+        """Parts of rows that are here, none of which is empty."""
+        made = self._kept("send", [(tuple, (list(block),)) for block in blocks])
+        sizes = [sum(column.nbytes for column in block) for block in blocks]
+        each = zip(made, blocks, sizes, strict=True)
+        return [Part(kept, len(block[0]), size) for kept, block, size in each]
+
+    def _turns(self, nbytes: int) -> int:
+        """In how many turns so many bytes are exchanged: some of them lie there several times."""
+        limits = self.pool.memory
+        return max(1, ceil(nbytes / (sum(limits) / TIMES))) if limits else 1
+
+    # ----------------------------------------------------------------------------------- calls
+
+    def _exchange(self, told: str, nbytes: int) -> Exchange:
+        return Exchange.over(self.pool, told, Limits(memory=self.memory), nbytes)
+
+    def _each(self, told: str, calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]]) -> Any:
+        """What calls give, in their order."""
+        return self._run(told, calls, False)
+
+    def _kept(self, told: str, calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]]) -> Any:
+        """The same, left where they ran."""
+        return self._run(told, calls, True)
+
+    def _run(
+        self, told: str, calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]], keep: bool
+    ) -> list[Any]:
+        stage = self.pool.stage(told, Limits(memory=self.memory))
+        for number, (function, args) in enumerate(calls):
+            stage.add(Call(function, args, keep=keep, tag=number))
+        found = {call.tag: given for call, given in stage}
+        return [found[number] for number in range(len(calls))]
+
+
+def _bytes(piece: Piece) -> int:
+    part, start, stop = piece
+    return part.nbytes * (stop - start) // max(1, part.rows)
+
+
+# ------------------------------------------------------------------------------- on a worker
+
+
+def look(value: Any, start: int, step: int) -> Look:
+    return look_at(columns_of(value), start, step)
+
+
+def _length(counts: Columns) -> int:
+    return len(counts[0])

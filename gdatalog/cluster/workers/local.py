@@ -1,0 +1,141 @@
+"""Workers of this machine: a process of their own starts them, watches over them and ends them.
+
+So the user's process has no scheduler in it, which would wait while that computes; a script needs
+no `if __name__ == "__main__":`; Ctrl-C is not heard by workers; what Dask logs is not said; and if
+the user's process is killed, all of them end with it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import forkserver
+from pathlib import Path
+
+from gdatalog.cluster.workers.reaching import dask
+from gdatalog.errors import DeviceError
+from gdatalog.watching import PATIENCE, Hand
+
+ENDING = 5.0  # seconds that the processes may take to end
+_PROGRAM = (
+    "import json, sys; given = json.loads(sys.argv[1]); sys.path[:] = given.pop('path');"
+    "from gdatalog.cluster.workers.local import serve; serve(**given)"
+)
+# What workers import, imported once: they are forked from the process that did.
+_PRELOADED = ("distributed", "distributed.nanny", "gdatalog.cluster.replicated.work", "numba")
+# Workers have the cores to themselves: by default Dask looks a hundred times a second at which line
+# of Python runs, which tells nothing of compiled loops, and takes a twentieth of a core.
+_QUIET = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+}
+
+
+@dataclass(slots=True)
+class LocalWorkers:
+    """A scheduler and its workers, as long as this is not closed."""
+
+    process: subprocess.Popen[bytes]
+    folder: str  # what they write
+    address: str = ""  # the scheduler's; "" until it has said it
+
+    @staticmethod
+    def start(workers: int, memory: int) -> LocalWorkers:
+        """So many, of a thread each; `memory`: bytes for all of them."""
+        folder = tempfile.mkdtemp(prefix="gdatalog-cluster-")
+        given = {"path": sys.path, "workers": workers, "memory": memory, "folder": folder}
+        said = Path(folder, "log")
+        with said.open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM, json.dumps(given)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        own = LocalWorkers(process, folder)
+        try:
+            dask()  # takes as long to import as the others take
+            own.address = _first_line(process)
+        except BaseException:
+            own.close()
+            raise
+        if not own.address:
+            lines = said.read_text(errors="replace").split("\n") if said.exists() else []
+            own.close()
+            why = next((line.strip() for line in reversed(lines) if line.strip()), "no reason told")
+            raise DeviceError(
+                f"no workers could be started on this machine: {why}",
+                hint="fewer take less: gdatalog -j 1, or threads=1; or go without cluster=",
+            )
+        return own
+
+    def close(self) -> None:
+        """Ends them all; what they have kept goes."""
+        with suppress(OSError):
+            self.process.stdin.close()  # type: ignore[union-attr]
+        try:
+            self.process.wait(ENDING if self.address else 0)
+        except subprocess.TimeoutExpired:
+            _end(self.process.pid)
+            self.process.wait(ENDING)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.process.stdout.close()  # type: ignore[union-attr]
+
+
+def _first_line(process: subprocess.Popen[bytes]) -> str:
+    """What the process says first; "" if it ends before. Ctrl-C is heard meanwhile."""
+    found: list[bytes] = []
+    hand = Hand(lambda: found.append(process.stdout.readline()))  # type: ignore[union-attr]
+    hand.start()
+    while not hand.wait(PATIENCE):
+        pass
+    return found[0].decode().strip()
+
+
+def _end(leader: int) -> None:
+    """Kills a process and all that it has started."""
+    with suppress(OSError):
+        if hasattr(os, "killpg"):
+            os.killpg(leader, signal.SIGKILL)
+        else:
+            os.kill(leader, signal.SIGTERM)
+
+
+# --------------------------------------------------------------------- in the process of their own
+
+
+def serve(workers: int, memory: int, folder: str) -> None:
+    """Starts the workers, says their scheduler's address, and ends them with stdin."""
+    answers = os.dup(1)
+    os.dup2(2, 1)  # what workers print is nobody's answer
+    if sys.platform == "linux":
+        multiprocessing.set_forkserver_preload(list(_PRELOADED))
+        forkserver.ensure_running()  # it imports while this process does
+    import dask
+    from distributed import LocalCluster
+
+    dask.config.set(_QUIET)
+    if sys.platform == "linux":
+        dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+    cluster = LocalCluster(
+        n_workers=workers,
+        threads_per_worker=1,
+        memory_limit=memory // workers,
+        local_directory=folder,
+        dashboard_address="127.0.0.1:8787",
+        silence_logs=logging.ERROR,
+    )
+    os.write(answers, f"{cluster.scheduler_address}\n".encode())
+    sys.stdin.buffer.read()
+    shutil.rmtree(folder, ignore_errors=True)
+    _end(os.getpid())
