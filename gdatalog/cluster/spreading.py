@@ -13,7 +13,7 @@ from gdatalog.cluster.partitioned.foreseeing import parted
 from gdatalog.cluster.partitioned.run import PartitionedRun
 from gdatalog.cluster.partitioned.stock import Stock
 from gdatalog.cluster.pool import Pool
-from gdatalog.cluster.recursion.fixpoints import counts, fixpoint, patience
+from gdatalog.cluster.recursion.fixpoints import counts, fixpoint, foreseen, patience
 from gdatalog.cluster.replicated.harvest import EASILY
 from gdatalog.cluster.replicated.run import SpreadRun
 from gdatalog.cluster.rows.files import files_relation
@@ -30,7 +30,7 @@ from gdatalog.engine.ledger import RuleRound, RuleRun
 from gdatalog.engine.run import run_rule
 from gdatalog.engine.sources import Sources
 from gdatalog.engine.splits import Splits
-from gdatalog.engine.spread import Spread
+from gdatalog.engine.spread import Spread, SpreadFixpoint
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import cuttable
@@ -169,6 +169,10 @@ class Spreading:
     @told_if_lost
     def patience(self, splits: Splits) -> float:
         return patience(self.pool, splits)
+
+    @told_if_lost
+    def foreseen_fixpoint(self, splits: Splits) -> SpreadFixpoint | None:
+        return foreseen(self.pool, splits, len(self.pool.workers))
 
     @told_if_lost
     def fixpoint(self, splits: Splits) -> dict[str, Relation] | None:

@@ -13,6 +13,7 @@ from gdatalog.engine.improving import InPlace
 from gdatalog.engine.linear import Fixpoint, linear_of, linearised
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.splits import Splits
+from gdatalog.engine.spread import SpreadFixpoint
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import MemoryLimitError
@@ -108,10 +109,11 @@ def by_rounds(way: Splits | InPlace, counts: bool = False) -> dict[str, Relation
 
 def plan_stratum(
     stratum: Stratum, around: Surroundings
-) -> tuple[list[tuple[CheckedRule, RulePlan]], tuple[str, ...]]:
+) -> tuple[list[tuple[CheckedRule, RulePlan]], tuple[str, ...], SpreadFixpoint | None]:
     """The plans that evaluating a stratum would run, without running them.
 
-    And what is worth a word of how its rules became those of the plans.
+    And what is worth a word of how its rules became those of the plans, and how a cluster would
+    do it, if it is recursive.
     """
     told: list[str] = []
     plans: list[tuple[CheckedRule, RulePlan]] = []
@@ -123,16 +125,19 @@ def plan_stratum(
         fixpoint = linearised(Fixpoint(stratum, {}, around))
         stratum, around = fixpoint.stratum, fixpoint.around
     splits = Splits(stratum, {}, around)
+    spread = None
+    if stratum.recursive and around.cluster is not None:
+        spread = around.cluster.foreseen_fixpoint(splits)
     if splits.split is not None:
         told.append(f"a fixpoint for each {splits.split_by()}")
-        return [*plans, *_plans(splits)], tuple(told)
+        return [*plans, *_plans(splits)], tuple(told), spread
     if stratum.recursive and InPlace(stratum, {}, around).refusal is None:
         told.append("best values are improved in place")
     parts = parted_stratum(stratum, around)
     if parts is not None:
         stratum, around = parts.stratum, around_parts(stratum, parts, around)
         told += parts.told
-    return [*plans, *_plans(StratumRun(stratum, {}, around))], tuple(told)
+    return [*plans, *_plans(StratumRun(stratum, {}, around))], tuple(told), spread
 
 
 def _plans(run: StratumRun) -> list[tuple[CheckedRule, RulePlan]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from gdatalog.progress import format_bytes
@@ -60,6 +61,48 @@ class Spread:
             ("classes", ", ".join(map(str, self.classes)) or None),
             ("bytes planned to be moved", self.planned),
             ("bytes moved between workers", self.moved),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadFixpoint:
+    """How a recursive stratum is spread. `by`: workers take stretches of the values of these
+    columns; without, they own rows, and exchange what is new. `parted`: none has all that is read.
+
+    `patient`: for how many seconds it is tried here first; as long as there is room where it is
+    infinite, and `why` that is. `refusal`: why only one machine can do it.
+    """
+
+    workers: int
+    by: str | None = None
+    parted: bool = False
+    patient: float = 0.0
+    why: str = ""
+    refusal: str | None = None
+
+    def __str__(self) -> str:
+        workers = _many(self.workers, "worker")
+        if self.refusal is not None:
+            return f"here, and not over {workers}: {self.refusal}"
+        if self.by is not None:
+            told = f"over {workers}, each of which takes stretches of the values of {self.by}"
+        else:
+            told = f"over {workers}, which own the rows by hash, and exchange what is new in rounds"
+        if self.parted:
+            told += "; none has all that is read"
+        if self.patient == inf:
+            return f"here, as long as there is room ({self.why}); then {told}"
+        return f"{told}, if it takes more than {self.patient:g} s here" if self.patient else told
+
+    def facts(self) -> tuple[tuple[str, str | int | None], ...]:
+        """The same, to be looked up."""
+        way = "values" if self.by is not None else "rows"
+        first = "as long as there is room" if self.patient == inf else f"{self.patient:g} s"
+        return (
+            ("spread", way if self.refusal is None else None),
+            ("workers", self.workers),
+            ("here first", None if self.refusal is not None or not self.patient else first),
+            ("reason", self.refusal or self.why or None),
         )
 
 
