@@ -81,7 +81,8 @@ class Holdings:
                 if piece.rows:
                     pieces[bundle.source].append(piece)
         fragments = []
-        for source, mine, bound in zip(self.layout.sources, pieces, self.bound, strict=True):
+        each_source = zip(self.layout.sources, self.bundles, pieces, self.bound, strict=True)
+        for source, made, mine, bound in each_source:
             boxes = None
             if part.refined:
                 boxes = tuple(
@@ -93,7 +94,8 @@ class Holdings:
                     for cell in part.cells
                     for role in bound
                 )
-            fragments.append(Fragment(source, tuple(mine), bound, boxes))
+            twice = made.base.twice
+            fragments.append(Fragment(source, tuple(mine), bound, boxes, twice))
         return fragments
 
     def _piece(self, bundle: Bundle, group: Bundled) -> Piece:

@@ -30,6 +30,7 @@ from gdatalog.errors import DeviceError
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import JoinPlan
 from gdatalog.storage.afar import AfarRows
+from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns
@@ -51,7 +52,8 @@ class Base:
     `blocks`: what a worker is given to have each: columns, which are laid on a shelf first, or
     where they are `afar` what a part has (`parts.py`). `groups`: which of them lie together, and
     are bundled so. `edges`: of a graph that lies afar, how each edge is told once, and the ranks of
-    its vertices. `sample`: every `step`-th row of all.
+    its vertices. `twice`: a row that counts may be there twice, and those that are the same are in
+    one bundle. `sample`: every `step`-th row of all.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Base:
     groups: Sequence[range] = ()
     afar: bool = False
     edges: tuple[Way, Placed] | None = None
+    twice: bool = False
     lots: list[Lot | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -137,11 +140,12 @@ class Stock:
             finalize(relation.store, _forget, kept, self._idle)
         rows = relation.afar
         afar = rows is not None and rows.away
-        key = (source.ranked and (afar or source.tests), afar, afar and source.weighted)
+        counts, whole = afar and source.weighted, len(source.columns) == len(relation.types)
+        key = (source.ranked and (afar or source.tests), afar, counts, counts and whole)
         base = kept.get(key)
         if base is None:
             if rows is not None and rows.away:
-                base = self._afar(rows, source)
+                base = self._afar(rows, source, whole)
             else:
                 base = self._here(list(_blocks(relation, source, len(self.pool.workers))))
             kept[key] = base
@@ -183,14 +187,16 @@ class Stock:
         ]
         return layout, bases, samples
 
-    def _afar(self, rows: AfarRows, source: Source) -> Base:
-        # Where rows do not count, tries find out which are the same.
-        parts = rows.make_distinct() if source.weighted else rows.parts
+    def _afar(self, rows: AfarRows, source: Source, whole: bool) -> Base:
+        # Where rows do not count, tries find out which are the same. Whole rows that are the same
+        # lie in the same classes, so that they meet in cells.
+        twice = source.weighted and whole and not source.ranked and rows.known < Known.DISTINCT
+        parts = rows.make_distinct() if source.weighted and not twice else rows.parts
         values: list[Any] = [part.value for part in parts]
         sample = rows.survey.sample
         step = max(1, rows.at_most // max(1, len(sample[0])))
         if not source.ranked:
-            return Base(self.name(), values, sample, step, afar=True)
+            return Base(self.name(), values, sample, step, afar=True, twice=twice)
         keeper = rows.keeper
         assert isinstance(keeper, Keeping)
         values, way = keeper.edges(rows)
