@@ -19,6 +19,7 @@ from gdatalog.cluster.rows import files
 from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.errors import EvaluationError
 from gdatalog.storage.afar import AfarRows
+from gdatalog.storage.elsewhere import Known
 from tests import pool_calls
 from tests.clusters import Workers
 
@@ -178,3 +179,20 @@ def test_closures_begin_with_data_that_lie_on_workers(
     ):
         assert db.query(text).sorted().fetchall() == near.query(text).sorted().fetchall(), text
         assert all(db._workspace.stored[name].afar.away for name in ("P", "D")), text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "r(count()) <- F(x, y), F(y, z).",
+        "r(y, count(), sum(x)) <- F(x, y), F(y, z), x < z.",
+        "r(count()) <- E(x, y, _, _), E(y, _, _, _).",
+    ],
+)
+def test_rows_that_are_there_twice_count_once(
+    db: gd.Database, near: gd.Database, tmp_path: Path, text: str
+) -> None:
+    for each in (db, near):
+        each.load("F", str(tmp_path), columns=["x", "y"])
+    assert db.query(text).sorted().fetchall() == near.query(text).sorted().fetchall()
+    assert db._workspace.stored["F"].afar.known == Known.NOTHING  # nobody compared all rows

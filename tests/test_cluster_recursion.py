@@ -59,10 +59,12 @@ class Here:
         self.placed: dict[Any, Any] = {}
         self.functions: list[str] = []
 
-    def place(self, key: Any, value: Any, nbytes: int = 0, owner: Any = None) -> _There:
-        found = self.placed.get(key)
+    def place(
+        self, key: Any, value: Any, nbytes: int = 0, owner: Any = None, version: Any = None
+    ) -> _There:
+        found = self.placed.get((key, version))
         if found is None or key is None:
-            found = self.placed[key] = value, _There(_copy(value))
+            found = self.placed[key, version] = value, _There(_copy(value))
         return found[1]
 
     def stage(self, told: str, limits: Any, smaller: Any = None) -> _Stage:

@@ -14,6 +14,7 @@ from threading import Lock
 from time import perf_counter
 from typing import Any
 
+from gdatalog.cluster.pool import Lost
 from gdatalog.cluster.recursion.routes import ALL, Place, Routes
 from gdatalog.cluster.rows.exchange import Piece, rows_by_owner
 from gdatalog.cluster.rows.parts import columns_of
@@ -46,7 +47,7 @@ SMALL = 1 << 14  # bytes that a step hands out by way of the driver, at the most
 Parcel = dict[str, Rows]
 
 
-class Stale(Exception):
+class Stale(Lost):
     """What an owner had was changed by a step whose outcome is lost."""
 
 
