@@ -14,7 +14,6 @@ from gdatalog.result import Result
 from gdatalog.storage.table import Table
 from gdatalog.storage.writers import facts_text, table_text
 
-FORMATS = ("box", "csv", "tsv", "json", "jsonl", "markdown")
 FEWEST_ROWS, MANY_ROWS = 4, 20  # of an answer that does not fit the terminal
 AROUND = 9  # lines of a terminal that are not rows: the box, the prompts around it, a bar below
 
