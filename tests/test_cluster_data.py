@@ -194,6 +194,11 @@ def test_a_frame_stays_on_the_workers(db: gd.Database) -> None:
     ]  # fmt: skip
     db["names"] = dd.from_pandas(frame(), npartitions=2)["who"]
     assert len(db["names"]) == 3 and stored(db, "names").columns == ("who",)
+    import dask.array
+
+    pairs = np.arange(12).reshape(6, 2)
+    db["A"] = dask.array.from_array(pairs, chunks=(4, 1))
+    assert db["A"].sorted().fetchall() == [(int(x), int(y)) for x, y in pairs]
     db.load("few", dd.from_pandas(frame(), npartitions=2), columns=["v", "x"])
     assert stored(db, "few").types == ("float", "int")
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 import gdatalog as gd
+from gdatalog.cluster.workers.roster import Worker
 from gdatalog.shell import cli, doctor
+from gdatalog.shell.commands.clusters import told
 from gdatalog.shell.editor.known import look
 from gdatalog.shell.output import Output
 from gdatalog.shell.repl import Repl
@@ -68,6 +71,22 @@ def test_the_prompt_connects_and_leaves(address: str, talk: Talk) -> None:
     assert talk(".cluster off").startswith("no cluster")
     assert before.status == "closed"
     assert "2" in talk("p(x).") and look(talk.repl.db)[1].device == "cpu"
+
+
+def test_workers_without_names_are_told_once() -> None:
+    workers = [
+        Worker(f"tcp://10.0.0.{at}:40000", name, "10.0.0.7", 1, 1 << 30)
+        for at, name in ((7, "tcp://10.0.0.7:40000"), (8, "tcp://10.0.0.8:40000"))
+    ]
+    cluster = SimpleNamespace(
+        again=lambda: None, workers=workers, address="tcp://a:1", dashboard=""
+    )
+    shown = told(SimpleNamespace(cluster=cluster)).splitlines()[2:]  # type: ignore[arg-type]
+    assert shown == [
+        "worker                threads  memory",
+        "tcp://10.0.0.7:40000  1        1.0 GiB",
+        "tcp://10.0.0.8:40000  1        1.0 GiB",
+    ]
 
 
 def test_an_address_that_is_wrong_changes_nothing(

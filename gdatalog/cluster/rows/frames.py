@@ -22,8 +22,16 @@ from gdatalog.values import TypeName
 
 
 def is_frame(data: Any) -> bool:
-    """Whether it is one of Dask's frames, or a column of one."""
+    """Whether it is one of Dask's frames, or a column of one, or an array or bag of rows."""
     return type(data).__module__.split(".")[0] == "dask" and hasattr(data, "to_delayed")
+
+
+def _delayed(data: Any) -> list[Any]:
+    """Its partitions. Those of an array are whole rows."""
+    if not hasattr(data, "rechunk"):
+        return list(data.to_delayed())
+    whole = data.rechunk(dict.fromkeys(range(1, data.ndim), -1))
+    return list(whole.to_delayed().ravel())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +68,7 @@ class Told:
 def frame_relation(asked: Loading, data: Any) -> Relation | None:
     """The relation of a frame; None if it has no rows, or no columns."""
     wanted, pool = asked.wanted, asked.keeping.pool
-    futures = pool.connection.client.compute(list(data.to_delayed()))
+    futures = pool.connection.client.compute(_delayed(data))
     declared = wanted.declared
     typed = None if declared is None else Typed(declared.columns, declared.types)
     columns = None if wanted.columns is None else tuple(wanted.columns)

@@ -47,7 +47,9 @@ def told(db: Database) -> str:
         (worker.name, worker.address, str(worker.threads), format_bytes(worker.memory))
         for worker in cluster.workers
     ]
-    wide = [max(len(row[at]) for row in rows) for at in range(4)]
+    if all(name == address for name, address, *_ in rows[1:]):  # nobody gave them names
+        rows = [(first, *others) for first, _, *others in rows]
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, wide, strict=True)) for row in rows]
     told = f"{cluster}, scheduler at {cluster.address}\ndashboard: {cluster.dashboard}"
     return "\n".join([told, *(line.rstrip() for line in lines)])
