@@ -47,9 +47,10 @@ def told(db: Database) -> str:
         (worker.name, worker.address, str(worker.threads), format_bytes(worker.memory))
         for worker in cluster.workers
     ]
-    if all(name == address for name, address, *_ in rows[1:]):  # nobody gave them names
-        rows = [(first, *others) for first, _, *others in rows]
-    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, wide, strict=True)) for row in rows]
+    columns = list(zip(*rows, strict=True))
+    if columns[0][1:] == columns[1][1:]:  # nobody gave them names
+        del columns[1]
+    cells = [[f"{cell:<{max(map(len, column))}}" for cell in column] for column in columns]
+    lines = map("  ".join, zip(*cells, strict=True))
     told = f"{cluster}, scheduler at {cluster.address}\ndashboard: {cluster.dashboard}"
     return "\n".join([told, *(line.rstrip() for line in lines)])
