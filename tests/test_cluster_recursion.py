@@ -51,18 +51,20 @@ class Here:
     to another worker before it is used."""
 
     def __init__(self, workers: int = 2, moved: bool = False) -> None:
-        threads = {f"worker {number}": 1 for number in range(workers)}
-        client = SimpleNamespace(nthreads=lambda: threads, status="running")
-        self.connection = SimpleNamespace(slots=workers, client=client, budget=1 << 40)
+        self.workers = {f"worker {number}": 1 for number in range(workers)}
+        client = SimpleNamespace(status="running")
+        self.connection = SimpleNamespace(client=client, budget=1 << 40)
         self.slots = workers
         self.moved = moved
         self.placed: dict[Any, Any] = {}
         self.functions: list[str] = []
 
-    def place(self, key: Any, value: Any, nbytes: int = 0, owner: Any = None) -> _There:
-        found = self.placed.get(key)
+    def place(
+        self, key: Any, value: Any, nbytes: int = 0, owner: Any = None, version: Any = None
+    ) -> _There:
+        found = self.placed.get((key, version))
         if found is None or key is None:
-            found = self.placed[key] = value, _There(_copy(value))
+            found = self.placed[key, version] = value, _There(_copy(value))
         return found[1]
 
     def stage(self, told: str, limits: Any, smaller: Any = None) -> _Stage:

@@ -49,16 +49,18 @@ class Here:
     """What stands for the workers' pool: calls run in this process, on copies as a worker has."""
 
     def __init__(self, slots: int = 2) -> None:
-        self.slots, self.threads = slots, {"here": slots}
-        client = SimpleNamespace(status="running", nthreads=lambda: self.threads)
-        self.connection = SimpleNamespace(client=client, device="cpu")
+        self.slots = slots
+        self.workers = self.threads = {"here": slots}
+        self.connection = SimpleNamespace(client=SimpleNamespace(status="running"), device="cpu")
         self.placed: dict[Hashable, Any] = {}
         self.calls = 0
 
-    def place(self, key: Hashable, value: Any, nbytes: int = 0, owner: Any = None) -> Any:
-        if key is None or key not in self.placed:
-            self.placed[key] = (value, pickle.loads(pickle.dumps(value)))
-        return _There(self.placed[key][1])
+    def place(
+        self, key: Hashable, value: Any, nbytes: int = 0, owner: Any = None, version: Any = None
+    ) -> Any:
+        if key is None or (key, version) not in self.placed:
+            self.placed[key, version] = (value, pickle.loads(pickle.dumps(value)))
+        return _There(self.placed[key, version][1])
 
     def stage(self, told: str, limits: Any, smaller: Any = None) -> _Stage:
         return _Stage(self, smaller)

@@ -57,9 +57,12 @@ def talk() -> Iterator[Talk]:
     talk.repl.db.close()
 
 
-def test_the_prompt_connects_and_leaves(address: str, talk: Talk) -> None:
+def test_the_prompt_connects_and_leaves(
+    address: str, talk: Talk, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert talk(".cluster").startswith("no cluster")
     shown = talk(f".cluster {address}").splitlines()
+    assert shown, capsys.readouterr().err
     assert shown[0] == f"2 workers, scheduler at {address}"
     assert shown[1].startswith("dashboard: http://")
     assert re.fullmatch(r"worker  address +threads  memory", shown[2])

@@ -18,7 +18,7 @@ from gdatalog.storage.relation import Relation
 def parted(plan: RulePlan, relation_of: Callable[[str], Relation], stock: Stock) -> Spread:
     """How a rule will be spread, all of its joins together."""
     choices = [_choice(join, relation_of, stock) for join in plan.joins]
-    return told([choice for choice in choices if choice is not None], len(stock.workers))
+    return told([choice for choice in choices if choice is not None], len(stock.pool.workers))
 
 
 def told(choices: Sequence[Choice], workers: int) -> Spread:
@@ -51,7 +51,7 @@ def _choice(join: JoinPlan, relation_of: Callable[[str], Relation], stock: Stock
     census = Census(layout, domains, counts, widths)
     memory, slots = stock.room()
     memory //= MAKING
-    workers = len(stock.workers)
+    workers = len(stock.pool.workers)
     while True:  # where the smallest blocks are too large they are cut again
         choice = weighed(census, memory, workers, max(1, slots // workers))
         if choice is not None:

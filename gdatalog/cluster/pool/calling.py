@@ -15,6 +15,7 @@ from traceback import format_exc
 from typing import Any, NamedTuple
 
 from gdatalog.cluster.pool.here import Missing, Ref, common_of, hold, value_of
+from gdatalog.cluster.workers.worker import own_worker
 from gdatalog.errors import Error, Interrupted
 from gdatalog.watching import Watch
 
@@ -136,10 +137,5 @@ class _Caller(Watch):
 
 def _task() -> tuple[Any, Any]:
     """The worker's state, and the task that runs in this thread."""
-    from distributed import get_worker
-
-    try:
-        worker = get_worker()
-        return worker.state, worker.get_current_task()
-    except (ValueError, KeyError):  # called by hand
-        return None, None
+    worker = own_worker()
+    return (None, None) if worker is None else (worker.state, worker.get_current_task())

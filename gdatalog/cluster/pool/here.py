@@ -16,6 +16,8 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
+from gdatalog.cluster.workers.worker import own_memory
+
 MOST_COMMON = 16
 ALIGNED = 64  # bytes: what a vector instruction likes
 
@@ -89,21 +91,10 @@ def forget(tokens: Iterable[str]) -> None:
 
 def _keep(token: str, value: Any, size: int) -> None:
     _held[token] = value, size
-    most = _most()
-    if most is not None:
-        while len(_held) > 1 and sum(size for _, size in _held.values()) > most:
+    limit = own_memory()
+    if limit is not None:
+        while len(_held) > 1 and sum(size for _, size in _held.values()) > limit // 2:
             _held.popitem(last=False)
-
-
-def _most() -> int | None:
-    """Half of the worker's memory."""
-    from distributed import get_worker
-
-    try:
-        limit: int | None = get_worker().memory_manager.memory_limit
-    except (ValueError, AttributeError):
-        return None
-    return limit // 2 if limit else None
 
 
 # ------------------------------------------------------------------------------------ files

@@ -257,7 +257,7 @@ class Stretches:
 
     @property
     def _wanted(self) -> int:
-        return PARTS * self.pool.connection.slots
+        return PARTS * self.pool.slots
 
     def _of(self, seeds: Seeds, low: int, high: int) -> Seeds:
         """The rows of the values from one number on, below another."""
@@ -286,9 +286,8 @@ class Stretches:
         workers = self.pool.slots
         name = f"a fixpoint for each {splits.split_by()}"
         told = f"{name}, on {workers} worker{'s' * (workers > 1)}"
-        threads = self.pool.connection.slots
         record = splits.record
-        record.way = Way(told, len(self._values), "values", threads, seconds=seconds)
+        record.way = Way(told, len(self._values), "values", workers, seconds=seconds)
         record.end(dict(rows))
         for number, plan in enumerate(splits.later):
             report = ledger.run_of(plan)

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gdatalog.cluster.pool import Call, Kept, Pool
-from gdatalog.cluster.pool.placing import workers_of
 from gdatalog.cluster.rows.parts import columns_of
+from gdatalog.cluster.workers.worker import own_address
 from gdatalog.executors.limits import Limits
 from gdatalog.storage.afar import Part
 from gdatalog.storage.row_store import row_numbers
@@ -39,7 +39,7 @@ class Piece:
     @property
     def moved(self) -> int:
         """The bytes that were fetched from another worker, said where it is used."""
-        return 0 if self.made_on == this_worker() else self.nbytes
+        return 0 if self.made_on == own_address() else self.nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Exchange:
     @staticmethod
     def over(pool: Pool, told: str, limits: Limits, nbytes: int) -> Exchange:
         """To owners on all workers, of which each is to have not too much of so many bytes."""
-        workers = sorted(workers_of(pool.connection.client))
+        workers = sorted(pool.workers)
         count = max(len(workers), -(-nbytes // OWNED))
         return Exchange(pool, told, limits, [workers[at % len(workers)] for at in range(count)])
 
@@ -114,17 +114,22 @@ class Owned:
 
 def by_place(pool: Pool, parts: Sequence[Any]) -> list[tuple[str | None, list[Any]]]:
     """Parts by the worker on which they lie; None: none, or it is not known, each by itself."""
-    lying = [part for part in parts if isinstance(part, Kept)]
-    places = {id(part): where for part, where in zip(lying, pool.where(lying), strict=True)}
     found: dict[str, list[Any]] = {}
     single: list[tuple[str | None, list[Any]]] = []
-    for part in parts:
-        where = places.get(id(part))
+    for part, where in zip(parts, place_of(pool, parts), strict=True):
         if where is None:
             single.append((None, [part]))
         else:
             found.setdefault(where, []).append(part)
     return [*found.items(), *single]
+
+
+def place_of(pool: Pool, parts: Sequence[Any]) -> list[str | None]:
+    """The worker on which each part lies; None: on none, or it is not known."""
+    rows = [part["rows"] if isinstance(part, dict) and "rows" in part else part for part in parts]
+    lying = [part for part in rows if isinstance(part, Kept)]
+    places = {id(part): where for part, where in zip(lying, pool.where(lying), strict=True)}
+    return [places.get(id(part)) for part in rows]
 
 
 def parts_of(owned: Sequence[Kept]) -> list[Part]:
@@ -136,21 +141,11 @@ def parts_of(owned: Sequence[Kept]) -> list[Part]:
 # ------------------------------------------------------------------------------- on a worker
 
 
-def this_worker() -> str:
-    """The address of the worker that runs this; nothing outside of one."""
-    from distributed import get_worker
-
-    try:
-        return str(get_worker().address)
-    except ValueError:
-        return ""
-
-
 def dealt(split: Split, parts: Sequence[Any], owners: int, *args: Any) -> list[Piece]:
     """What is for each owner, of parts that lie here."""
     from dask.sizeof import sizeof
 
-    here = this_worker()
+    here = own_address()
     return [Piece(value, here, sizeof(value)) for value in split(parts, owners, *args)]
 
 

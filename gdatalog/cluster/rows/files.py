@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cluster.pool import Call
-from gdatalog.cluster.rows.exchange import this_worker
 from gdatalog.cluster.rows.loading import Loading, own_keys, places_of
 from gdatalog.cluster.rows.surveys import SAMPLE, Look, look_at, survey_of
+from gdatalog.cluster.workers.worker import own_address
 from gdatalog.errors import DataError
 from gdatalog.storage.afar import Part
 from gdatalog.storage.file_sets import PARQUET, File, Typed, files_of, is_set
@@ -91,7 +91,7 @@ class _Dataset:
                 )
 
     def _bytes(self) -> int:
-        return min([BYTES, *(limit // SHARE for limit in self.asked.keeping.limits())])
+        return min([BYTES, *(limit // SHARE for limit in self.asked.keeping.pool.memory)])
 
     def _of(self, blocks: Sequence[Block], typed: Typed) -> Relation:
         asked, keeping = self.asked, self.asked.keeping
@@ -142,20 +142,28 @@ class Block:
     columns: tuple[str, ...] | None
     declared: Typed
 
-    def table(self) -> Table:
+    def table(self, only: Sequence[int] | None = None) -> Table:
+        """The rows, all columns or some. Those that go by their places are read together."""
         path = self.groups.file.path
         if not os.path.exists(path):
             raise DataError(
-                f"{path}: the worker {this_worker()} does not see this file",
+                f"{path}: the worker {own_address()} does not see this file",
                 hint="workers read files themselves: put it where all of them see it, or load "
                 "what pyarrow.parquet.read_table(...) reads here",
             )
-        wanted = self.declared.columns if self.columns is None else self.columns
-        return table_of(raw_of_groups(self.groups, wanted), self.columns, self.declared, path)
+        names, typed = self.columns, self.declared
+        if only is not None and names is not None:
+            names = tuple(names[at] for at in only)
+            types = tuple(typed.types[at] for at in only)
+            typed = Typed(tuple(typed.columns[at] for at in only), types)
+        wanted = typed.columns if names is None else names
+        return table_of(raw_of_groups(self.groups, wanted), names, typed, path)
 
-    def read(self, texts: Codes | None) -> Columns:
-        """The rows, as keys."""
-        return keys_of(self.table(), texts)
+    def read(self, texts: Codes | None, columns: Sequence[int] | None = None) -> Columns:
+        """The rows, as keys: all columns, or some of them."""
+        found = keys_of(self.table(columns), texts)
+        pick = columns is not None and self.columns is None
+        return tuple(found[at] for at in columns or ()) if pick else found
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,6 @@ from weakref import WeakSet
 import numpy as np
 
 from gdatalog.cluster.pool import Call, Kept, Pool
-from gdatalog.cluster.pool.placing import workers_of
 from gdatalog.cluster.rows import outgoing, ranks, repeats
 from gdatalog.cluster.rows.exchange import Exchange
 from gdatalog.cluster.rows.parts import columns_of, piece_of
@@ -28,7 +27,6 @@ from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import RowTest
 
 TIMES = 16  # of what is exchanged at a time, that workers' memory is
-OWNED = 64 << 20  # bytes of numbers that an owner is to have at the most
 
 
 @dataclass(slots=True, eq=False)
@@ -172,23 +170,15 @@ class Keeping:
         each = zip(made, blocks, sizes, strict=True)
         return [Part(kept, len(block[0]), size) for kept, block, size in each]
 
-    def limits(self) -> list[int]:
-        """The memory of each worker that has a limit."""
-        workers = self.pool.connection.client.scheduler_info(n_workers=-1)["workers"].values()
-        return [worker["memory_limit"] for worker in workers if worker["memory_limit"]]
-
     def _turns(self, nbytes: int) -> int:
         """In how many turns so many bytes are exchanged: some of them lie there several times."""
-        limits = self.limits()
+        limits = self.pool.memory
         return max(1, ceil(nbytes / (sum(limits) / TIMES))) if limits else 1
 
     # ----------------------------------------------------------------------------------- calls
 
     def _exchange(self, told: str, nbytes: int) -> Exchange:
-        """Owners enough for so many bytes."""
-        workers = list(workers_of(self.pool.connection.client))
-        each = max(1, -(-nbytes // (OWNED * len(workers))))
-        return Exchange(self.pool, told, Limits(memory=self.memory), workers * each)
+        return Exchange.over(self.pool, told, Limits(memory=self.memory), nbytes)
 
     def _each(self, told: str, calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]]) -> Any:
         """What calls give, in their order."""
