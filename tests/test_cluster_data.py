@@ -242,3 +242,25 @@ def test_sizes_at_the_prompt(db: gd.Database, capsys: pytest.CaptureFixture[str]
     repl.take_all(".load F 'E/*.parquet'\n.save all.dl\n")
     with open("all.dl", encoding="utf-8") as file:
         assert '.input E("E")\n.input F("E/*.parquet")\n' in file.read()
+
+
+def test_files_are_read_again_by_other_workers(
+    cluster: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the connection to those before is lost."""
+    monkeypatch.chdir(tmp_path)
+    rows = edges("E")
+    address = cluster(2).scheduler.address
+    with gd.connect(device="cpu", cluster=address) as db:
+        db._workspace.force(spread="partition")
+        repl = Repl(db, Output(io.StringIO(), None))
+        repl.take_all(".load E\n")
+        first = stored(db, "E")
+        db.cluster.client.close()
+        repl.take_all(f".cluster {address}\n")
+        assert stored(db, "E") is not first and set(db["E"].fetchall()) == rows
+        repl.take_all(".cluster off\n")
+        assert db.cluster is None and set(db["E"].fetchall()) == rows
+        repl.take_all(".save all.dl\n")
+        with open("all.dl", encoding="utf-8") as file:
+            assert '.input E("E")\n' in file.read()
