@@ -120,3 +120,9 @@ def test_the_flag_is_seen_in_a_hot_loop() -> None:
     control[1] = 1
     thread.join(20)
     assert not thread.is_alive()
+
+
+def test_one_thread_takes_an_eighth_at_a_time() -> None:
+    control = np.zeros(16, dtype=np.int64)
+    taken = [take(control, 1, 803, 1) for _ in range(10)]
+    assert taken == [(at, min(at + 100, 803)) for at in range(0, 803, 100)] + [(803, 803)]

@@ -20,8 +20,9 @@ from gdatalog.printer.scope import Known
 if TYPE_CHECKING:
     from gdatalog.printer.nest import Nest
 
-# A list is marked if this many times the loop's turns are as long as it.
-WORTH = 16
+# A list is marked if this many times the loop's turns are as long as it: where a turn meets it, and
+# where a turn leads to a loop whose turns do.
+WORTH, WORTH_DEEP = 16, 128
 
 
 def look_ahead(
@@ -70,7 +71,8 @@ def look_ahead(
                     marked.append(_mark_buffer(nest, met, known))
         elif len(here) == 1 and here[0] not in known.marks and _markable(nest, here[0]):
             marked.append(here[0])
-            _mark(nest, here[0], known, walk)
+            deep = any(isinstance(step, Join) for step in steps[at + 1 : place])
+            _mark(nest, here[0], known, walk, WORTH_DEEP if deep else WORTH)
     return marked
 
 
@@ -80,7 +82,7 @@ def _markable(nest: Nest, node: Node) -> bool:
     return nest.marks_fit(node)
 
 
-def _mark(nest: Nest, node: Node, known: Known, walk: Walk) -> None:
+def _mark(nest: Nest, node: Node, known: Known, walk: Walk, worth: int) -> None:
     text = nest.text
     low, high = nest.range_of(node, known)
     flag = text.name("marked")
@@ -88,7 +90,7 @@ def _mark(nest: Nest, node: Node, known: Known, walk: Walk) -> None:
     if nest.intersect == "mark":
         text.line(f"{flag} = True")
     else:
-        text.line(f"{flag} = {turns} > 1 and ({turns}) * {WORTH} > {high} - {low}")
+        text.line(f"{flag} = {turns} > 1 and ({turns}) * {worth} > {high} - {low}")
     with text.block(f"if {flag}"):
         text.line(nest.call("mark", nest.values(node), low, high, *marks_of(nest, node)))
     known.marks[node] = flag

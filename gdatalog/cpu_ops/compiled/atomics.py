@@ -117,13 +117,17 @@ def take(control: Array, threads: int, total: int, grain: int) -> tuple[int, int
     Intervals shrink to `grain`, so that the threads end at about the same time. None is more than
     a 64th of what would be a thread's even share: where the first units are the work of many, as
     in graphs whose hubs have the least ids, an even share of units is far more than that of work.
+    One thread waits for no other, and what it prepares of a list it has to again in each interval:
+    it takes an eighth at a time, so that it can be told how far it is.
     """
     store(control, 2, total)
     start = load(control, 0)
     largest = total // (64 * threads)
     while start < total:
         size = (total - start) // (8 * threads)
-        if size > largest:
+        if threads == 1:
+            size = total // 8
+        elif size > largest:
             size = largest
         if size < grain:
             size = grain
