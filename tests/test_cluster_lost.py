@@ -38,7 +38,6 @@ TEXT = "p(x, y) <- A(x), B(y), x < y."
 def db(cluster: Workers, monkeypatch: pytest.MonkeyPatch) -> Iterator[gd.Database]:
     """A database for which little is much, with workers of which each has a part."""
     monkeypatch.setattr(harvest, "EASILY", 1 << 12)
-    monkeypatch.setattr("gdatalog.cluster.replicated.tasks.SMALL", 1 << 10)
     monkeypatch.setattr(stock, "FEW", 64)
     with gd.connect(cluster=cluster(2), device="cpu") as found:
         found["A"] = pd.DataFrame({"x": range(N)})
