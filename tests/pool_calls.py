@@ -11,6 +11,7 @@ import numpy as np
 
 from gdatalog.cluster.partitioned import fragments, shelves
 from gdatalog.cluster.pool import here
+from gdatalog.cluster.replicated.tasks import Found
 from gdatalog.errors import EvaluationError, Interrupted, MemoryLimitError
 from gdatalog.watching import watching
 
@@ -126,6 +127,11 @@ def on_shelf(dask_worker: Any) -> int:
 
 def sum_of(kept: dict[str, int]) -> int:
     return sum(kept.values())
+
+
+def hard(*_: object) -> Found:
+    """A cell that was too much."""
+    return Found(hard=True)
 
 
 def lay_late(folder: str, name: str) -> None:

@@ -39,7 +39,7 @@ from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.progress import format_bytes
 from gdatalog.storage.graph import Ranking
-from gdatalog.storage.rows import Columns, concatenate
+from gdatalog.storage.rows import Columns, concatenate, sort_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -67,13 +67,15 @@ class Fragment:
     """The rows of a source that cells need: those of the pieces; where there are `boxes`, those
     of them that lie in one.
 
-    `roles`: for each of the source's tries which variable is bound to which column.
+    `roles`: for each of the source's tries which variable is bound to which column. `twice`: a row
+    may be there twice, and counts once.
     """
 
     source: Source
     pieces: tuple[Piece, ...]
     roles: tuple[Mapping[int, str], ...]
     boxes: tuple[Box, ...] | None = None
+    twice: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -159,8 +161,7 @@ def _read(
             way, ranking = edges
             found.append(both_ways(*map(ranking.ranks, edges_of(block, way))))
         else:
-            whole = columns_of(block)
-            found.append(tuple(whole[at] for at in source.columns))
+            found.append(columns_of(block, source.columns))
     return passing(concatenate(found), source)
 
 
@@ -244,6 +245,8 @@ def _tries(
         keys = _rows(fragment, shelf)
         size += sum(column.nbytes for column in keys.values())
         _check(tries, size)
+        if fragment.twice:
+            keys = dict(zip(keys, sort_rows(tuple(keys.values())), strict=True))
         for ref in longest_first(tuple(tries.sources)):
             if tries.sources[ref] == at:
                 made[ref] = trie = _trie(ref, keys)

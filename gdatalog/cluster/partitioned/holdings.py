@@ -43,11 +43,16 @@ class Holdings:
     def __init__(self, stock: Stock, told: str, join: JoinPlan, layout: Layout) -> None:
         self.stock = stock
         self.told = told
-        self.layout = layout
-        self.bound = _bound(join, layout)
+        self.join = join
+        self.lay(layout)
         self.bundles: list[Bundles] = []
         self.name = stock.name()
         self.ends: dict[str, list[int]] = {}  # of bundles, by what lots are known by
+
+    def lay(self, layout: Layout) -> None:
+        """What of the join is cut, when that is known."""
+        self.layout = layout
+        self.bound = _bound(self.join, layout)
 
     def count(self, limits: Limits) -> tuple[list[Array], list[int], int]:
         """See `Stock.count`."""
@@ -81,7 +86,8 @@ class Holdings:
                 if piece.rows:
                     pieces[bundle.source].append(piece)
         fragments = []
-        for source, mine, bound in zip(self.layout.sources, pieces, self.bound, strict=True):
+        each_source = zip(self.layout.sources, self.bundles, pieces, self.bound, strict=True)
+        for source, made, mine, bound in each_source:
             boxes = None
             if part.refined:
                 boxes = tuple(
@@ -93,7 +99,8 @@ class Holdings:
                     for cell in part.cells
                     for role in bound
                 )
-            fragments.append(Fragment(source, tuple(mine), bound, boxes))
+            twice = made.base.twice
+            fragments.append(Fragment(source, tuple(mine), bound, boxes, twice))
         return fragments
 
     def _piece(self, bundle: Bundle, group: Bundled) -> Piece:

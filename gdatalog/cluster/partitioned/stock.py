@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary, finalize
 import numpy as np
 
 from gdatalog.cluster.partitioned.bundles import Grid
-from gdatalog.cluster.partitioned.fragments import Bundled, Moved, bundle, counted, lay
+from gdatalog.cluster.partitioned.fragments import MAKING, Bundled, Moved, bundle, counted, lay
 from gdatalog.cluster.partitioned.layout import Layout, Source
 from gdatalog.cluster.partitioned.shelves import UNLIMITED, Gone, Lot, drop_lots, name_of, room_of
 from gdatalog.cluster.pool import Call, Placed, Pool
@@ -30,6 +30,7 @@ from gdatalog.errors import DeviceError
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import JoinPlan
 from gdatalog.storage.afar import AfarRows
+from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns
@@ -39,6 +40,7 @@ LARGEST = 4 << 20  # bytes of rows that are sent at once
 GROUP = 64 << 20  # bytes of rows that are bundled together
 AHEAD = 2  # blocks that are under way to each worker
 FEW = 64 << 10  # bytes of rows that lie on one shelf
+MANY = 16  # classes, of which those of two columns are too many bundles
 SMALL, MOST_SMALL = 64, 100_000  # rows that every cell has: this part of all, and no more
 SAMPLE = 100_000  # rows that tell where classes begin
 TRIES = 10  # times that rows which are gone are made again
@@ -51,7 +53,8 @@ class Base:
     `blocks`: what a worker is given to have each: columns, which are laid on a shelf first, or
     where they are `afar` what a part has (`parts.py`). `groups`: which of them lie together, and
     are bundled so. `edges`: of a graph that lies afar, how each edge is told once, and the ranks of
-    its vertices. `sample`: every `step`-th row of all.
+    its vertices. `twice`: a row that counts may be there twice, and those that are the same are in
+    one bundle. `sample`: every `step`-th row of all.
     """
 
     name: str
@@ -61,11 +64,17 @@ class Base:
     groups: Sequence[range] = ()
     afar: bool = False
     edges: tuple[Way, Placed] | None = None
+    twice: bool = False
     lots: list[Lot | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.lots = [None] * len(self.blocks)
         self.groups = self.groups or [range(at, at + 1) for at in range(len(self.blocks))]
+
+    @property
+    def nbytes(self) -> int:
+        """About what the rows take."""
+        return self.step * sum(column.nbytes for column in self.sample)
 
     def given(self, group: int) -> list[Any]:
         """What a worker is given to have a group."""
@@ -137,11 +146,12 @@ class Stock:
             finalize(relation.store, _forget, kept, self._idle)
         rows = relation.afar
         afar = rows is not None and rows.away
-        key = (source.ranked and (afar or source.tests), afar, afar and source.weighted)
+        counts, whole = afar and source.weighted, len(source.columns) == len(relation.types)
+        key = (source.ranked and (afar or source.tests), afar, counts, counts and whole)
         base = kept.get(key)
         if base is None:
             if rows is not None and rows.away:
-                base = self._afar(rows, source)
+                base = self._afar(rows, source, whole)
             else:
                 base = self._here(list(_blocks(relation, source, len(self.pool.workers))))
             kept[key] = base
@@ -166,13 +176,22 @@ class Stock:
         """What of a join can be cut, the rows of each source, and some keys of each of its dims, as
         many in proportion of all. Of small sources every cell has all rows. `foreseen`: nothing is
         to be run yet, so that workers need not compare rows."""
+
+        def bases_of(layout: Layout) -> list[Base]:
+            found = []
+            for source in layout.sources:
+                relation = relation_of(source.relation)
+                if foreseen and not relation.counted:
+                    source = source._replace(weighted=False)
+                found.append(self.base(relation, source))
+            return found
+
         layout = Layout.of(join)
-        bases = []
-        for source in layout.sources:
-            relation = relation_of(source.relation)
-            if foreseen and not relation.counted:
-                source = source._replace(weighted=False)
-            bases.append(self.base(relation, source))
+        bases = bases_of(layout)
+        size = sum(base.nbytes for base in bases)
+        if size * MAKING > MANY * self.room()[0]:
+            layout = Layout.of(join, apart=True)
+            bases = bases_of(layout)
         rows = [len(base.sample[0]) * base.step for base in bases]
         small = min(sum(rows) // SMALL, MOST_SMALL)
         layout = layout.whole([at for at, count in enumerate(rows) if count <= small])
@@ -183,14 +202,16 @@ class Stock:
         ]
         return layout, bases, samples
 
-    def _afar(self, rows: AfarRows, source: Source) -> Base:
-        # Where rows do not count, tries find out which are the same.
-        parts = rows.make_distinct() if source.weighted else rows.parts
+    def _afar(self, rows: AfarRows, source: Source, whole: bool) -> Base:
+        # Where rows do not count, tries find out which are the same. Whole rows that are the same
+        # lie in the same classes, so that they meet in cells.
+        twice = source.weighted and whole and not source.ranked and rows.known < Known.DISTINCT
+        parts = rows.make_distinct() if source.weighted and not twice else rows.parts
         values: list[Any] = [part.value for part in parts]
         sample = rows.survey.sample
         step = max(1, rows.at_most // max(1, len(sample[0])))
         if not source.ranked:
-            return Base(self.name(), values, sample, step, afar=True)
+            return Base(self.name(), values, sample, step, afar=True, twice=twice)
         keeper = rows.keeper
         assert isinstance(keeper, Keeping)
         values, way = keeper.edges(rows)
