@@ -7,6 +7,7 @@ import logging
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from gdatalog.cluster.pool import Call, Pool
 from gdatalog.cluster.replicated import harvest
 from gdatalog.cluster.replicated.harvest import Harvest
 from gdatalog.cluster.workers.connection import Connection
-from gdatalog.errors import DeviceError
+from gdatalog.errors import DeviceError, Interrupted
 from gdatalog.executors.limits import Limits
 from gdatalog.result import Result
 from tests import pool_calls
@@ -166,6 +167,20 @@ def test_a_call_that_was_cancelled_leaves_nothing(cluster: Workers, tmp_path: Pa
     stock.let_go([name])
     until((tmp_path / "laid").exists)
     assert on_shelves(client) == before
+
+
+def test_relations_that_were_not_laid_to_the_end_are_laid_once(
+    db: gd.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = db.cluster.client
+    before = on_shelves(client)
+    with monkeypatch.context() as slow:
+        slow.setattr(stock, "lay", pool_calls.lay_slowly)
+        Timer(0.4, db.interrupt).start()
+        with pytest.raises(Interrupted):
+            db.query("n(count()) <- A(x), B(y), y < x.")
+    assert db.query("n(count()) <- A(x), B(y), y < x.").fetchall() == [(PAIRS,)]
+    until(lambda: on_shelves(client) == before + 4)
 
 
 def left_by(client: Any) -> tuple[Path, set[str]]:
