@@ -18,6 +18,7 @@ import gdatalog as gd
 from gdatalog.cluster.partitioned import stock
 from gdatalog.cluster.partitioned.stock import Stock
 from gdatalog.cluster.pool import Call, Pool
+from gdatalog.cluster.recursion import stretches
 from gdatalog.cluster.replicated import harvest
 from gdatalog.cluster.replicated.harvest import Harvest
 from gdatalog.cluster.workers.connection import Connection
@@ -103,6 +104,22 @@ def test_rows_of_rows_that_are_nobodys_any_more(db: gd.Database) -> None:
     kill(db.cluster.client)
     x, y = np.triu_indices(N, 1)
     assert sorted(found.df().z) == sorted((x * 1000 + y).tolist())
+
+
+@pytest.mark.slow
+def test_rows_that_owners_had_are_made_again(
+    db: gd.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stretches, "EASILY", 1 << 8)
+    db["E"] = np.random.default_rng(1).integers(0, 100, (160, 2))
+    db.run("r(x, y) <- E(x, y). r(x, z) <- r(x, y), r(y, z), x != z.")
+    found = db["r"]
+    assert lies_afar(found)
+    kill(db.cluster.client)
+    with gd.connect(device="cpu") as here:
+        here["E"] = db["E"]
+        here.run("r(x, y) <- E(x, y). r(x, z) <- r(x, y), r(y, z), x != z.")
+        assert sorted(found.fetchall()) == here["r"].sorted().fetchall()
 
 
 @pytest.mark.slow
