@@ -140,3 +140,8 @@ def lay_late(folder: str, name: str) -> None:
     sleep(0.1)
     fragments.lay(name, (np.arange(3),))
     Path(folder, "laid").touch()
+
+
+def lay_slowly(name: str, rows: Any) -> Any:
+    sleep(0.3)
+    return fragments.lay(name, rows)

@@ -234,6 +234,19 @@ def test_what_a_client_asked_for_itself_is_not_taken_for_all() -> None:
     assert len(roster.workers_told(Crossed([WELL, WELL]))) == 2
 
 
+def test_workers_that_all_died_just_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Dying(Scheduler):
+        def run(self, *_: Any, **__: Any) -> dict[str, Any]:
+            found, self.said = self.said, dict.fromkeys(self.said, WELL)
+            return found
+
+    dead = [ConnectionResetError("reset"), OSError("closed")]
+    assert len(roster.look(Dying(dead, ValueError("not allowed")))) == 2
+    monkeypatch.setattr(roster, "IN_TIME", 0)
+    with pytest.raises(gd.DeviceError, match="cannot be used: it does not answer: reset"):
+        roster.look(Scheduler(dead, ValueError("not allowed")))
+
+
 def test_workers_without_a_limit_share_their_machine() -> None:
     found = roster.look(Scheduler([WELL, WELL], ValueError("not allowed")))
     assert [worker.name for worker in found] == ["9", "10"]

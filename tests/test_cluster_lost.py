@@ -7,6 +7,7 @@ import logging
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,11 @@ import gdatalog as gd
 from gdatalog.cluster.partitioned import stock
 from gdatalog.cluster.partitioned.stock import Stock
 from gdatalog.cluster.pool import Call, Pool
+from gdatalog.cluster.recursion import stretches
 from gdatalog.cluster.replicated import harvest
 from gdatalog.cluster.replicated.harvest import Harvest
 from gdatalog.cluster.workers.connection import Connection
-from gdatalog.errors import DeviceError
+from gdatalog.errors import DeviceError, Interrupted
 from gdatalog.executors.limits import Limits
 from gdatalog.result import Result
 from tests import pool_calls
@@ -38,7 +40,6 @@ TEXT = "p(x, y) <- A(x), B(y), x < y."
 def db(cluster: Workers, monkeypatch: pytest.MonkeyPatch) -> Iterator[gd.Database]:
     """A database for which little is much, with workers of which each has a part."""
     monkeypatch.setattr(harvest, "EASILY", 1 << 12)
-    monkeypatch.setattr("gdatalog.cluster.replicated.tasks.SMALL", 1 << 10)
     monkeypatch.setattr(stock, "FEW", 64)
     with gd.connect(cluster=cluster(2), device="cpu") as found:
         found["A"] = pd.DataFrame({"x": range(N)})
@@ -106,6 +107,22 @@ def test_rows_of_rows_that_are_nobodys_any_more(db: gd.Database) -> None:
 
 
 @pytest.mark.slow
+def test_rows_that_owners_had_are_made_again(
+    db: gd.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stretches, "EASILY", 1 << 8)
+    db["E"] = np.random.default_rng(1).integers(0, 100, (160, 2))
+    db.run("r(x, y) <- E(x, y). r(x, z) <- r(x, y), r(y, z), x != z.")
+    found = db["r"]
+    assert lies_afar(found)
+    kill(db.cluster.client)
+    with gd.connect(device="cpu") as here:
+        here["E"] = db["E"]
+        here.run("r(x, y) <- E(x, y). r(x, z) <- r(x, y), r(y, z), x != z.")
+        assert sorted(found.fetchall()) == here["r"].sorted().fetchall()
+
+
+@pytest.mark.slow
 def test_all_workers_anew(db: gd.Database) -> None:
     client = db.cluster.client
     db.run(TEXT)
@@ -167,6 +184,20 @@ def test_a_call_that_was_cancelled_leaves_nothing(cluster: Workers, tmp_path: Pa
     stock.let_go([name])
     until((tmp_path / "laid").exists)
     assert on_shelves(client) == before
+
+
+def test_relations_that_were_not_laid_to_the_end_are_laid_once(
+    db: gd.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = db.cluster.client
+    before = on_shelves(client)
+    with monkeypatch.context() as slow:
+        slow.setattr(stock, "lay", pool_calls.lay_slowly)
+        Timer(0.4, db.interrupt).start()
+        with pytest.raises(Interrupted):
+            db.query("n(count()) <- A(x), B(y), y < x.")
+    assert db.query("n(count()) <- A(x), B(y), y < x.").fetchall() == [(PAIRS,)]
+    until(lambda: on_shelves(client) == before + 4)
 
 
 def left_by(client: Any) -> tuple[Path, set[str]]:

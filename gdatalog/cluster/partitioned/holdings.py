@@ -46,13 +46,19 @@ class Holdings:
         self.join = join
         self.lay(layout)
         self.bundles: list[Bundles] = []
-        self.name = stock.name()
+        self._name: str | None = None  # of lots
         self.ends: dict[str, list[int]] = {}  # of bundles, by what lots are known by
 
     def lay(self, layout: Layout) -> None:
         """What of the join is cut, when that is known."""
         self.layout = layout
         self.bound = _bound(self.join, layout)
+
+    @property
+    def name(self) -> str:
+        if self._name is None:
+            self._name = self.stock.name()
+        return self._name
 
     def count(self, limits: Limits) -> tuple[list[Array], list[int], int]:
         """See `Stock.count`."""
@@ -72,8 +78,9 @@ class Holdings:
 
     def let_go(self) -> None:
         """Has nothing on the shelves any more; it can be made again."""
-        self.stock.let_go([self.name])
-        self.name = self.stock.name()
+        if self._name is not None:
+            self.stock.let_go([self._name])
+            self._name = None
         self.ends.clear()
         self.bundles = [Bundles(each.base, each.grid) for each in self.bundles]
 

@@ -331,13 +331,19 @@ class Stock:
             stage.add(Call(lay, (base.name, base.blocks[block]), worker=home, tag=(base, block)))
             stage.start()  # each alone: Dask warns of much that is sent at once
 
-        for _ in range(min(len(waiting), AHEAD * len(homes))):
-            send()
-        for call, lot in stage:
-            base, block = call.tag
-            base.lots[block] = lot
-            if waiting:
+        try:
+            for _ in range(min(len(waiting), AHEAD * len(homes))):
                 send()
+            for call, lot in stage:
+                base, block = call.tag
+                base.lots[block] = lot
+                if waiting:
+                    send()
+        except BaseException:  # lots of calls that nobody waits for are known to nobody
+            for base in {id(base): base for base, _ in wanted}.values():
+                self.let_go([base.name])
+                base.name, base.lots = self.name(), [None] * len(base.blocks)
+            raise
 
     def let_go(self, names: Iterable[str]) -> None:
         """Nobody asks any more for lots of some names; nor for those of relations that are no

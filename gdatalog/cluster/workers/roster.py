@@ -53,12 +53,19 @@ class Worker:
 
 def look(client: Any) -> tuple[Worker, ...]:
     """The workers of a cluster, which has some and can run our work: else an error."""
-    told = _there(client)
-    found = client.run(eval, _LOOK, on_error="return")
-    gone = {address for address, problem in found.items() if isinstance(problem, OSError)}
-    if len(gone) < len(found):  # else it is no worker that has just died
-        found = {address: it for address, it in found.items() if address not in gone}
-    told = {address: of for address, of in told.items() if address in found}
+    until = monotonic() + IN_TIME
+    while True:
+        told = _there(client)
+        found = client.run(eval, _LOOK, on_error="return")
+        answers = {at: it for at, it in found.items() if not isinstance(it, OSError)}
+        if answers:
+            found = answers  # the others have just died
+        elif monotonic() < until:  # so have all; others come in their place, perhaps
+            sleep(PATIENCE)
+            continue
+        told = {address: of for address, of in told.items() if address in found}
+        if told:
+            break
     places: dict[str, Any] = {f"the worker at {address}": found[address] for address in told}
     try:
         places["the scheduler"] = client.run_on_scheduler(eval, _LOOK)
@@ -122,6 +129,8 @@ def _check(places: Mapping[str, Any]) -> None:
 
 def problem_of(found: Any) -> tuple[str, str] | None:
     """What is wrong with a place, and the cure, by what it said of itself."""
+    if isinstance(found, OSError):
+        return f"it does not answer: {found}", "see whether it still runs; its log says more"
     if isinstance(found, BaseException):
         missing = isinstance(found, ModuleNotFoundError) and found.name == "gdatalog"
         told = "gdatalog is not installed there"
