@@ -96,8 +96,9 @@ class Database:
         self.close()
 
     def close(self) -> None:
-        """Let go of all data. The database cannot be used afterwards."""
-        with self._lock:
+        """Let go of all data. The database cannot be used afterwards. A call that runs in another
+        thread is interrupted."""
+        with self._lock.hurried():
             self._workspace.close()
 
     def interrupt(self) -> None:

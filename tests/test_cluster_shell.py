@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 import gdatalog as gd
 from gdatalog.cluster import spreading
+from gdatalog.cluster.workers.roster import Worker
 from gdatalog.shell import cli, doctor
+from gdatalog.shell.commands.clusters import told
 from gdatalog.shell.editor.known import look
 from gdatalog.shell.output import Output
 from gdatalog.shell.repl import Repl
@@ -107,6 +110,22 @@ def test_timing_tells_what_did_the_work(
     assert cli.run(["--cluster", address, "--timing", "-c", GRAPH]) == 0
     told = capsys.readouterr().err.splitlines()
     assert re.fullmatch(r"query: \d+\.\d{3} s, cluster, 2 workers", told[0])
+
+
+def test_workers_without_names_are_told_once() -> None:
+    workers = [
+        Worker(f"tcp://10.0.0.{at}:40000", name, "10.0.0.7", 1, 1 << 30)
+        for at, name in ((7, "tcp://10.0.0.7:40000"), (8, "tcp://10.0.0.8:40000"))
+    ]
+    cluster = SimpleNamespace(
+        again=lambda: None, workers=workers, address="tcp://a:1", dashboard=""
+    )
+    shown = told(SimpleNamespace(cluster=cluster)).splitlines()[2:]  # type: ignore[arg-type]
+    assert shown == [
+        "worker                threads  memory",
+        "tcp://10.0.0.7:40000  1        1.0 GiB",
+        "tcp://10.0.0.8:40000  1        1.0 GiB",
+    ]
 
 
 def test_an_address_that_is_wrong_changes_nothing(

@@ -146,7 +146,7 @@ def _cluster(repl: Repl, rest: str) -> None:
     words = words_of(rest, "cluster", 0, 1)
     if words:
         with repl.line("connecting to the cluster"):
-            change(repl.db, words[0])
+            repl.loaded = change(repl.db, words[0], repl.loaded)
     repl.output.text(told(repl.db))
 
 
