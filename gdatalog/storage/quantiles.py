@@ -42,12 +42,14 @@ class Quantiles:
         before = self._up_to(low - 1)
         # What nobody has seen may be there.
         rows = max(self._up_to(high) - before, 0.5 / self.rows)
-        values = max(0.5, self._values(low, high, rows))
-        others = self._values(first, low - 1, before)
-        others += self._values(high + 1, last, 1 - before - rows)
-        most = max(0.5, min(self.values, high - low + 1))
-        share = max(0.5, min(most, values / (values + others) * self.values))
-        return share / self.values, min(1.0, rows)
+        within, sure = self._values(low, high, rows)
+        if not sure:
+            below, one = self._values(first, low - 1, before)
+            above, other = self._values(high + 1, last, 1 - before - rows)
+            if one and other:
+                within = self.values - below - above
+        values = max(0.5, min(within, self.values, high - low + 1))
+        return values / self.values, min(1.0, rows)
 
     def _up_to(self, key: int) -> float:
         """The share of rows up to a key; between two keys of a sample they are taken as even."""
@@ -63,21 +65,24 @@ class Quantiles:
         between = min(1.0, max(0.0, (key - before) / max(1, behind - before)))
         return (at + between) / count
 
-    def _values(self, low: int, high: int, rows: float) -> float:
-        """How many distinct values lie from a key to another, where so many rows do."""
+    def _values(self, low: int, high: int, rows: float) -> tuple[float, bool]:
+        """How many distinct values lie from a key to another, where so many rows do; and whether
+        that is no estimate."""
         if low > high:
-            return 0.0
+            return 0.0, True
         wide = float(high - low + 1)
         first, last = _place(self.keys, low, "left"), _place(self.keys, high, "right")
         some = self.keys[first:last]
+        sure = len(self.keys) == self.rows and len(some) <= SAMPLE
         if len(some) > SAMPLE:
             some = some[:: len(some) // SAMPLE]
-        if not len(some) or (len(some) < 8 and len(self.keys) < self.rows):
-            return min(rows * self.values, wide)
+        if not len(some):
+            return min(rows * self.values, wide), sure
         new = np.flatnonzero(some[1:] != some[:-1]) + 1
         counts = np.diff(new, prepend=0, append=len(some))
         seen = len(some) / max(1.0, rows * self.rows)
-        return min(how_many(counts, len(some), 1 / min(1.0, seen)), float(self.values), wide)
+        found = min(how_many(counts, len(some), 1 / min(1.0, seen)), float(self.values))
+        return min(found, wide), sure or found >= wide
 
 
 def how_many(counts: Array, rows: int, step: float) -> float:
