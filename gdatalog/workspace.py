@@ -228,7 +228,8 @@ class Workspace:
         rules = session.parts.rules
         more: dict[str, Kept] = {}
         if key is None:
-            texts = {format_node(s): s for s in rules}
+            known = {id(s): name for name, (s, *_) in own.items()}
+            texts = {known.get(id(s)) or format_node(s): s for s in rules}
             more = {name: Kept.of((s,), home) for name, s in texts.items() if name not in same}
         elif rules and key not in same:
             more = {key: Kept.of(rules, home, session.kept_outline())}

@@ -151,9 +151,10 @@ def test_facts_with_parameters_follow_them() -> None:
         assert db["E"].sorted().fetchall() == [(1, 3), (2, 3)]
 
 
-def test_a_fact_that_is_typed_again_is_nothing_new(capsys: Any) -> None:
+@pytest.mark.parametrize("interactive", [True, False])
+def test_a_fact_that_is_typed_again_is_nothing_new(interactive: bool, capsys: Any) -> None:
     with gd.connect(device="cpu") as db:
-        repl = prompt(db)
+        repl = Repl(db, Output(StringIO()), interactive=interactive)
         for line in ("e(1, 2).", "e(2, 3).", "e(1, 2).", "e(1, 2). e(4, 5).", ".undo", "e(4, 5)."):
             repl.feed(line)
         assert capsys.readouterr().err.splitlines() == [
@@ -164,3 +165,29 @@ def test_a_fact_that_is_typed_again_is_nothing_new(capsys: Any) -> None:
             "taken back: e(1, 2). (and 1 more)",
             "e: 1 fact added, 3 tuples",
         ]
+
+
+@pytest.mark.parametrize("interactive", [True, False])
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (("w(0.0).", "w(-0.0).", "w(2.5).", "w(2)."), "1 1 2 3"),
+        (("w(9007199254740992).", "w(9007199254740993).", "w(0.5)."), "1 2 2"),
+        (("w($n).", "w(7).", "w(8)."), "1 1 2"),
+        ((".decl w(x: int)", "w(1). w(1). w(2).", "w(2).", ".undo", "w(3)."), "2 2 1"),
+        (('w("a"), v(1).', 'w("b").', "v(1).", "w(true)."), "1 1 2 1"),
+        (("w().", "w()."), "1 1"),
+        (("w(1).", "w(1 + 1).", "w(2)."), "1 2 2"),
+    ],
+)
+def test_what_is_told_of_a_relation_is_how_many_rows_it_has(
+    interactive: bool, lines: tuple[str, ...], told: str, capsys: Any
+) -> None:
+    with gd.connect(device="cpu") as db:
+        repl = Repl(db, Output(StringIO()), params={"n": 7}, interactive=interactive)
+        for line in lines:
+            repl.feed(line)
+        text = capsys.readouterr().err
+        counts = [line.split(", ")[-1].split()[0] for line in text.splitlines() if "tuple" in line]
+        assert " ".join(counts) == told, text
+        assert len(db["w"]) == int(counts[-1]) or "v" in text

@@ -77,6 +77,18 @@ def test_a_range_without_rows_is_not_nothing() -> None:
     assert wide.within(1 << 40, None)[1] == 0.0005
 
 
+def test_a_sample_does_not_see_the_ends() -> None:
+    column = np.random.default_rng(2).permutation(400_000)
+    quantiles = Quantiles.of(column, 400_000, False)
+    for low, high in ((399_900, None), (None, 99), (399_960, 400_000)):
+        real = np.count_nonzero((column >= (low or 0)) & (column <= (high or 400_000))) / 400_000
+        for share in quantiles.within(low, high):
+            assert real / 4 <= share <= real * 4
+    # Where a few values come again and again, there is nothing beyond.
+    few = Quantiles.of(column % 7, 7, False)
+    assert few.within(7, None)[1] < 1e-5 and few.within(None, -1)[1] < 1e-3
+
+
 def database() -> gd.Database:
     random = np.random.default_rng(1)
     db = gd.connect(device="cpu")
@@ -95,6 +107,8 @@ def database() -> gd.Database:
         "E(x, y), 50 <= x < 5000",
         "E(x, y), 50_000 <= y < 52_000",
         "E(x, y), x > 5, 1000 > y",
+        "T(x, _, _), T(y, _, _), x < y < 40",
+        "E(x, y), 19_000 < x < y < 190_000",
         "E(x, y), $low <= y < $high",
         "T(x, y, _), y >= @2022-01-01",
         "T(x, y, _), @2021-03-01 <= y < @2021-03-15T12:00:00",

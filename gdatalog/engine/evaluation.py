@@ -132,6 +132,10 @@ class Evaluation:
             self._evaluate(self._reads(stratum))
             return self._run(stratum, limit)[name]
 
+    def derived(self, name: str) -> bool:
+        """Whether a relation has rules."""
+        return name in self._home
+
     def needed(self, wanted: Iterable[str]) -> set[str]:
         """The relations that have to be evaluated for these."""
         needed: set[str] = set()

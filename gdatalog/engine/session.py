@@ -280,6 +280,12 @@ class Session:
         with self.settings.ledger.spending():
             return answer(self.evaluation, name, limit, self.whole_asks())
 
+    def said(self, name: str) -> int | None:
+        """How many rows a relation has that is nothing but facts which are kept."""
+        if name in self.inputs or self.evaluation.derived(name) or not self.kept:
+            return None
+        return self.texts.rows(name, self.checked.schemas[name].types)
+
     def done_by(self, before: int) -> str:
         """What has done the work since the ledger told of so much that was spread: a device, or
         the workers of a cluster."""

@@ -161,8 +161,10 @@ class Log:
     shapes: dict[tuple[str, Shape], int] = field(default_factory=dict)  # first met there
     facts: dict[str, list[Atom]] = field(default_factory=dict)
     homes: dict[str, list[int]] = field(default_factory=dict)  # in which text each of them is
-    params: dict[str, set[str]] = field(default_factory=dict)  # in facts of a relation
+    kinds: dict[str, list[Shape]] = field(default_factory=dict)  # of a relation's facts
+    params: dict[str, set[str]] = field(default_factory=dict)  # in them
     _first: dict[Atom, int] | None = None  # the text in which a fact stands first
+    _new: dict[str, list[int]] = field(default_factory=dict)  # the same of a relation's, ascending
 
     def add(self, key: str, kept: Kept) -> None:
         at, outline = len(self.keys), kept.outline
@@ -171,25 +173,38 @@ class Log:
         for shape in outline.shapes:
             if shape not in self.shapes:
                 self.shapes[shape] = at
+                self.kinds.setdefault(shape[0], []).append(shape[1])
                 self.params.setdefault(shape[0], set()).update(outline.params(shape[0]))
         for name, atoms in outline.facts.items():
             self.facts.setdefault(name, []).extend(atoms)
             self.homes.setdefault(name, []).extend([at] * len(atoms))
             if self._first is not None:
-                for atom in atoms:
-                    self._first.setdefault(atom, at)
+                self._note(self._first, name, atoms, [at] * len(atoms))
         self.at[key] = at
         self.keys.append(key)
         self.kept.append(kept)
 
-    def first(self, fact: Atom) -> int | None:
-        """The text in which a fact stands first."""
+    @property
+    def first(self) -> Mapping[Atom, int]:
+        """The text in which each fact stands first."""
         if self._first is None:
             self._first = {}
             for name, atoms in self.facts.items():
-                for atom, at in zip(atoms, self.homes[name], strict=True):
-                    self._first.setdefault(atom, at)
-        return self._first.get(fact)
+                self._note(self._first, name, atoms, self.homes[name])
+        return self._first
+
+    def new(self, name: str) -> Sequence[int]:
+        """The texts in which a relation's facts stand first, ascending."""
+        return self._new.get(name, ()) if self.first else ()
+
+    def _note(
+        self, first: dict[Atom, int], name: str, atoms: Iterable[Atom], homes: Iterable[int]
+    ) -> None:
+        new = self._new.setdefault(name, [])
+        for atom, at in zip(atoms, homes, strict=True):
+            if atom not in first:
+                first[atom] = at
+                new.append(at)
 
 
 class Texts(Mapping[str, Kept]):
@@ -273,5 +288,10 @@ class Texts(Mapping[str, Kept]):
         return Facts(atoms, self.log.params[name], end)
 
     def has_fact(self, fact: Atom) -> bool:
-        at = self.log.first(fact)
-        return at is not None and at < self._length
+        return self.log.first.get(fact, self._length) < self._length
+
+    def rows(self, name: str, types: Shape) -> int | None:
+        """How many rows the facts of a relation are, if facts that differ are rows that do."""
+        if self.log.kinds.get(name) != [types]:
+            return None
+        return bisect_left(self.log.new(name), self._length)

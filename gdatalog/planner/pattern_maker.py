@@ -64,7 +64,10 @@ class PatternMaker:
             for pair in comparisons.unequal
             if len(pair) == 2 and pair <= place.keys()
         }
-        self.pattern.ranges = {at: self._range(at, bounds) for at, bounds in self.bounds.items()}
+        for name, at in place.items():
+            own, implied = self.bounds.get(at, []), comparisons.implied_limits(name, ())
+            if own or implied:
+                self.pattern.ranges[at] = self._range(at, own, implied)
         self.pattern.find_twins()
         self.pattern.find_lower()
         return self.pattern
@@ -164,11 +167,14 @@ class PatternMaker:
             return
         pattern.tests.append((whole, PASSES[test.function]))
 
-    def _range(self, at: int, bounds: Sequence[tuple[str, Expr]]) -> Range:
+    def _range(
+        self, at: int, bounds: Sequence[tuple[str, Expr]], implied: Sequence[tuple[str, Expr]]
+    ) -> Range:
         """What is left of a variable's values, as the relations that hold it tell: the one with
-        the fewest has those that all of them have."""
+        the fewest has those that all of them have. `implied`: those of other variables,
+        by way of which this one is bounded too."""
         value = self.params.value
-        known = [(op, bound) for op, bound in bounds if value(bound) is not None]
+        known = [(op, bound) for op, bound in (*bounds, *implied) if value(bound) is not None]
         guessed = prod(PASSES[op] for op, bound in bounds if value(bound) is None)
         every = [
             (atom.degrees(at).powers[0], *self._within(atom, at, known), atom)
@@ -176,7 +182,7 @@ class PatternMaker:
             if known and at in atom.columns and not atom.ranked and not atom.size.assumed
         ]
         if not every:
-            return Range(tuple(bounds), guessed * prod(PASSES[op] for op, _ in known))
+            return Range(tuple(bounds), prod(PASSES[op] for op, _ in bounds))
         rows = [
             (atom.mask & ~(1 << at), bool(atom.fixed), of_rows / of_values)
             for _, of_values, of_rows, atom in every

@@ -134,7 +134,9 @@ def _evaluate(repl: Repl, session: Session, before: Texts, held: Mapping[str, Re
         count, seconds = _count(repl, session, name)
         say(f"{name}: {tuples(count)} read ({seconds:.3f} s)")
     for name in dict.fromkeys(head.name for head in facts):
-        count, _ = _count(repl, session, name)
+        # At a terminal the bar below tells how many rows there are: then they are made.
+        said = None if repl.interactive else session.said(name)
+        count = _count(repl, session, name)[0] if said is None else said
         new = {head for head in facts if head.name == name and not before.has_fact(head)}
         added = "1 fact added" if len(new) == 1 else f"{len(new):,} facts added"
         say(f"{name}: {added if new else 'nothing new'}, {tuples(count)}")

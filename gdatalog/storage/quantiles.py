@@ -16,12 +16,14 @@ SAMPLE = 4096
 class Quantiles:
     """A column's keys, ascending: all, or every so many-th.
 
-    `rows` and `values` are how many rows the column has, and how many distinct values.
+    `rows` and `values` are how many rows the column has, and how many distinct values. `ends`: the
+    least and the greatest of all are among the keys.
     """
 
     keys: Array
     rows: int
     values: int
+    ends: bool = False
 
     @staticmethod
     def of(column: Array, values: int, in_order: bool = False) -> Quantiles:
@@ -36,48 +38,65 @@ class Quantiles:
         """Which share of the values, and which of the rows, lies from `low` to `high`."""
         if not len(self.keys):
             return 1.0, 1.0
-        first, last = int(self.keys[0]), int(self.keys[-1])
+        room = self._room
+        first, last = int(self.keys[0]) - room[0], int(self.keys[-1]) + room[1]
         low = first if low is None else low
         high = last if high is None else high
         before = self._up_to(low - 1)
         # What nobody has seen may be there.
         rows = max(self._up_to(high) - before, 0.5 / self.rows)
-        values = max(0.5, self._values(low, high, rows))
-        others = self._values(first, low - 1, before)
-        others += self._values(high + 1, last, 1 - before - rows)
-        most = max(0.5, min(self.values, high - low + 1))
-        share = max(0.5, min(most, values / (values + others) * self.values))
-        return share / self.values, min(1.0, rows)
+        within, sure = self._values(low, high, rows)
+        if not sure:
+            below, one = self._values(first, low - 1, before)
+            above, other = self._values(high + 1, last, 1 - before - rows)
+            if one and other:
+                within = self.values - below - above
+        values = max(0.5, min(within, self.values, high - low + 1))
+        return values / self.values, min(1.0, rows)
 
     def _up_to(self, key: int) -> float:
         """The share of rows up to a key; between two keys of a sample they are taken as even."""
         count = len(self.keys)
         at = _place(self.keys, key, "right")
-        if count == self.rows or at == count:
+        if count == self.rows:
             return at / count
-        behind = int(self.keys[at])
-        # Before the first there is as much room as between the first few.
-        few = min(8, count - 1)
-        gap = (int(self.keys[few]) - int(self.keys[0])) // max(1, few)
-        before = int(self.keys[at - 1]) if at else behind - max(1, gap)
+        room = self._room
+        count += room[1] > 0
+        if at == count:
+            return 1.0
+        behind = int(self.keys[at]) if at < len(self.keys) else int(self.keys[-1]) + room[1]
+        before = int(self.keys[at - 1]) if at else behind - max(1, room[0])
         between = min(1.0, max(0.0, (key - before) / max(1, behind - before)))
         return (at + between) / count
 
-    def _values(self, low: int, high: int, rows: float) -> float:
-        """How many distinct values lie from a key to another, where so many rows do."""
+    @property
+    def _room(self) -> tuple[int, int]:
+        """How far there may be keys before those of a sample, and behind: as far as from one to
+        the next among the first few, and the last few."""
+        few = min(8, len(self.keys) - 1)
+        if not few or self.ends or len(self.keys) == self.rows:
+            return 0, 0
+        keys = [int(self.keys[at]) for at in (0, few, -1 - few, -1)]
+        return (keys[1] - keys[0]) // few, (keys[3] - keys[2]) // few
+
+    def _values(self, low: int, high: int, rows: float) -> tuple[float, bool]:
+        """How many distinct values lie from a key to another, where so many rows do; and whether
+        that is no estimate."""
         if low > high:
-            return 0.0
+            return 0.0, True
         wide = float(high - low + 1)
         first, last = _place(self.keys, low, "left"), _place(self.keys, high, "right")
         some = self.keys[first:last]
+        sure = len(self.keys) == self.rows and len(some) <= SAMPLE
         if len(some) > SAMPLE:
             some = some[:: len(some) // SAMPLE]
-        if not len(some) or (len(some) < 8 and len(self.keys) < self.rows):
-            return min(rows * self.values, wide)
+        if not len(some):
+            return min(rows * self.values, wide), sure
         new = np.flatnonzero(some[1:] != some[:-1]) + 1
         counts = np.diff(new, prepend=0, append=len(some))
         seen = len(some) / max(1.0, rows * self.rows)
-        return min(how_many(counts, len(some), 1 / min(1.0, seen)), float(self.values), wide)
+        found = min(how_many(counts, len(some), 1 / min(1.0, seen)), float(self.values))
+        return min(found, wide), sure or found >= wide
 
 
 def how_many(counts: Array, rows: int, step: float) -> float:

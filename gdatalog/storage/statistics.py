@@ -245,7 +245,7 @@ class Statistics:
         return found
 
     def _quantiles(self, column: int) -> Quantiles:
-        values = self.distinct(frozenset((column,))) if self.rows else 0
+        values = int(self.degrees(column).powers[0])
         there = self._there
         if there is not None:
             some = survey.sample(there, column, quantiles.SAMPLE)

@@ -100,7 +100,7 @@ class AfarStatistics(Statistics):
         # The least and the greatest are known.
         ends = [end for end in survey.spans[column] if not len(keys) or end not in keys[[0, -1]]]
         keys = np.sort(np.append(keys, ends).astype(np.int64)) if ends else keys
-        return Quantiles(keys, rows.at_most, survey.distinct[column])
+        return Quantiles(keys, rows.at_most, survey.distinct[column], True)
 
     def _less(self, left: int, right: int) -> bool:
         rows = self._rows
