@@ -27,8 +27,16 @@ from gdatalog.watching import watching
 
 
 def is_frame(data: Any) -> bool:
-    """Whether it is one of Dask's frames, or a column of one."""
+    """Whether it is one of Dask's frames, or a column of one, or an array or bag of rows."""
     return type(data).__module__.split(".")[0] == "dask" and hasattr(data, "to_delayed")
+
+
+def _delayed(data: Any) -> list[Any]:
+    """Its partitions. Those of an array are whole rows."""
+    if not hasattr(data, "rechunk"):
+        return list(data.to_delayed())
+    whole = data.rechunk(dict.fromkeys(range(1, data.ndim), -1))
+    return list(whole.to_delayed().ravel())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,7 +109,7 @@ class Frame:
 def frame_relation(asked: Loading, data: Any) -> Relation | None:
     """The relation of a frame; None if it has no rows, or no columns."""
     wanted = asked.wanted
-    source = Frame(asked.keeping.pool, wanted.name, list(data.to_delayed()))
+    source = Frame(asked.keeping.pool, wanted.name, _delayed(data))
     declared = wanted.declared
     typed = None if declared is None else Typed(declared.columns, declared.types)
     columns = None if wanted.columns is None else tuple(wanted.columns)
