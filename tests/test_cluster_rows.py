@@ -12,7 +12,15 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.cluster.pool import Call, Kept, Pool
-from gdatalog.cluster.rows.exchange import Exchange, owner_of, parts_of, size_of
+from gdatalog.cluster.rows import exchange
+from gdatalog.cluster.rows.exchange import (
+    Exchange,
+    distinct_of,
+    owner_of,
+    parts_of,
+    size_of,
+    split_rows,
+)
 from gdatalog.cluster.rows.keeping import Keeping
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import DataError, MemoryLimitError, UsageError
@@ -69,6 +77,19 @@ def test_equal_rows_meet_at_their_owner(pool: Pool) -> None:
         assert set(owner_of(mine, 3)) == {number}
     assert [kept.told.rows for kept in owned] == [len(mine[0]) for mine in rows]
     assert 0 < sum(kept.told.moved for kept in owned) <= 2100 * 8
+
+
+def test_what_lies_on_a_worker_is_dealt_out_some_at_a_time(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = left(pool, [(start, start + 200_000) for start in range(0, 800_000, 200_000)])
+    nbytes = sum(part.told.nbytes for part in parts)
+    assert len(Exchange.over(pool, "some", Limits(), nbytes).deal(parts, split_rows)[0]) <= 2
+    monkeypatch.setattr(exchange, "AT_ONCE", nbytes // 4)
+    few = Exchange.over(pool, "few", Limits(), nbytes)
+    pieces = few.deal(parts, split_rows)
+    assert len(pieces) > 1 and {len(mine) for mine in pieces} == {4}
+    assert sum(kept.told.rows for kept in few.merge(pieces, distinct_of, told=size_of)) == 800_000
 
 
 def test_an_owner_is_the_same_however_wide_a_column_is() -> None:

@@ -224,6 +224,9 @@ class Gathering:
         held = sum(part.nbytes for block in self.blocks for part in block)
         return held + sum(rows.nbytes for rows in self.sets)
 
+    def __sizeof__(self) -> int:
+        return self.nbytes  # by which Dask knows what a worker holds
+
     def _charge(self) -> None:
         self.limits.charge("aggregates", self.nbytes)
 

@@ -28,15 +28,13 @@ import numpy as np
 
 from gdatalog.cluster.partitioned.offsets import Offsets, widened
 from gdatalog.cluster.pool import Lost
-from gdatalog.cluster.workers.worker import own_worker
+from gdatalog.cluster.workers.worker import left_of, own_worker
 from gdatalog.storage.rows import Columns
 
 # Of a worker's memory, and of what it does not need for itself: what lies on its shelf without
 # being in a file; and what is asked of another worker at once, of which there are some copies.
 SHELF, SHELF_OF_LEFT = 1 / 8, 1 / 4
 MOVING, MOVING_OF_LEFT, COPIES = 1 / 32, 1 / 16, 4
-ITSELF = 240 << 20  # what a worker takes that does nothing, compiled loops included
-PAUSE = 0.8  # of its memory, from which on Dask gives a worker no more to do
 UNLIMITED = 4 << 30  # a worker's memory, where nothing limits it
 MOST_MOVING = 32 << 20  # bytes that are asked of another worker at once
 HURRY = 5.0  # seconds, after which a worker that cannot be reached is gone
@@ -46,20 +44,15 @@ ENDED = 1 << 14  # names that a shelf remembers to have dropped
 
 def room_of(memory: int) -> float:
     """What is left of a worker's memory for the calls that it runs."""
-    return _left(memory) - _shelf_of(memory) - COPIES * _moving_of(memory)
-
-
-def _left(memory: int) -> float:
-    """What a worker does not need for itself, before Dask gives it no more to do."""
-    return max(memory / 16, PAUSE * memory - ITSELF)
+    return left_of(memory) - _shelf_of(memory) - COPIES * _moving_of(memory)
 
 
 def _shelf_of(memory: int) -> int:
-    return int(min(memory * SHELF, _left(memory) * SHELF_OF_LEFT))
+    return int(min(memory * SHELF, left_of(memory) * SHELF_OF_LEFT))
 
 
 def _moving_of(memory: int) -> int:
-    return int(min(MOST_MOVING, memory * MOVING, _left(memory) * MOVING_OF_LEFT))
+    return int(min(MOST_MOVING, memory * MOVING, left_of(memory) * MOVING_OF_LEFT))
 
 
 @dataclass(frozen=True, slots=True)

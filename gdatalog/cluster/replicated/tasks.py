@@ -110,6 +110,10 @@ class Found:
     left: Left | None = None
     kept: Any = None
 
+    def __sizeof__(self) -> int:
+        held = sum(column.nbytes for block in self.blocks for column in block)
+        return held + (0 if self.gathering is None else self.gathering.nbytes)
+
     def columns(self) -> Columns:
         """The rows."""
         return concatenate(self.blocks)

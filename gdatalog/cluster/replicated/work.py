@@ -17,7 +17,7 @@ from gdatalog.cluster.pool.claims import Claims
 from gdatalog.cluster.replicated.tasks import Found, Opened, Sealed
 from gdatalog.cluster.rows.texts import Anew, gathered_symbols, symbol_columns
 from gdatalog.cluster.workers.devices import gathering_here, on_device, rows_here
-from gdatalog.cluster.workers.worker import own_memory, own_threads
+from gdatalog.cluster.workers.worker import left_of, own_memory, own_threads
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import chunk_rows
 from gdatalog.engine.choose import TooSlow, choose, impatience
@@ -119,7 +119,7 @@ def room(tries: Mapping[TrieRef, Trie]) -> int:
     if limit is None:
         return 1 << 62
     held = sum({id(trie): trie.nbytes for trie in tries.values()}.values())
-    return max(int(SPARE * limit) - held, limit // 10) // own_threads()
+    return max(int(min(SPARE * limit, left_of(limit))) - held, limit // 10) // own_threads()
 
 
 class _Call:

@@ -14,13 +14,15 @@ import numpy as np
 
 from gdatalog.cluster.pool import Call, Kept, Pool
 from gdatalog.cluster.rows.parts import columns_of
-from gdatalog.cluster.workers.worker import own_address
+from gdatalog.cluster.workers.worker import left_of, own_address
 from gdatalog.executors.limits import Limits
 from gdatalog.storage.afar import Part
 from gdatalog.storage.row_store import row_numbers
 from gdatalog.storage.rows import Columns, concatenate, sort_rows
 from gdatalog.storage.table import Array
 
+AT_ONCE = 1 << 28  # bytes of what lies on a worker that are dealt out together, at the most
+SHARE = 8  # and no more than this part of what the worker has left
 OWNED = 1 << 26  # bytes for each owner: where there is more, a worker is several of them
 
 # Of parts that lie on one worker, and so many owners, what is for each of these; it may be given
@@ -36,6 +38,9 @@ class Piece:
     made_on: str
     nbytes: int
 
+    def __sizeof__(self) -> int:
+        return self.nbytes  # by which Dask knows what it holds
+
     @property
     def moved(self) -> int:
         """The bytes that were fetched from another worker, said where it is used."""
@@ -44,19 +49,26 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Owners: as many as `workers` names, some of which may be the same."""
+    """Owners: as many as `workers` names, some of which may be the same.
+
+    `nbytes`: about what is exchanged, if that is known. What lies on one worker is dealt out some
+    at a time, for what is made of it is as much again.
+    """
 
     pool: Pool
     told: str
     limits: Limits
     workers: Sequence[str]
+    nbytes: int = 0
 
     @staticmethod
     def over(pool: Pool, told: str, limits: Limits, nbytes: int) -> Exchange:
         """To owners on all workers, of which each is to have not too much of so many bytes."""
         workers = sorted(pool.workers)
-        count = max(len(workers), -(-nbytes // OWNED))
-        return Exchange(pool, told, limits, [workers[at % len(workers)] for at in range(count)])
+        owned = min(OWNED, 2 * _at_once(pool))
+        count = max(len(workers), -(-nbytes // owned))
+        owners = [workers[at % len(workers)] for at in range(count)]
+        return Exchange(pool, told, limits, owners, nbytes)
 
     def deal(self, parts: Sequence[Any], split: Split, *args: Any) -> list[list[Any]]:
         """For each owner the pieces that are for it: `Piece`s that lie where they were made, as
@@ -66,8 +78,11 @@ class Exchange:
         """
         owners = len(self.workers)
         stage = self.pool.stage(f"{self.told}: deal", self.limits)
+        some = max(1, _at_once(self.pool) * len(parts) // max(1, self.nbytes))
         for worker, mine in by_place(self.pool, parts):
-            stage.add(Call(dealt, (split, mine, owners, *args), keep=True, worker=worker))
+            for at in range(0, len(mine), some):
+                args_of = split, mine[at : at + some], owners, *args
+                stage.add(Call(dealt, args_of, keep=True, worker=worker))
         made = [kept for _, kept in stage]
         return [[kept.part(owner) for kept in made] for owner in range(owners)]
 
@@ -91,6 +106,12 @@ class Exchange:
         """Of parts that have columns each row once: `Owned` ones, one for each owner, which tell
         their `Size`."""
         return self.merge(self.deal(parts, split_rows), distinct_of, told=size_of)
+
+
+def _at_once(pool: Pool) -> int:
+    """The bytes that a call may begin with."""
+    left = min(map(left_of, pool.memory), default=AT_ONCE * SHARE)
+    return max(1 << 20, min(AT_ONCE, int(left / SHARE)))
 
 
 class Size(NamedTuple):

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+ITSELF = 240 << 20  # bytes that a worker takes which does nothing, compiled loops included
+PAUSE = 0.8  # of its memory, from which on Dask gives a worker no more to do
+
+
+def left_of(memory: int) -> float:
+    """What a worker of so much memory does not need for itself, until Dask lets it pause."""
+    return max(memory / 16, PAUSE * memory - ITSELF)
+
 
 def own_worker() -> Any:
     """Dask's worker, whose call runs in this thread; None outside of one."""
