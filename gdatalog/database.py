@@ -11,11 +11,11 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gdatalog.engine.budget import default_limit, parse_size
+from gdatalog.engine.budget import default_limit
 from gdatalog.engine.devices import Opened, Turn, kind_of, open_device
 from gdatalog.engine.files import FilePolicy, Folders, read_program, to_stdout, write_relation
 from gdatalog.engine.inputs import extended
-from gdatalog.engine.knobs import Strategy, threads_of
+from gdatalog.engine.knobs import Strategy, parse_size, threads_of
 from gdatalog.engine.ledger import Ledger
 from gdatalog.errors import Caution, NameResolutionError, UsageError
 from gdatalog.parser import Program

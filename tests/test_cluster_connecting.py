@@ -194,6 +194,9 @@ class Scheduler:
             "workers": {address: {"name": 10 - at, **told} for at, address in enumerate(self.said)}
         }
 
+    def nthreads(self) -> dict[str, int]:
+        return dict.fromkeys(self.said, 2)
+
     def run(self, *_: Any, **__: Any) -> dict[str, Any]:
         return self.said
 
@@ -217,6 +220,18 @@ def test_the_first_that_cannot_be_used_is_named() -> None:
     assert error.value.message.endswith("not installed there; so it is at 2 more of 3")
     with pytest.raises(gd.DeviceError, match="the scheduler cannot be used"):
         roster.look(Scheduler([WELL, WELL], MISSING))
+
+
+def test_what_a_client_asked_for_itself_is_not_taken_for_all() -> None:
+    class Crossed(Scheduler):
+        asked = 0
+
+        def scheduler_info(self, n_workers: int) -> dict[str, Any]:
+            self.asked += 1
+            told = super().scheduler_info(n_workers)
+            return told if self.asked == 3 else {"workers": {}}
+
+    assert len(roster.workers_told(Crossed([WELL, WELL]))) == 2
 
 
 def test_workers_without_a_limit_share_their_machine() -> None:

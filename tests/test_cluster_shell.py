@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import gdatalog as gd
+from gdatalog.cluster import spreading
 from gdatalog.cluster.workers.roster import Worker
 from gdatalog.shell import cli, doctor
 from gdatalog.shell.commands.clusters import told
@@ -74,6 +75,41 @@ def test_the_prompt_connects_and_leaves(
     assert talk(".cluster off").startswith("no cluster")
     assert before.status == "closed"
     assert "2" in talk("p(x).") and look(talk.repl.db)[1].device == "cpu"
+
+
+def test_it_is_told_what_did_the_work(
+    address: str, talk: Talk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    talk(f".cluster {address}")
+    output, db = talk.repl.output, talk.repl.db
+    output.format, output.timed = "box", True
+    talk("E(1, 2). E(2, 3). E(1, 3). E(3, 4).")
+    db._workspace.force(spread="replicate")
+    query = "?- E(x, y), E(y, z)."
+    assert re.search(r"3 rows \(\d\.\d{3} s, cluster, 2 workers\)$", talk(query))
+    capsys.readouterr()
+    talk("p(x, z) <- E(x, y), E(y, z). path(x, y) <- E(x, y). path(x, z) <- path(x, y), E(y, z).")
+    told = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"p: 3 tuples \(\d\.\d{3} s, cluster, 2 workers\)", told[0])
+    assert re.fullmatch(r"path: 6 tuples \(\d\.\d{3} s, cluster, 2 workers\)", told[1])
+    label = db.profile(query).tree.label
+    assert re.match(r"\d\.\d{3} s on cpu and 2 workers, ", label)
+    # What is there already, or done here, was not done by workers.
+    db._workspace.force(spread="never")
+    assert re.search(r"3 rows \(\d\.\d{3} s\)$", talk(query))
+    capsys.readouterr()
+    talk("q(x) <- E(x, y), E(y, _).")
+    assert re.fullmatch(r"q: 2 tuples \(\d\.\d{3} s, cpu\)\n", capsys.readouterr().err)
+    assert "workers" not in db.profile(query).tree.label
+
+
+def test_timing_tells_what_did_the_work(
+    address: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spreading, "WORTH", 0.0)
+    assert cli.run(["--cluster", address, "--timing", "-c", GRAPH]) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"query: \d+\.\d{3} s, cluster, 2 workers", told[0])
 
 
 def test_workers_without_names_are_told_once() -> None:

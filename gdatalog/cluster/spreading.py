@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from gdatalog.cluster.partitioned.blocks import BlockRun, in_place
 from gdatalog.cluster.partitioned.foreseeing import parted
@@ -38,6 +38,8 @@ from gdatalog.plan.nodes import RulePlan
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
+
+Found = TypeVar("Found")
 
 # Rows that a rule is expected to look at: so many are spread, and so few never are. In between it
 # is given some seconds here, for what is expected may be wrong; and so is what has a limit.
@@ -118,6 +120,7 @@ class Spreading:
         for what in ("answers", "aggregates"):
             around.limits.charge(what, 0)
         seconds = perf_counter() - began
+        around.ledger.done_by(len(self.pool.workers))
         if report is not None:
             report.rows += derived.count if isinstance(derived, Blocks) else derived[1]
             report.seconds += seconds
@@ -176,11 +179,17 @@ class Spreading:
 
     @told_if_lost
     def fixpoint(self, splits: Splits) -> dict[str, Relation] | None:
-        return fixpoint(self.pool, self.keeper(splits.around.memory), splits)
+        return self._done(splits, fixpoint(self.pool, self.keeper(splits.around.memory), splits))
 
     @told_if_lost
     def counts(self, splits: Splits) -> dict[str, tuple[Array, Array]] | None:
-        return counts(self.pool, self.keeper(splits.around.memory), splits)
+        return self._done(splits, counts(self.pool, self.keeper(splits.around.memory), splits))
+
+    def _done(self, splits: Splits, found: Found | None) -> Found | None:
+        """What workers have found, if they have."""
+        if found is not None:
+            splits.around.ledger.done_by(len(self.pool.workers))
+        return found
 
     def close(self) -> None:
         self.stock.close()

@@ -43,11 +43,16 @@ class Holdings:
     def __init__(self, stock: Stock, told: str, join: JoinPlan, layout: Layout) -> None:
         self.stock = stock
         self.told = told
-        self.layout = layout
-        self.bound = _bound(join, layout)
+        self.join = join
+        self.lay(layout)
         self.bundles: list[Bundles] = []
         self.name = stock.name()
         self.ends: dict[str, list[int]] = {}  # of bundles, by what lots are known by
+
+    def lay(self, layout: Layout) -> None:
+        """What of the join is cut, when that is known."""
+        self.layout = layout
+        self.bound = _bound(self.join, layout)
 
     def count(self, limits: Limits) -> tuple[list[Array], list[int], int]:
         """See `Stock.count`."""

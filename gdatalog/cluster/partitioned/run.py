@@ -108,7 +108,7 @@ class Parted:
         """Bundles the rows on the workers by fine classes, and chooses of what cells are made."""
         run, holdings = self.run, self.holdings
         layout, bases, samples = self.stock.laid_out(self.join, run.relation_of)
-        holdings.layout = layout
+        holdings.lay(layout)
         domains = fine(layout, samples)
         grids = [Grid(*each, domains) for each in zip(layout.sources, layout.dims, strict=True)]
         holdings.bundles = [Bundles(*each) for each in zip(bases, grids, strict=True)]

@@ -31,9 +31,11 @@ from gdatalog.cluster.pool import Lost
 from gdatalog.cluster.workers.worker import own_worker
 from gdatalog.storage.rows import Columns
 
-SHELF = 1 / 8  # of a worker's memory: what lies on its shelf without being in a file
-MOVING = 1 / 32  # of it: what is asked of another worker at once, at the most
-ITSELF = 192 << 20  # what a worker takes that does nothing, compiled loops included
+# Of a worker's memory, and of what it does not need for itself: what lies on its shelf without
+# being in a file; and what is asked of another worker at once, of which there are some copies.
+SHELF, SHELF_OF_LEFT = 1 / 8, 1 / 4
+MOVING, MOVING_OF_LEFT, COPIES = 1 / 32, 1 / 16, 4
+ITSELF = 240 << 20  # what a worker takes that does nothing, compiled loops included
 PAUSE = 0.8  # of its memory, from which on Dask gives a worker no more to do
 UNLIMITED = 4 << 30  # a worker's memory, where nothing limits it
 MOST_MOVING = 32 << 20  # bytes that are asked of another worker at once
@@ -44,8 +46,20 @@ ENDED = 1 << 14  # names that a shelf remembers to have dropped
 
 def room_of(memory: int) -> float:
     """What is left of a worker's memory for the calls that it runs."""
-    other = memory * SHELF + 4 * min(MOST_MOVING, memory * MOVING) + ITSELF
-    return max(memory / 16, PAUSE * memory - other)
+    return _left(memory) - _shelf_of(memory) - COPIES * _moving_of(memory)
+
+
+def _left(memory: int) -> float:
+    """What a worker does not need for itself, before Dask gives it no more to do."""
+    return max(memory / 16, PAUSE * memory - ITSELF)
+
+
+def _shelf_of(memory: int) -> int:
+    return int(min(memory * SHELF, _left(memory) * SHELF_OF_LEFT))
+
+
+def _moving_of(memory: int) -> int:
+    return int(min(MOST_MOVING, memory * MOVING, _left(memory) * MOVING_OF_LEFT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +148,8 @@ class Shelf:
         self._folder = Path(worker.local_directory or gettempdir()) / f"gdatalog-{uuid4().hex[:8]}"
         self._kept: dict[Any, _Kept] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
-        self._room = int(self.memory * SHELF)
-        self._asking = min(MOST_MOVING, int(self.memory * MOVING))
+        self._room = _shelf_of(self.memory)
+        self._asking = _moving_of(self.memory)
         self._lock = Lock()
         self._fetching = Lock()
         worker.handlers[HANDLER] = self._asked

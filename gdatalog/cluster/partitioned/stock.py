@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary, finalize
 import numpy as np
 
 from gdatalog.cluster.partitioned.bundles import Grid
-from gdatalog.cluster.partitioned.fragments import Bundled, Moved, bundle, counted, lay
+from gdatalog.cluster.partitioned.fragments import MAKING, Bundled, Moved, bundle, counted, lay
 from gdatalog.cluster.partitioned.layout import Layout, Source
 from gdatalog.cluster.partitioned.shelves import UNLIMITED, Gone, Lot, drop_lots, name_of, room_of
 from gdatalog.cluster.pool import Call, Placed, Pool
@@ -40,6 +40,7 @@ LARGEST = 4 << 20  # bytes of rows that are sent at once
 GROUP = 64 << 20  # bytes of rows that are bundled together
 AHEAD = 2  # blocks that are under way to each worker
 FEW = 64 << 10  # bytes of rows that lie on one shelf
+MANY = 16  # classes, of which those of two columns are too many bundles
 SMALL, MOST_SMALL = 64, 100_000  # rows that every cell has: this part of all, and no more
 SAMPLE = 100_000  # rows that tell where classes begin
 TRIES = 10  # times that rows which are gone are made again
@@ -69,6 +70,11 @@ class Base:
     def __post_init__(self) -> None:
         self.lots = [None] * len(self.blocks)
         self.groups = self.groups or [range(at, at + 1) for at in range(len(self.blocks))]
+
+    @property
+    def nbytes(self) -> int:
+        """About what the rows take."""
+        return self.step * sum(column.nbytes for column in self.sample)
 
     def given(self, group: int) -> list[Any]:
         """What a worker is given to have a group."""
@@ -170,13 +176,22 @@ class Stock:
         """What of a join can be cut, the rows of each source, and some keys of each of its dims, as
         many in proportion of all. Of small sources every cell has all rows. `foreseen`: nothing is
         to be run yet, so that workers need not compare rows."""
+
+        def bases_of(layout: Layout) -> list[Base]:
+            found = []
+            for source in layout.sources:
+                relation = relation_of(source.relation)
+                if foreseen and not relation.counted:
+                    source = source._replace(weighted=False)
+                found.append(self.base(relation, source))
+            return found
+
         layout = Layout.of(join)
-        bases = []
-        for source in layout.sources:
-            relation = relation_of(source.relation)
-            if foreseen and not relation.counted:
-                source = source._replace(weighted=False)
-            bases.append(self.base(relation, source))
+        bases = bases_of(layout)
+        size = sum(base.nbytes for base in bases)
+        if size * MAKING > MANY * self.room()[0]:
+            layout = Layout.of(join, apart=True)
+            bases = bases_of(layout)
         rows = [len(base.sample[0]) * base.step for base in bases]
         small = min(sum(rows) // SMALL, MOST_SMALL)
         layout = layout.whole([at for at, count in enumerate(rows) if count <= small])

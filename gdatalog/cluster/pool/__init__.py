@@ -32,6 +32,7 @@ from gdatalog.cluster.pool.claims import Claims
 from gdatalog.cluster.pool.placing import Placed, Placing, workers_of
 from gdatalog.cluster.pool.stage import Smaller, Stage
 from gdatalog.cluster.workers.connection import Connection
+from gdatalog.cluster.workers.roster import workers_told
 from gdatalog.errors import UsageError
 from gdatalog.executors.limits import Limits
 
@@ -121,10 +122,11 @@ class Pool:
     @property
     def info(self) -> Mapping[str, Mapping[str, Any]]:
         """What the scheduler tells of each worker, by its address; there is at least one."""
-        client = self.connection.client
-        workers_of(client)
-        found: Mapping[str, Mapping[str, Any]] = client.scheduler_info(n_workers=-1)["workers"]
-        return found
+        while True:
+            workers_of(self.connection.client)
+            found = workers_told(self.connection.client)
+            if found:
+                return found
 
     @property
     def memory(self) -> list[int]:

@@ -90,7 +90,7 @@ def _there(client: Any) -> Mapping[str, Any]:
     """What the scheduler tells of its workers, after a while if there are none yet."""
     until = monotonic() + IN_TIME
     while True:
-        found: Mapping[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+        found = workers_told(client)
         if found:
             return found
         if monotonic() > until:
@@ -101,6 +101,15 @@ def _there(client: Any) -> Mapping[str, Any]:
                 "those of a queue",
             )
         sleep(PATIENCE)
+
+
+def workers_told(client: Any) -> Mapping[str, Any]:
+    """What the scheduler tells of each worker, by its address."""
+    while True:
+        told: Mapping[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+        # A client asks every two seconds for itself, without workers, and may give that instead.
+        if told.keys() >= client.nthreads().keys():
+            return told
 
 
 def _check(places: Mapping[str, Any]) -> None:
