@@ -49,6 +49,11 @@ def test_says(program: str, says: str) -> None:
     assert said(program) == says
 
 
+def test_a_relation_that_is_not_there_is_said_once_of_a_statement() -> None:
+    told = said("n(count()) <- t(a, b), t(b, c), t(a, c). m(x) <- t(x, _).")
+    assert told.count("there is no relation `t`") == 2
+
+
 def test_functions_distinct_and_range_stand_apart_from_atoms() -> None:
     found = items(
         "p(x) <- e(x, y), contains('a', 'b'), distinct(x, y), 2 < i = range(0, y).".replace(

@@ -64,6 +64,7 @@ class Names:
     errors: list[Error]
     fresh: Fresh = field(default_factory=Fresh)
     scoped: bool = False  # a negation or an aggregate was met
+    unknown: set[str] = field(default_factory=set)  # relations; said once of a statement
     lifted: list[Literal] | None = None  # in a head: where its aggregates with a body go
     ground: bool = False  # the head is a fact's
     nested: bool = False  # in an aggregate of a head
@@ -132,6 +133,7 @@ class Names:
     def _start(self) -> None:
         self.fresh = Fresh()
         self.scoped = False
+        self.unknown = set()
 
     def _close(
         self, heads: list[Atom], body: Literal | None, lifted: list[Literal]
@@ -188,7 +190,9 @@ class Names:
             return Test(self._expr(Call(atom.name, atom.args, atom.span)), atom.span)
         for arg in atom.args:
             self._atom_arg(arg)
-        self.errors.append(self._unknown_literal(atom))
+        if atom.name not in self.unknown:
+            self.unknown.add(atom.name)
+            self.errors.append(self._unknown_literal(atom))
         return atom
 
     def _unknown_literal(self, atom: Atom) -> Error:
