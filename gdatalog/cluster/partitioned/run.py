@@ -126,14 +126,12 @@ class Parted:
         self.bundles = [Bundles(*each) for each in zip(bases, grids, strict=True)]
         counts, widths, self.moved = self.stock.count(self.bundles, told, run.limits)
         census = Census(layout, domains, tuple(counts), tuple(widths))
-        chosen, self.cells_memory = None, self.memory // MAKING
-        while chosen is None:  # where the smallest blocks are too large they are cut again
-            chosen = choose(census, self.cells_memory, self.slots)
-            self.cells_memory *= 1 if chosen is not None else 2
+        choice = choose(census, self.memory // MAKING, self.slots)
+        self.cells_memory = choice.memory
         for made in self.bundles:
-            made.grid = replace(made.grid, domains=chosen.domains)
+            made.grid = replace(made.grid, domains=choice.shares.domains)
         self.moved += self.stock.make(self.bundles, told, run.limits)
-        return chosen
+        return choice.shares
 
     def let_go(self) -> None:
         self.stock.let_go(lot for made in self.bundles for lot in made.lots)
