@@ -7,6 +7,7 @@ import select
 import struct
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -25,7 +26,7 @@ class Typed:
     keys: tuple[float, ...]
 
 
-def typed(text: str = "path(x, z) <- e(x, y), path(y, z)") -> Typed:
+def typed(text: str = "path(x, z) <- e(x, y), path(y, z)", options: Sequence[str] = ()) -> Typed:
     """Starts gdatalog, waits for it, and types a rule, key by key."""
     import fcntl
     import pty
@@ -36,7 +37,7 @@ def typed(text: str = "path(x, z) <- e(x, y), path(y, z)") -> Typed:
     environment = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
     began = perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-m", "gdatalog"], stdin=theirs, stdout=theirs, stderr=theirs,
+        [sys.executable, "-m", "gdatalog", *options], stdin=theirs, stdout=theirs, stderr=theirs,
         env=environment, start_new_session=True,
     )  # fmt: skip
     os.close(theirs)

@@ -44,6 +44,8 @@ def _prompt(times: int) -> Iterator[Case]:
     """The prompt, the engine that comes behind it, and what somebody types."""
     seen = [typed() for _ in range(times + 1)][1:]
     yield _case("gdatalog, to the first prompt", median(one.prompt for one in seen), 0.4)
+    told = [typed("x", ["--device", "cpu"]) for _ in range(times)]
+    yield _case("gdatalog --device cpu, to the first prompt", median(t.prompt for t in told), 0.4)
     yield _case("gdatalog, to the engine behind it", median(one.engine for one in seen), 1.5)
     keys = [seconds for one in seen for seconds in one.keys]
     yield _case("a key at the prompt, median", median(keys), 0.01)

@@ -11,11 +11,11 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gdatalog.engine.budget import default_limit, parse_size
+from gdatalog.engine.budget import default_limit
 from gdatalog.engine.devices import Opened, Turn, kind_of, open_device
 from gdatalog.engine.files import FilePolicy, Folders, read_program, to_stdout, write_relation
 from gdatalog.engine.inputs import extended
-from gdatalog.engine.knobs import Strategy, threads_of
+from gdatalog.engine.knobs import Strategy, parse_size, threads_of
 from gdatalog.engine.ledger import Ledger
 from gdatalog.errors import Caution, NameResolutionError, UsageError
 from gdatalog.parser import Program
@@ -96,8 +96,9 @@ class Database:
         self.close()
 
     def close(self) -> None:
-        """Let go of all data. The database cannot be used afterwards."""
-        with self._lock:
+        """Let go of all data. The database cannot be used afterwards. A call that runs in another
+        thread is interrupted."""
+        with self._lock.hurried():
             self._workspace.close()
 
     def interrupt(self) -> None:

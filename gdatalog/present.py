@@ -44,13 +44,13 @@ def count_line(count: int) -> str:
     return "1 row" if count == 1 else f"{count:,} rows"
 
 
-def box(result: Result, most: int, columns: int | None = None, seconds: float | None = None) -> str:
-    """A table drawn with lines: the first and last rows, how many there are, and how long it took.
+def box(result: Result, most: int, columns: int | None = None, took: str | None = None) -> str:
+    """A table drawn with lines: the first and last rows, how many there are, and what they `took`.
 
     `most` rows are shown, on a terminal of so many `columns`. Where there are more of them than
     any terminal has, for a file, nothing is cut.
     """
-    took = "" if seconds is None else f" ({seconds:.3f} s)"
+    took = "" if took is None else f" ({took})"
     if not result.columns:
         return ("yes" if result else "no") + took
     first, last = result._picked(most)

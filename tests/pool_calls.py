@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cluster.partitioned import shelves
+from gdatalog.cluster.partitioned import fragments, shelves
 from gdatalog.cluster.pool import here
+from gdatalog.cluster.replicated.tasks import Found
 from gdatalog.errors import EvaluationError, Interrupted, MemoryLimitError
 from gdatalog.watching import watching
 
@@ -126,3 +127,16 @@ def on_shelf(dask_worker: Any) -> int:
 
 def sum_of(kept: dict[str, int]) -> int:
     return sum(kept.values())
+
+
+def hard(*_: object) -> Found:
+    """A cell that was too much."""
+    return Found(hard=True)
+
+
+def lay_late(folder: str, name: str) -> None:
+    """Lays rows, a while after it began; files tell how far it is."""
+    Path(folder, "begun").touch()
+    sleep(0.1)
+    fragments.lay(name, (np.arange(3),))
+    Path(folder, "laid").touch()

@@ -97,6 +97,18 @@ def test_a_test_is_estimated_from_the_sample() -> None:
     assert keeper.copied == 0
 
 
+def test_a_range_is_estimated_from_the_sample_and_the_ends() -> None:
+    keeper = Nearby()
+    left = np.arange(1000) * 7 % 1000
+    statistics = relation(keeper, part_of(left, left + 5)).statistics
+    for low, high, share in ((100, 300, 0.2), (0, 3, 0.003), (995, 5000, 0.005)):
+        values, rows = statistics.within(0, [(">=", low), ("<", high)])
+        assert values == pytest.approx(rows, rel=0.1)
+        assert rows == pytest.approx(share, rel=0.4, abs=0.001)
+    assert statistics.within(1, [("<", 5)])[1] < 0.001
+    assert keeper.copied == 0
+
+
 def test_rows_are_fetched_once_when_somebody_asks() -> None:
     keeper = Nearby()
     edges = relation(keeper, part_of([2, 1], [3, 2]), part_of([2, 7], [3, 1]))

@@ -10,13 +10,14 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import gdatalog as gd
 from gdatalog.cluster.workers import roster
-from gdatalog.cluster.workers.connection import Connection
+from gdatalog.cluster.workers.connection import Connection, told_if_lost
 from gdatalog.cluster.workers.roster import Worker, problem_of
 from tests.clusters import Workers
 
@@ -143,13 +144,39 @@ def test_dask_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_places_that_cannot_run_our_work() -> None:
     here = f"{sys.version_info.major}.{sys.version_info.minor}.0"
-    assert problem_of((here, gd.__version__, 1)) is None
+    own = roster.sources()
+    assert problem_of((here, gd.__version__, 1, own)) is None
     missing = ModuleNotFoundError("No module named 'gdatalog'", name="gdatalog")
-    found = [problem_of(it) for it in (missing, (here, "0.0.9", 1), ("3.9.1", gd.__version__, 1))]
+    others = [
+        (here, "0.0.9", 1, own),
+        ("3.9.1", gd.__version__, 1, own),
+        (here, gd.__version__, 1, own + 1),
+    ]
+    found = [problem_of(it) for it in (missing, *others)]
     told = [it[0] for it in found if it is not None]
     assert told[0] == "gdatalog is not installed there"
     assert told[1] == f"its gdatalog is 0.0.9, and here it is {gd.__version__}"
     assert told[2].startswith("its Python is 3.9.1, and here it is 3.")
+    assert told[3] == f"its gdatalog is {gd.__version__} as here, but made of other files"
+
+
+def test_a_scheduler_that_began_with_other_files() -> None:
+    class Spread:
+        connection = Connection(
+            SimpleNamespace(scheduler=SimpleNamespace(address="tcp://a:1"), dashboard_link="")
+        )
+
+        @told_if_lost
+        def ask(self) -> None:
+            told = "Error during deserialization of the task graph. This frequently occurs if"
+            raise RuntimeError(told) from ModuleNotFoundError("No module named 'gdatalog.other'")
+
+    with pytest.raises(gd.DeviceError) as error:
+        Spread().ask()
+    assert error.value.message == (
+        "the scheduler at tcp://a:1 cannot read what this gdatalog sends it: "
+        "No module named 'gdatalog.other'"
+    )
 
 
 class Scheduler:
@@ -167,6 +194,9 @@ class Scheduler:
             "workers": {address: {"name": 10 - at, **told} for at, address in enumerate(self.said)}
         }
 
+    def nthreads(self) -> dict[str, int]:
+        return dict.fromkeys(self.said, 2)
+
     def run(self, *_: Any, **__: Any) -> dict[str, Any]:
         return self.said
 
@@ -175,7 +205,7 @@ class Scheduler:
             raise self.of_scheduler
 
 
-WELL = (sys.version.split()[0], gd.__version__, 16 << 30)
+WELL = (sys.version.split()[0], gd.__version__, 16 << 30, roster.sources())
 MISSING = ModuleNotFoundError("No module named 'gdatalog'", name="gdatalog")
 
 
@@ -190,6 +220,18 @@ def test_the_first_that_cannot_be_used_is_named() -> None:
     assert error.value.message.endswith("not installed there; so it is at 2 more of 3")
     with pytest.raises(gd.DeviceError, match="the scheduler cannot be used"):
         roster.look(Scheduler([WELL, WELL], MISSING))
+
+
+def test_what_a_client_asked_for_itself_is_not_taken_for_all() -> None:
+    class Crossed(Scheduler):
+        asked = 0
+
+        def scheduler_info(self, n_workers: int) -> dict[str, Any]:
+            self.asked += 1
+            told = super().scheduler_info(n_workers)
+            return told if self.asked == 3 else {"workers": {}}
+
+    assert len(roster.workers_told(Crossed([WELL, WELL]))) == 2
 
 
 def test_workers_without_a_limit_share_their_machine() -> None:

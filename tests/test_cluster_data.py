@@ -194,6 +194,11 @@ def test_a_frame_stays_on_the_workers(db: gd.Database) -> None:
     ]  # fmt: skip
     db["names"] = dd.from_pandas(frame(), npartitions=2)["who"]
     assert len(db["names"]) == 3 and stored(db, "names").columns == ("who",)
+    import dask.array
+
+    pairs = np.arange(12).reshape(6, 2)
+    db["A"] = dask.array.from_array(pairs, chunks=(4, 1))
+    assert db["A"].sorted().fetchall() == [(int(x), int(y)) for x, y in pairs]
     db.load("few", dd.from_pandas(frame(), npartitions=2), columns=["v", "x"])
     assert stored(db, "few").types == ("float", "int")
 
@@ -237,3 +242,25 @@ def test_sizes_at_the_prompt(db: gd.Database, capsys: pytest.CaptureFixture[str]
     repl.take_all(".load F 'E/*.parquet'\n.save all.dl\n")
     with open("all.dl", encoding="utf-8") as file:
         assert '.input E("E")\n.input F("E/*.parquet")\n' in file.read()
+
+
+def test_files_are_read_again_by_other_workers(
+    cluster: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the connection to those before is lost."""
+    monkeypatch.chdir(tmp_path)
+    rows = edges("E")
+    address = cluster(2).scheduler.address
+    with gd.connect(device="cpu", cluster=address) as db:
+        db._workspace.force(spread="partition")
+        repl = Repl(db, Output(io.StringIO(), None))
+        repl.take_all(".load E\n")
+        first = stored(db, "E")
+        db.cluster.client.close()
+        repl.take_all(f".cluster {address}\n")
+        assert stored(db, "E") is not first and set(db["E"].fetchall()) == rows
+        repl.take_all(".cluster off\n")
+        assert db.cluster is None and set(db["E"].fetchall()) == rows
+        repl.take_all(".save all.dl\n")
+        with open("all.dl", encoding="utf-8") as file:
+            assert '.input E("E")\n' in file.read()

@@ -59,10 +59,12 @@ class Here:
         self.placed: dict[Any, Any] = {}
         self.functions: list[str] = []
 
-    def place(self, key: Any, value: Any, nbytes: int = 0, owner: Any = None) -> _There:
-        found = self.placed.get(key)
+    def place(
+        self, key: Any, value: Any, nbytes: int = 0, owner: Any = None, version: Any = None
+    ) -> _There:
+        found = self.placed.get((key, version))
         if found is None or key is None:
-            found = self.placed[key] = value, _There(_copy(value))
+            found = self.placed[key, version] = value, _There(_copy(value))
         return found[1]
 
     def stage(self, told: str, limits: Any, smaller: Any = None) -> _Stage:
@@ -381,7 +383,7 @@ def test_workers_agree_with_one_process(two: Any, spread: str, large: None) -> N
 def test_many_rows_stay_on_the_workers(
     two: Any, spread: str, large: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stretches, "EASILY", 0)
+    monkeypatch.setattr("gdatalog.cluster.replicated.harvest.EASILY", 0)
     everywhere(two, _few, 0)
     stayed: list[int] = []
     real = Relation.of_parts

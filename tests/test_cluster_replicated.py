@@ -55,10 +55,12 @@ class Here:
         self.placed: dict[Hashable, Any] = {}
         self.calls = 0
 
-    def place(self, key: Hashable, value: Any, nbytes: int = 0, owner: Any = None) -> Any:
-        if key is None or key not in self.placed:
-            self.placed[key] = (value, pickle.loads(pickle.dumps(value)))
-        return _There(self.placed[key][1])
+    def place(
+        self, key: Hashable, value: Any, nbytes: int = 0, owner: Any = None, version: Any = None
+    ) -> Any:
+        if key is None or (key, version) not in self.placed:
+            self.placed[key, version] = (value, pickle.loads(pickle.dumps(value)))
+        return _There(self.placed[key, version][1])
 
     def stage(self, told: str, limits: Any, smaller: Any = None) -> _Stage:
         return _Stage(self, smaller)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 import gdatalog as gd
+from gdatalog.cluster import spreading
+from gdatalog.cluster.workers.roster import Worker
 from gdatalog.shell import cli, doctor
+from gdatalog.shell.commands.clusters import told
 from gdatalog.shell.editor.known import look
 from gdatalog.shell.output import Output
 from gdatalog.shell.repl import Repl
@@ -54,9 +58,12 @@ def talk() -> Iterator[Talk]:
     talk.repl.db.close()
 
 
-def test_the_prompt_connects_and_leaves(address: str, talk: Talk) -> None:
+def test_the_prompt_connects_and_leaves(
+    address: str, talk: Talk, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert talk(".cluster").startswith("no cluster")
     shown = talk(f".cluster {address}").splitlines()
+    assert shown, capsys.readouterr().err
     assert shown[0] == f"2 workers, scheduler at {address}"
     assert shown[1].startswith("dashboard: http://")
     assert re.fullmatch(r"worker  address +threads  memory", shown[2])
@@ -68,6 +75,57 @@ def test_the_prompt_connects_and_leaves(address: str, talk: Talk) -> None:
     assert talk(".cluster off").startswith("no cluster")
     assert before.status == "closed"
     assert "2" in talk("p(x).") and look(talk.repl.db)[1].device == "cpu"
+
+
+def test_it_is_told_what_did_the_work(
+    address: str, talk: Talk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    talk(f".cluster {address}")
+    output, db = talk.repl.output, talk.repl.db
+    output.format, output.timed = "box", True
+    talk("E(1, 2). E(2, 3). E(1, 3). E(3, 4).")
+    db._workspace.force(spread="replicate")
+    query = "?- E(x, y), E(y, z)."
+    assert re.search(r"3 rows \(\d\.\d{3} s, cluster, 2 workers\)$", talk(query))
+    capsys.readouterr()
+    talk("p(x, z) <- E(x, y), E(y, z). path(x, y) <- E(x, y). path(x, z) <- path(x, y), E(y, z).")
+    told = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"p: 3 tuples \(\d\.\d{3} s, cluster, 2 workers\)", told[0])
+    assert re.fullmatch(r"path: 6 tuples \(\d\.\d{3} s, cluster, 2 workers\)", told[1])
+    label = db.profile(query).tree.label
+    assert re.match(r"\d\.\d{3} s on cpu and 2 workers, ", label)
+    # What is there already, or done here, was not done by workers.
+    db._workspace.force(spread="never")
+    assert re.search(r"3 rows \(\d\.\d{3} s\)$", talk(query))
+    capsys.readouterr()
+    talk("q(x) <- E(x, y), E(y, _).")
+    assert re.fullmatch(r"q: 2 tuples \(\d\.\d{3} s, cpu\)\n", capsys.readouterr().err)
+    assert "workers" not in db.profile(query).tree.label
+
+
+def test_timing_tells_what_did_the_work(
+    address: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spreading, "WORTH", 0.0)
+    assert cli.run(["--cluster", address, "--timing", "-c", GRAPH]) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"query: \d+\.\d{3} s, cluster, 2 workers", told[0])
+
+
+def test_workers_without_names_are_told_once() -> None:
+    workers = [
+        Worker(f"tcp://10.0.0.{at}:40000", name, "10.0.0.7", 1, 1 << 30)
+        for at, name in ((7, "tcp://10.0.0.7:40000"), (8, "tcp://10.0.0.8:40000"))
+    ]
+    cluster = SimpleNamespace(
+        again=lambda: None, workers=workers, address="tcp://a:1", dashboard=""
+    )
+    shown = told(SimpleNamespace(cluster=cluster)).splitlines()[2:]  # type: ignore[arg-type]
+    assert shown == [
+        "worker                threads  memory",
+        "tcp://10.0.0.7:40000  1        1.0 GiB",
+        "tcp://10.0.0.8:40000  1        1.0 GiB",
+    ]
 
 
 def test_an_address_that_is_wrong_changes_nothing(

@@ -41,6 +41,50 @@ def test_replicated(cluster: Workers) -> None:
     db.close()
 
 
+STRETCHES = "each of which takes stretches of the values of x of path"
+OWNERS = "which own the rows by hash, and exchange what is new in rounds"
+PATH = "path(x, y) <- E(x, y). path(x, z) <- path(x, y), E(y, z). "
+SIDES = "sg(x, y) <- E(p, x), E(p, y). sg(x, y) <- E(p, x), sg(p, q), E(q, y). "
+BEST = "best(x, min(d)) <- x = 0, d = 0 ; best(y, d0), E(y, x), d = d0 + 1. "
+TEXTS = (
+    'word(x, s) <- E(x, _), s = "". word(y, cat(s, "a")) <- word(x, s), E(x, y), strlen(s) < 4. '
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "spread", "told"),
+    [
+        (PATH, "auto", f"over 2 workers, {STRETCHES}, if it takes more than 1 s here"),
+        (PATH, "replicate", f"over 2 workers, {STRETCHES}"),
+        (PATH, "partition", f"over 2 workers, {OWNERS}; none has all that is read"),
+        (PATH, "never", None),
+        (SIDES, "auto", "here, as long as there is room (there are too few threads elsewhere); "
+         f"then over 2 workers, {OWNERS}"),
+        (SIDES, "replicate", f"over 2 workers, {OWNERS}"),
+        (BEST, "auto", "here, as long as there is room (best values are improved in place); "
+         f"then over 2 workers, {OWNERS}"),
+        (TEXTS, "replicate", "here, and not over 2 workers: it makes texts that are in no data"),
+    ],
+)  # fmt: skip
+def test_explain_says_how_a_fixpoint_is_spread(
+    cluster: Workers, text: str, spread: str, told: str | None
+) -> None:
+    with gd.connect(device="cpu", cluster=cluster(2), threads=1) as db:
+        db["E"] = [(x, x + 1) for x in range(30)]
+        db._workspace.force(spread=spread)
+        plan = db.explain(text)
+        stratum = next(node for node in plan.tree.find("stratum") if "recursive" in node.label)
+        if told is None:
+            assert "workers" not in str(plan)
+            return
+        assert stratum.details[-1] == told
+        assert ("workers", 2) in stratum.facts
+        shown = " ".join(str(plan).replace("│", " ").split())
+        assert told in shown
+        assert told in plan.to_json() and told.split(",")[0] in plan.to_mermaid()
+        assert told in plan.to_html()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("size", BOUNDS)
 def test_bounds(cluster: Workers, size: int) -> None:

@@ -268,6 +268,10 @@ def test_statistics_of_rows_on_a_device(rows: Relation, data: st.DataObject) -> 
             _, tests, _ = data.draw(asked(width))
             assert mine.degrees(column, tests) == other.degrees(column, tests)
             assert mine.size(tests) == other.size(tests)
+            if rows.types[column] == "int":
+                low = data.draw(st.integers(-3, 9))
+                bounds = [(">=", low), ("<", low + data.draw(st.integers(-1, 9)))]
+                assert mine.within(column, bounds) == other.within(column, bounds)
         if width == 2:
             assert mine.degrees(0, (), True) == other.degrees(0, (), True)
         assert mine.lists(0) is None and mine.set() is None

@@ -118,3 +118,14 @@ def test_ctrl_c_leaves_the_database_whole() -> None:
         timeout=60,
     )
     assert done.stdout == "stopped ['E', 'p'] [(1,), (2,)]\nTrue\n", done.stderr
+
+
+def test_closing_stops_what_runs(db: gd.Database) -> None:
+    running = threading.Event()
+    closing = threading.Thread(target=lambda: running.wait(30) and db.close())
+    closing.start()
+    with pytest.raises(gd.Interrupted):
+        text = "t(x) <- x = range(0, 1000000000000), x * x = 2."
+        db.query(text, on_progress=lambda _: running.set())
+    closing.join(30)
+    assert repr(db) == "<gdatalog.Database, closed>"

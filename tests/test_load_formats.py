@@ -157,6 +157,8 @@ def test_files_that_are_not_there() -> None:
     for name, message in [
         ("edge.csv", "there is no such file\n  hint: did you mean 'edges.csv'?"),
         ("quite_other.parquet", "there is no such file"),
+        ("edge", "there is no such file or folder\n  hint: did you mean 'edges.csv'?"),
+        ("nope/", "there is no such file or folder"),
         ("nope/e.csv", "there is no such file\n  hint: there is no folder 'nope' either"),
         ("edges.csv/e.csv", "there is no such file\n  hint: there is no folder 'edges.csv' either"),
         (

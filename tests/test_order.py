@@ -166,7 +166,7 @@ def cuts(plan: JoinPlan, name: str) -> set[Cut]:
 
 
 def test_constants_follow_along_chains_of_comparisons() -> None:
-    data = {"A": [(at,) for at in range(9)], "B": [(at,) for at in range(90)]}
+    data = {"A": [(at,) for at in range(2)], "B": [(at,) for at in range(90)]}
     plan = plan_of(data, "p(x, y) <- A(x), B(y), x < y, y <= 5, y < $k, x > -3.", k=7)
     assert order_of(plan.steps) == ["x", "y"]
     ops = {(cut.op, str(getattr(cut.bound, "value", cut.bound))) for cut in cuts(plan, "x")}

@@ -183,16 +183,16 @@ def test_a_plan_is_for_relations_that_it_does_not_keep_alive() -> None:
     rule = CheckedRule(fact.heads[0], None, {}, fact.span)
     made: list[RulePlan] = []
 
-    def make(relation: Any) -> RulePlan:
+    def make(relation: Any, params: Any) -> RulePlan:
         relation("E")
         made.append(RulePlan("p", (), ()))
         return made[-1]
 
     relations = {"E": Relation((), (), (), 1)}
     for first, count in ((True, 1), (True, 1), (False, 2), (True, 2), (False, 2)):
-        plan = plans.plan(rule, first, relations.__getitem__, make)
+        plan = plans.plan(rule, first, relations.__getitem__, make, {})
         assert len(made) == count and plan is made[not first]
     held = ref(relations["E"])
     relations["E"] = Relation((), (), (), 1)
     assert held() is None
-    assert plans.plan(rule, True, relations.__getitem__, make) is made[2]
+    assert plans.plan(rule, True, relations.__getitem__, make, {}) is made[2]

@@ -69,7 +69,7 @@ def test_emoji_and_marks_keep_the_lines_straight():
 
 
 def test_an_empty_answer_says_so():
-    lines = box(gd.query("p(x) <- q(x), x > 5.", {"q": [(1,)]}), 10, seconds=0.25).splitlines()
+    lines = box(gd.query("p(x) <- q(x), x > 5.", {"q": [(1,)]}), 10, took="0.250 s").splitlines()
     assert lines == ["┌───┐", "│ x │", "├───┤", "└───┘", "0 rows (0.250 s)"]
 
 

@@ -8,12 +8,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from terminal import BACKSPACE, CTRL_C, CTRL_D, CTRL_R, ENTER, TAB, UP, Terminal
 
+from gdatalog.shell import cli
 from gdatalog.shell.editor.history import LONGEST, KeptHistory
 from gdatalog.shell.messages import GOES_ON, PROMPT
+from gdatalog.shell.options import plain_options
 
 CTRL_A, CTRL_L, CTRL_U, ALT_ENTER = "\x01", "\x0c", "\x15", "\x1b\r"
 OPEN_EDITOR = "\x18\x05"
@@ -297,6 +300,82 @@ def test_without_prompt_toolkit(how: str, tmp_path: Path) -> None:
         at.type(CTRL_D)
         assert at.wait_for_end() == 0
         assert b"\x1b" not in at.written
+
+
+@pytest.mark.parametrize(
+    ("args", "plain"),
+    [
+        (["--device", "cpu"], True),
+        (["--device=cpu", "--timing", "--bail", "--strategy", "lftj", "--format", "csv"], True),
+        (["-M", "n=3", "-M", "m=-4", "--memory-limit", "8GiB", "-j", "2", "-F", "in"], True),
+        (["--device", "auto"], True),
+        (["--device", "cuda"], False),
+        (["--device", "gpu"], False),
+        (["--device"], False),
+        (["--cluster", "local"], False),
+        (["--memory-limit", "much"], False),
+        (["-j", "0"], False),
+        (["-j2"], False),
+        (["-M", "n=3", "-M", "n=4"], False),
+        (["-M", "n=2.5"], False),
+        (["--format", "html"], False),
+        (["--explain"], False),
+        (["--timing=yes"], False),
+        (["-F", "--timing"], False),
+        (["-h"], False),
+        (["-c", "?- 1 < 2."], False),
+        (["rules.dl"], False),
+        (["--devise", "cpu"], False),
+    ],
+)
+def test_options_that_are_plainly_right_are(args: list[str], plain: bool, capsys: Any) -> None:
+    assert (plain_options(args) is not None) == plain
+    if plain:  # then nothing is said of them
+        options = cli.command.main(args, prog_name="gdatalog", standalone_mode=False)
+        assert isinstance(options, cli.Options) and not options.files + options.commands
+        cli.connected(args).close()
+        assert capsys.readouterr() == ("", "")
+
+
+def test_options_do_not_keep_the_prompt_waiting(tmp_path: Path) -> None:
+    """The prompt is there while nothing of the engine is, and what was said holds then."""
+    code = (
+        "import pathlib, sys, time\n"
+        "from gdatalog.shell import start\n"
+        "load = start.Begun._load\n"
+        "def wait(self):\n"
+        "    late = 'numpy', 'lark', 'click', 'gdatalog.database', 'gdatalog.parser'\n"
+        "    there = [name for name in late if name in sys.modules]\n"
+        "    while not pathlib.Path('go').exists():\n"
+        "        time.sleep(0.01)\n"
+        "    self.prompt.tell(f'imported before: {there}')\n"
+        "    load(self)\n"
+        "start.Begun._load = wait\n"
+        "start.main()\n"
+    )
+    args = [
+        "--device",
+        "cpu",
+        "--timing",
+        "--strategy",
+        "levelwise",
+        "-M",
+        "n=7",
+        "--format",
+        "csv",
+    ]
+    command = (sys.executable, "-c", code)
+    with Terminal(args, folder=tmp_path, lines=24, columns=80, command=command) as at:
+        line_is(at, ASKS)
+        assert " on cpu. " in at.screen
+        (tmp_path / "go").touch()
+        at.wait_for("imported before: []")
+        at.wait_for("cpu · 0 relations")
+        say(at, "x = $n.", "x\n7")
+        at.wait_for("run 0.")
+        say(at, ".set strategy", "levelwise")
+        at.type(CTRL_D)
+        assert at.wait_for_end() == 0
 
 
 @pytest.mark.slow

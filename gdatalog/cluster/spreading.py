@@ -6,13 +6,14 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
+from gdatalog.cluster.partitioned.blocks import BlockRun, in_place
 from gdatalog.cluster.partitioned.foreseeing import parted
 from gdatalog.cluster.partitioned.run import PartitionedRun
 from gdatalog.cluster.partitioned.stock import Stock
 from gdatalog.cluster.pool import Pool
-from gdatalog.cluster.recursion.fixpoints import counts, fixpoint, patience
+from gdatalog.cluster.recursion.fixpoints import counts, fixpoint, foreseen, patience
 from gdatalog.cluster.replicated.harvest import EASILY
 from gdatalog.cluster.replicated.run import SpreadRun
 from gdatalog.cluster.rows.files import files_relation
@@ -29,7 +30,7 @@ from gdatalog.engine.ledger import RuleRound, RuleRun
 from gdatalog.engine.run import run_rule
 from gdatalog.engine.sources import Sources
 from gdatalog.engine.splits import Splits
-from gdatalog.engine.spread import Spread
+from gdatalog.engine.spread import Spread, SpreadFixpoint
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import cuttable
@@ -37,6 +38,8 @@ from gdatalog.plan.nodes import RulePlan
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
+
+Found = TypeVar("Found")
 
 # Rows that a rule is expected to look at: so many are spread, and so few never are. In between it
 # is given some seconds here, for what is expected may be wrong; and so is what has a limit.
@@ -80,10 +83,11 @@ class Spreading:
         did: RuleRound | None,
     ) -> Derived | None:
         knobs, cost = around.knobs, sum(join.cost for join in plan.joins)
-        if knobs.spread == "never" or asks_for_ranks(plan):
+        over = plan.passes_over
+        if over is None and (knobs.spread == "never" or asks_for_ranks(plan)):
             return None
         in_parts = knobs.spread == "partition"
-        if knobs.spread == "auto":
+        if knobs.spread == "auto" and over is None:
             if not any(map(cuttable, plan.joins)):
                 return None
             in_parts = fits_nowhere(plan, around)
@@ -96,8 +100,14 @@ class Spreading:
             in_parts = in_parts or not fits_workers(plan, around, self.stock)
         began = perf_counter()
         keeper = self.keeper(around.memory)
-        if in_parts:
-            run: SpreadRun = PartitionedRun(
+        run: SpreadRun
+        if over is not None:
+            run = BlockRun(
+                plan, sources, around.scope, around.limits, knobs, report, did=did,
+                pool=self.pool, keeper=keeper, relation=around.relation(over),
+            )  # fmt: skip
+        elif in_parts:
+            run = PartitionedRun(
                 plan, sources, around.scope, around.limits, knobs, report, did=did,
                 pool=self.pool, keeper=keeper, relation_of=around.relation, stock=self.stock,
             )  # fmt: skip
@@ -110,6 +120,7 @@ class Spreading:
         for what in ("answers", "aggregates"):
             around.limits.charge(what, 0)
         seconds = perf_counter() - began
+        around.ledger.done_by(len(self.pool.workers))
         if report is not None:
             report.rows += derived.count if isinstance(derived, Blocks) else derived[1]
             report.seconds += seconds
@@ -119,10 +130,27 @@ class Spreading:
         return derived
 
     @told_if_lost
+    def stays(self, plan: RulePlan, around: Surroundings) -> str | None:
+        knobs = around.knobs
+        if knobs.spread in ("never", "replicate") or asks_for_ranks(plan):
+            return None
+        name = largest_afar(plan, around)
+        if name is None or (knobs.spread == "auto" and not fits_nowhere(plan, around)):
+            return None
+        asked = [ref for join in plan.joins for ref in join.tries if ref.relation == name]
+        if not any(ref.columns or ref.tests for ref in asked):
+            return None  # how many rows there are is known without a look at them
+        beside = fits_workers(plan, around, self.stock, name)
+        return name if beside and not fits_nowhere(plan, around, name) else None
+
+    @told_if_lost
     def foreseen(
         self, plan: RulePlan, around: Surroundings, known: Callable[[str], Relation | None]
     ) -> Spread | None:
         asked = {ref.relation for join in plan.joins for ref in join.tries}
+        over = plan.passes_over
+        if over is not None:
+            return in_place(over, around.relation(over), len(self.pool.threads))
         knobs, cost = around.knobs, sum(join.cost for join in plan.joins)
         auto = knobs.spread == "auto"
         if knobs.spread == "never" or asks_for_ranks(plan) or None in map(known, asked):
@@ -146,12 +174,22 @@ class Spreading:
         return patience(self.pool, splits)
 
     @told_if_lost
+    def foreseen_fixpoint(self, splits: Splits) -> SpreadFixpoint | None:
+        return foreseen(self.pool, splits, len(self.pool.workers))
+
+    @told_if_lost
     def fixpoint(self, splits: Splits) -> dict[str, Relation] | None:
-        return fixpoint(self.pool, self.keeper(splits.around.memory), splits)
+        return self._done(splits, fixpoint(self.pool, self.keeper(splits.around.memory), splits))
 
     @told_if_lost
     def counts(self, splits: Splits) -> dict[str, tuple[Array, Array]] | None:
-        return counts(self.pool, self.keeper(splits.around.memory), splits)
+        return self._done(splits, counts(self.pool, self.keeper(splits.around.memory), splits))
+
+    def _done(self, splits: Splits, found: Found | None) -> Found | None:
+        """What workers have found, if they have."""
+        if found is not None:
+            splits.around.ledger.done_by(len(self.pool.workers))
+        return found
 
     def close(self) -> None:
         self.stock.close()
@@ -180,19 +218,32 @@ def patiently_here(
         return None
 
 
-def fits_nowhere(plan: RulePlan, around: Surroundings) -> bool:
+def largest_afar(plan: RulePlan, around: Surroundings) -> str | None:
+    """The largest of the relations that a rule reads whose rows lie afar and are not here."""
+    sizes = {
+        name: rows.bytes_afar
+        for name in sorted({ref.relation for join in plan.joins for ref in join.tries})
+        if (rows := around.relation(name).afar) is not None and rows.away
+    }
+    return max(sizes, key=sizes.__getitem__, default=None)
+
+
+def fits_nowhere(plan: RulePlan, around: Surroundings, but: str | None = None) -> bool:
     """Whether a rule reads rows that lie afar and are more than this process may have, or so many
-    that it would wait for them."""
-    asked = {ref.relation for join in plan.joins for ref in join.tries}
+    that it would wait for them; `but` for one relation."""
+    asked = {ref.relation for join in plan.joins for ref in join.tries} - {but}
     afar = [rows for name in asked if (rows := around.relation(name).afar) is not None]
     most = min(EASILY, around.limits.spare() * PART)
     return sum(rows.bytes_afar for rows in afar if rows.away) > most
 
 
-def fits_workers(plan: RulePlan, around: Surroundings, stock: Stock) -> bool:
-    """Whether each worker can have the tries of a rule whole, beside what it makes of them."""
+def fits_workers(
+    plan: RulePlan, around: Surroundings, stock: Stock, but: str | None = None
+) -> bool:
+    """Whether each worker can have the tries of a rule whole, beside what it makes of them; `but`
+    for those of one relation."""
     size = 0
-    for ref in {ref for join in plan.joins for ref in join.tries}:
+    for ref in {ref for join in plan.joins for ref in join.tries if ref.relation != but}:
         relation = around.relation(ref.relation)
         rows = relation.afar
         whole = rows.bytes_afar if rows is not None and rows.away else relation.nbytes

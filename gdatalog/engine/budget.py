@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gdatalog.errors import MemoryLimitError, UsageError
+from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import Branch, Generate, Join, RulePlan
@@ -17,29 +16,6 @@ from gdatalog.plan.nodes import Branch, Generate, Join, RulePlan
 BYTES_PER_ROW = 160
 LARGEST_CHUNK = 1 << 17  # more rows at once are no faster: they leave the caches
 SMALLEST_CHUNK = 256
-
-_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-
-
-def parse_size(text: str | int) -> int:
-    """
-    >>> parse_size("8GiB"), parse_size("512 MB"), parse_size(1000)
-    (8589934592, 512000000, 1000)
-    """
-    if isinstance(text, int):
-        if text <= 0:
-            raise UsageError(f"a memory limit must be positive, not {text}")
-        return text
-    if not isinstance(text, str):
-        raise UsageError(f"not a size: {text!r}", hint='write it like "8GiB", or in bytes')
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text.lower())
-    if found is None or float(found[1]) == 0:
-        raise UsageError(f"not a size: {text!r}", hint='write it like "8GiB" or "500MB"')
-    number, unit, binary = found.groups()
-    scale = _UNITS[unit]
-    if unit and not binary and text.lower().rstrip().endswith("b"):
-        scale = 1000 ** ("kmgt".index(unit) + 1)
-    return int(float(number) * scale)
 
 
 def default_limit() -> int:

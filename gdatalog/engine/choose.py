@@ -17,7 +17,7 @@ from typing import Protocol
 from gdatalog.engine.depth import Form, form_of_bag, form_of_rows
 from gdatalog.engine.knobs import Knobs
 from gdatalog.executors.limits import Limits
-from gdatalog.plan.effects import all_steps, expressions
+from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.nodes import JoinPlan, RulePlan
 from gdatalog.printer.expressions import printable
 
@@ -110,6 +110,9 @@ def choose(nest: Candidate, spent: float = 0.0) -> Choice:
     """Which executor runs a join, of which `spent` seconds of patience did not see the end."""
     if nest.knobs.strategy == "levelwise":
         return Choice(True, ASKED_FOR)
+    over = nest.join.given is not None and bool(nest.join.given.columns)
+    if over and not widens(nest.join) and nest.knobs.strategy == "auto":
+        return Choice(True, "whole columns are passed over")
     small = looked_at(nest.join.cost)
     again = spent_on((nest.join, nest.form)) >= ENOUGH
     if nest.knobs.strategy == "auto" and not again and not spent and nest.join.cost < AT_HAND:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.ledger import RuleRound, RuleRun
 from gdatalog.engine.sources import Sources
-from gdatalog.engine.spread import Spread
+from gdatalog.engine.spread import Spread, SpreadFixpoint
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.storage.raw import Declared
 from gdatalog.storage.relation import Relation
@@ -60,6 +60,11 @@ class Cluster(Protocol):
         """The rows of a rule all of whose relations are finished."""
         ...
 
+    def stays(self, plan: RulePlan, around: Surroundings) -> str | None:
+        """The relation that a rule reads whose rows lie on workers, and are to stay there: they are
+        given to it some at a time, where they are, if it can be planned so."""
+        ...
+
     def foreseen(
         self, plan: RulePlan, around: Surroundings, known: Callable[[str], Relation | None]
     ) -> Spread | None:
@@ -70,6 +75,10 @@ class Cluster(Protocol):
     def patience(self, splits: Splits) -> float:
         """For how many seconds a recursive stratum is to be tried here first; infinitely many
         where only what has no room here is left to the workers."""
+        ...
+
+    def foreseen_fixpoint(self, splits: Splits) -> SpreadFixpoint | None:
+        """How a recursive stratum would be evaluated; None if only here."""
         ...
 
     def fixpoint(self, splits: Splits) -> dict[str, Relation] | None:

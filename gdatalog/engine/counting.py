@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from gdatalog.engine.derived import Rows, relation_of
+from gdatalog.engine.derived import Seeds, relation_of
 from gdatalog.engine.fixpoint import by_rounds, tried
 from gdatalog.engine.linear import Fixpoint, linearised
 from gdatalog.engine.prepared import Plans
@@ -53,7 +53,7 @@ def readers_of(
 
 def count_stratum(
     stratum: Stratum,
-    seeds: Mapping[str, Sequence[Rows]],
+    seeds: Seeds,
     around: Surroundings,
     readers: Collection[Stratum],
     before: Mapping[str, Relation] | None,

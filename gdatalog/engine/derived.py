@@ -6,7 +6,7 @@ What a cluster gives may lie there: a relation of it lies there too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -33,6 +33,9 @@ class Blocks:
 
 Derived = Rows | Blocks
 
+# What relations have without any rule.
+Seeds = Mapping[str, Sequence[Derived]]
+
 
 class FarBlocks(Sequence[Columns]):
     """Blocks of rows that lie afar, and are fetched when somebody looks at one."""
@@ -54,6 +57,11 @@ class FarBlocks(Sequence[Columns]):
 def lying_afar(rows: AfarRows) -> Blocks:
     """Rows that a cluster has, as what a rule gives; they need not be distinct yet."""
     return Blocks(FarBlocks(rows), rows.at_most)
+
+
+def count_of(derived: Derived) -> int:
+    """How many rows something has, or more if it is not known yet which are the same."""
+    return derived.count if isinstance(derived, Blocks) else derived[1]
 
 
 def away(ops: Any) -> Any:
@@ -86,7 +94,7 @@ def together(parts: Sequence[Derived]) -> Derived:
         for part in parts
         for block in (part.blocks if isinstance(part, Blocks) else [part[0]])
     ]
-    return Blocks(blocks, sum(p.count if isinstance(p, Blocks) else p[1] for p in parts))
+    return Blocks(blocks, sum(map(count_of, parts)))
 
 
 def union_rows(parts: Sequence[Rows], ops: Any) -> Rows:
@@ -106,7 +114,7 @@ def relation_of(
     columns: tuple[str, ...], types: tuple[TypeName, ...], parts: Sequence[Derived], ops: Any
 ) -> Relation:
     """The union of rows to which no more will be added; sorted when somebody needs that."""
-    filled = [part for part in parts if (part.count if isinstance(part, Blocks) else part[1])]
+    filled = [part for part in parts if count_of(part)]
     far = next((store for part in filled if (store := _afar(part)) is not None), None)
     if far is not None:
         lying = [one for part in filled for one in _parts_of(part)]

@@ -17,7 +17,7 @@ from types import TracebackType
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.no_gpu import plainly_none
 from gdatalog.errors import DeviceError, UsageError, meant
-from gdatalog.watching import Watch
+from gdatalog.watching import PATIENCE, Watch
 
 NO_GPU = "there is no NVIDIA GPU"
 ASKED = "asked for"
@@ -112,6 +112,13 @@ class Turn:
         self._use = use
         self._watch = watch
         self._used: list[ExitStack] = []
+
+    def hurried(self) -> Turn:
+        """The turn, for which the call of another thread that has it is stopped."""
+        while not self._lock.acquire(timeout=PATIENCE):
+            self._watch.stop.set()
+        self._lock.release()
+        return self
 
     def __enter__(self) -> None:
         self._lock.acquire()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from gdatalog.engine.choose import FIRST, TooSlow, impatience
-from gdatalog.engine.derived import Rows
+from gdatalog.engine.derived import Seeds
 from gdatalog.engine.device import CPU
 from gdatalog.engine.marked_rounds import MarkedRounds
 from gdatalog.engine.rounds import Rounds
@@ -26,9 +26,7 @@ def parted_stratum(stratum: Stratum, around: Surroundings) -> Parted | None:
     return around.plans.parted(stratum, way, around.relation, make)
 
 
-def run_rounds(
-    stratum: Stratum, seeds: Mapping[str, Sequence[Rows]], around: Surroundings
-) -> dict[str, Relation]:
+def run_rounds(stratum: Stratum, seeds: Seeds, around: Surroundings) -> dict[str, Relation]:
     """A recursive stratum by rounds, its rules split where that is expected to gain."""
     parts = parted_stratum(stratum, around)
     if parts is None:
@@ -43,7 +41,7 @@ def run_rounds(
 
 def _rounds(
     stratum: Stratum,
-    seeds: Mapping[str, Sequence[Rows]],
+    seeds: Seeds,
     around: Surroundings,
     passing: Collection[str] = (),
 ) -> dict[str, Relation]:

@@ -20,7 +20,7 @@ from gdatalog.engine.budget import letting_go
 from gdatalog.engine.cluster import Cluster
 from gdatalog.engine.copies import copied
 from gdatalog.engine.counting import count_stratum, readers_of
-from gdatalog.engine.derived import Rows
+from gdatalog.engine.derived import Blocks, Derived, Rows, count_of, lying_afar, relation_of
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.extending import together
 from gdatalog.engine.facts import fact_rows, in_rows
@@ -192,10 +192,15 @@ class Evaluation:
                 more = Relation.from_rows(schema.columns, schema.types, keys, count)
                 relation = extended(relation, more)
         else:
-            seeds = [(tuple(map(brought, keys)), count) for keys, count in self._seeds(name)]
-            columns = [np.concatenate(parts) for parts in zip(*(k for k, _ in seeds), strict=True)]
-            count = sum(count for _, count in seeds)
-            relation = Relation.from_rows(schema.columns, schema.types, columns, count)
+            seeds = self._seeds(name)
+            count = sum(map(count_of, seeds))
+            near = [part for part in seeds if not isinstance(part, Blocks)]
+            if len(near) < len(seeds):
+                relation = relation_of(schema.columns, schema.types, seeds, CPU.ops)
+            else:
+                blocks = [tuple(map(brought, keys)) for keys, _ in near]
+                columns = [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+                relation = Relation.from_rows(schema.columns, schema.types, columns, count)
         if self.keep([name]):
             versions = {read: held.version for read, held in below.items()}
             self.remembered[(name,)] = Remembered(made_of, versions, {name: relation})
@@ -269,7 +274,7 @@ class Evaluation:
     def _follow(self, stratum: Stratum) -> Mapping[str, Relation] | None:
         """The stratum's relations, from what they were before and what is new since."""
         found = self.remembered.get(stratum.relations)
-        if found is None or self.device is not CPU:
+        if found is None or self.device is not CPU or any(map(lies_away, found.relations.values())):
             return None
         news = news_since(found, self._made_of(stratum), self._below(stratum))
         if news is None:
@@ -356,11 +361,14 @@ class Evaluation:
 
     # ----------------------------------------------------------------------------------- facts
 
-    def _seeds(self, name: str) -> list[Rows]:
+    def _seeds(self, name: str) -> list[Derived]:
         """The rows that a relation has without any rule: its data, and facts."""
-        seeds: list[Rows] = []
+        seeds: list[Derived] = []
         stored = self.stored.get(name)
-        if stored is not None and stored.length:
+        if stored is not None and self.cluster is not None and lies_away(stored):
+            assert stored.afar is not None
+            seeds.append(lying_afar(stored.afar))
+        elif stored is not None and stored.length:
             seeds.append((stored.sorted_keys, stored.length))
         facts = self.facts(name)
         return [*seeds, *(self._fact_rows(name, facts) if facts else ())]
@@ -368,6 +376,11 @@ class Evaluation:
     def _fact_rows(self, name: str, facts: Sequence[Atom]) -> list[Rows]:
         types = self.checked.schemas[name].types
         return [fact_rows(facts, types, self.params, self.symbols)]
+
+
+def lies_away(relation: Relation) -> bool:
+    """Whether its rows lie afar, and nowhere else."""
+    return relation.afar is not None and relation.afar.away
 
 
 def _nodes(stratum: Stratum) -> list[Node]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.engine.derived import Rows
+from gdatalog.engine.derived import Blocks, Derived, Rows
 from gdatalog.parser.syntax import Atom, Const
 from gdatalog.storage.elsewhere import lies_here
 from gdatalog.storage.keys import encode_value, float_to_key
@@ -42,10 +42,14 @@ def _column(
     return np.array([encode_value(value, kind, symbols) for value in values], dtype=np.int64)
 
 
-def in_rows(seeds: Sequence[Rows]) -> list[Rows]:
-    """Each set of rows sorted, without duplicates."""
-    found = []
-    for keys, count in seeds:
+def in_rows(seeds: Sequence[Derived]) -> list[Derived]:
+    """Each set of rows sorted, without duplicates; what lies afar stays as it is."""
+    found: list[Derived] = []
+    for part in seeds:
+        if isinstance(part, Blocks):
+            found.append(part)
+            continue
+        keys, count = part
         here = all(map(lies_here, keys))  # on a device they are sorted
         rows = sort_rows(keys) if keys and here else keys
         found.append((rows, len(rows[0]) if rows else min(1, count)))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from time import perf_counter
 from typing import TypeVar
 
 from gdatalog.engine.choose import TooSlow, impatience, spend
-from gdatalog.engine.derived import Rows
+from gdatalog.engine.derived import Seeds
 from gdatalog.engine.dying import around_parts, parted_stratum, run_rounds
 from gdatalog.engine.improving import InPlace
 from gdatalog.engine.linear import Fixpoint, linear_of, linearised
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.splits import Splits
+from gdatalog.engine.spread import SpreadFixpoint
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import MemoryLimitError
@@ -25,7 +26,7 @@ Made = TypeVar("Made")
 
 def run_stratum(
     stratum: Stratum,
-    seeds: Mapping[str, Sequence[Rows]],
+    seeds: Seeds,
     around: Surroundings,
     limit: int | None = None,
 ) -> dict[str, Relation]:
@@ -108,10 +109,11 @@ def by_rounds(way: Splits | InPlace, counts: bool = False) -> dict[str, Relation
 
 def plan_stratum(
     stratum: Stratum, around: Surroundings
-) -> tuple[list[tuple[CheckedRule, RulePlan]], tuple[str, ...]]:
+) -> tuple[list[tuple[CheckedRule, RulePlan]], tuple[str, ...], SpreadFixpoint | None]:
     """The plans that evaluating a stratum would run, without running them.
 
-    And what is worth a word of how its rules became those of the plans.
+    And what is worth a word of how its rules became those of the plans, and how a cluster would
+    do it, if it is recursive.
     """
     told: list[str] = []
     plans: list[tuple[CheckedRule, RulePlan]] = []
@@ -123,16 +125,19 @@ def plan_stratum(
         fixpoint = linearised(Fixpoint(stratum, {}, around))
         stratum, around = fixpoint.stratum, fixpoint.around
     splits = Splits(stratum, {}, around)
+    spread = None
+    if stratum.recursive and around.cluster is not None:
+        spread = around.cluster.foreseen_fixpoint(splits)
     if splits.split is not None:
         told.append(f"a fixpoint for each {splits.split_by()}")
-        return [*plans, *_plans(splits)], tuple(told)
+        return [*plans, *_plans(splits)], tuple(told), spread
     if stratum.recursive and InPlace(stratum, {}, around).refusal is None:
         told.append("best values are improved in place")
     parts = parted_stratum(stratum, around)
     if parts is not None:
         stratum, around = parts.stratum, around_parts(stratum, parts, around)
         told += parts.told
-    return [*plans, *_plans(StratumRun(stratum, {}, around))], tuple(told)
+    return [*plans, *_plans(StratumRun(stratum, {}, around))], tuple(told), spread
 
 
 def _plans(run: StratumRun) -> list[tuple[CheckedRule, RulePlan]]:

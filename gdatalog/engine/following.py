@@ -18,7 +18,7 @@ from math import isqrt
 from typing import Any
 
 from gdatalog.engine.best import optimum_columns
-from gdatalog.engine.derived import Derived, Rows, in_order, union_rows
+from gdatalog.engine.derived import Derived, in_order, union_rows
 from gdatalog.engine.device import Device
 from gdatalog.engine.extending import Extending, Improving
 from gdatalog.engine.nearby import led_to, nearby
@@ -30,7 +30,7 @@ from gdatalog.plan.effects import participants
 from gdatalog.plan.nodes import Branch, Guard, RulePlan, Step, TrieRef, Version
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.rules import plan_rule
-from gdatalog.planner.sizes import Assumed, ColumnTest, Size, Statistics
+from gdatalog.planner.sizes import Assumed, Bound, ColumnTest, Size, Statistics
 from gdatalog.planner.strata import steps_of
 from gdatalog.storage.membership import Bits
 from gdatalog.storage.relation import Relation
@@ -82,7 +82,7 @@ class Following(Rounds):
         self.parts: dict[str, Relation] = {}  # of relations, by what a plan calls them
 
     def follow(
-        self, seeds: Mapping[str, Sequence[Rows]], rules: Sequence[CheckedRule]
+        self, seeds: Mapping[str, Sequence[Derived]], rules: Sequence[CheckedRule]
     ) -> dict[str, Relation] | None:
         """The relations with all that follows from what is new: `seeds` are new rows of them, and
         `rules` are among theirs now. None if so much follows that it is better to start again."""
@@ -291,3 +291,6 @@ class Estimated:
 
     def set(self) -> Any:
         return self._largest.set()
+
+    def within(self, column: int, bounds: Sequence[Bound]) -> tuple[float, float]:
+        return self._largest.within(column, bounds)

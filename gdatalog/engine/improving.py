@@ -23,7 +23,7 @@ from gdatalog.cpu_ops.loose import loose_of
 from gdatalog.engine.best import Best, improves_for_ever
 from gdatalog.engine.choose import ENOUGH, FIRST, SECOND, Choice, spent_on
 from gdatalog.engine.depth import counted
-from gdatalog.engine.derived import Rows, in_order, union_rows
+from gdatalog.engine.derived import Rows, Seeds, in_order, union_rows
 from gdatalog.engine.device import CPU, compiled_function
 from gdatalog.engine.groups import Codes, Span, Spans, Uncoded, columns_of, passed_on, span
 from gdatalog.engine.ledger import Way
@@ -81,7 +81,7 @@ class _Left(Exception):
 class InPlace(StratumRun):
     """The fixpoint of a stratum of nothing but recursive min and max."""
 
-    def __init__(self, stratum: Stratum, seeds: Mapping[str, Sequence[Rows]], around: Surroundings):
+    def __init__(self, stratum: Stratum, seeds: Seeds, around: Surroundings):
         super().__init__(stratum, seeds, around)
         self.kept: list[Kept] = []
         self.plans: list[RulePlan] = []

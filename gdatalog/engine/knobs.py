@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -12,6 +13,7 @@ Strategy = Literal["auto", "lftj", "levelwise"]
 Telling = Literal["auto", "sort", "marks", "hash"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 MOST_THREADS = 1024
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def cores() -> int:
@@ -80,3 +82,24 @@ def threads_of(given: object) -> int:
         f"not a number of threads: {given!r}",
         hint=f"from 1 to {MOST_THREADS}; without it there is one for each core",
     )
+
+
+def parse_size(text: str | int) -> int:
+    """
+    >>> parse_size("8GiB"), parse_size("512 MB"), parse_size(1000)
+    (8589934592, 512000000, 1000)
+    """
+    if isinstance(text, int):
+        if text <= 0:
+            raise UsageError(f"a memory limit must be positive, not {text}")
+        return text
+    if not isinstance(text, str):
+        raise UsageError(f"not a size: {text!r}", hint='write it like "8GiB", or in bytes')
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text.lower())
+    if found is None or float(found[1]) == 0:
+        raise UsageError(f"not a size: {text!r}", hint='write it like "8GiB" or "500MB"')
+    number, unit, binary = found.groups()
+    scale = _UNITS[unit]
+    if unit and not binary and text.lower().rstrip().endswith("b"):
+        scale = 1000 ** ("kmgt".index(unit) + 1)
+    return int(float(number) * scale)

@@ -232,6 +232,12 @@ class Ledger:
     runs: list[RuleRun] = field(default_factory=list)
     strata: list[StratumTold] = field(default_factory=list)
     began: float = field(default_factory=perf_counter)
+    spread: int = 0  # rules and fixpoints that a cluster has done
+    workers: int = 0  # of that cluster
+
+    def done_by(self, workers: int) -> None:
+        """Notes that a cluster has done a rule or a fixpoint."""
+        self.spread, self.workers = self.spread + 1, workers
 
     @property
     def seconds(self) -> float:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gdatalog.engine.derived import Rows
+from gdatalog.engine.derived import Seeds
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.planner.checked import Stratum
@@ -18,7 +17,7 @@ class Fixpoint:
     """What is evaluated: a stratum, the rows it has without any rule, and what is around it."""
 
     stratum: Stratum
-    seeds: Mapping[str, Sequence[Rows]]
+    seeds: Seeds
     around: Surroundings
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from gdatalog.engine.choose import Choice
 from gdatalog.engine.depth import Form, Nest
-from gdatalog.engine.derived import Blocks, in_order, laid, relation_of, union_rows
+from gdatalog.engine.derived import Blocks, count_of, in_order, laid, relation_of, union_rows
 from gdatalog.engine.growing import Growing
 from gdatalog.engine.keyspace import KeySpace
 from gdatalog.engine.sources import Sources
@@ -104,7 +104,7 @@ class MarkedRounds(StratumRun):
         if knobs.strategy == "lftj" or knobs.telling == "marks":
             return False
         names = {atom.name for rule in self.stratum.rules for atom in atoms(rule)}
-        rows = sum(count for parts in self.seeds.values() for _, count in parts)
+        rows = sum(count_of(part) for parts in self.seeds.values() for part in parts)
         rows += sum(self.around.relation(name).length for name in names - self.tables.keys())
         return rows < FEW
 

@@ -21,7 +21,7 @@ from gdatalog.plan.nodes import RulePlan, Version
 from gdatalog.planner.check import check
 from gdatalog.planner.checked import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.dying import Parted
-from gdatalog.planner.sizes import Size, Statistics
+from gdatalog.planner.sizes import Looked, Params, Size, Statistics
 from gdatalog.planner.walk import walk
 from gdatalog.spent import spending
 from gdatalog.storage.relation import Relation
@@ -30,6 +30,8 @@ from gdatalog.values import TypeName
 
 MOST = 256  # texts, and as many checked programs
 SHIFT = 10  # times as many rows as there were, or as few: then a plan is made again
+SIMILAR = 4  # plans of one rule, for parameters that leave more of a relation or less
+LIKE = 8  # times as much, or as little: then one plan serves both
 LONGEST = 20_000  # characters of a text: longer ones hold data, and are hardly asked twice
 
 Value = TypeVar("Value")
@@ -62,12 +64,21 @@ class Recent(Generic[Value]):
         self._found.clear()
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A rule's plan, the relations that it was made of, and what its parameters left of them."""
+
+    made_of: Held
+    looked: tuple[Looked, ...]
+    plan: RulePlan
+
+
 class Plans:
     """The plans of a checked program's rules, as long as their relations are the same."""
 
     def __init__(self) -> None:
         # By identity, of rules and strata that are held here so that no other gets theirs.
-        self._found: dict[tuple[int, bool], tuple[CheckedRule, Held, RulePlan]] = {}
+        self._found: dict[tuple[int, bool], tuple[CheckedRule, list[Planned]]] = {}
         self._parted: dict[tuple[int, str], tuple[Stratum, Held, Parted | None]] = {}
         self._following: dict[tuple[int, frozenset[str]], tuple[dict[str, int], RulePlan]] = {}
         # Rules and strata in other words, by what they are made of.
@@ -110,13 +121,24 @@ class Plans:
         rule: CheckedRule,
         first: bool,
         relation: RelationOf,
-        make: Callable[[RelationOf], RulePlan],
+        make: Callable[[RelationOf, Params], RulePlan],
+        values: Mapping[str, Any],
     ) -> RulePlan:
-        """The plan of a rule in the first round or a later one; `make` asks for relations."""
-        known = self._found.get((id(rule), first))
-        if known is None or not _same(known[1], relation):
-            known = self._found[id(rule), first] = rule, *_looking(relation, make)
-        return known[2]
+        """The plan of a rule in the first round or a later one; `make` asks for relations.
+
+        A plan serves other values of parameters, if these leave about as much of what is compared
+        with them.
+        """
+        _, plans = self._found.setdefault((id(rule), first), (rule, []))
+        plans[:] = [known for known in plans if _same(known.made_of, relation)]
+        for known in plans:
+            if all(_alike(looked, relation, values) for looked in known.looked):
+                return known.plan
+        params = Params(values)
+        made_of, plan = _looking(relation, lambda look: make(look, params))
+        plans.append(Planned(made_of, tuple(params.looked), plan))
+        del plans[:-SIMILAR]
+        return plan
 
     def following(
         self,
@@ -145,6 +167,17 @@ class Plans:
             plan = make(look)
         self._following[id(rule), read] = seen, plan
         return plan
+
+
+def _alike(looked: Looked, relation: RelationOf, values: Mapping[str, Any]) -> bool:
+    """Whether values of parameters leave about as much of a column as those did that it was
+    looked at for."""
+    params = Params(values)
+    bounds = [(op, params.value(bound)) for op, bound in looked.bounds]
+    statistics = relation(looked.relation).statistics
+    now = statistics.within(looked.column, [(op, v) for op, v in bounds if v is not None])
+    pairs = zip(looked.shares, now, strict=True)
+    return all(share / LIKE <= other <= share * LIKE for share, other in pairs)
 
 
 def _same(made_of: Held, relation: RelationOf) -> bool:

@@ -280,6 +280,14 @@ class Session:
         with self.settings.ledger.spending():
             return answer(self.evaluation, name, limit, self.whole_asks())
 
+    def done_by(self, before: int) -> str:
+        """What has done the work since the ledger told of so much that was spread: a device, or
+        the workers of a cluster."""
+        ledger = self.settings.ledger
+        if ledger.spread == before:
+            return self.settings.device.name
+        return f"cluster, {ledger.workers:,} worker{'s' * (ledger.workers != 1)}"
+
     def whole_asks(self) -> set[str]:
         """The relations that the text's outputs need: they are evaluated in full anyway."""
         asked = [ask.name for ask in self.asks() if not ask.name.startswith("?")]

@@ -21,7 +21,7 @@ import numpy as np
 from gdatalog.engine.best import Best
 from gdatalog.engine.choose import ENOUGH, FIRST, SECOND, Choice, spent_on
 from gdatalog.engine.depth import counted, counts_of, layout_of, printed_once
-from gdatalog.engine.derived import Blocks, Derived, away, laid, relation_of
+from gdatalog.engine.derived import Blocks, Derived, Seeds, away, count_of, laid, relation_of
 from gdatalog.engine.device import CPU
 from gdatalog.engine.ledger import StratumTold, Way
 from gdatalog.engine.seeds import Grouped, copied, grouped, order_by
@@ -129,7 +129,7 @@ class Splits(StratumRun):
         """How many rows the rules and the data bring."""
         names = {atom.name for rule in self.stratum.rules if rule.body for atom in atoms(rule)}
         below = names - set(self.stratum.relations)
-        own = sum(count for parts in self.seeds.values() for _, count in parts)
+        own = sum(count_of(part) for parts in self.seeds.values() for part in parts)
         return own + sum(self.around.relation(name).length for name in below)
 
     # ---------------------------------------------------------------------------------- seeds
@@ -144,7 +144,7 @@ class Splits(StratumRun):
         order = order_by(split, arity)
         plans = [self.plan(rule, first=True) for rule in self.rules[name]]
         plans = [plan for plan in plans if plan.joins]
-        if len(plans) == 1 and not any(count for _, count in self.seeds.get(name, ())):
+        if len(plans) == 1 and not any(map(count_of, self.seeds.get(name, ()))):
             ref = copied(plans[0], split)
             if ref is not None:
                 trie = self.trie_of(ref)
@@ -301,9 +301,7 @@ class Splits(StratumRun):
         self._tell(record, rows, task, started)
         return relations
 
-    def more(
-        self, seeds: Mapping[str, Sequence[Derived]], known: Mapping[str, Relation]
-    ) -> dict[str, Blocks] | None:
+    def more(self, seeds: Seeds, known: Mapping[str, Relation]) -> dict[str, Blocks] | None:
         """What rows that have come new lead to, themselves included, but what is `known`.
 
         The new rows may be in any order, and twice. The known ones, which are all that follow from

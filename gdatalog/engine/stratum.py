@@ -17,7 +17,16 @@ from typing import Any
 
 from gdatalog.engine.best import Best, optimum_columns
 from gdatalog.engine.budget import chunk_rows
-from gdatalog.engine.derived import Blocks, Derived, Rows, in_order, laid, relation_of, union_rows
+from gdatalog.engine.derived import (
+    Blocks,
+    Derived,
+    Rows,
+    Seeds,
+    in_order,
+    laid,
+    relation_of,
+    union_rows,
+)
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.growing import Growing
 from gdatalog.engine.knobs import Strategy
@@ -30,8 +39,8 @@ from gdatalog.parser.syntax import Atom
 from gdatalog.plan.nodes import RulePlan, TrieRef, Version
 from gdatalog.planner.adornments import as_called
 from gdatalog.planner.checked import CheckedRule, Stratum
-from gdatalog.planner.rules import plan_rule
-from gdatalog.planner.sizes import Assumed, Size
+from gdatalog.planner.rules import plan_over, plan_rule
+from gdatalog.planner.sizes import Assumed, Params, Size
 from gdatalog.planner.walk import walk
 from gdatalog.spent import Costs, so_far, spending
 from gdatalog.storage.elsewhere import brought
@@ -53,7 +62,7 @@ TEXT_BYTES = 160
 class StratumRun:
     """The evaluation of one stratum."""
 
-    def __init__(self, stratum: Stratum, seeds: Mapping[str, Sequence[Rows]], around: Surroundings):
+    def __init__(self, stratum: Stratum, seeds: Seeds, around: Surroundings):
         self.stratum = stratum
         self.seeds = seeds
         self.around = around
@@ -163,22 +172,39 @@ class StratumRun:
         around = self.around
         recursive = self.stratum.relations if self.stratum.recursive else ()
 
-        def make(relation: Callable[[str], Relation]) -> RulePlan:
+        def make(relation: Callable[[str], Relation], params: Params) -> RulePlan:
             def sizes(name: str, version: Version) -> Size:
                 return self._sizes(name, version, relation)
 
             return plan_rule(
-                rule, around.schemas, around.param_types, sizes, recursive, first=first
-            )
+                rule, around.schemas, around.param_types, sizes, recursive, first=first,
+                params=params,
+            )  # fmt: skip
 
         def planned() -> RulePlan:
-            return around.plans.plan(rule, first, around.relation, make)
+            return around.plans.plan(rule, first, around.relation, make, around.scope.params)
 
         with around.limits.watch.work("planning", self.called(rule)), spending("planning"):
             plan = patiently(self._rows_read(rule), planned, None)
+            if around.cluster is not None and not self.recursive(rule):
+                plan = self._where_it_lies(rule, plan) or plan
         if not any(plan is other for _, other in self.planned):
             self.planned.append((rule, plan))
         return plan
+
+    def _where_it_lies(self, rule: CheckedRule, plan: RulePlan) -> RulePlan | None:
+        """The same for the rows of one relation where these lie, if that is worth it."""
+        around = self.around
+        assert around.cluster is not None
+        name = around.cluster.stays(plan, around)
+        if name is None:
+            return None
+
+        def sizes(name: str, version: Version) -> Size:
+            return around.relation(name).statistics
+
+        params = Params(around.scope.params)
+        return plan_over(rule, around.schemas, around.param_types, sizes, name, plan, params)
 
     def _rows_read(self, rule: CheckedRule) -> int:
         """The rows of the largest relation that planning a rule on the CPU looks at."""

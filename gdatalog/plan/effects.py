@@ -178,6 +178,11 @@ def one_row_each(join: JoinPlan) -> bool:
     return told.issuperset((*given, *(step.variable for step in loops), *exports))
 
 
+def widens(join: JoinPlan) -> bool:
+    """Whether a binding may become several, or needs a branch looked into."""
+    return any(isinstance(step, (Join, Generate, Branch)) for step in join.steps)
+
+
 def longest_first(tries: tuple[TrieRef, ...]) -> list[TrieRef]:
     """The order in which to make a plan's tries: of some, others are the first levels."""
     return sorted(tries, key=lambda ref: -len(ref.columns))

@@ -107,6 +107,8 @@ def alternative_label(number: int, count: int) -> str:
 
 def given_label(given: Given) -> str:
     names = ", ".join(slot.name for slot in given.slots)
+    if given.columns:
+        return f"for each row of {given.relation}, of which it reads {names}"
     return f"for each new {given.relation}({names})"
 
 

@@ -262,11 +262,15 @@ Step = Guard | Seek | Join | Assign | Generate | Filter | Compact | Restore | Br
 @dataclass(frozen=True, slots=True)
 class Given:
     """Rows that a plan is run for, each in turn: what is new of a relation. Their columns are
-    these variables, which all steps find bound. `rows`: as many as estimates were made for."""
+    these variables, which all steps find bound. `rows`: as many as estimates were made for.
+
+    `columns`: all rows of the relation are given, some at a time, and these columns of them.
+    """
 
     relation: str
     slots: tuple[Slot, ...]
     rows: float = field(default=0.0, compare=False)
+    columns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,4 +325,11 @@ class RulePlan:
     @property
     def recursive_on(self) -> frozenset[str]:
         """The relations whose new rows this plan follows."""
-        return frozenset(join.given.relation for join in self.joins if join.given is not None)
+        given = (join.given for join in self.joins if join.given is not None)
+        return frozenset(each.relation for each in given if not each.columns)
+
+    @property
+    def passes_over(self) -> str | None:
+        """The relation of which it is given all rows, some at a time, if there is one."""
+        given = (join.given for join in self.joins if join.given is not None)
+        return next((each.relation for each in given if each.columns), None)

@@ -52,7 +52,7 @@ from gdatalog.planner.opening import computed_late, cuts_of, kind_of, open_atom,
 from gdatalog.planner.order import Order, best_order
 from gdatalog.planner.pattern_maker import PatternMaker
 from gdatalog.planner.reuse import reuse_lists
-from gdatalog.planner.sizes import Statistics
+from gdatalog.planner.sizes import Params, Statistics
 from gdatalog.planner.symmetry import in_degree_order, without_implied
 from gdatalog.values import TypeName
 
@@ -66,10 +66,12 @@ class PlanBuilder:
     """The tries of one join plan, which its conjunction and all its branches share."""
 
     def __init__(
-        self, sizes: Statistics, outputs: Sequence[str] = (), restores: bool = True
-    ) -> None:
+        self, sizes: Statistics, outputs: Sequence[str] = (), restores: bool = True,
+        params: Params | None = None,
+    ) -> None:  # fmt: skip
         """`outputs` are the variables asked for, in the order of the answer. `restores`: values
         may be found as ranks, and put back."""
+        self.params = params
         self.sizes = sizes
         self.restores = restores
         self.outputs = tuple(outputs)
@@ -148,14 +150,15 @@ class _Conjunction:
         """The order of variables that costs least."""
         if not any(any(map(atom.open, atom.columns)) for atom in self.atoms):
             return Order()
-        maker = PatternMaker(self.items, self.bound, self.live, self.plan.outputs)
+        plan = self.plan
+        maker = PatternMaker(self.items, self.bound, self.live, plan.outputs, plan.params)
         for atom in self.atoms:
-            maker.atom(atom, self.plan.sizes(atom.item.relation, atom.item.version))
+            maker.atom(atom, plan.sizes(atom.item.relation, atom.item.version))
         for item in self.waiting:
             maker.item(item)
         pattern = maker.finish(self.comparisons, self.bag, self.compacts)
         order = best_order(pattern, self.rows)
-        self.plan.cost += order.work
+        plan.cost += order.work
         return order
 
     # ------------------------------------------------------------------------------ start

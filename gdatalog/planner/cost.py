@@ -138,7 +138,7 @@ class Estimates:
                 self.formula.fan(a, at, bound) * self._left(cut, a, at, bound) for a in near
             )
         others = len(atoms) - 1
-        return Level(length * self.pattern.ranges.get(at, 1.0), others, others == 0)
+        return Level(length * self._within(at, bound), others, others == 0)
 
     def made(self, at: int, bound: int) -> list[tuple[int, int]]:
         """What lists of a variable's values are made of: the kind, and what leads to each."""
@@ -182,7 +182,18 @@ class Estimates:
         length = self.formula.intersection(
             group[0], at, parents, bound, self.formula.orderings.cut(at, bound)
         )
-        return max(after, length * self.pattern.ranges.get(at, 1.0))
+        return max(after, length * self._within(at, bound))
+
+    def _within(self, at: int, bound: int) -> float:
+        """How long a variable's lists are, as comparisons with constants leave them, for one that
+        nothing is compared with: of its values, and of those that lead to it."""
+        found = 1.0
+        for other, cut in self.pattern.ranges.items():
+            if other == at:
+                found *= cut.listed(bound)
+            elif bound >> other & 1:
+                found *= cut.longer(at)
+        return found
 
     def _parents(self, group: list[PatternAtom], at: int, bound: int) -> int:
         """The bound variables that alone lead to a variable, by atoms of a kind."""

@@ -55,9 +55,9 @@ class Formula:
     def passed(self, bound: int) -> float:
         """How much of the rows tests let through that nothing is known of."""
         passed = 1.0
-        for at, passes in self.pattern.ranges.items():
+        for at, cut in self.pattern.ranges.items():
             if bound >> at & 1:
-                passed *= passes
+                passed *= cut.share(bound & ~(1 << at))
         for whole, passes in self.pattern.tests:
             if whole & ~bound == 0:
                 passed *= passes

@@ -64,6 +64,36 @@ class Given:
     values: float
 
 
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What comparisons with constants leave of a variable's values: which share of them.
+
+    `rows`: for each atom that holds it, the atom's other variables, whether a constant stands
+    there too, and how many times as large a share of its rows is left.
+    """
+
+    bounds: tuple[object, ...]
+    values: float
+    rows: tuple[tuple[int, bool, float], ...] = ()
+
+    def share(self, bound: int) -> float:
+        """Which share of the bindings of the variable and some others is left."""
+        found = self.values
+        for others, fixed, times in self.rows:
+            if fixed or others & bound:
+                found *= times
+        return min(1.0, found)
+
+    def listed(self, bound: int) -> float:
+        """Which share is left of a list of the variable's values that others lead to."""
+        near = [times for others, fixed, times in self.rows if fixed or others & bound]
+        return min(1.0, self.values * min(near, default=1.0))
+
+    def longer(self, at: int) -> float:
+        """How many times as long as others the lists of a variable are that its values lead to."""
+        return min((times for others, _, times in self.rows if others >> at & 1), default=1.0)
+
+
 @dataclass(slots=True)
 class Pattern:
     """A conjunction's variables and literals; sets of variables are ints, a bit for each."""
@@ -78,7 +108,7 @@ class Pattern:
     equal: list[int] = field(default_factory=list)  # the variables of each equation
     tests: list[tuple[int, float]] = field(default_factory=list)  # what they read, how many pass
     filters: list[int] = field(default_factory=list)  # what is tested once these are bound
-    ranges: dict[int, float] = field(default_factory=dict)  # by variable: cuts by constants
+    ranges: dict[int, Range] = field(default_factory=dict)  # by variable: cuts by constants
     below: dict[tuple[int, int], bool] = field(default_factory=dict)  # a <= b, whether a < b
     unequal: set[frozenset[int]] = field(default_factory=set)
     outer: int = 0
@@ -110,9 +140,9 @@ class Pattern:
             for other in free[: free.index(at)]:
                 both = 1 << at | 1 << other
                 swapped = self._said(both, {at: other, other: at})
-                if self.ranges.get(at) == self.ranges.get(other) and swapped == self._said(
-                    both, {}
-                ):
+                cuts = [self.ranges[a].bounds for a in (at, other) if a in self.ranges]
+                alike = not cuts or (len(cuts) == 2 and cuts[0] == cuts[1])
+                if alike and swapped == self._said(both, {}):
                     self.before[at] |= 1 << other
                     self.behind[other] |= 1 << at
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from math import inf
+from math import inf, prod
 
-from gdatalog.plan.nodes import Apply, Expr, Slot, slots
+from gdatalog.plan.nodes import Apply, Constant, Expr, Parameter, Slot, slots
 from gdatalog.planner.atoms import AtomState
 from gdatalog.planner.canonical import in_canonical_order
 from gdatalog.planner.comparisons import FLIPPED, Comparisons
@@ -19,11 +19,10 @@ from gdatalog.planner.items import (
     TestItem,
     item_may_fail,
 )
-from gdatalog.planner.pattern import Given, Pattern, PatternAtom
-from gdatalog.planner.sizes import Size
+from gdatalog.planner.pattern import Given, Pattern, PatternAtom, Range
+from gdatalog.planner.sizes import PASSES, Looked, Params, Size
 
-# How much of the rows a test lets through, by its operator, where nothing else is known.
-PASSES = {"=": 0.1, "<": 0.4, "<=": 0.4, ">": 0.4, ">=": 0.4, "!=": 0.95}
+# How much of the rows other tests let through.
 OTHERWISE, NEGATED = 0.5, 0.7
 # How many values a range has whose ends are not known.
 RANGE = 100.0
@@ -38,11 +37,14 @@ class PatternMaker:
         outer: Collection[str],
         live: Collection[str],
         outputs: Sequence[str] = (),
+        params: Params | None = None,
     ) -> None:
+        self.params = params or Params()
         names = in_canonical_order(items, outputs, live, outer)
         self.place = {name: at for at, name in enumerate(names)}
         self.pattern = Pattern(names, outer=self.mask(outer), live=self.mask(live))
         asked = (name for name in outputs if name in self.place)
+        self.bounds: dict[int, list[tuple[str, Expr]]] = {}  # of variables, by what is no variable
         self.pattern.outputs = tuple(self.place[name] for name in asked)
 
     def mask(self, names: Collection[str]) -> int:
@@ -62,6 +64,7 @@ class PatternMaker:
             for pair in comparisons.unequal
             if len(pair) == 2 and pair <= place.keys()
         }
+        self.pattern.ranges = {at: self._range(at, bounds) for at, bounds in self.bounds.items()}
         self.pattern.find_twins()
         self.pattern.find_lower()
         return self.pattern
@@ -154,6 +157,44 @@ class PatternMaker:
             return  # one of the comparisons
         elif whole & (whole - 1) == 0:
             at = self.place[ordered[0].name]
-            pattern.ranges[at] = pattern.ranges.get(at, 1.0) * PASSES[test.function]
+            left, right = test.args
+            op = test.function if isinstance(left, Slot) else FLIPPED[test.function]
+            other = right if isinstance(left, Slot) else left
+            self.bounds.setdefault(at, []).append((op, other))
             return
         pattern.tests.append((whole, PASSES[test.function]))
+
+    def _range(self, at: int, bounds: Sequence[tuple[str, Expr]]) -> Range:
+        """What is left of a variable's values, as the relations that hold it tell: the one with
+        the fewest has those that all of them have."""
+        value = self.params.value
+        known = [(op, bound) for op, bound in bounds if value(bound) is not None]
+        guessed = prod(PASSES[op] for op, bound in bounds if value(bound) is None)
+        every = [
+            (atom.degrees(at).powers[0], *self._within(atom, at, known), atom)
+            for atom in self.pattern.atoms
+            if known and at in atom.columns and not atom.ranked and not atom.size.assumed
+        ]
+        if not every:
+            return Range(tuple(bounds), guessed * prod(PASSES[op] for op, _ in known))
+        rows = [
+            (atom.mask & ~(1 << at), bool(atom.fixed), of_rows / of_values)
+            for _, of_values, of_rows, atom in every
+        ]
+        values = min(every, key=lambda found: found[0])[1]
+        return Range(tuple(bounds), guessed * values, tuple(rows))
+
+    def _within(
+        self, atom: PatternAtom, at: int, known: Sequence[tuple[str, Expr]]
+    ) -> tuple[float, float]:
+        """Which share of an atom's values for a variable is left, and of its rows."""
+        # Where both columns are alike either will do.
+        column = 0 if atom.mirrored else atom.columns[at]
+        told = [(op, self.params.value(bound)) for op, bound in known]
+        shares = atom.size.within(column, [(op, v) for op, v in told if v is not None])
+        if any(isinstance(bound, Parameter) for _, bound in known):
+            bounds = tuple(
+                (op, bound) for op, bound in known if isinstance(bound, Constant | Parameter)
+            )
+            self.params.looked.append(Looked(str(atom.source[0]), column, bounds, shares))
+        return shares

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from gdatalog.plan.effects import all_steps, reads
 from gdatalog.plan.nodes import (
     Apply,
     Expr,
@@ -27,7 +28,7 @@ from gdatalog.planner.items import (
     variables_of_exprs,
 )
 from gdatalog.planner.normalise import Normaliser, count_variables
-from gdatalog.planner.sizes import Statistics
+from gdatalog.planner.sizes import Params, Statistics
 from gdatalog.planner.symmetry import one_of_each
 from gdatalog.values import TypeName
 
@@ -44,6 +45,7 @@ def plan_rule(
     *,
     first: bool = True,
     old: Version = "old",
+    params: Params | None = None,
 ) -> RulePlan:
     """The plan of a rule whose relations of the same stratum are `recursive`.
 
@@ -67,17 +69,20 @@ def plan_rule(
     )
     gathers = tuple(normal.gathers)
     alternatives = [(*items, *head_items) for items in alternatives]
-    followed: list[Given | None] = [None] * len(alternatives)
+    followed: list[Given | None] = []
     if first:
         alternatives = [items for items in alternatives if not any(_deltas(items, recursive, old))]
+        followed = [None] * len(alternatives)
     else:
         variants = [variant for items in alternatives for variant in _deltas(items, recursive, old)]
         alternatives = [items for items, _ in variants]
         followed = [given for _, given in variants]
     if not gathers:
         joins = tuple(
-            _plan_join(items, head, variables_of_exprs(head), False, sizes, recursive, given)
-            for items, given in zip(alternatives, followed, strict=False)
+            _plan_join(
+                items, head, variables_of_exprs(head), False, sizes, recursive, params, given
+            )
+            for items, given in zip(alternatives, followed, strict=True)
         )
         return RulePlan(rule.head.name, joins, head, span=rule.span)
 
@@ -88,7 +93,8 @@ def plan_rule(
     targets = frozenset().union(*(variables_of_exprs(g.targets) for g in gathers))
     live = frozenset(key.name for key in keys) | targets
     bag = not all(gather.kind in SET_KINDS for gather in gathers)
-    groups = _groups(alternatives) if bag else [[at] for at in range(len(alternatives))]
+    own = [_own(*each) for each in zip(alternatives, followed, strict=True)]
+    groups = _groups(own) if bag else [[at] for at in range(len(alternatives))]
     joins_list: list[JoinPlan] = []
     numbers: list[tuple[int, ...]] = []
     bindings: list[tuple[Slot, ...]] = []
@@ -96,16 +102,19 @@ def plan_rule(
         if len(group) == 1:
             outputs: tuple[Slot, ...] = ()
             items, orbit, given = alternatives[group[0]], 1, followed[group[0]]
-            if not keys and all(gather.kind == "count" for gather in gathers):
+            if given is None and not keys and all(gather.kind == "count" for gather in gathers):
                 items, orbit = one_of_each(items, sizes)
-            join = _plan_join(items, (), live, bag, sizes, recursive, given)
+            join = _plan_join(items, (), live, bag, sizes, recursive, params, given)
             plans = [replace(join, orbit=orbit)]
         else:
             # Several alternatives bind the same variables: their bindings are one set.
-            names = sorted(_own(alternatives[group[0]]) | targets)
+            names = sorted(own[group[0]] | targets)
             outputs = tuple(Slot(name, normal.type_of(name)) for name in names)
+            told = frozenset(names)
             plans = [
-                _plan_join(alternatives[at], outputs, frozenset(names), False, sizes, recursive)
+                _plan_join(
+                    alternatives[at], outputs, told, False, sizes, recursive, params, followed[at]
+                )
                 for at in group
             ]
         numbers.append(tuple(range(len(joins_list), len(joins_list) + len(plans))))
@@ -123,6 +132,38 @@ def plan_rule(
     )
 
 
+def plan_over(
+    rule: CheckedRule,
+    schemas: Mapping[str, Schema],
+    param_types: Mapping[str, TypeName],
+    sizes: Statistics,
+    name: str,
+    plan: RulePlan,
+    params: Params | None = None,
+) -> RulePlan | None:
+    """The same for the rows of one relation, of which all are given, some at a time, in any order:
+    what comes of some of them needs no others.
+
+    `plan`: as the rule is planned otherwise. None where an alternative does not read the relation,
+    or more than once, or asks what it has not.
+    """
+    over = plan_rule(rule, schemas, param_types, sizes, (name,), first=False, params=params)
+    others = {ref.relation for join in over.joins for ref in join.tries}
+    if len(over.joins) != len(plan.joins) or name in others:
+        return None
+    shared = {key.name for key in over.keys}
+    shared.update(name for gather in over.gathers for name in variables_of_exprs(gather.targets))
+    joins = []
+    for join in over.joins:
+        assert join.given is not None
+        slots = join.given.slots
+        asked = shared.union(variables_of_exprs(join.outputs), *map(reads, all_steps(join.steps)))
+        columns = tuple(at for at, slot in enumerate(slots) if slot.name in asked) or (0,)
+        given = replace(join.given, slots=tuple(slots[at] for at in columns), columns=columns)
+        joins.append(replace(join, given=given))
+    return replace(over, joins=tuple(joins))
+
+
 def _plan_join(
     items: Conjunction,
     outputs: Sequence[Expr],
@@ -130,15 +171,16 @@ def _plan_join(
     bag: bool,
     sizes: Statistics,
     recursive: Collection[str],
+    params: Params | None,
     given: Given | None = None,
 ) -> JoinPlan:
     names = () if given is None else tuple(slot.name for slot in given.slots)
     rows = 1.0 if given is None else sizes(given.relation, "delta").rows
     asked = [output.name for output in outputs if isinstance(output, Slot)]
-    builder = PlanBuilder(sizes, asked)
+    builder = PlanBuilder(sizes, asked, params=params)
     steps = builder.whole(items, live, bag, frozenset(names), rows)
     if any(isinstance(step, Restore) for step in steps):
-        other = PlanBuilder(sizes, asked, restores=False)
+        other = PlanBuilder(sizes, asked, restores=False, params=params)
         others = other.whole(items, live, bag, frozenset(names), rows)
         if other.cost <= builder.cost:
             builder, steps = other, others
@@ -187,14 +229,15 @@ def _given(atom: AtomItem) -> tuple[Given, list[TestItem]]:
     return Given(atom.relation, tuple(found)), tests
 
 
-def _own(items: Conjunction) -> frozenset[str]:
+def _own(items: Conjunction, given: Given | None) -> frozenset[str]:
     """The variables of the program that a conjunction binds, not those made for it."""
-    return frozenset(name for name in variables_of(items) if not name.startswith("~"))
+    found = {slot.name for slot in given.slots} if given is not None else set()
+    return frozenset(name for name in variables_of(items) | found if not name.startswith("~"))
 
 
-def _groups(alternatives: Sequence[Conjunction]) -> list[list[int]]:
+def _groups(own: Sequence[frozenset[str]]) -> list[list[int]]:
     """Alternatives that bind the same variables, by their numbers."""
     groups: dict[frozenset[str], list[int]] = {}
-    for at, items in enumerate(alternatives):
-        groups.setdefault(_own(items), []).append(at)
+    for at, names in enumerate(own):
+        groups.setdefault(names, []).append(at)
     return list(groups.values())

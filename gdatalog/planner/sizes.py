@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Protocol
 
-from gdatalog.plan.nodes import Version
+from gdatalog.plan.nodes import Constant, Expr, Parameter, Version
+from gdatalog.values import Value
 
 # A test between two columns of a row, as (left column, operator, right column).
 ColumnTest = tuple[int, str, int]
+# An operator, and what a column is compared with.
+Bound = tuple[str, Value]
+# How much of the rows a test lets through, by its operator, where nothing else is known.
+PASSES = {"=": 0.1, "<": 0.4, "<=": 0.4, ">": 0.4, ">=": 0.4, "!=": 0.95}
 MOMENTS = 8  # powers of degrees that are asked for
 
 
@@ -106,8 +111,36 @@ class Size(Protocol):
     def set(self) -> Any:
         """The values of a relation of one column, ascending; None for others."""
 
+    def within(self, column: int, bounds: Sequence[Bound]) -> tuple[float, float]:
+        """Which share of a column's values, and of the rows, these bounds leave."""
+
 
 Statistics = Callable[[str, Version], Size]
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was found of a relation's column where it is compared with parameters: which share of
+    its values is left, and of the rows."""
+
+    relation: str
+    column: int
+    bounds: tuple[tuple[str, Constant | Parameter], ...]
+    shares: tuple[float, float]
+
+
+@dataclass(slots=True)
+class Params:
+    """The values of parameters for which a plan is made, and what was found by them."""
+
+    values: Mapping[str, Value] = field(default_factory=dict)
+    looked: list[Looked] = field(default_factory=list)
+
+    def value(self, bound: Expr) -> Value | None:
+        """The value of a constant or a parameter, if it is known."""
+        if isinstance(bound, Constant):
+            return bound.value
+        return self.values.get(bound.name) if isinstance(bound, Parameter) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,3 +190,7 @@ class Assumed:
 
     def set(self) -> None:
         return None
+
+    def within(self, column: int, bounds: Sequence[Bound]) -> tuple[float, float]:
+        share = prod(PASSES[op] for op, _ in bounds)
+        return share, share

@@ -94,13 +94,13 @@ def explain(session: Session, names: Sequence[str], why: str = "asked for") -> E
     for evaluation, wanted in parts:
         around = evaluation.surroundings()
         for stratum in evaluation.strata_of(wanted):
-            plans, told = plan_stratum(stratum, around)
+            plans, told, spread = plan_stratum(stratum, around)
             known = partial(_at_hand, evaluation)
             rules = tuple(
                 PlannedRule(rule, plan, device.refuses(plan), _spread(stratum, plan, around, known))
                 for rule, plan in plans
             )
-            strata.append(PlannedStratum(stratum, rules, told))
+            strata.append(PlannedStratum(stratum, rules, told, spread))
             own = [plan for _, plan in plans]
             read = indexes_of(own, known, device, settings.memory)
             indexes.update({index.label: index for index in read})

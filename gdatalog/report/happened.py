@@ -53,12 +53,13 @@ class Evaluated:
             texts.append("nothing to evaluate: only stored relations are read")
         return Node(
             "plan",
-            f"{self.seconds:.3f} s {where(self.device, '')}, "
+            f"{self.seconds:.3f} s {where(self.device, '')}{_and_workers(ledger.workers)}, "
             f"{format_bytes(self.peak)} held at the most",
             (", ".join(texts),) if texts else (),
             seconds=self.seconds,
             facts=(
                 ("device", self.device),
+                ("workers", ledger.workers or None),
                 ("seconds", self.seconds),
                 ("peak_bytes", self.peak),
                 *_cost_facts(costs),
@@ -218,6 +219,11 @@ class Evaluated:
         texts += [f"other {format_bytes(rest)}"] if rest else []
         facts = tuple((name, size) for size, name in parts)
         return (Node("memory", "held in the end", (", ".join(texts),), facts=facts),)
+
+
+def _and_workers(workers: int) -> str:
+    """Those that have done a part of it."""
+    return f" and {workers:,} worker{'s' * (workers != 1)}" if workers else ""
 
 
 def _claim(left: list[RuleRun], rule: CheckedRule, plans: Sequence[RulePlan]) -> list[RuleRun]:

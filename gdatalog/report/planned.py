@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from gdatalog.engine.choose import SECOND, Choice, foreseen, unprintable
 from gdatalog.engine.knobs import Knobs
-from gdatalog.engine.spread import Spread
+from gdatalog.engine.spread import Spread, SpreadFixpoint
 from gdatalog.parser import format_node
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner.checked import CheckedRule, Stratum
@@ -36,11 +36,13 @@ class PlannedRule:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStratum:
-    """`told`: how its rules became those that are planned, and how its fixpoint is run."""
+    """`told`: how its rules became those that are planned, and how its fixpoint is run; `spread`:
+    over which workers that is."""
 
     stratum: Stratum
     rules: tuple[PlannedRule, ...]
     told: tuple[str, ...] = ()
+    spread: SpreadFixpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +97,11 @@ class Planned:
         return Node(
             "stratum",
             stratum_label(number, planned.stratum),
-            planned.told,
-            facts=stratum_facts(planned.stratum),
+            (*planned.told, *(() if planned.spread is None else (str(planned.spread),))),
+            facts=(
+                *stratum_facts(planned.stratum),
+                *(() if planned.spread is None else planned.spread.facts()),
+            ),
             children=tuple(self._rule(plans, by_parts) for plans in rules.values()),
         )
 
@@ -143,7 +148,7 @@ class Planned:
 
     def _executor(self, plan: RulePlan, number: int, by_parts: str | None) -> Executor:
         join = plan.joins[number]
-        if join.given is not None:
+        if join.given is not None and not join.given.columns:
             executor = _following(self.knobs, by_parts)
         else:
             executor = chosen(foreseen(plan, number, self.knobs), foreseen=True)

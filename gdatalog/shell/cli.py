@@ -24,7 +24,8 @@ from gdatalog.errors import DeviceError, Error, UsageError, meant
 from gdatalog.report.shown import FORMS
 from gdatalog.shell.commands.registry import chosen
 from gdatalog.shell.messages import say, say_error, say_unexpected
-from gdatalog.shell.output import FORMATS, Output
+from gdatalog.shell.options import FORMATS
+from gdatalog.shell.output import Output
 from gdatalog.shell.parameters import read_parameters
 from gdatalog.shell.program import Job, Text, run_job
 from gdatalog.shell.progress import ProgressLine
@@ -154,6 +155,12 @@ def start(options: Options, begun: Begun | None = None) -> int:
     with heeding(db._workspace.watch):
         failed = run_job(db, job, output, options.form if options.explain else None)
     return max(map(exit_code, failed), default=DONE)
+
+
+def connected(args: Sequence[str]) -> Database:
+    """The database of a command line that asks for a prompt."""
+    options: Options = command.main(list(args), prog_name="gdatalog", standalone_mode=False)
+    return _connect(options)
 
 
 def _connect(options: Options) -> Database:

@@ -29,6 +29,11 @@ PROMPT = "gdatalog> "
 GOES_ON = "     ...> "
 
 
+def took(seconds: float, whom: str) -> str:
+    """How long something took, and what did it, if that is worth a word."""
+    return f"{seconds:.3f} s" if whom == "cpu" else f"{seconds:.3f} s, {whom}"
+
+
 def say(text: str) -> None:
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()

@@ -14,7 +14,6 @@ from gdatalog.result import Result
 from gdatalog.storage.table import Table
 from gdatalog.storage.writers import facts_text, table_text
 
-FORMATS = ("box", "csv", "tsv", "json", "jsonl", "markdown")
 FEWEST_ROWS, MANY_ROWS = 4, 20  # of an answer that does not fit the terminal
 AROUND = 9  # lines of a terminal that are not rows: the box, the prompts around it, a bar below
 
@@ -35,10 +34,10 @@ class Output:
         self.spaced = spaced  # a blank line between answers
         self._last = ""  # what was written last: nothing, an "answer", or a "listing"
 
-    def answer(self, result: Result, seconds: float | None = None) -> None:
-        """An answer to a query, in the format that was chosen."""
+    def answer(self, result: Result, took: str | None = None) -> None:
+        """An answer to a query, in the format that was chosen; `took`: how long."""
         self._begin("answer")
-        for piece in self._pieces(result, seconds):
+        for piece in self._pieces(result, took):
             self.stream.write(piece)
         self.stream.flush()
 
@@ -90,9 +89,9 @@ class Output:
             self.stream.write("\n")
         self._last = kind
 
-    def _pieces(self, result: Result, seconds: float | None = None) -> Iterator[str]:
+    def _pieces(self, result: Result, took: str | None = None) -> Iterator[str]:
         if self.format == "box":
-            yield self._box(result, seconds if self.timed else None) + "\n"
+            yield self._box(result, took if self.timed else None) + "\n"
         elif not result.columns:
             words = ("true", "false") if self.format in ("json", "jsonl") else ("yes", "no")
             yield words[0 if result else 1] + "\n"
@@ -101,14 +100,14 @@ class Output:
         else:
             yield from table_text(_sorted(result).table(), self.format)
 
-    def _box(self, result: Result, seconds: float | None) -> str:
+    def _box(self, result: Result, took: str | None) -> str:
         columns, rows = sys.maxsize, len(result)
         if self.stream.isatty():
             columns, lines = shutil.get_terminal_size()
             fits = max(lines - AROUND, FEWEST_ROWS)
             rows = rows if rows <= fits else min(fits, MANY_ROWS)
         most = rows if self.max_rows is None else self.max_rows
-        return box(_sorted(result), most, columns, seconds)
+        return box(_sorted(result), most, columns, took)
 
 
 def _sorted(result: Result) -> Result:

@@ -20,7 +20,7 @@ from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Rule, Statement
 from gdatalog.report import Profile, explain
 from gdatalog.result import Result
-from gdatalog.shell.messages import say, say_error
+from gdatalog.shell.messages import say, say_error, took
 from gdatalog.shell.output import Output
 from gdatalog.shell.progress import ProgressLine
 
@@ -96,14 +96,15 @@ def answer_all(
     asked = session.asks()
     if not asked:
         say("note: nothing was asked. The program is checked; ask with `?- ...` or `.output R`")
+    ledger = session.settings.ledger
     for ask in asked:
-        started = perf_counter()
+        started, spread = perf_counter(), ledger.spread
         try:
             with line(_title(ask)):
                 result = Result(session.relation(ask.name), db._workspace.symbols)
                 len(result)  # what it costs to have it is part of its time
-            seconds = perf_counter() - started
-            give(db, ask, result, output, folders, seconds, line(_title(ask)))
+            time = took(perf_counter() - started, session.done_by(spread))
+            give(db, ask, result, output, folders, time, line(_title(ask)))
         except Error as error:
             if str(error) not in told:
                 say_error(error)
@@ -112,7 +113,7 @@ def answer_all(
             if bail:
                 break
         if timing:
-            say(f"{_title(ask)}: {perf_counter() - started:.3f} s")
+            say(f"{_title(ask)}: {took(perf_counter() - started, session.done_by(spread))}")
     db._workspace.tell(session)
     return failed
 
@@ -123,7 +124,7 @@ def give(
     result: Result,
     output: Output,
     folders: Folders,
-    seconds: float | None = None,
+    time: str | None = None,
     line: ProgressLine | None = None,
 ) -> None:
     """Puts an answer where it was asked for: on stdout, or into a file; the line shows how far
@@ -132,7 +133,7 @@ def give(
     shown = line or nullcontext()
     if directive is None:
         with nullcontext() if output.stream.isatty() else shown:
-            output.answer(result, seconds)
+            output.answer(result, time)
     elif directive.kind == "printsize":
         output.size(ask.name, len(result))
     elif to_stdout(directive) or (folders.out == "-" and directive.path is None):

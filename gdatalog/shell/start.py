@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from threading import Event, Thread
 from typing import TYPE_CHECKING, NoReturn
 
@@ -24,8 +25,9 @@ SWITCH = 0.0005  # seconds that a key may have to wait for the thread, while tha
 class Begun:
     """A conversation whose prompt is there, and whose database is coming."""
 
-    def __init__(self, prompt: Prompt) -> None:
+    def __init__(self, prompt: Prompt, args: Sequence[str]) -> None:
         self.prompt = prompt
+        self.args = args  # of the command line
         self.first = ""  # what was typed first
         self._db: Database | None = None
         self._problem: BaseException | None = None
@@ -50,11 +52,10 @@ class Begun:
             from gdatalog.shell.editor import completion, highlighting  # noqa: F401  for the next key
 
             self.prompt.can_read()
-            from gdatalog.database import connect
-            from gdatalog.shell import cli, repl  # noqa: F401  what comes next
+            from gdatalog.shell import cli, repl
             from gdatalog.shell.editor import known
 
-            self._db = connect()
+            self._db = cli.connected(self.args)
             seen, status = known.look(self._db)
             self.prompt.learn(seen, status)
             if status.why:
@@ -75,7 +76,9 @@ class Begun:
 def main() -> NoReturn:
     """The command `gdatalog`."""
     gc.disable()  # while modules are imported: there is nothing to collect
-    begun = _begin() if len(sys.argv) == 1 and can_edit() else None
+    args = sys.argv[1:]
+    said = _plain_options(args) if can_edit() else None
+    begun = None if said is None else _begin(args, said.get("--device") == "cpu")
     try:
         from gdatalog.shell import cli
     except KeyboardInterrupt:
@@ -85,14 +88,22 @@ def main() -> NoReturn:
     cli.main(begun)
 
 
-def _begin() -> Begun:
+def _plain_options(args: Sequence[str]) -> Mapping[str, str] | None:
+    if not args:
+        return {}
+    from gdatalog.shell.options import plain_options
+
+    return plain_options(args)
+
+
+def _begin(args: Sequence[str], on_cpu: bool) -> Begun:
     """Draws the prompt and waits for what is typed; leaves if that is to leave."""
     from gdatalog.engine.no_gpu import plainly_none
     from gdatalog.shell.editor.prompt import Prompt
     from gdatalog.shell.messages import banner, say
 
-    begun = Begun(Prompt())
-    say(banner("cpu" if plainly_none() else ""))
+    begun = Begun(Prompt(), args)
+    say(banner("cpu" if on_cpu or plainly_none() else ""))
     while True:
         try:
             begun.first = begun.prompt.read()

@@ -139,9 +139,10 @@ def _evaluate(repl: Repl, session: Session, before: Texts, held: Mapping[str, Re
         added = "1 fact added" if len(new) == 1 else f"{len(new):,} facts added"
         say(f"{name}: {added if new else 'nothing new'}, {tuples(count)}")
     for name in dict.fromkeys(head.name for rule in rules for head in rule.heads):
+        spread = session.settings.ledger.spread
         count, seconds = _count(repl, session, name)
         came = _came(session.relation(name), held.get(name))
-        say(f"{name}: {tuples(count)}{came} ({seconds:.3f} s, {repl.db.device})")
+        say(f"{name}: {tuples(count)}{came} ({seconds:.3f} s, {session.done_by(spread)})")
 
 
 def _came(relation: Relation, before: Relation | None) -> str:

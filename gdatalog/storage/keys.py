@@ -96,8 +96,11 @@ def decode_blocks(
 
 def encode_value(value: Value, kind: TypeName, symbols: SymbolTable) -> int:
     """The key of one value."""
-    if kind == "symbol":
-        return symbols.intern(str(value))
+    return symbols.intern(str(value)) if kind == "symbol" else key_of(value, kind)
+
+
+def key_of(value: Value, kind: TypeName) -> int:
+    """The key of one value that is no symbol."""
     if kind == "float":
         return int(float_to_key(np.array([value], dtype=np.float64))[0])
     return int(value)

@@ -15,6 +15,7 @@ import numpy as np
 
 from gdatalog.storage.elsewhere import Elsewhere, Known
 from gdatalog.storage.membership import places_in
+from gdatalog.storage.quantiles import Quantiles
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.statistics import Statistics
@@ -154,6 +155,10 @@ class PartsStatistics(Statistics):
         if not parts or ranked:
             return super().degrees(column, tests, ranked)
         return parts[0].statistics.degrees(column, tests, ranked)
+
+    def quantiles(self, column: int) -> Quantiles:
+        parts = self._parts
+        return parts[0].statistics.quantiles(column) if parts else super().quantiles(column)
 
     def ascends(self, left: int, right: int) -> bool:
         parts = self._parts

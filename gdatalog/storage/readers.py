@@ -96,6 +96,8 @@ def _read_file(
 ) -> Table:
     name = file.path
     if format is None:
+        if not os.path.exists(name) and not os.path.splitext(name)[1]:
+            raise _missing(name)  # as likely a folder
         format = format_of(name)
     elif format not in FORMATS.values():
         known = ", ".join(sorted(set(FORMATS.values())))
@@ -264,7 +266,7 @@ def read_bytes(name: str) -> bytes:
         with work.within(*READING):
             data = _read(name)
     except (FileNotFoundError, NotADirectoryError):
-        raise DataError(f"{name}: there is no such file", hint=_similar(name)) from None
+        raise _missing(name) from None
     except IsADirectoryError:
         raise DataError(
             f"{name}: this is a folder, not a file",
@@ -306,6 +308,11 @@ def _unpacked_zst(data: bytes) -> bytes:
     with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
         found: bytes = stream.read()
     return found
+
+
+def _missing(name: str) -> DataError:
+    what = "file" if os.path.splitext(name)[1] else "file or folder"
+    return DataError(f"{name}: there is no such {what}", hint=_similar(name.rstrip("/")))
 
 
 def _similar(name: str) -> str | None:

@@ -14,16 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.storage import survey
+from gdatalog.storage import quantiles, survey
 from gdatalog.storage.degrees import COMPARE, Degrees, Lists
 from gdatalog.storage.elsewhere import Elsewhere, Known, brought, lies_here
 from gdatalog.storage.graph import Graph
+from gdatalog.storage.keys import key_of
+from gdatalog.storage.quantiles import Quantiles, how_many
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.rows import Columns, Packing, firsts, sorted_set
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest, Trie, TrieName
-from gdatalog.values import TypeName
+from gdatalog.values import TypeName, Value
 
+Bound = tuple[str, Value]  # an operator, and what a column is compared with
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 SAMPLE = 50_000
 SHORT = 200_000  # rows that are sorted rather than sampled
@@ -217,6 +220,39 @@ class Statistics:
             keep &= COMPARE[op](self._keys[left], self._keys[right])
         return keep
 
+    # --------------------------------------------------------------------------------- ranges
+
+    def within(self, column: int, bounds: Sequence[Bound]) -> tuple[float, float]:
+        """Which share of a column's values, and of the rows, is left of what is compared with
+        constants; symbols have no order."""
+        low: int | None = None
+        high: int | None = None
+        kind = self._types[column]
+        for op, value in bounds:
+            key = key_of(value, kind)
+            if op in ("<", "<="):
+                most = key - (op == "<")
+                high = most if high is None else min(high, most)
+            else:
+                least = key + (op == ">")
+                low = least if low is None else max(low, least)
+        return self.quantiles(column).within(low, high)
+
+    def quantiles(self, column: int) -> Quantiles:
+        found: Quantiles | None = self._kept.get((column, "quantiles"))
+        if found is None:
+            found = self._kept[column, "quantiles"] = self._quantiles(column)
+        return found
+
+    def _quantiles(self, column: int) -> Quantiles:
+        values = self.distinct(frozenset((column,))) if self.rows else 0
+        there = self._there
+        if there is not None:
+            some = survey.sample(there, column, quantiles.SAMPLE)
+            return Quantiles(np.sort(some), there.count, values)
+        in_order = column == 0 and self._sorted
+        return Quantiles.of(self._keys[column], values, in_order)
+
     # ------------------------------------------------------------------------------ properties
 
     def ascends(self, left: int, right: int) -> bool:
@@ -335,11 +371,7 @@ class Statistics:
 def estimated(sample: Sequence[Array], step: int) -> int:
     """How many combinations of values columns have of which a sample has every `step`-th row."""
     counts = runs_of(np.sort(_mixed(sample)))
-    once, twice = (int(np.count_nonzero(counts == often)) for often in (1, 2))
-    # If most of a spread-out sample are new values, so are most of the rest; but where
-    # values meet again in it there are about so many in all (Chao's estimate).
-    most = len(counts) * (1 + once / max(1, len(sample[0])) * (step - 1))
-    return int(min(most, len(counts) + once**2 / (2 * twice)) if twice else most)
+    return int(how_many(counts, len(sample[0]), step))
 
 
 def runs_of(key: Array) -> Array:

@@ -34,6 +34,13 @@ def distinct(rows: Elsewhere, columns: Sequence[int]) -> int:
         return len(rows.ops.survivors(rows.ops.row_firsts(picked)))
 
 
+def sample(rows: Elsewhere, column: int, wanted: int) -> Array:
+    """At most so many keys of a column, from rows that lie evenly, on the host."""
+    whole = rows.as_they_are()
+    with rows.use():
+        return brought(whole[column][:: max(1, -(-rows.count // wanted))])
+
+
 def degrees(rows: Elsewhere, column: int, tests: Sequence[RowTest]) -> Degrees:
     """In how many rows that pass some tests each value of a column stands."""
     ops = rows.ops

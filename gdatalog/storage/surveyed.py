@@ -10,6 +10,7 @@ import numpy as np
 from gdatalog.storage.afar import AfarRows
 from gdatalog.storage.degrees import COMPARE, Degrees, Lists
 from gdatalog.storage.graph import Ranking
+from gdatalog.storage.quantiles import Quantiles
 from gdatalog.storage.row_store import RowStore
 from gdatalog.storage.statistics import Statistics, estimated, runs_of
 from gdatalog.storage.table import Array
@@ -89,6 +90,17 @@ class AfarStatistics(Statistics):
             return Degrees.of(key)
         values = min(rows.survey.distinct[column], len(key) * step)
         return Degrees.of_sample(runs_of(np.sort(key)), step, len(key) * step, values)
+
+    def _quantiles(self, column: int) -> Quantiles:
+        rows = self._rows
+        if rows is None:
+            return super()._quantiles(column)
+        survey = rows.survey
+        keys = np.sort(survey.sample[column])
+        # The least and the greatest are known.
+        ends = [end for end in survey.spans[column] if not len(keys) or end not in keys[[0, -1]]]
+        keys = np.sort(np.append(keys, ends).astype(np.int64)) if ends else keys
+        return Quantiles(keys, rows.at_most, survey.distinct[column])
 
     def _less(self, left: int, right: int) -> bool:
         rows = self._rows

@@ -32,14 +32,14 @@ from gdatalog.cluster.replicated.tasks import Found, Sealed
 from gdatalog.cluster.replicated.work import complete, look_through
 from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.rows.ranks import Way, edges_of
-from gdatalog.errors import DeviceError, MemoryLimitError
+from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.gather import Gathering
 from gdatalog.plan.cells import Cell, Stretch
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.progress import format_bytes
 from gdatalog.storage.graph import Ranking
-from gdatalog.storage.rows import Columns, concatenate
+from gdatalog.storage.rows import Columns, concatenate, sort_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
@@ -67,13 +67,15 @@ class Fragment:
     """The rows of a source that cells need: those of the pieces; where there are `boxes`, those
     of them that lie in one.
 
-    `roles`: for each of the source's tries which variable is bound to which column.
+    `roles`: for each of the source's tries which variable is bound to which column. `twice`: a row
+    may be there twice, and counts once.
     """
 
     source: Source
     pieces: tuple[Piece, ...]
     roles: tuple[Mapping[int, str], ...]
     boxes: tuple[Box, ...] | None = None
+    twice: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -114,12 +116,12 @@ class Ran(NamedTuple):
     cuts: Cuts
 
 
-def lay(rows: Columns) -> Lot:
+def lay(name: str, rows: Columns) -> Lot:
     """Rows of the user's process, on a worker's shelf."""
-    return own_shelf().put(rows)
+    return own_shelf().put(name, rows)
 
 
-def counted(blocks: Sequence[Any], grid: Grid, edges: Edges | None) -> Moved:
+def counted(name: str, blocks: Sequence[Any], grid: Grid, edges: Edges | None) -> Moved:
     """How many rows of blocks lie in each combination of classes; a lot of them, if reading them
     again would be more work; and the bytes of a row."""
     shelf = own_shelf()
@@ -128,12 +130,12 @@ def counted(blocks: Sequence[Any], grid: Grid, edges: Edges | None) -> Moved:
     except Gone as gone:
         return Moved(gone, shelf.counted())
     counts = count(keys, grid.dims, grid.domains)
-    lot = None if isinstance(blocks[0], Lot) else shelf.put(tuple(keys.values()))
+    lot = None if isinstance(blocks[0], Lot) else shelf.put(name, tuple(keys.values()))
     width = sum(column.itemsize for column in keys.values())
     return Moved((counts, lot, width), shelf.counted())
 
 
-def bundle(blocks: Sequence[Any], grid: Grid, edges: Edges | None) -> Moved:
+def bundle(name: str, blocks: Sequence[Any], grid: Grid, edges: Edges | None) -> Moved:
     """The rows of blocks, bundled, on the shelf of whoever runs this."""
     shelf = own_shelf()
     try:
@@ -141,7 +143,7 @@ def bundle(blocks: Sequence[Any], grid: Grid, edges: Edges | None) -> Moved:
     except Gone as gone:
         return Moved(gone, shelf.counted())
     rows, counts = bundled(keys, grid)
-    return Moved(Bundled(shelf.put(rows), counts), shelf.counted())
+    return Moved(Bundled(shelf.put(name, rows), counts), shelf.counted())
 
 
 def _read(
@@ -159,8 +161,7 @@ def _read(
             way, ranking = edges
             found.append(both_ways(*map(ranking.ranks, edges_of(block, way))))
         else:
-            whole = columns_of(block)
-            found.append(tuple(whole[at] for at in source.columns))
+            found.append(columns_of(block, source.columns))
     return passing(concatenate(found), source)
 
 
@@ -204,8 +205,7 @@ def run_cells(
 
 
 def as_told(
-    moved: Moved,
-    done: int,
+    moved: Moved | None,
     sealed: Sealed,
     cells: Sequence[Cell],
     tries: Tries,
@@ -213,16 +213,15 @@ def as_told(
     ranks: Mapping[int, Ranking],
     symbols: SymbolTable | None,
 ) -> Moved:
-    """What a call found in its first `done` cells, as it was told: see `work.as_told`."""
-    if isinstance(moved.value, Ran) and moved.value.found.cells == done:
+    """What a call found in all of some cells, as it was told: see `work.as_told`. Raises `Gone`
+    where it is lost, and so is what it came of."""
+    found = moved.value.found if moved is not None and isinstance(moved.value, Ran) else None
+    if moved is not None and found is not None and found.cells == len(cells):
         return moved
-    again = run_cells(sealed, cells[:done], None, tries, fragments, ranks, symbols)
+    again = run_cells(sealed, cells, None, tries, fragments, ranks, symbols)
     if isinstance(again.value, Gone):
-        raise DeviceError(
-            "rows were lost with the worker that had them, and so were those of which they came",
-            hint="ask the query again; for a relation of a program, load again what it reads",
-        )
-    complete(again.value.found, done)
+        raise again.value
+    complete(again.value.found, len(cells))
     return again
 
 
@@ -246,6 +245,8 @@ def _tries(
         keys = _rows(fragment, shelf)
         size += sum(column.nbytes for column in keys.values())
         _check(tries, size)
+        if fragment.twice:
+            keys = dict(zip(keys, sort_rows(tuple(keys.values())), strict=True))
         for ref in longest_first(tuple(tries.sources)):
             if tries.sources[ref] == at:
                 made[ref] = trie = _trie(ref, keys)

@@ -85,11 +85,17 @@ class Layout:
     below: tuple[tuple[int, int], ...]
 
     @staticmethod
-    def of(join: JoinPlan) -> Layout:
-        """The layout of a join whose restricted variables are all that can be."""
+    def of(join: JoinPlan, apart: bool = False) -> Layout:
+        """The layout of a join whose restricted variables are all that can be. `apart`: tries of
+        one relation that are restricted by different columns, and by none together, have sources
+        of their own, whose rows are told apart by fewer columns."""
         bound = roles(join)
-        sources, source_of = _sources(join.tries)
         known = [slot.name for slot in cuttable(join)]
+        by = [
+            frozenset(at for at, name in zip(ref.columns, told, strict=True) if name in known)
+            for ref, told in zip(join.tries, bound, strict=True)
+        ]
+        sources, source_of = _sources(join.tries, by if apart else None)
         domain_of = _domains(join.tries, bound, source_of, known)
         names = [name for name in known if name in domain_of]
         number = {name: at for at, name in enumerate(names)}
@@ -175,26 +181,43 @@ class Layout:
         )
 
 
-def _sources(tries: Sequence[TrieRef]) -> tuple[tuple[Source, ...], list[int | None]]:
-    """The sources of a join, and for each trie the number of its own."""
-    groups: dict[tuple[str, Version, bool], list[TrieRef]] = {}
-    for ref in tries:
+def _sources(
+    tries: Sequence[TrieRef], by: Sequence[frozenset[int]] | None
+) -> tuple[tuple[Source, ...], list[int | None]]:
+    """The sources of a join, and for each trie the number of its own. `by`: which of its columns
+    restrict each trie, where that is to tell sources apart."""
+    groups: dict[tuple[str, Version, bool], list[int]] = {}
+    for at, ref in enumerate(tries):
         if ref.columns:
-            groups.setdefault((ref.relation, ref.version, ref.ranked), []).append(ref)
-    number = {key: at for at, key in enumerate(groups)}
-    sources = []
-    for (relation, version, ranked), refs in groups.items():
-        each = [_tests(ref) for ref in refs]
-        common = tuple(test for test in each[0] if all(test in others for others in each))
-        columns = {column for ref in refs for column in ref.columns}
-        columns.update(
-            side for ref in refs for test in ref.tests for side in (test.left, test.right)
-        )
-        weighted = any(ref.weighted for ref in refs)
-        told = tuple(sorted(columns))
-        sources.append(Source(relation, version, ranked, told, common, weighted))
-    own = [number.get((r.relation, r.version, r.ranked)) if r.columns else None for r in tries]
+            groups.setdefault((ref.relation, ref.version, ref.ranked), []).append(at)
+    sources: list[Source] = []
+    own: list[int | None] = [None] * len(tries)
+    for (relation, version, ranked), members in groups.items():
+        weighted = any(tries[at].weighted for at in members)
+        every = {column for at in members for column in _columns(tries[at])}
+        for some in [members] if by is None else _disjoint(members, by):
+            each = [_tests(tries[at]) for at in some]
+            common = tuple(test for test in each[0] if all(test in others for others in each))
+            columns = {column for at in some for column in _columns(tries[at])}
+            told = tuple(sorted(every if weighted else columns))  # whole rows may be told apart
+            for at in some:
+                own[at] = len(sources)
+            sources.append(Source(relation, version, ranked, told, common, weighted))
     return tuple(sources), own
+
+
+def _columns(ref: TrieRef) -> set[int]:
+    """The columns that a trie is made of."""
+    return {*ref.columns, *(side for test in ref.tests for side in (test.left, test.right))}
+
+
+def _disjoint(members: Sequence[int], by: Sequence[frozenset[int]]) -> list[list[int]]:
+    """Tries by the columns that restrict them; all together if two ways share a column."""
+    ways: dict[frozenset[int], list[int]] = {}
+    for at in members:
+        ways.setdefault(by[at], []).append(at)
+    apart = all(ways) and sum(map(len, ways)) == len(frozenset().union(*ways))
+    return list(ways.values()) if apart else [list(members)]
 
 
 def _tests(ref: TrieRef) -> tuple[RowTest, ...]:

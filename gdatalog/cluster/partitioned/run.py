@@ -3,19 +3,16 @@
 Rows lie on the workers' shelves in bundles, by classes of the keys of their columns (`shares.py`).
 Workers are dealt cells that need few bundles which they do not have by now (`dealing.py`), and run
 them over tries of these. What was too much for a worker is cut: into its blocks, then at keys.
-
-Above 300 lines, for what becomes of a cell is decided in one place.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from time import monotonic
-
-import numpy as np
+from typing import NamedTuple
 
 from gdatalog.cluster.partitioned import foreseeing
 from gdatalog.cluster.partitioned.bundles import Grid
@@ -24,25 +21,23 @@ from gdatalog.cluster.partitioned.choosing import Choice, choose, expected
 from gdatalog.cluster.partitioned.dealing import Dealer
 from gdatalog.cluster.partitioned.fragments import (
     MAKING,
-    Bundled,
     Cuts,
-    Fragment,
     Tries,
-    as_told,
     light,
     run_cells,
     where_to_cut,
 )
+from gdatalog.cluster.partitioned.holdings import Holdings, Lineage, Others, Part
 from gdatalog.cluster.partitioned.layout import Layout
-from gdatalog.cluster.partitioned.shares import Block, Bundle, Shares
-from gdatalog.cluster.partitioned.shelves import Gone, Piece
-from gdatalog.cluster.partitioned.stock import TRIES, Bundles, Stock, unreachable
-from gdatalog.cluster.pool import Call, Kept, Placed, Stage, TooLarge
+from gdatalog.cluster.partitioned.shares import Shares
+from gdatalog.cluster.partitioned.shelves import Gone
+from gdatalog.cluster.partitioned.stock import Bundles, Stock
+from gdatalog.cluster.pool import Call, Lost, Placed, Stage, TooLarge
 from gdatalog.cluster.replicated.run import SpreadRun
 from gdatalog.cluster.replicated.tasks import Found, Mode
 from gdatalog.engine.spread import Spread
 from gdatalog.errors import MemoryLimitError
-from gdatalog.plan.cells import EVERYTHING, Cell, Stretch, cuttable, roles
+from gdatalog.plan.cells import EVERYTHING, Cell, Stretch
 from gdatalog.plan.nodes import JoinPlan, Restore
 from gdatalog.storage.relation import Relation
 
@@ -77,23 +72,18 @@ class PartitionedRun(SpreadRun):
         finally:
             self.moved += parted.moved
             parted.let_go()
-        if self.report is not None and parted.layout.sources:
+        if self.report is not None and parted.holdings.layout.sources:
             workers = len(self.pool.workers)
             threads = max(1, parted.slots // workers)
             choice = expected(parted.shares, parted.cells_memory, workers, threads)
             self.planned.append(choice)
 
 
-@dataclass(slots=True, eq=False)
-class Part:
-    """Cells that are to be run, and the bundles that they need. `blocks`: those that they are made
-    of, or none if the cells are smaller."""
+class Stays(NamedTuple):
+    """What a call found in all cells of a part, and which stays where it ran."""
 
-    cells: Sequence[Cell]
-    bundles: Sequence[Bundle]
-    blocks: Sequence[Block] = ()
-    refined: bool = False
-    tried: int = 0
+    found: Found
+    part: Part
 
 
 class Parted:
@@ -103,13 +93,11 @@ class Parted:
         self.run, self.stock = run, run.stock
         self.number, self.mode, self.limit = number, mode, limit
         self.join: JoinPlan = run.plan.joins[number]
-        self.layout = Layout.of(self.join)
-        self.bound = _bound(self.join, self.layout)
-        self.bundles: list[Bundles] = []
+        self.holdings = Holdings(self.stock, run.plan.relation, self.join, Layout.of(self.join))
+        self.lineage: Lineage | None = None
         self.moved = 0
         self.memory, self.slots = self.stock.room()
         self.left: deque[Part] = deque()  # what has been dealt, and comes again
-        self.ends: dict[str, list[int]] = {}  # of bundles, by what lots are known by
         self.busy: dict[str, int] = {}
         self.workers: Mapping[str, int] = {}
         self.looked = -OFTEN
@@ -118,23 +106,26 @@ class Parted:
 
     def _shares(self) -> Shares:
         """Bundles the rows on the workers by fine classes, and chooses of what cells are made."""
-        run, told = self.run, self.run.plan.relation
+        run, holdings = self.run, self.holdings
         layout, bases, samples = self.stock.laid_out(self.join, run.relation_of)
-        self.layout = layout
+        holdings.lay(layout)
         domains = fine(layout, samples)
         grids = [Grid(*each, domains) for each in zip(layout.sources, layout.dims, strict=True)]
-        self.bundles = [Bundles(*each) for each in zip(bases, grids, strict=True)]
-        counts, widths, self.moved = self.stock.count(self.bundles, told, run.limits)
+        holdings.bundles = [Bundles(*each) for each in zip(bases, grids, strict=True)]
+        counts, widths, self.moved = holdings.count(run.limits)
         census = Census(layout, domains, tuple(counts), tuple(widths))
         choice = choose(census, self.memory // MAKING, self.slots)
         self.cells_memory = choice.memory
-        for made in self.bundles:
+        for made in holdings.bundles:
             made.grid = replace(made.grid, domains=choice.shares.domains)
-        self.moved += self.stock.make(self.bundles, told, run.limits)
+        self.moved += holdings.make(run.limits)
         return choice.shares
 
     def let_go(self) -> None:
-        self.stock.let_go(lot for made in self.bundles for lot in made.lots)
+        if self.lineage is not None and self.lineage.origins:
+            self.lineage.rest()
+        else:
+            self.holdings.let_go()
 
     # ------------------------------------------------------------------------------------ cells
 
@@ -142,26 +133,29 @@ class Parted:
         """What the cells give, as they end."""
         run = self.run
         dealer: Dealer | None = None
-        if self.layout.sources:
+        if self.holdings.layout.sources:
             self.shares = self._shares()
             dealer = Dealer(self.shares, max(self.cells_memory, self.shares.largest), self.slots)
         else:  # whatever it reads of relations is only how many rows they have
             self.left.append(Part([EVERYTHING], []))
-        self.sealed, self.table = run.task(self.number, self.mode, self.limit, self.memory)
-        role_of = dict(zip(self.join.tries, self.layout.roles, strict=True))
-        self.tries = Tries(
+        sealed, table = run.task(self.number, self.mode, self.limit, self.memory)
+        role_of = dict(zip(self.join.tries, self.holdings.layout.roles, strict=True))
+        tries = Tries(
             {ref: role.source for ref, role in role_of.items() if role is not None},
             {ref: run.sources.trie_of(ref) for ref, role in role_of.items() if role is None},
             self.memory,
         )
-        self.ranks = self._ranks()
+        self.others = Others(sealed, tries, self._ranks(), table)
+        self.lineage = lineage = Lineage(self.holdings, self.others, run.limits.memory)
         stage = run.pool.stage(run.plan.relation, run.limits, self._smaller)
+        stage.instead = self._instead
         self._send(stage, dealer)
         try:
             for call, given in stage:
-                if isinstance(call.tag, Found):
-                    call.tag.kept = given
-                    yield call.tag
+                if isinstance(call.tag, Stays):
+                    lineage.know(given, call.tag.part)
+                    call.tag.found.kept = given
+                    yield call.tag.found
                     continue
                 value, moved = given.told if call.keep else given
                 worker, part = call.tag
@@ -177,7 +171,8 @@ class Parted:
                 if value.found.left is None:
                     yield value.found
                 else:
-                    stage.add(self._as_told(call, given, value.found))
+                    done = replace(part, cells=part.cells[: value.found.cells], tried=0)
+                    stage.add(lineage.call(done, Stays(value.found, done), worker, given))
         finally:
             stage.cancel()
 
@@ -205,19 +200,18 @@ class Parted:
         return Part(self.shares.cells(batch.blocks), batch.bundles, batch.blocks)
 
     def _call(self, worker: str, part: Part) -> Call:
-        fragments = self._fragments(part)
-        args = (
-            self.sealed, part.cells, BUDGET, self.tries, fragments, self.ranks, self.table,
-        )  # fmt: skip
+        sealed, tries, ranks, table = self.others
+        fragments = self.holdings.fragments(part)
+        args = sealed, part.cells, BUDGET, tries, fragments, ranks, table
         return Call(run_cells, args, self.run.keep, worker, (worker, part), light)
 
     def _ranks(self) -> dict[int, Placed]:
         """The ranks of graphs' vertices, by number of the source, where they become values."""
         found = {}
         for step in self.join.steps:
-            role = self.layout.roles[step.trie] if isinstance(step, Restore) else None
+            role = self.holdings.layout.roles[step.trie] if isinstance(step, Restore) else None
             if role is not None:
-                relation = self.run.relation_of(self.layout.sources[role.source].relation)
+                relation = self.run.relation_of(self.holdings.layout.sources[role.source].relation)
                 ranking = relation.graph.ranking()
                 found[role.source] = self.run.pool.place(id(ranking), ranking, ranking.nbytes)
         return found
@@ -226,13 +220,16 @@ class Parted:
 
     def _again(self, part: Part, gone: Gone) -> None:
         """Makes again what a worker had who is gone, unless that is done."""
-        part.tried += 1
-        if part.tried > TRIES:
-            raise unreachable()
         self.looked = -OFTEN
-        run = self.run
-        self.moved += self.stock.make(self.bundles, run.plan.relation, run.limits, gone.homes)
+        self.moved += self.holdings.again(part, gone, self.run.limits)
         self.left.append(part)
+
+    def _instead(self, call: Call, lost: Lost) -> Call:
+        """What leaves again what was to stay, and is lost before it did."""
+        assert isinstance(lost, Gone) and self.lineage is not None
+        stays: Stays = call.tag
+        self.moved += self.holdings.again(stays.part, lost, self.run.limits)
+        return self.lineage.call(stays.part, stays)
 
     def _back(self, part: Part, found: Found, cuts: Cuts) -> None:
         """What a call has left of its cells, the first of which may have been too hard."""
@@ -261,61 +258,10 @@ class Parted:
             found.error.hint = "workers with more memory; or fewer threads on each, which share it"
             raise found.error
 
-    def _as_told(self, call: Call, kept: Kept, found: Found) -> Call:
-        """What stays of a call: however often it is made again, of the same cells."""
-        sealed, cells, _, *others = call.args
-        worker, _ = call.tag
-        return Call(as_told, (kept, found.cells, sealed, cells, *others), True, worker, found)
-
     def _smaller(self, large: TooLarge) -> list[Call]:
         """What to ask where a worker was stopped for the memory that it took."""
-        if isinstance(large.call.tag, Found):
+        if isinstance(large.call.tag, Stays):
             return []
         worker, part = large.call.tag
-        args = (part.cells[0], self._fragments(part), MemoryLimitError(str(large)))
+        args = (part.cells[0], self.holdings.fragments(part), MemoryLimitError(str(large)))
         return [Call(where_to_cut, args, tag=(worker, part))]
-
-    # -------------------------------------------------------------------------------- fragments
-
-    def _fragments(self, part: Part) -> list[Fragment]:
-        pieces: list[list[Piece]] = [[] for _ in self.layout.sources]
-        for bundle in part.bundles:
-            for each in self.bundles[bundle.source].groups:
-                piece = self._piece(bundle, each)
-                if piece.rows:
-                    pieces[bundle.source].append(piece)
-        fragments = []
-        for source, mine, bound in zip(self.layout.sources, pieces, self.bound, strict=True):
-            boxes = None
-            if part.refined:
-                boxes = tuple(
-                    {
-                        column: cell.stretches[name]
-                        for column, name in role.items()
-                        if name in cell.stretches
-                    }
-                    for cell in part.cells
-                    for role in bound
-                )
-            fragments.append(Fragment(source, tuple(mine), bound, boxes))
-        return fragments
-
-    def _piece(self, bundle: Bundle, group: Bundled) -> Piece:
-        """The rows of a bundle among those of a group."""
-        ends = self.ends.get(group.lot.key)
-        if ends is None:
-            ends = self.ends[group.lot.key] = np.append(0, np.cumsum(group.counts)).tolist()
-        shape = group.counts.shape
-        at = int(np.ravel_multi_index(bundle.classes, shape)) if shape else 0
-        return Piece(group.lot, ends[at], ends[at + 1])
-
-
-def _bound(join: JoinPlan, layout: Layout) -> list[tuple[Mapping[int, str], ...]]:
-    """For each source what its tries have in their columns, of the variables that can be cut."""
-    names = {slot.name for slot in cuttable(join)}
-    found: list[list[Mapping[int, str]]] = [[] for _ in layout.sources]
-    for ref, role, told in zip(join.tries, layout.roles, roles(join), strict=True):
-        if role is not None:
-            known = zip(ref.columns, told, strict=True)
-            found[role.source].append({at: name for at, name in known if name in names})
-    return list(map(tuple, found))

@@ -4,12 +4,17 @@ A lot is put there once, in memory while there is room, else in a file of the wo
 Any worker takes stretches of its rows; what it takes from another is noted as moved and stays on
 its own shelf, so that it is moved once. Dask's own store would hold a lot as one value, which moves
 whole.
+
+A lot has a name in common with all that is laid for one purpose, and is dropped by it: also one
+that a call lays which nobody waits for any more.
+
+Above 300 lines, for what lies on a shelf, how it moves and how it goes are one matter.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,30 +27,48 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from gdatalog.cluster.partitioned.offsets import Offsets, widened
+from gdatalog.cluster.pool import Lost
 from gdatalog.cluster.workers.worker import own_worker
 from gdatalog.storage.rows import Columns
 
-SHELF = 1 / 8  # of a worker's memory: what lies on its shelf without being in a file
-MOVING = 1 / 32  # of it: what is asked of another worker at once, at the most
-ITSELF = 192 << 20  # what a worker takes that does nothing, compiled loops included
+# Of a worker's memory, and of what it does not need for itself: what lies on its shelf without
+# being in a file; and what is asked of another worker at once, of which there are some copies.
+SHELF, SHELF_OF_LEFT = 1 / 8, 1 / 4
+MOVING, MOVING_OF_LEFT, COPIES = 1 / 32, 1 / 16, 4
+ITSELF = 240 << 20  # what a worker takes that does nothing, compiled loops included
 PAUSE = 0.8  # of its memory, from which on Dask gives a worker no more to do
 UNLIMITED = 4 << 30  # a worker's memory, where nothing limits it
 MOST_MOVING = 32 << 20  # bytes that are asked of another worker at once
 HURRY = 5.0  # seconds, after which a worker that cannot be reached is gone
 HANDLER = "gdatalog_shelf"
+ENDED = 1 << 14  # names that a shelf remembers to have dropped
 
 
 def room_of(memory: int) -> float:
     """What is left of a worker's memory for the calls that it runs."""
-    other = memory * SHELF + 4 * min(MOST_MOVING, memory * MOVING) + ITSELF
-    return max(memory / 16, PAUSE * memory - other)
+    return _left(memory) - _shelf_of(memory) - COPIES * _moving_of(memory)
+
+
+def _left(memory: int) -> float:
+    """What a worker does not need for itself, before Dask gives it no more to do."""
+    return max(memory / 16, PAUSE * memory - ITSELF)
+
+
+def _shelf_of(memory: int) -> int:
+    return int(min(memory * SHELF, _left(memory) * SHELF_OF_LEFT))
+
+
+def _moving_of(memory: int) -> int:
+    return int(min(MOST_MOVING, memory * MOVING, _left(memory) * MOVING_OF_LEFT))
 
 
 @dataclass(frozen=True, slots=True)
 class Lot:
-    """Rows on a shelf: whose it is, what they are known by there, and what they are."""
+    """Rows on a shelf: the address of whose it is, which of all shelves that ever were at this
+    address, what the rows are known by there, and what they are."""
 
     home: str
+    shelf: str
     key: str
     rows: int
     dtypes: tuple[str, ...]
@@ -76,15 +99,15 @@ class Piece(NamedTuple):
         return self.rows * self.lot.width
 
 
-class Gone(Exception):
-    """A lot is not where it was put: its worker has ended, perhaps."""
+class Gone(Lost):
+    """Lots are not where they were put: the workers of these shelves have ended, perhaps."""
 
-    def __init__(self, homes: Iterable[str]) -> None:
-        self.homes = frozenset(homes)
-        super().__init__(", ".join(sorted(self.homes)))
+    def __init__(self, shelves: Iterable[str]) -> None:
+        self.shelves = frozenset(shelves)
+        super().__init__(", ".join(sorted(self.shelves)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Gone, (self.homes,)
+        return Gone, (self.shelves,)
 
 
 @dataclass(slots=True)
@@ -119,23 +142,32 @@ class Shelf:
     def __init__(self, worker: Any) -> None:
         self.worker = worker
         self.address: str = worker.address
+        self.name = name_of(worker.local_directory)
         self.memory: int = worker.memory_manager.memory_limit or UNLIMITED
         self.moved = 0  # bytes from other workers, since this was asked last
         self._folder = Path(worker.local_directory or gettempdir()) / f"gdatalog-{uuid4().hex[:8]}"
         self._kept: dict[Any, _Kept] = {}
-        self._room = int(self.memory * SHELF)
-        self._asking = min(MOST_MOVING, int(self.memory * MOVING))
+        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._room = _shelf_of(self.memory)
+        self._asking = _moving_of(self.memory)
         self._lock = Lock()
         self._fetching = Lock()
         worker.handlers[HANDLER] = self._asked
 
-    def put(self, columns: Columns) -> Lot:
-        """Keeps rows of at least one column."""
-        key = uuid4().hex
+    def put(self, name: str, columns: Columns) -> Lot:
+        """Keeps rows of at least one column until all of a name is dropped."""
+        key = f"{name}/{uuid4().hex}"
         kept = self._keep(key, columns)
-        return Lot(self.address, key, kept.rows, kept.dtypes)
+        return Lot(self.address, self.name, key, kept.rows, kept.dtypes)
 
     def _keep(self, key: Any, columns: Columns, least: tuple[int, ...] = ()) -> _Kept:
+        kept = self._held(columns, least)
+        self._kept[key] = kept
+        if _named(key) in self._ended:  # asked for by nobody any more
+            self._drop(key)
+        return kept
+
+    def _held(self, columns: Columns, least: tuple[int, ...]) -> _Kept:
         rows, dtypes = len(columns[0]), tuple(column.dtype.str for column in columns)
         size = sum(column.nbytes for column in columns)
         with self._lock:
@@ -145,32 +177,37 @@ class Shelf:
         if here:
             # A part of a longer array would keep all of it.
             columns = tuple(c if c.base is None else c.copy() for c in columns)
-            kept = _Kept(columns, None, dtypes, rows, least)
-        else:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            path = self._folder / uuid4().hex
-            with path.open("wb") as file:
-                for column in columns:
-                    np.ascontiguousarray(column).tofile(file)
-            kept = _Kept(None, path, dtypes, rows, least)
-        self._kept[key] = kept
-        return kept
+            return _Kept(columns, None, dtypes, rows, least)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / uuid4().hex
+        with path.open("wb") as file:
+            for column in columns:
+                np.ascontiguousarray(column).tofile(file)
+        return _Kept(None, path, dtypes, rows, least)
 
-    def drop(self, keys: Iterable[str]) -> None:
-        """Lets go of lots, and of what has been moved here of them."""
-        gone = set(keys)
-        for known in list(self._kept):
-            if (known[0] if isinstance(known, tuple) else known) in gone:
-                kept = self._kept.pop(known)
-                if kept.path is not None:
-                    kept.path.unlink(missing_ok=True)
-                elif kept.columns is not None:
-                    with self._lock:
-                        self._room += sum(column.nbytes for column in kept.columns)
+    def drop(self, names: Iterable[str]) -> None:
+        """Lets go of all lots of some names, those that are still to come included, and of what
+        has been moved here of them."""
+        self._ended.update(dict.fromkeys(names))
+        for key in list(self._kept):
+            if _named(key) in self._ended:
+                self._drop(key)
+        while len(self._ended) > ENDED:
+            self._ended.popitem(last=False)
+
+    def _drop(self, key: Any) -> None:
+        kept = self._kept.pop(key, None)
+        if kept is None:  # another thread was here first
+            return
+        if kept.path is not None:
+            kept.path.unlink(missing_ok=True)
+        elif kept.columns is not None:
+            with self._lock:
+                self._room += sum(column.nbytes for column in kept.columns)
 
     def fetch(self, pieces: Sequence[Piece]) -> None:
         """Has pieces here, on this shelf."""
-        away = [piece for piece in pieces if piece.lot.home != self.address]
+        away = [piece for piece in pieces if piece.lot.shelf != self.name]
         if away:
             with self._fetching:
                 self._fetch([piece for piece in away if piece.key not in self._kept])
@@ -183,7 +220,7 @@ class Shelf:
             return own.read(piece.start, piece.stop)
         moved = self._kept.get(piece.key)
         if moved is None:
-            raise Gone([piece.lot.home])
+            raise Gone([piece.lot.shelf])
         return widened(moved.read(0, moved.rows), moved.least, piece.lot.dtypes)
 
     def whole(self, lot: Lot, columns: Sequence[int]) -> Columns:
@@ -235,9 +272,9 @@ class Shelf:
                 finally:
                     self.worker.rpc.reuse(home, comm)
             except (OSError, TimeoutError) as error:
-                raise Gone([home]) from error
+                raise Gone(piece.lot.shelf for piece in pieces) from error
             if not isinstance(given, list | tuple):
-                raise Gone([home])
+                raise Gone(piece.lot.shelf for piece in asked)
             for piece, columns in zip(asked, given, strict=True):
                 least, offsets = zip(*columns, strict=True)
                 self._keep(piece.key, offsets, least)
@@ -276,7 +313,10 @@ _making = Lock()
 
 def own_shelf() -> Shelf:
     """The shelf of the worker whose call runs in this thread."""
-    worker = own_worker()
+    return shelf_of(own_worker())
+
+
+def shelf_of(worker: Any) -> Shelf:
     with _making:
         shelf = _shelves.get(worker)
         if shelf is None:
@@ -284,8 +324,18 @@ def own_shelf() -> Shelf:
         return shelf
 
 
-def drop_lots(keys: Sequence[str], dask_worker: Any = None) -> None:
+def drop_lots(names: Sequence[str], dask_worker: Any = None) -> None:
     """Run on every worker by `Client.run`, which tells which it is."""
-    shelf = _shelves.get(dask_worker)
-    if shelf is not None:
-        shelf.drop(keys)
+    shelf_of(dask_worker).drop(names)
+
+
+def name_of(folder: str | None) -> str:
+    """What the shelf of a worker is called by: its folder is no other worker's, also not of one
+    that has the address later."""
+    return Path(folder or "").name
+
+
+def _named(key: Any) -> str:
+    """The name that a lot was put under, or the one that a piece is of."""
+    found: str = (key[0] if isinstance(key, tuple) else key).partition("/")[0]
+    return found

@@ -15,7 +15,8 @@ so it changes nothing but what it makes; what it is given it only reads, for oth
 worker are given the same. An error of a call is raised from the iteration, and the other calls
 are cancelled; so are all if the iteration is left, or the query stopped: `watching()` in a call
 knows of it, and `Limits()` made there poll it. A call for which a worker has not enough memory
-ends in `TooLarge`, unless the stage's `smaller` gives calls that together do its work.
+ends in `TooLarge`, unless the stage's `smaller` gives calls that together do its work. One that
+raises `Lost` itself is raised too, unless the stage's `instead` is set, and gives another call.
 """
 
 from __future__ import annotations
@@ -27,15 +28,16 @@ from time import monotonic
 from typing import Any
 
 from gdatalog.cluster.pool.calling import itself
-from gdatalog.cluster.pool.calls import Call, Kept, Part, TooLarge
+from gdatalog.cluster.pool.calls import Call, Kept, Lost, Part, TooLarge
 from gdatalog.cluster.pool.claims import Claims
 from gdatalog.cluster.pool.placing import Placed, Placing, workers_of
 from gdatalog.cluster.pool.stage import Smaller, Stage
 from gdatalog.cluster.workers.connection import Connection
+from gdatalog.cluster.workers.roster import workers_told
 from gdatalog.errors import UsageError
 from gdatalog.executors.limits import Limits
 
-__all__ = ["Call", "Kept", "Part", "Placed", "Pool", "Stage", "TooLarge"]
+__all__ = ["Call", "Kept", "Lost", "Part", "Placed", "Pool", "Stage", "TooLarge"]
 
 SOON = 1.0  # seconds, after which workers that have come or gone are known
 
@@ -48,11 +50,18 @@ class Pool:
         self.placing = Placing(connection.client)
         self._threads: tuple[float, dict[str, int]] = 0.0, {}
 
-    def place(self, key: Hashable, value: Any, nbytes: int = 0, owner: Any = None) -> Placed:
-        """Has a value on all workers, once: the same key is the same value for as long as the
-        owner lives, which is the value if no other is named. With the key None it is another each
-        time, and goes with what is returned."""
-        return self.placing.place(key, value, nbytes, owner)
+    def place(
+        self,
+        key: Hashable,
+        value: Any,
+        nbytes: int = 0,
+        owner: Any = None,
+        version: Hashable = None,
+    ) -> Placed:
+        """Has a value on all workers, once: the same key and version is the same value for as long
+        as the owner lives, which is the value if no other is named. With the key None it is another
+        each time, and goes with what is returned."""
+        return self.placing.place(key, value, nbytes, owner, version)
 
     def claims(self) -> Claims | None:
         """Where calls claim what they do; None where workers see no folder of the driver's. It is
@@ -116,16 +125,19 @@ class Pool:
         return max(1, sum(self.threads.values()))
 
     @property
-    def info(self) -> list[Mapping[str, Any]]:
-        """What the scheduler tells of each worker, of which there is one."""
-        client = self.connection.client
-        workers_of(client)
-        return list(client.scheduler_info(n_workers=-1)["workers"].values())
+    def info(self) -> Mapping[str, Mapping[str, Any]]:
+        """What the scheduler tells of each worker, by its address; there is at least one."""
+        while True:
+            workers_of(self.connection.client)
+            found = workers_told(self.connection.client)
+            if found:
+                return found
 
     @property
     def memory(self) -> list[int]:
         """The bytes that workers may hold: of each that has a limit."""
-        return [each["memory_limit"] for each in self.info if each["memory_limit"]]
+        limits = [each["memory_limit"] for each in self.info.values()]
+        return [limit for limit in limits if limit]
 
     def close(self) -> None:
         self.placing.close()

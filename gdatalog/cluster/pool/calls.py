@@ -1,14 +1,17 @@
-"""Calls, and what they leave on workers."""
+"""Calls, what they leave on workers, and how that is made again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
+from weakref import WeakSet, ref
 
 from gdatalog.cluster.pool.calling import Packed
 from gdatalog.cluster.pool.placing import Placed
 from gdatalog.errors import MemoryLimitError
+
+BAD = ("lost", "cancelled", "error")  # how futures are that have nothing
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -22,7 +25,7 @@ class Kept:
 
     future: Any
     told: Any = None
-    recipe: Recipe | None = None
+    recipe: Recipe | Origin | None = None
     parts: dict[Any, Any] = field(default_factory=dict)  # futures
 
     def part(self, key: Any) -> Part:
@@ -54,6 +57,10 @@ class Call:
     told: Callable[[Any], Any] | None = None
 
 
+class Lost(Exception):
+    """What a call was given is not there any more as it was, though its worker lives."""
+
+
 class TooLarge(MemoryLimitError):
     """A call needs more memory than a worker has for it; in smaller parts it may do."""
 
@@ -64,14 +71,65 @@ class TooLarge(MemoryLimitError):
 
 @dataclass(slots=True, eq=False)
 class Recipe:
-    """How a value that is kept was made, without what it was made of: that may be gone by now.
-
-    `sent`: values here that may have to be sent again; no call but this needs them to stay.
-    """
+    """How a value that is kept was made, without what it was made of: that may be gone by now."""
 
     packed: Packed
-    inputs: tuple[tuple[Recipe | Kept, tuple[Any, ...]], ...]  # of what, and of which part
+    inputs: tuple[tuple[Recipe | Origin | Kept, tuple[Any, ...]], ...]  # of what, which part
     placed: tuple[Placed, ...]
     worker: str | None
-    sent: tuple[Any, ...] = ()
     kept: Callable[[], Kept | None] = lambda: None
+
+
+class Source(Protocol):
+    """What makes values again that no call alone can make. `origins`: those of all of them."""
+
+    origins: WeakSet[Origin]
+
+    def again(self, lost: Sequence[Origin]) -> list[Any]:
+        """Futures of values that were lost, made together."""
+        ...
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Origin:
+    """How a value is made again: by a source, which knows it by a tag."""
+
+    source: Source
+    tag: Any
+    kept: Callable[[], Kept | None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self.source.origins.add(self)
+
+    @property
+    def lost(self) -> bool:
+        """Whether somebody has it, and it is lost."""
+        kept = self.kept()
+        return kept is not None and kept.future.status in BAD
+
+
+class _Nothing:
+    """The future of what is not there."""
+
+    status, key = "cancelled", ""
+
+
+def made_by(recipe: Recipe | Origin, future: Any = _Nothing, told: Any = None) -> Kept:
+    """What lies there as a recipe makes it; nothing at first, if no future is said."""
+    kept = Kept(future, told, recipe)
+    recipe.kept = ref(kept)
+    return kept
+
+
+def resting(value: Any) -> Any:
+    """A value of a part (`parts.py`), without what is kept: how that is made stays."""
+    if isinstance(value, dict):
+        return {key: resting(part) for key, part in value.items()}
+    return value.recipe or value if isinstance(value, Kept) else value
+
+
+def woken(value: Any) -> Any:
+    """The same as an argument of calls."""
+    if isinstance(value, dict):
+        return {key: woken(part) for key, part in value.items()}
+    return value.kept() or made_by(value) if isinstance(value, Recipe | Origin) else value

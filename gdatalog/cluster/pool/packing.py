@@ -27,8 +27,8 @@ class Run:
     tries: int = 0
     deaths: int = 0  # how often it may have been what ended its workers
     missing: bool = False  # whether a worker did not have what is placed
+    given: Sequence[Any] = ()  # the futures of its inputs
     made: Any = None  # the future of what is kept
-    sent: Sequence[Any] = ()  # of what is kept the values that were sent for it
 
 
 @dataclass(slots=True, eq=False)

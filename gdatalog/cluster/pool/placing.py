@@ -6,7 +6,10 @@ each worker once. What became of a worker, or of what it held, costs a file's op
 sending: see `Missing`.
 
 A value is known by a key and an owner, which is the value itself if no other is named, and for as
-long as the owner lives: a number that `id` gave is given again later.
+long as the owner lives: a number that `id` gave is given again later. What lies on workers is let
+go of when it is not known any more, and nobody has what `place` returned.
+
+Above 300 lines, for what becomes of a value wherever it lies is told in one place.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import shutil
 import socket
 import tempfile
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,7 +30,7 @@ from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
 
-from gdatalog.cluster.pool.here import Ref, can_read, forget, hold, write
+from gdatalog.cluster.pool.here import Ref, can_read, forget, hold, read, write
 from gdatalog.errors import DeviceError
 from gdatalog.watching import PATIENCE, watching
 
@@ -40,20 +43,36 @@ HEARD = 1.0  # seconds for workers to hear what they may let go of, before nobod
 ALONE = 30.0  # seconds without a worker, after which nobody waits for one any more
 
 
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Laid:
+    """What lies on the workers of a value."""
+
+    ref: Ref
+    nbytes: int
+    future: Any = None  # a copy that workers fetch it from, if it is sent
+    holding: list[Any] = field(default_factory=list)  # until these have ended, some have it not
+
+
 class Placed:
-    """A value that lies on the workers, once each: an argument of calls, which are given it."""
+    """A value that lies on the workers, once each: an argument of calls, which are given it.
 
-    __slots__ = ("__weakref__", "_value", "future", "holding", "nbytes", "ref")
+    As long as this lives the value can be sent again: it stands in a file, or is held here.
+    """
 
-    def __init__(self, ref: Ref, nbytes: int, value: Any) -> None:
-        self.ref = ref
-        self.nbytes = nbytes
-        self.future: Any = None  # a copy that workers fetch it from, if it is sent
-        self.holding: list[Any] = []  # until these have ended, some workers do not have it
-        try:
-            self._value: Callable[[], Any] = weakref.ref(value)
-        except TypeError:
-            self._value = lambda: value
+    __slots__ = ("__weakref__", "_value", "laid")
+
+    def __init__(self, laid: Laid, value: Any) -> None:
+        self.laid = laid
+        self._value: Callable[[], Any] = lambda: value
+        if not self.sent:
+            try:
+                self._value = weakref.ref(value)
+            except TypeError:
+                self._value = lambda: None
+
+    @property
+    def ref(self) -> Ref:
+        return self.laid.ref
 
     @property
     def sent(self) -> bool:
@@ -62,39 +81,72 @@ class Placed:
     @property
     def everywhere(self) -> bool:
         """Whether all workers that were there when it was placed have it."""
-        self.holding = [each for each in self.holding if each.status == "pending"]
-        return not self.holding
+        laid = self.laid
+        laid.holding = [each for each in laid.holding if each.status == "pending"]
+        return not laid.holding
 
     def value(self) -> Any:
-        return self._value()
+        value, path = self._value(), self.ref.path
+        if value is not None or path is None:
+            return value
+        try:
+            return read(path)
+        except OSError as error:
+            raise DeviceError(
+                f"{path}: what was written there for workers cannot be read: {error.strerror}",
+                hint="ask again; if that does not help, load the data again",
+            ) from None
 
 
 @dataclass(slots=True)
+class _Known:
+    """What was placed under a key. `placed`: while nobody else has that, it is not held."""
+
+    owner: Callable[[], Any]
+    version: Hashable
+    laid: Laid
+    placed: Callable[[], Placed | None]
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Placing:
     """Where values are placed: `folder`, which all workers see, or None."""
 
     client: Any
     folder: Path | None = None
     _tried: bool = False
-    _known: dict[Hashable, tuple[weakref.ref[Any] | None, Placed]] = field(default_factory=dict)
+    _known: dict[Hashable, _Known] = field(default_factory=dict)
+    _all: weakref.WeakSet[Laid] = field(default_factory=weakref.WeakSet)
     _gone: list[Ref] = field(default_factory=list)
     _old: list[tuple[float, str]] = field(default_factory=list)
     _telling: list[Any] = field(default_factory=list)  # what workers are told now
-    _end: Any = None
+    _ends: list[Callable[[], Any]] = field(default_factory=list)
 
-    def place(self, key: Hashable, value: Any, nbytes: int, owner: Any) -> Placed:
+    def __post_init__(self) -> None:
+        # Also where nobody closes it: a user's client goes on for others.
+        held = self.client, self._telling, self._all, self._gone
+        self._ends.append(weakref.finalize(self, _forget_all, *held))
+
+    def place(
+        self, key: Hashable, value: Any, nbytes: int, owner: Any, version: Hashable
+    ) -> Placed:
+        if key is None:
+            return self._made(value, nbytes)
         owner = value if owner is None else owner
-        if key is not None:
-            known = self._known.get(key)
-            if known is not None and (known[0] is None or known[0]() is owner):
-                return known[1]
-        placed = self._made(value, nbytes)
-        if key is not None:
-            try:
-                ref = weakref.ref(owner, _Forgetting(self._known, key))
-            except TypeError:  # not of a kind that can be watched: it stays
-                ref = None
-            self._known[key] = ref, placed
+        known = self._known.get(key)
+        if known is not None and known.owner() is owner and known.version == version:
+            placed = known.placed()
+            if placed is None:
+                placed = Placed(known.laid, value)
+                known.placed = weakref.ref(placed)
+            return placed
+        placed = made = self._made(value, nbytes)
+        try:
+            ref = weakref.ref(owner, _Forgetting(self._known, key))
+        except TypeError:  # not of a kind that can be watched: it stays
+            self._known[key] = _Known(lambda: owner, version, made.laid, lambda: made)
+        else:
+            self._known[key] = _Known(ref, version, made.laid, weakref.ref(made))
         return placed
 
     def _made(self, value: Any, nbytes: int) -> Placed:
@@ -111,27 +163,25 @@ class Placing:
                 with contextlib.suppress(OSError):
                     os.unlink(path)
             else:
-                placed = Placed(Ref(token, path), nbytes or size, value)
-                weakref.finalize(placed, self._gone.append, placed.ref)
-                return placed
-        placed = Placed(Ref(token, None), nbytes or getattr(value, "nbytes", 0), value)
-        weakref.finalize(placed, self._gone.append, placed.ref)
+                return self._laid(Ref(token, path), nbytes or size, value)
+        placed = self._laid(Ref(token, None), nbytes or getattr(value, "nbytes", 0), value)
         self.send(placed)
         return placed
 
+    def _laid(self, ref: Ref, nbytes: int, value: Any) -> Placed:
+        laid = Laid(ref, nbytes)
+        self._all.add(laid)
+        weakref.finalize(laid, self._gone.append, ref).atexit = False
+        return Placed(laid, value)
+
     def send(self, placed: Placed) -> None:
         """Sends a value to a worker, and from there to all others."""
-        value = placed.value()
-        if value is None:
-            raise DeviceError(
-                "the workers that held some data are gone, and nothing here has it any more",
-                hint="ask again: what is needed is made again",
-            )
-        placed.future = self._copied(value)
-        placed.holding = [
+        laid = placed.laid
+        laid.future = self._copied(placed.value())
+        laid.holding = [
             self.client.submit(
-                hold, placed.ref, placed.future, workers=[worker], pure=False,
-                key=f"placing-{placed.ref.token}-{uuid4().hex[:8]}",
+                hold, laid.ref, laid.future, workers=[worker], pure=False,
+                key=f"placing-{laid.ref.token}-{uuid4().hex[:8]}",
             )
             for worker in self.client.nthreads()
         ]  # fmt: skip
@@ -165,7 +215,7 @@ class Placing:
                 folder = _new_folder(Path(parent))
             except OSError:
                 continue
-            end = weakref.finalize(self.client, _remove, folder, os.getpid())
+            end = weakref.finalize(self, _remove, folder, os.getpid())
             token = uuid4().hex
             try:
                 (folder / "token").write_text(token, encoding="utf-8")
@@ -177,7 +227,7 @@ class Placing:
             except OSError:
                 seen = {}
             if seen and all(seen.values()):
-                self._end = end
+                self._ends.append(end)
                 return folder
             end()
         return None
@@ -197,23 +247,34 @@ class Placing:
                 os.unlink(self._old.pop(0)[1])
 
     def close(self) -> None:
-        tokens = [placed.ref.token for _, placed in list(self._known.values())]
         self._known.clear()
-        tokens += [ref.token for ref in self._gone]
-        if tokens:
-            self.tell(forget, tokens)
+        forget_all, *others = self._ends
+        forget_all()
         for each in self._telling:  # else the client may be closed before it has said it
             with contextlib.suppress(Exception):
                 each.result(HEARD)
-        if self._end is not None:
-            self._end()
+        for end in others:
+            end()
 
     def tell(self, function: Callable[..., Any], *args: Any) -> None:
         """Has all workers call a function, and does not wait: one of them may be dying."""
-        if self.client.status == "running":
-            telling = self.client.run(function, *args, on_error="ignore", asynchronous=True)
-            said = asyncio.run_coroutine_threadsafe(telling, self.client.loop.asyncio_loop)
-            self._telling = [*(each for each in self._telling if not each.done()), said]
+        _tell(self.client, self._telling, function, *args)
+
+
+def _tell(client: Any, telling: list[Any], function: Callable[..., Any], *args: Any) -> None:
+    if client.status == "running":
+        work = client.run(function, *args, on_error="ignore", asynchronous=True)
+        said = asyncio.run_coroutine_threadsafe(work, client.loop.asyncio_loop)
+        telling[:] = [*(each for each in telling if not each.done()), said]
+
+
+def _forget_all(
+    client: Any, telling: list[Any], laid: weakref.WeakSet[Laid], gone: Sequence[Ref]
+) -> None:
+    tokens = {ref.token for ref in gone} | {each.ref.token for each in laid}
+    if tokens:
+        with contextlib.suppress(Exception):  # Python ends, perhaps
+            _tell(client, telling, forget, sorted(tokens))
 
 
 def workers_of(client: Any) -> dict[str, int]:
@@ -262,12 +323,12 @@ def awaited(client: Any, work: Any, alive: Callable[[], bool], poll: Any = None)
 class _Forgetting:
     """A key's value is forgotten when its owner dies, unless the key is another's by then."""
 
-    known: dict[Hashable, tuple[weakref.ref[Any] | None, Placed]]
+    known: dict[Hashable, _Known]
     key: Hashable
 
     def __call__(self, ref: weakref.ref[Any]) -> None:
         found = self.known.get(self.key)
-        if found is not None and found[0] is ref:
+        if found is not None and found.owner is ref:
             del self.known[self.key]
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -16,7 +15,18 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from gdatalog.cluster.pool.calling import part_of, run_call, run_calls, told_of
-from gdatalog.cluster.pool.calls import Call, Kept, Part, Recipe, TooLarge
+from gdatalog.cluster.pool.calls import (
+    BAD,
+    Call,
+    Kept,
+    Lost,
+    Origin,
+    Part,
+    Recipe,
+    Source,
+    TooLarge,
+    made_by,
+)
 from gdatalog.cluster.pool.here import Missing
 from gdatalog.cluster.pool.packing import Packing, Run
 from gdatalog.cluster.pool.placing import ALONE, EVERY, OFTEN, Placed, awaited
@@ -32,7 +42,6 @@ if TYPE_CHECKING:
 TASKS = 16  # for each thread of a worker: of more calls some go together
 PATIENT = 1.0  # seconds without an end of a call, after which the scheduler is asked to look
 TOGETHER = 64  # calls that go together, at the most
-BAD = ("lost", "cancelled", "error")  # how futures are that have nothing
 
 Smaller = Callable[[TooLarge], Iterable[Call]]
 
@@ -47,6 +56,7 @@ class Stage:
         self.told = told
         self.limits = limits
         self.smaller = smaller
+        self.instead: Callable[[Call, Lost], Call] | None = None  # of what is lost
         self._client = pool.connection.client
         self._name = f"{told.replace('?', 'query ').replace('-', ' ')}-{uuid4().hex[:8]}1"
         self._number = 0
@@ -54,6 +64,7 @@ class Stage:
         self._running: dict[Any, list[Run]] = {}  # by the future that tells of them
         self._ended: SimpleQueue[Any] = SimpleQueue()  # futures
         self._packing = Packing()
+        self._remade: dict[Recipe | Origin, Any] = {}  # futures
         self._added = self._done = 0
         self._looked = self._worked = self._asked = monotonic()
 
@@ -139,7 +150,7 @@ class Stage:
                 run_calls,
                 worker,
                 [[run.packed for run in group] for group in groups],
-                [[_future(each) for run in group for each in run.inputs] for group in groups],
+                [[each for run in group for each in self._given_to(run)] for group in groups],
                 [self._brought(group) for group in groups],
             )
             for future, group in zip(futures, groups, strict=True):
@@ -148,13 +159,11 @@ class Stage:
     def _keep(self, runs: Sequence[Run], worker: str | None) -> None:
         if not runs:
             return
-        for run in runs:
-            run.sent = [placed.value() for placed in run.placed if placed.sent]
         futures = self._map(
             run_call,
             worker,
             [run.packed for run in runs],
-            [[_future(each) for each in run.inputs] for run in runs],
+            list(map(self._given_to, runs)),
             [self._brought([run]) for run in runs],
         )
         for run, future in zip(runs, futures, strict=True):
@@ -169,6 +178,10 @@ class Stage:
             )
             for future, run in zip(futures, telling, strict=True):
                 self._watch(future, [run])
+
+    def _given_to(self, run: Run) -> list[Any]:
+        run.given = list(map(_future, run.inputs))
+        return run.given
 
     def _map(self, function: Callable[..., Any], worker: str | None, *args: list[Any]) -> list[Any]:
         first, self._number = self._number, self._number + len(args[0])
@@ -196,9 +209,9 @@ class Stage:
         found = {}
         for each in placed:
             if every or (each.sent and (sent or not each.everywhere)):
-                if each.future is None or each.future.status in BAD:
+                if each.laid.future is None or each.laid.future.status in BAD:
                     self.pool.placing.send(each)
-                found[each.ref] = each.future
+                found[each.ref] = each.laid.future
         return found
 
     def _watch(self, future: Any, runs: list[Run]) -> None:
@@ -280,27 +293,32 @@ class Stage:
         self._connected()
         error = future.exception() if future.status == "error" else None
         killed = type(error).__name__ == "KilledWorker"
-        missing = isinstance(error, Missing)
+        missing, lost = isinstance(error, Missing), isinstance(error, Lost)
         if isinstance(error, Interrupted):  # the worker let go of it, nobody here did
             error = None
         revived = 0
-        if error is None or killed or missing:
-            revived = sum(self._revived(each, missing) for run in runs for each in run.inputs)
+        if lost:  # what was made again may be what is not as it was
+            self._remade.clear()
+        if error is None or killed or missing or lost:
+            for run in runs:
+                for each, future in zip(run.inputs, run.given, strict=True):
+                    # It may have been made again for another run meanwhile.
+                    revived += self._revived(each, missing) or _future(each) is not future
         for run in runs:
             run.made = None
             if isinstance(error, Missing):
                 self._missing(run, error)
             elif error is None or revived:
-                self._again(run)
+                self._again(run, error if lost else None)
             elif killed:
                 self._killed(run, alone=len(runs) == 1)
             else:
                 self._raised(run, error)
 
-    def _again(self, run: Run) -> None:
+    def _again(self, run: Run, error: BaseException | None = None) -> None:
         run.tries += 1
         if run.tries > OFTEN:
-            raise DeviceError(
+            raise error or DeviceError(
                 f"a part of {self.told} was begun {run.tries} times, and each time its worker or "
                 "what it needed was lost",
                 hint="the logs of the cluster's workers say what ends them",
@@ -324,6 +342,10 @@ class Stage:
             large = TooLarge(run.call, f"on a worker: {told or 'not enough memory'}", hint)
             if not self._smaller(large):
                 raise large from error
+        elif isinstance(error, Lost):
+            if self.instead is None:
+                raise error
+            self._waiting.append(self.instead(run.call, error))
         else:
             raise error
 
@@ -383,11 +405,8 @@ class Stage:
             kept = _whole(each)
             part = (each.key,) if isinstance(each, Part) else ()
             inputs.append((kept.recipe or kept, part))
-        placed, sent = tuple(run.placed), tuple(run.sent)
-        recipe = Recipe(run.packed, tuple(inputs), placed, run.call.worker, sent)
-        kept = Kept(run.made, told, recipe)
-        recipe.kept = weakref.ref(kept)
-        return kept
+        recipe = Recipe(run.packed, tuple(inputs), tuple(run.placed), run.call.worker)
+        return made_by(recipe, run.made, told)
 
     def _revived(self, each: Kept | Part, every: bool) -> bool:
         """Whether what a call needs was lost; then it is made again. `every`: from all that is
@@ -403,38 +422,70 @@ class Stage:
             self._remake(kept.recipe, every)
         return lost or part_lost
 
-    def _remake(self, recipe: Recipe, every: bool) -> None:
+    def _remake(self, recipe: Recipe | Origin, every: bool) -> None:
         """Makes a value again, and before that what it is made of, as far as that is gone."""
-        made: dict[int, Any] = {}
+        self._ask_sources(recipe)
         todo = [recipe]
         while todo:
             each = todo[-1]
-            kept = each.kept()
-            if id(each) in made or (kept is not None and kept.future.status not in BAD):
-                if kept is not None:
-                    made.setdefault(id(each), kept.future)
+            if self._there(each) is not None:
                 todo.pop()
                 continue
-            sources = [source for source, _ in each.inputs if isinstance(source, Recipe)]
-            needed = [source for source in sources if id(source) not in made]
+            if isinstance(each, Origin):  # which has been lost since
+                self._ask_sources(each)
+                continue
+            needed = [source for source, _ in each.inputs if self._there(source) is None]
             if needed:
-                todo += needed
+                todo += [source for source in needed if not isinstance(source, Kept)]
                 continue
             inputs = []
             for source, part in each.inputs:
-                future = source.future if isinstance(source, Kept) else made[id(source)]
+                future = self._there(source)
                 inputs += self._map(part_of, None, [future], list(part)) if part else [future]
             brought = self._bringing(each.placed, sent=True, every=every)
             (future,) = self._map(run_call, each.worker, [each.packed], [inputs], [brought])
-            made[id(each)] = future
-            if kept is not None:
-                kept.future = future
-                kept.parts.clear()
+            self._made_again(each, future)
             todo.pop()
+
+    def _ask_sources(self, recipe: Recipe | Origin) -> None:
+        """Has sources make again what is needed for something: each all that was lost."""
+        todo: list[Recipe | Origin | Kept] = [recipe]
+        seen: set[Recipe | Origin] = set()
+        wanted: dict[int, tuple[Source, list[Origin]]] = {}
+        while todo:
+            each = todo.pop()
+            if isinstance(each, Kept) or each in seen or self._there(each) is not None:
+                continue
+            seen.add(each)
+            if isinstance(each, Recipe):
+                todo += [source for source, _ in each.inputs]
+            else:
+                wanted.setdefault(id(each.source), (each.source, []))[1].append(each)
+        for source, some in wanted.values():
+            some += [origin for origin in source.origins if origin.lost and origin not in some]
+            for origin, future in zip(some, source.again(some), strict=True):
+                self._made_again(origin, future)
+
+    def _there(self, each: Recipe | Origin | Kept) -> Any:
+        """The future of what is there; None if it has to be made."""
+        if isinstance(each, Kept):
+            return each.future
+        kept = each.kept()
+        if kept is not None and kept.future.status not in BAD:
+            return kept.future
+        found = self._remade.get(each)
+        return found if found is not None and found.status not in BAD else None
+
+    def _made_again(self, each: Recipe | Origin, future: Any) -> None:
+        self._remade[each] = future
+        kept = each.kept()
+        if kept is not None:
+            kept.future = future
+            kept.parts.clear()
 
 
 def _future(each: Kept | Part) -> Any:
-    return each.kept.parts[each.key] if isinstance(each, Part) else each.future
+    return each.kept.parts.get(each.key) if isinstance(each, Part) else each.future
 
 
 def _whole(each: Kept | Part) -> Kept:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from math import inf
 
 from gdatalog.cluster.pool import Pool
-from gdatalog.cluster.recursion.owners import Owners
+from gdatalog.cluster.recursion.owners import Owners, afar_of, refusal_of
 from gdatalog.cluster.recursion.stretches import Stretches
+from gdatalog.cluster.rows.texts import asks_for_ranks
 from gdatalog.engine.best import Best
 from gdatalog.engine.device import CPU
 from gdatalog.engine.splits import Splits
+from gdatalog.engine.spread import SpreadFixpoint
 from gdatalog.engine.stratum import atoms
 from gdatalog.storage.afar import AfarRows, Keeper
 from gdatalog.storage.relation import Relation
@@ -37,12 +39,33 @@ def patience(pool: Pool, splits: Splits) -> float:
     return HERE_FIRST if pool.slots > 1 else inf
 
 
+def foreseen(pool: Pool, splits: Splits, workers: int) -> SpreadFixpoint | None:
+    """How a stratum would be evaluated, as far as can be said before it is; None if only here."""
+    spread = splits.around.knobs.spread
+    if spread == "never" or splits.around.device is not CPU:
+        return None
+    many = _too_many(splits)
+    seconds = patience(pool, splits)
+    by = None if splits.split is None or spread == "partition" or many else splits.split_by()
+    if by is not None and any(map(asks_for_ranks, splits.later)):
+        by = None
+    refusal = None if by is not None else refusal_of(splits, splits.later)
+    why = ""
+    if seconds == inf:
+        best = any(isinstance(table, Best) for table in splits.tables.values())
+        why = "best values are improved in place" if best else "there are too few threads elsewhere"
+    parted = by is None and (spread == "partition" or many)
+    return SpreadFixpoint(workers, by, parted, seconds, why, refusal)
+
+
 def _too_many(splits: Splits) -> bool:
     """Whether the rules read more rows that lie on workers than can well be here."""
     around = splits.around
     names = {atom.name for rule in splits.stratum.rules for atom in atoms(rule)}
     stores = [around.relation(name).store for name in names - set(splits.stratum.relations)]
     afar = [store for store in stores if isinstance(store, AfarRows) and store.away]
+    seeds = (afar_of(part) for parts in splits.seeds.values() for part in parts)
+    afar += [rows for rows in seeds if rows is not None]
     return sum(store.bytes_afar for store in afar) > around.memory // SHARE
 
 

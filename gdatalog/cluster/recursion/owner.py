@@ -14,6 +14,7 @@ from threading import Lock
 from time import perf_counter
 from typing import Any
 
+from gdatalog.cluster.pool import Lost
 from gdatalog.cluster.recursion.routes import ALL, Place, Routes
 from gdatalog.cluster.rows.exchange import Piece, rows_by_owner
 from gdatalog.cluster.rows.parts import columns_of
@@ -35,7 +36,7 @@ from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.planner.checked import Schema, Stratum
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import Columns, concatenate
+from gdatalog.storage.rows import Columns, concatenate, sort_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import Trie
 from gdatalog.values import TypeName, Value
@@ -46,7 +47,7 @@ SMALL = 1 << 14  # bytes that a step hands out by way of the driver, at the most
 Parcel = dict[str, Rows]
 
 
-class Stale(Exception):
+class Stale(Lost):
     """What an owner had was changed by a step whose outcome is lost."""
 
 
@@ -416,8 +417,8 @@ def _size(parcel: Parcel) -> int:
 
 
 def parcels_of(values: Sequence[Any], owners: int, name: str, home: Sequence[int]) -> list[Parcel]:
-    """Rows that lie here, as parcels for those at whom they are at home."""
-    rows = concatenate([columns_of(value) for value in values])
+    """Rows that lie here, each once, as parcels for those at whom they are at home."""
+    rows = sort_rows(concatenate([columns_of(value) for value in values]))
     parts = dealt((rows, len(rows[0])), home, owners)
     return [{name: parts[owner]} if owner in parts else {} for owner in range(owners)]
 
@@ -428,4 +429,4 @@ def fragment_of(
     """The rows of some parcels as a relation, of which an owner has this part."""
     some = [piece.value[name] for piece in pieces if name in piece.value]
     blocks, count = [rows for rows, _ in some], sum(count for _, count in some)
-    return Relation.of_blocks(columns, types, blocks, count, True)
+    return Relation.of_blocks(columns, types, blocks, count, len(blocks) < 2)

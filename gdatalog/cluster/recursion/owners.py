@@ -42,6 +42,7 @@ from gdatalog.engine.dying import around_parts, parted_stratum
 from gdatalog.engine.ledger import RuleRound
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.splits import Splits
+from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Round
 from gdatalog.engine.variants import alone
 from gdatalog.errors import MemoryLimitError
@@ -106,13 +107,7 @@ class Owners:
     @property
     def refusal(self) -> str | None:
         """Why workers cannot do it; None if they can."""
-        if self.around.limit_sizes.keys() & self.run.tables.keys():
-            return "where it stops is said by rounds that know all rows"
-        if any(map(asks_for_ranks, self.plans)):
-            return "it computes with the places of symbols among all others"
-        if any(makes_texts((*expressions_of(plan), *plan.head)) for plan in self.plans):
-            return "it makes texts that are in no data"
-        return None
+        return refusal_of(self.run, self.plans)
 
     def _length(self, name: str) -> int:
         return self.around.relation(name).at_most
@@ -169,7 +164,7 @@ class Owners:
             far = [rows for rows in map(afar_of, parts) if rows is not None]
             for rows in far:
                 pieces = self._exchange(name).deal(
-                    [part.value for part in rows.make_distinct()], parcels_of, name, home
+                    [part.value for part in rows.parts], parcels_of, name, home
                 )
                 for owner, mine in enumerate(pieces):
                     course.inbox.setdefault(owner, []).extend(mine)
@@ -195,7 +190,7 @@ class Owners:
             relation = self.around.relation(place.relation)
             schema = relation.columns, relation.types
             if isinstance(relation.store, AfarRows) and relation.store.away:
-                values = [part.value for part in relation.store.make_distinct()]
+                values = [part.value for part in relation.store.parts]
                 exchange = self._exchange(place.relation)
                 pieces = exchange.deal(values, parcels_of, name, (place.by,))
                 for owner, kept in enumerate(exchange.merge(pieces, fragment_of, name, *schema)):
@@ -389,3 +384,14 @@ def _share_out(rules: Sequence[RuleRound], new: int) -> None:
         left -= did.new
     if rules:
         rules[-1].new = (rules[-1].new or 0) + left
+
+
+def refusal_of(run: StratumRun, plans: Sequence[RulePlan]) -> str | None:
+    """Why workers cannot own the rows of a recursive stratum; None if they can."""
+    if run.around.limit_sizes.keys() & run.tables.keys():
+        return "where it stops is said by rounds that know all rows"
+    if any(map(asks_for_ranks, plans)):
+        return "it computes with the places of symbols among all others"
+    if any(makes_texts((*expressions_of(plan), *plan.head)) for plan in plans):
+        return "it makes texts that are in no data"
+    return None

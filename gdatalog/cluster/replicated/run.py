@@ -58,7 +58,7 @@ class SpreadRun(Run):
             derived = harvest.groups()
             self.merged = harvest.moved
             return derived
-        distinct = len(plan.joins) == 1 and one_row_each(plan.joins[0])
+        distinct = self._apart()
         for number in range(len(plan.joins)):
             for found in self._spread(number, "distinct" if distinct else "set"):
                 self._count(found.given)
@@ -66,6 +66,10 @@ class SpreadRun(Run):
         derived = harvest.rows(distinct)
         self.merged = harvest.moved
         return derived
+
+    def _apart(self) -> bool:
+        """Whether no two calls give the same row."""
+        return len(self.plan.joins) == 1 and one_row_each(self.plan.joins[0])
 
     def _distinct(self, sink: RowSet) -> Derived:
         blocks: list[Any] = []

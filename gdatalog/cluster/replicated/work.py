@@ -22,7 +22,7 @@ from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import chunk_rows
 from gdatalog.engine.choose import TooSlow, choose, impatience
 from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows
-from gdatalog.engine.derived import Blocks
+from gdatalog.engine.derived import Blocks, laid
 from gdatalog.engine.device import CPU, Device, compiled_function
 from gdatalog.engine.ledger import RuleRun
 from gdatalog.engine.run import Run
@@ -78,14 +78,16 @@ def look_through(
     tries: Mapping[TrieRef, Trie],
     symbols: SymbolTable | None,
     claims: Claims | None = None,
+    given: Columns = (),
 ) -> Found:
-    """Runs a join within cells, as many as there is time for. `firm`: each is run to its end."""
+    """Runs a join within cells, as many as there is time for. `firm`: each is run to its end.
+    `given`: the rows that it is run for, if it is."""
     opened = sealed.opened()
     table = symbols or opened.task.few or SymbolTable()
     wanted = pickle.loads(cells) if isinstance(cells, bytes) else cells
 
     def run(device: Device, tries: Mapping[TrieRef, Trie]) -> Found:
-        return _Call(opened, tries, table, device).run(wanted, seconds, firm, claims)
+        return _Call(opened, tries, table, device, given).run(wanted, seconds, firm, claims)
 
     return on_device(opened.task.device, opened.task.plan, tries, run)
 
@@ -129,11 +131,14 @@ class _Call:
         tries: Mapping[TrieRef, Trie],
         symbols: SymbolTable,
         device: Device = CPU,
+        given: Columns = (),
     ) -> None:
         task = opened.task
         self.opened, self.task, self.symbols, self.device = opened, task, symbols, device
-        self.sources = Sources(tries.__getitem__)
+        rows = laid(given, device.ops), len(given[0]) if given else 0
+        self.sources = Sources(tries.__getitem__, lambda _: rows)
         self.limits = Limits(memory=min(task.memory, room(tries)))
+        self.limits.charge("given rows", sum(column.nbytes for column in given))
         spare, largest = device.room(self.limits.memory or 0)
         self.limits.chunk = task.chunk or chunk_rows(task.plan, spare, largest)
         self.cautions: dict[str, Caution] = {}

@@ -114,17 +114,22 @@ class Owned:
 
 def by_place(pool: Pool, parts: Sequence[Any]) -> list[tuple[str | None, list[Any]]]:
     """Parts by the worker on which they lie; None: none, or it is not known, each by itself."""
-    lying = [part for part in parts if isinstance(part, Kept)]
-    places = {id(part): where for part, where in zip(lying, pool.where(lying), strict=True)}
     found: dict[str, list[Any]] = {}
     single: list[tuple[str | None, list[Any]]] = []
-    for part in parts:
-        where = places.get(id(part))
+    for part, where in zip(parts, place_of(pool, parts), strict=True):
         if where is None:
             single.append((None, [part]))
         else:
             found.setdefault(where, []).append(part)
     return [*found.items(), *single]
+
+
+def place_of(pool: Pool, parts: Sequence[Any]) -> list[str | None]:
+    """The worker on which each part lies; None: on none, or it is not known."""
+    rows = [part["rows"] if isinstance(part, dict) and "rows" in part else part for part in parts]
+    lying = [part for part in rows if isinstance(part, Kept)]
+    places = {id(part): where for part, where in zip(lying, pool.where(lying), strict=True)}
+    return [places.get(id(part)) for part in rows]
 
 
 def parts_of(owned: Sequence[Kept]) -> list[Part]:

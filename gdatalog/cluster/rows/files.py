@@ -142,7 +142,8 @@ class Block:
     columns: tuple[str, ...] | None
     declared: Typed
 
-    def table(self) -> Table:
+    def table(self, only: Sequence[int] | None = None) -> Table:
+        """The rows, all columns or some. Those that go by their places are read together."""
         path = self.groups.file.path
         if not os.path.exists(path):
             raise DataError(
@@ -150,12 +151,19 @@ class Block:
                 hint="workers read files themselves: put it where all of them see it, or load "
                 "what pyarrow.parquet.read_table(...) reads here",
             )
-        wanted = self.declared.columns if self.columns is None else self.columns
-        return table_of(raw_of_groups(self.groups, wanted), self.columns, self.declared, path)
+        names, typed = self.columns, self.declared
+        if only is not None and names is not None:
+            names = tuple(names[at] for at in only)
+            types = tuple(typed.types[at] for at in only)
+            typed = Typed(tuple(typed.columns[at] for at in only), types)
+        wanted = typed.columns if names is None else names
+        return table_of(raw_of_groups(self.groups, wanted), names, typed, path)
 
-    def read(self, texts: Codes | None) -> Columns:
-        """The rows, as keys."""
-        return keys_of(self.table(), texts)
+    def read(self, texts: Codes | None, columns: Sequence[int] | None = None) -> Columns:
+        """The rows, as keys: all columns, or some of them."""
+        found = keys_of(self.table(columns), texts)
+        pick = columns is not None and self.columns is None
+        return tuple(found[at] for at in columns or ()) if pick else found
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import sleep
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
-from gdatalog.cluster.pool import Call, Kept
+from gdatalog.cluster.pool import Call, Kept, Pool
+from gdatalog.cluster.pool.calls import BAD, Origin, made_by
+from gdatalog.cluster.pool.placing import PAUSE
 from gdatalog.cluster.rows.loading import Loading, own_keys, places_of
-from gdatalog.errors import DataError, Error
+from gdatalog.errors import DataError, DeviceError, Error
 from gdatalog.storage.afar import Part
 from gdatalog.storage.file_sets import Typed
 from gdatalog.storage.frames import table_from
@@ -19,11 +23,20 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array, Table, Texts
 from gdatalog.values import TypeName
+from gdatalog.watching import watching
 
 
 def is_frame(data: Any) -> bool:
-    """Whether it is one of Dask's frames, or a column of one."""
+    """Whether it is one of Dask's frames, or a column of one, or an array or bag of rows."""
     return type(data).__module__.split(".")[0] == "dask" and hasattr(data, "to_delayed")
+
+
+def _delayed(data: Any) -> list[Any]:
+    """Its partitions. Those of an array are whole rows."""
+    if not hasattr(data, "rechunk"):
+        return list(data.to_delayed())
+    whole = data.rechunk(dict.fromkeys(range(1, data.ndim), -1))
+    return list(whole.to_delayed().ravel())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,18 +70,55 @@ class Told:
         return Told(table.names, table.types, table.length, nbytes, partition.texts)
 
 
+class Frame:
+    """A frame of Dask's: how its partitions are computed, each again if what came of it is lost."""
+
+    def __init__(self, pool: Pool, name: str, delayed: Sequence[Any]) -> None:
+        self.pool = pool
+        self.name = name
+        self.delayed = delayed
+        self.origins: WeakSet[Origin] = WeakSet()
+
+    def partitions(self) -> list[Kept]:
+        """All of them, computed."""
+        origins = [Origin(self, number) for number in range(len(self.delayed))]
+        return [made_by(*each) for each in zip(origins, self._computed(origins), strict=True)]
+
+    def again(self, lost: Sequence[Origin]) -> list[Any]:
+        """They may be made of what lay on a worker alone that has died."""
+        futures, client = self._computed(lost), self.pool.connection.client
+        for origin, future in zip(lost, futures, strict=True):
+            while future.status in ("pending", "lost") and client.status == "running":
+                watching().poll()
+                sleep(PAUSE)
+            if future.status in BAD:
+                told = f": {future.exception()}" if future.status == "error" else ""
+                raise DeviceError(
+                    f"{self.name}: partition {origin.tag} was lost with its worker, and Dask "
+                    f"cannot compute it again{told}",
+                    hint=f"what it was made of is gone, too; load {self.name} again",
+                )
+        return futures
+
+    def _computed(self, origins: Sequence[Origin]) -> list[Any]:
+        wanted = [self.delayed[origin.tag] for origin in origins]
+        futures: list[Any] = self.pool.connection.client.compute(wanted)
+        return futures
+
+
 def frame_relation(asked: Loading, data: Any) -> Relation | None:
     """The relation of a frame; None if it has no rows, or no columns."""
-    wanted, pool = asked.wanted, asked.keeping.pool
-    futures = pool.connection.client.compute(list(data.to_delayed()))
+    wanted = asked.wanted
+    source = Frame(asked.keeping.pool, wanted.name, _delayed(data))
     declared = wanted.declared
     typed = None if declared is None else Typed(declared.columns, declared.types)
     columns = None if wanted.columns is None else tuple(wanted.columns)
     stage = asked.stage("load")
-    for number, future in enumerate(futures):
-        what = f"{wanted.name}, partition {number}" if len(futures) > 1 else wanted.name
-        args = (partition_of, (Kept(future), columns, typed, what))
+    for number, raw in enumerate(source.partitions()):
+        what = f"{wanted.name}, partition {number}" if len(source.delayed) > 1 else wanted.name
+        args = (partition_of, (raw, columns, typed, what))
         stage.add(Call(*args, keep=True, tag=number, told=Told.of))
+    del raw  # what a partition was made of need not lie there any more
     partitions: dict[int, Kept] = {}
     for call, made in stage:
         if isinstance(made.told, Error):

@@ -10,6 +10,7 @@ A part's value is an argument of calls, where it is one of these:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,23 +21,25 @@ from gdatalog.storage.rows import Columns
 class Reading(Protocol):
     """How rows are read."""
 
-    def read(self, texts: Any) -> Columns:
-        """As keys; `texts`: what tells the codes of texts, where there are any."""
+    def read(self, texts: Any, columns: Sequence[int] | None = None) -> Columns:
+        """As keys, all columns or some; `texts`: what tells the codes of texts, where there are
+        any."""
         ...
 
 
-def columns_of(value: Any) -> Columns:
-    """The rows of a part, as a worker is given its value."""
-    if not isinstance(value, dict):
-        beside = getattr(value, "columns", None)
-        return tuple(value) if beside is None else tuple(beside())
-    if "read" in value:
-        found: Columns = value["read"].read(value["texts"])
+def columns_of(value: Any, columns: Sequence[int] | None = None) -> Columns:
+    """The rows of a part, as a worker is given its value: all columns, or some of them."""
+    if isinstance(value, dict) and "read" in value:
+        found: Columns = value["read"].read(value["texts"], columns)
         return found
-    rows = columns_of(value["rows"])
-    keep = np.ones(len(rows[0]), dtype=np.bool_)
-    keep[value["without"]] = False
-    return tuple(column[keep] for column in rows)
+    if isinstance(value, dict):
+        rows = columns_of(value["rows"], columns)
+        keep = np.ones(len(rows[0]), dtype=np.bool_)
+        keep[value["without"]] = False
+        return tuple(column[keep] for column in rows)
+    beside = getattr(value, "columns", None)
+    whole: Columns = tuple(value) if beside is None else tuple(beside())
+    return whole if columns is None else tuple(whole[at] for at in columns)
 
 
 def piece_of(value: Any, start: int, stop: int) -> Columns:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -33,16 +32,10 @@ from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName, Value
 
-_placed: WeakKeyDictionary[SymbolTable, tuple[int, Pool, Placed]] = WeakKeyDictionary()
-
 
 def placed_texts(pool: Pool, symbols: SymbolTable) -> Placed:
     """The table as it is now, on all workers; what was placed before it had more goes."""
-    found = _placed.get(symbols)
-    if found is None or found[0] != len(symbols) or found[1] is not pool:
-        length = len(symbols)
-        found = _placed[symbols] = length, pool, pool.place(None, symbols)
-    return found[2]
+    return pool.place(("texts", id(symbols)), symbols, version=len(symbols))
 
 
 def texts_for(

@@ -19,6 +19,7 @@ from gdatalog.errors import DeviceError, Error, UsageError
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
+_UNREAD = "Error during deserialization of the task graph"  # how Dask's scheduler begins
 
 
 class Connection:
@@ -88,6 +89,14 @@ class Connection:
             hint="it has ended, or cannot be reached any more; connect again when it can",
         )
 
+    def unread(self, problem: Exception) -> DeviceError:
+        why = problem.__cause__ or "it fails"
+        return DeviceError(
+            f"the scheduler at {self.address} cannot read what this gdatalog sends it: {why}",
+            hint="it runs another, or the one that was here when it started: start it, and its "
+            "workers, anew",
+        )
+
     def __str__(self) -> str:
         number = len(self.workers)
         hosts = len({worker.host for worker in self.workers})
@@ -108,6 +117,8 @@ def told_if_lost(method: Callable[Given, Made]) -> Callable[Given, Made]:
         except Exception as problem:
             connection: Connection = given[0].connection  # type: ignore[attr-defined]
             closed = type(problem).__name__ == "CommClosedError"
+            if str(problem).startswith(_UNREAD):
+                raise connection.unread(problem) from None
             if closed or (connection.client.status != "running" and not isinstance(problem, Error)):
                 raise connection.lost() from None
             raise

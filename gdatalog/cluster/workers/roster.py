@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from time import monotonic, sleep
 from typing import Any
 
@@ -14,12 +15,17 @@ from gdatalog.progress import format_bytes
 from gdatalog.watching import PATIENCE
 
 VERSION: str = sys.modules["gdatalog"].__version__  # of the package, which imports this
-IN_TIME = 10.0  # seconds for the first worker to come
+IN_TIME = 30.0  # seconds for the first worker to come: a queue's may begin all at once
 USED = 0.6  # of a worker's memory: from there on Dask moves what it holds to disk
+# A number that tells the package's files from others; line ends may be those of the machine.
+_SOURCES = (
+    "__import__('zlib').crc32(b''.join(file.read_bytes().replace(b'\\r', b'') for file in "
+    "sorted(__import__('pathlib').Path(__import__('gdatalog').__path__[0]).rglob('*.py'))))"
+)
 # Evaluated where gdatalog may be missing, by a Python that may be another: a text.
 _LOOK = (
     "(__import__('platform').python_version(), __import__('gdatalog').__version__, "
-    "__import__('distributed.system').system.MEMORY_LIMIT)"
+    f"__import__('distributed.system').system.MEMORY_LIMIT, {_SOURCES})"
 )
 _PYTHON = "{}.{}".format(*sys.version_info)
 
@@ -84,7 +90,7 @@ def _there(client: Any) -> Mapping[str, Any]:
     """What the scheduler tells of its workers, after a while if there are none yet."""
     until = monotonic() + IN_TIME
     while True:
-        found: Mapping[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+        found = workers_told(client)
         if found:
             return found
         if monotonic() > until:
@@ -95,6 +101,15 @@ def _there(client: Any) -> Mapping[str, Any]:
                 "those of a queue",
             )
         sleep(PATIENCE)
+
+
+def workers_told(client: Any) -> Mapping[str, Any]:
+    """What the scheduler tells of each worker, by its address."""
+    while True:
+        told: Mapping[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+        # A client asks every two seconds for itself, without workers, and may give that instead.
+        if told.keys() >= client.nthreads().keys():
+            return told
 
 
 def _check(places: Mapping[str, Any]) -> None:
@@ -113,11 +128,20 @@ def problem_of(found: Any) -> tuple[str, str] | None:
         if not missing:
             told = f"gdatalog cannot be imported there: {type(found).__name__}: {found}"
         return told, f"install gdatalog {VERSION} there too, in the Python that it runs in"
-    python, version, _ = found
+    python, version, _, files = found
     if ".".join(python.split(".")[:2]) != _PYTHON:
         told = f"its Python is {python}, and here it is {sys.version.split()[0]}"
         return told, f"start it with a Python {_PYTHON}"
     if version != VERSION:
         told = f"its gdatalog is {version}, and here it is {VERSION}"
         return told, f"install gdatalog {VERSION} there too, in the Python that it runs in"
+    if files != sources():
+        told = f"its gdatalog is {version} as here, but made of other files"
+        return told, "install the same there as here, and start it anew"
     return None
+
+
+@cache
+def sources() -> int:
+    """The number that tells this package's files from others of the same version."""
+    return int(eval(_SOURCES))

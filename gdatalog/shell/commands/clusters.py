@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gdatalog.engine.device import CPU
 from gdatalog.errors import UsageError
 from gdatalog.progress import format_bytes
+from gdatalog.shell.commands.undoing import Loaded
 from gdatalog.storage.afar import AfarRows
 
 if TYPE_CHECKING:
     from gdatalog.database import Database
 
 
-def change(db: Database, where: str) -> None:
-    """Has workers share the work from now on, by what names them; "off": none."""
+def change(db: Database, where: str, loaded: Mapping[str, Loaded]) -> Mapping[str, Loaded]:
+    """Has workers share the work from now on, by what names them; "off": none. Files that the old
+    ones read are read again; gives what is `loaded` now."""
     from gdatalog.cluster import spread_over
 
     workspace = db._workspace
     with db._lock:
-        away = [name for name, data in workspace.stored.items() if isinstance(data.store, AfarRows)]
-        if away:
+        stored = workspace.stored
+        away = [name for name, data in stored.items() if isinstance(data.store, AfarRows)]
+        files = {n: loaded[n].path for n in away if n in loaded and loaded[n].same(stored[n])}
+        left = [name for name in away if name not in files]
+        if left:
             raise UsageError(
-                f"the rows of {away[0]} lie on the workers",
-                hint=f".clear {' '.join(away)} lets go of them first",
+                f"the rows of {left[0]} lie on the workers",
+                hint=f".clear {' '.join(left)} lets go of them first",
             )
         new = None
         if where != "off":
@@ -31,9 +37,18 @@ def change(db: Database, where: str) -> None:
             if workspace.device is not CPU:
                 workspace.device, workspace.why = CPU, "GPUs are for the workers"
         old, workspace.cluster = workspace.cluster, new
+        try:
+            again = {name: workspace.relation_of(name, path, None) for name, path in files.items()}
+        except BaseException:
+            workspace.cluster = old
+            if new is not None:
+                new.close()
+            raise
+        workspace.stored = {**stored, **again}
         if old is not None:
             workspace.forget()
             old.close()
+        return {**loaded, **{name: Loaded.of(files[name], data) for name, data in again.items()}}
 
 
 def told(db: Database) -> str:
@@ -47,7 +62,10 @@ def told(db: Database) -> str:
         (worker.name, worker.address, str(worker.threads), format_bytes(worker.memory))
         for worker in cluster.workers
     ]
-    wide = [max(len(row[at]) for row in rows) for at in range(4)]
-    lines = ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, wide, strict=True)) for row in rows]
+    columns = list(zip(*rows, strict=True))
+    if columns[0][1:] == columns[1][1:]:  # nobody gave them names
+        del columns[1]
+    cells = [[f"{cell:<{max(map(len, column))}}" for cell in column] for column in columns]
+    lines = map("  ".join, zip(*cells, strict=True))
     told = f"{cluster}, scheduler at {cluster.address}\ndashboard: {cluster.dashboard}"
     return "\n".join([told, *(line.rstrip() for line in lines)])

@@ -12,7 +12,7 @@ from gdatalog.progress import format_bytes
 from gdatalog.shell.commands.clusters import change, told
 from gdatalog.shell.commands.registry import chosen, command, words_of
 from gdatalog.shell.messages import say
-from gdatalog.shell.output import FORMATS
+from gdatalog.shell.options import FORMATS
 from gdatalog.shell.parameters import read_parameters
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _cluster(repl: Repl, rest: str) -> None:
     words = words_of(rest, "cluster", 0, 1)
     if words:
         with repl.line("connecting to the cluster"):
-            change(repl.db, words[0])
+            repl.loaded = change(repl.db, words[0], repl.loaded)
     repl.output.text(told(repl.db))
 
 

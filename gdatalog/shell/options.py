@@ -1,0 +1,69 @@
+"""Command lines that ask for a prompt and cannot be wrong: it is drawn before the engine is there.
+
+All others are for `cli.py`, which reads every option, runs files, and says what is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from gdatalog.engine.knobs import MOST_THREADS, STRATEGIES, parse_size
+from gdatalog.errors import UsageError
+
+FORMATS = ("box", "csv", "tsv", "json", "jsonl", "markdown")
+_FLAGS = ("--timing", "--bail")
+_PARAMETER = re.compile(r"([a-zA-Z_]\w*)=([+-]?[0-9]{1,18}|[a-zA-Z]\w*)")
+
+
+def plain_options(args: Sequence[str]) -> Mapping[str, str] | None:
+    """What options say that ask for a prompt, if each is plainly right; None: it takes a closer
+    look to know. Of one that is given twice the last counts.
+
+    >>> plain_options(["--device=cpu", "-j", "2", "-M", "n=3"])
+    {'--device': 'cpu', '-j': '2', '-M': 'n=3'}
+    >>> plain_options(["--device", "gpu"]), plain_options(["rules.dl"])
+    (None, None)
+    """
+    said: dict[str, str] = {}
+    named: set[str] = set()
+    left = list(args)
+    while left:
+        option, equals, value = left.pop(0).partition("=")
+        if option in _FLAGS and not equals:
+            continue
+        if not equals and left:
+            value = left.pop(0)
+        elif not option.startswith("--"):
+            return None
+        if option not in _RIGHT or value.startswith("-") or not _RIGHT[option](value):
+            return None
+        said[option] = value
+        if option == "-M":
+            named.add(value.partition("=")[0])
+    given = sum(arg == "-M" for arg in args)
+    return said if len(named) == given else None  # no parameter is given twice
+
+
+def _is_size(text: str) -> bool:
+    try:
+        return parse_size(text) > 0
+    except UsageError:
+        return False
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and 1 <= int(text) <= MOST_THREADS
+
+
+_RIGHT: Mapping[str, Callable[[str], object]] = {
+    "-F": bool,
+    "-D": bool,
+    "-I": bool,
+    "-M": _PARAMETER.fullmatch,
+    "-j": _is_count,
+    "--device": ("auto", "cpu").__contains__,  # a GPU may not be there, or not be usable
+    "--memory-limit": _is_size,
+    "--strategy": STRATEGIES.__contains__,
+    "--format": FORMATS.__contains__,
+}

@@ -1,0 +1,99 @@
+"""Which share of a column's values, and of its rows, lies between two keys: by a sample of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gdatalog.storage.table import Array
+
+# Rows that are looked at where a column is not sorted: more than these are sampled.
+SAMPLE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """A column's keys, ascending: all, or every so many-th.
+
+    `rows` and `values` are how many rows the column has, and how many distinct values.
+    """
+
+    keys: Array
+    rows: int
+    values: int
+
+    @staticmethod
+    def of(column: Array, values: int, in_order: bool = False) -> Quantiles:
+        """Those of a column that has so many values, of which a copy is made only if it is short;
+        one that is in order is looked at where it lies."""
+        if in_order:
+            return Quantiles(column, len(column), values)
+        step = -(-len(column) // SAMPLE) if len(column) else 1
+        return Quantiles(np.sort(column[::step]), len(column), values)
+
+    def within(self, low: int | None, high: int | None) -> tuple[float, float]:
+        """Which share of the values, and which of the rows, lies from `low` to `high`."""
+        if not len(self.keys):
+            return 1.0, 1.0
+        first, last = int(self.keys[0]), int(self.keys[-1])
+        low = first if low is None else low
+        high = last if high is None else high
+        before = self._up_to(low - 1)
+        # What nobody has seen may be there.
+        rows = max(self._up_to(high) - before, 0.5 / self.rows)
+        values = max(0.5, self._values(low, high, rows))
+        others = self._values(first, low - 1, before)
+        others += self._values(high + 1, last, 1 - before - rows)
+        most = max(0.5, min(self.values, high - low + 1))
+        share = max(0.5, min(most, values / (values + others) * self.values))
+        return share / self.values, min(1.0, rows)
+
+    def _up_to(self, key: int) -> float:
+        """The share of rows up to a key; between two keys of a sample they are taken as even."""
+        count = len(self.keys)
+        at = _place(self.keys, key, "right")
+        if count == self.rows or at == count:
+            return at / count
+        behind = int(self.keys[at])
+        # Before the first there is as much room as between the first few.
+        few = min(8, count - 1)
+        gap = (int(self.keys[few]) - int(self.keys[0])) // max(1, few)
+        before = int(self.keys[at - 1]) if at else behind - max(1, gap)
+        between = min(1.0, max(0.0, (key - before) / max(1, behind - before)))
+        return (at + between) / count
+
+    def _values(self, low: int, high: int, rows: float) -> float:
+        """How many distinct values lie from a key to another, where so many rows do."""
+        if low > high:
+            return 0.0
+        wide = float(high - low + 1)
+        first, last = _place(self.keys, low, "left"), _place(self.keys, high, "right")
+        some = self.keys[first:last]
+        if len(some) > SAMPLE:
+            some = some[:: len(some) // SAMPLE]
+        if not len(some) or (len(some) < 8 and len(self.keys) < self.rows):
+            return min(rows * self.values, wide)
+        new = np.flatnonzero(some[1:] != some[:-1]) + 1
+        counts = np.diff(new, prepend=0, append=len(some))
+        seen = len(some) / max(1.0, rows * self.rows)
+        return min(how_many(counts, len(some), 1 / min(1.0, seen)), float(self.values), wide)
+
+
+def how_many(counts: Array, rows: int, step: float) -> float:
+    """How many distinct values there are, by how often each stands in a sample of so many rows,
+    one of every `step`."""
+    once, twice = (int(np.count_nonzero(counts == often)) for often in (1, 2))
+    # If most of a spread-out sample are new values, so are most of the rest; but where
+    # values meet again in it there are about so many in all (Chao's estimate).
+    most = len(counts) * (1 + once / max(1, rows) * (step - 1))
+    return min(most, len(counts) + once**2 / (2 * twice)) if twice else most
+
+
+def _place(keys: Array, key: int, side: str) -> int:
+    info = np.iinfo(keys.dtype)
+    if key < info.min:
+        return 0
+    if key > info.max:
+        return len(keys)
+    return int(np.searchsorted(keys, keys.dtype.type(key), side=side))  # type: ignore[call-overload]

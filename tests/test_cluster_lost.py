@@ -1,0 +1,248 @@
+"""Rows that lay on workers who are no more: they are made again, or it is said what to do."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gdatalog as gd
+from gdatalog.cluster.partitioned import stock
+from gdatalog.cluster.partitioned.stock import Stock
+from gdatalog.cluster.pool import Call, Pool
+from gdatalog.cluster.replicated import harvest
+from gdatalog.cluster.replicated.harvest import Harvest
+from gdatalog.cluster.workers.connection import Connection
+from gdatalog.errors import DeviceError
+from gdatalog.executors.limits import Limits
+from gdatalog.result import Result
+from tests import pool_calls
+from tests.clusters import Workers, fork_workers
+from tests.test_cluster_faults import kill, until
+
+distributed = pytest.importorskip("distributed")
+
+N = 300
+PAIRS = N * (N - 1) // 2
+TEXT = "p(x, y) <- A(x), B(y), x < y."
+
+
+@pytest.fixture
+def db(cluster: Workers, monkeypatch: pytest.MonkeyPatch) -> Iterator[gd.Database]:
+    """A database for which little is much, with workers of which each has a part."""
+    monkeypatch.setattr(harvest, "EASILY", 1 << 12)
+    monkeypatch.setattr("gdatalog.cluster.replicated.tasks.SMALL", 1 << 10)
+    monkeypatch.setattr(stock, "FEW", 64)
+    with gd.connect(cluster=cluster(2), device="cpu") as found:
+        found["A"] = pd.DataFrame({"x": range(N)})
+        found["B"] = pd.DataFrame({"x": range(N)})
+        found._workspace.force(spread="partition", strategy="levelwise")
+        yield found
+
+
+def sums(result: Result) -> tuple[int, int, int]:
+    frame = result.df()
+    return len(frame), int(frame.iloc[:, 0].sum()), int(frame.iloc[:, -1].sum())
+
+
+def expected() -> tuple[int, int, int]:
+    x, y = np.triu_indices(N, 1)
+    return len(x), int(x.sum()), int(y.sum())
+
+
+def lies_afar(result: Result) -> bool:
+    return result._far is not None
+
+
+@pytest.mark.parametrize("spread", [pytest.param("replicate", marks=pytest.mark.slow), "partition"])
+def test_rows_of_a_rule_are_made_again(db: gd.Database, spread: str) -> None:
+    db._workspace.force(spread=spread)
+    db.run(TEXT)
+    before = db["p"]
+    assert lies_afar(before) and len(before) == PAIRS
+    client = db.cluster.client
+    kill(client)
+    assert db.query("n(count()) <- p(x, y), x < y.").fetchall() == [(PAIRS,)]
+    until(lambda: len(client.nthreads()) == 2)
+    kill(client, sorted(client.nthreads())[0])
+    assert sums(before) == expected()
+    assert lies_afar(db.query(TEXT.replace("p(", "q(")))
+
+
+@pytest.mark.parametrize("when", ["add_rows", "rows"])
+def test_a_worker_dies_that_has_rows_of_the_rule_that_runs(
+    db: gd.Database, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    client, method, killed = db.cluster.client, getattr(Harvest, when), []
+
+    def dying(self: Harvest, *args: Any) -> Any:
+        if not killed:
+            killed.append(sorted(client.nthreads())[0])
+            kill(client, *killed)
+        return method(self, *args)
+
+    monkeypatch.setattr(Harvest, when, dying)
+    found = db.query(TEXT)
+    assert killed and lies_afar(found) and sums(found) == expected()
+
+
+@pytest.mark.slow
+def test_rows_of_rows_that_are_nobodys_any_more(db: gd.Database) -> None:
+    text = "q(z) <- p(x, y), z = x * 1000 + y."
+    found = db.query(TEXT + " " + text)
+    del db["A"], db["B"]
+    gc.collect()
+    assert lies_afar(found)
+    kill(db.cluster.client)
+    x, y = np.triu_indices(N, 1)
+    assert sorted(found.df().z) == sorted((x * 1000 + y).tolist())
+
+
+@pytest.mark.slow
+def test_all_workers_anew(db: gd.Database) -> None:
+    client = db.cluster.client
+    db.run(TEXT)
+    before = db["p"]
+    count = "n(count()) <- A(x), B(y), y < x."
+    assert len(before) == PAIRS and db.query(count).fetchall() == [(PAIRS,)]
+    client.restart()
+    db._workspace.forget()
+    assert db.query(count).fetchall() == [(PAIRS,)]
+    assert sums(before) == expected()
+
+
+@pytest.mark.slow
+def test_a_worker_anew_at_the_same_address() -> None:
+    fork_workers()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with (
+        distributed.LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            worker_port=port,
+            memory_limit=0,
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        ) as workers,
+        distributed.Client(workers, set_as_default=False) as client,
+        gd.connect(cluster=client, device="cpu") as db,
+    ):
+        db._workspace.force(spread="partition", strategy="levelwise")
+        db["A"] = [(x,) for x in range(N)]
+        before = list(client.nthreads())
+        for _ in range(2):
+            assert db.query("n(count()) <- A(x), A(y), x < y.").fetchall() == [(PAIRS,)]
+            client.restart()
+            db._workspace.forget()
+        assert list(client.nthreads()) == before
+
+
+# -------------------------------------------------------------------------------- what stays there
+
+
+def on_shelves(client: Any) -> int:
+    return sum(client.run(pool_calls.on_shelf).values())
+
+
+def test_a_call_that_was_cancelled_leaves_nothing(cluster: Workers, tmp_path: Path) -> None:
+    client = cluster(2)
+    before = on_shelves(client)
+    pool = Pool(Connection(client))
+    stock = Stock(pool)
+    name = stock.name()
+    stage = pool.stage("late", Limits())
+    stage.add(Call(pool_calls.lay_late, (str(tmp_path), name)))
+    stage.start()
+    until((tmp_path / "begun").exists)
+    stage.cancel()
+    stock.let_go([name])
+    until((tmp_path / "laid").exists)
+    assert on_shelves(client) == before
+
+
+def left_by(client: Any) -> tuple[Path, set[str]]:
+    """Where a database has put something that nobody closes."""
+    db = gd.connect(cluster=client, device="cpu")
+    db._workspace.force(spread="partition", strategy="levelwise")
+    db["A"] = [(x,) for x in range(N)]
+    assert db.query("n(count()) <- A(x), A(y), x < y.").fetchall() == [(PAIRS,)]
+    pool = db._workspace.cluster.pool
+    placed = pool.place("some", np.arange(3))
+    assert len(list(pool.stage("some", Limits()))) == 0
+    pool.placing.send(placed)
+    until(lambda: placed.everywhere)
+    return pool.placing.folder, {placed.ref.token}
+
+
+def test_a_database_that_nobody_closes_leaves_nothing(cluster: Workers) -> None:
+    client = cluster(2)
+    before = on_shelves(client)
+    folder, tokens = left_by(client)
+    gc.collect()
+    assert not folder.exists()
+    until(lambda: on_shelves(client) == before)
+    until(lambda: all(tokens.isdisjoint(held) for held in client.run(pool_calls.held).values()))
+
+
+# ---------------------------------------------------------------------------------- what is placed
+
+
+@pytest.mark.parametrize("way", ["sent", "unseen"])
+def test_what_is_placed_under_no_key_can_be_sent_again(cluster: Workers, way: str) -> None:
+    client = cluster(2)
+    pool = Pool(Connection(client))
+    if way == "sent":
+        pool.placing.send_all()
+    placed = pool.place(None, np.arange(4))
+    if way == "unseen":
+        pool.placing.send_all()
+        pool.placing.send(placed)
+    gc.collect()
+    kill(client)
+    stage = pool.stage("again", Limits())
+    stage.add(Call(len, (placed,)))
+    assert [found for _, found in stage] == [4]
+    pool.close()
+
+
+# --------------------------------------------------------------------------------- frames of Dask's
+
+
+def test_partitions_of_a_frame_are_not_kept_twice(db: gd.Database) -> None:
+    dd = pytest.importorskip("dask.dataframe")
+    client = db.cluster.client
+    frame = pd.DataFrame({"x": range(N), "s": [f"t{x % 7}" for x in range(N)]})
+
+    def there() -> set[Any]:
+        return {key for keys in client.has_what().values() for key in keys}
+
+    before = there()
+    db["E"] = dd.from_pandas(frame, npartitions=4)
+    until(lambda: len(there() - before) == 4)
+    kill(client, sorted(client.nthreads())[0])
+    assert sorted(db["E"].fetchall()) == sorted(zip(frame.x, frame.s, strict=True))
+
+
+@pytest.mark.slow
+def test_a_frame_that_is_gone_is_named_and_loaded_again(db: gd.Database) -> None:
+    dd = pytest.importorskip("dask.dataframe")
+    client = db.cluster.client
+    halves = [pd.DataFrame({"x": range(N // 2)}), pd.DataFrame({"x": range(N // 2, N)})]
+    db["A"] = dd.from_delayed(client.scatter(halves), meta=halves[0][:0])
+    db.run(TEXT)
+    assert len(db["p"]) == PAIRS
+    kill(client)
+    for _ in range(2):
+        with pytest.raises(DeviceError, match=r"(?s)A: partition . was lost .* load A again"):
+            db["p"].fetchall()
+    db["A"] = dd.from_delayed(client.scatter(halves), meta=halves[0][:0])
+    assert sums(db["p"]) == expected()
