@@ -16,8 +16,8 @@ import gdatalog as gd
 from gdatalog.cluster.partitioned import run as partitioned
 from gdatalog.cluster.partitioned import stock
 from gdatalog.cluster.partitioned.census import Census
+from gdatalog.cluster.partitioned.choosing import Choice
 from gdatalog.cluster.partitioned.run import Part, Parted
-from gdatalog.cluster.partitioned.shares import Shares
 from gdatalog.errors import EvaluationError, MemoryLimitError
 from tests import pool_calls
 from tests.clusters import Workers, fork_workers
@@ -30,10 +30,10 @@ from tests.test_engine_oracle import _heads, answers, difference
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
 
-def in_parts(census: Census, memory: int, workers: int) -> Shares:
+def in_parts(census: Census, memory: int, workers: int) -> Choice:
     """Shares of up to three classes of every domain, however few rows there are."""
     starts = [sorted({at * domain.classes // 3 for at in range(3)}) for domain in census.domains]
-    return census.shares(starts)
+    return Choice(census.shares(starts), memory, ())
 
 
 @pytest.fixture

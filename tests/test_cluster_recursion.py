@@ -383,7 +383,7 @@ def test_workers_agree_with_one_process(two: Any, spread: str, large: None) -> N
 def test_many_rows_stay_on_the_workers(
     two: Any, spread: str, large: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stretches, "EASILY", 0)
+    monkeypatch.setattr("gdatalog.cluster.replicated.harvest.EASILY", 0)
     everywhere(two, _few, 0)
     stayed: list[int] = []
     real = Relation.of_parts

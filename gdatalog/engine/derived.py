@@ -150,4 +150,4 @@ def _parts_of(derived: Derived) -> Sequence[Part]:
         return far.parts
     blocks = derived.blocks if isinstance(derived, Blocks) else [derived[0]]
     here = [tuple(map(brought, block)) for block in blocks if len(block[0])]
-    return [Part(rows, len(rows[0]), sum(column.nbytes for column in rows)) for rows in here]
+    return list(map(Part.of, here))

@@ -39,6 +39,11 @@ class Part:
     rows: int
     nbytes: int  # of the columns
 
+    @staticmethod
+    def of(columns: Columns) -> Part:
+        """Rows that are here, and go where they are worked on."""
+        return Part(columns, len(columns[0]), sum(column.nbytes for column in columns))
+
 
 class Piece(NamedTuple):
     """The rows of a part from one place to another."""

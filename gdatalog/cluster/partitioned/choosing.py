@@ -68,15 +68,16 @@ def expected(shares: Shares, memory: int, workers: int, threads: int = 1) -> Cho
     return Choice(shares, memory, tuple(map(tuple, batches)), threads)
 
 
-def choose(census: Census, memory: int, workers: int) -> Shares | None:
-    """`memory`: bytes of bundles that a worker can hold at once. None: even the smallest blocks
-    that the census knows of need more."""
-    best = weighed(census, memory, workers)
-    return None if best is None else best.shares
+def choose(census: Census, memory: int, workers: int, threads: int = 1) -> Choice:
+    """`memory`: bytes of bundles that a thread of a worker can hold at once; more, if even the
+    smallest blocks that the census knows of need that: those are cut again as they run."""
+    while (best := weighed(census, memory, workers, threads)) is None:
+        memory *= 2
+    return best
 
 
 def weighed(census: Census, memory: int, workers: int, threads: int = 1) -> Choice | None:
-    """The same, with what is expected of it. `threads`: of each worker; `memory` is that of one."""
+    """The best shares whose blocks fit; None if there are none."""
     search = _Search(census, memory, workers, threads)
     for names in _restricted(census.layout.variables):
         search.climb(census.restricted(names))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from gdatalog.cluster.partitioned.bundles import mask_of
 from gdatalog.cluster.partitioned.census import Census, count, fine
-from gdatalog.cluster.partitioned.choosing import Choice, weighed
+from gdatalog.cluster.partitioned.choosing import Choice, choose
 from gdatalog.cluster.partitioned.fragments import MAKING
 from gdatalog.cluster.partitioned.stock import Stock
 from gdatalog.engine.spread import Spread
@@ -50,10 +50,5 @@ def _choice(join: JoinPlan, relation_of: Callable[[str], Relation], stock: Stock
     widths = tuple(sum(column.itemsize for column in keys.values()) for keys in rows)
     census = Census(layout, domains, counts, widths)
     memory, slots = stock.room()
-    memory //= MAKING
     workers = len(stock.pool.workers)
-    while True:  # where the smallest blocks are too large they are cut again
-        choice = weighed(census, memory, workers, max(1, slots // workers))
-        if choice is not None:
-            return choice
-        memory *= 2
+    return choose(census, memory // MAKING, workers, max(1, slots // workers))

@@ -114,14 +114,12 @@ class Parted:
         holdings.bundles = [Bundles(*each) for each in zip(bases, grids, strict=True)]
         counts, widths, self.moved = holdings.count(run.limits)
         census = Census(layout, domains, tuple(counts), tuple(widths))
-        chosen, self.cells_memory = None, self.memory // MAKING
-        while chosen is None:  # where the smallest blocks are too large they are cut again
-            chosen = choose(census, self.cells_memory, self.slots)
-            self.cells_memory *= 1 if chosen is not None else 2
+        choice = choose(census, self.memory // MAKING, self.slots)
+        self.cells_memory = choice.memory
         for made in holdings.bundles:
-            made.grid = replace(made.grid, domains=chosen.domains)
+            made.grid = replace(made.grid, domains=choice.shares.domains)
         self.moved += holdings.make(run.limits)
-        return chosen
+        return choice.shares
 
     def let_go(self) -> None:
         if self.lineage is not None and self.lineage.origins:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -80,13 +81,17 @@ class Pool:
         self.placing.tidy()
         return Stage(self, told, limits, smaller)
 
+    def all(self, calls: Sequence[Call], told: str, limits: Limits) -> list[Any]:
+        """What some calls give, in their order."""
+        stage = self.stage(told, limits)
+        for number, call in enumerate(calls):
+            stage.add(replace(call, tag=number))
+        found = {call.tag: given for call, given in stage}
+        return [found[number] for number in range(len(calls))]
+
     def bring(self, kept: Sequence[Kept | Part], told: str, limits: Limits) -> list[Any]:
         """Values that lie on workers, in the order in which they are asked for."""
-        stage = self.stage(told, limits)
-        for number, each in enumerate(kept):
-            stage.add(Call(itself, (each,), tag=number))
-        found = {call.tag: value for call, value in stage}
-        return [found[number] for number in range(len(kept))]
+        return self.all([Call(itself, (each,)) for each in kept], told, limits)
 
     def tell(self, function: Callable[..., Any], *args: Any) -> None:
         """Has every worker call a function soon, in its event loop, beside what it runs: to let

@@ -30,9 +30,10 @@ from gdatalog.cluster.recursion.owner import (
     told_of,
 )
 from gdatalog.cluster.recursion.routes import Routes, routes_of
-from gdatalog.cluster.recursion.stretches import memory_of, stays_afar, texts_for
+from gdatalog.cluster.recursion.stretches import memory_of
+from gdatalog.cluster.replicated.harvest import stays_afar
 from gdatalog.cluster.rows.exchange import Exchange, parts_of, size_of
-from gdatalog.cluster.rows.texts import asks_for_ranks
+from gdatalog.cluster.rows.texts import asks_for_ranks, expressions_of, makes_texts, texts_for
 from gdatalog.engine.best import Best, improves_for_ever, is_clamped
 from gdatalog.engine.choose import Choice
 from gdatalog.engine.derived import Blocks, Derived, FarBlocks, in_order, union_rows
@@ -46,8 +47,8 @@ from gdatalog.engine.surroundings import Round
 from gdatalog.engine.variants import alone
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.levelwise import Seen
-from gdatalog.plan.effects import all_steps, expressions
-from gdatalog.plan.nodes import Apply, RulePlan
+from gdatalog.plan.effects import all_steps
+from gdatalog.plan.nodes import RulePlan
 from gdatalog.progress import format_bytes
 from gdatalog.storage.afar import AfarRows, Keeper
 from gdatalog.storage.elsewhere import brought
@@ -182,7 +183,7 @@ class Owners:
         pool, scope, owners = self.pool, self.around.scope, len(self.workers)
         tries = {ref: self.run.trie_of(ref, CPU) for ref in self.routes.whole}
         self.tries = {ref: pool.place(id(trie), trie) for ref, trie in tries.items()}
-        self.symbols = texts_for(pool, self.plans, scope)
+        self.symbols = texts_for(pool, self.plans, scope.params, scope.symbols)
         self.fragments: list[dict[str, Placed | Kept]] = [{} for _ in range(owners)]
         for name, place in self.routes.fragments.items():
             assert isinstance(place.by, int)
@@ -391,16 +392,6 @@ def refusal_of(run: StratumRun, plans: Sequence[RulePlan]) -> str | None:
         return "where it stops is said by rounds that know all rows"
     if any(map(asks_for_ranks, plans)):
         return "it computes with the places of symbols among all others"
-    if any(map(_makes_texts, plans)):
+    if any(makes_texts((*expressions_of(plan), *plan.head)) for plan in plans):
         return "it makes texts that are in no data"
     return None
-
-
-def _makes_texts(plan: RulePlan) -> bool:
-    """Whether rows may hold texts that only one symbol table gives codes to."""
-    computed = [
-        expr
-        for join in plan.joins
-        for expr in (*join.outputs, *(e for s in all_steps(join.steps) for e in expressions(s)))
-    ]
-    return any(isinstance(e, Apply) and e.type == "symbol" for e in (*computed, *plan.head))

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cluster.pool import Call, Kept, Placed, Pool, TooLarge
-from gdatalog.cluster.replicated.harvest import EASILY, SHARE
+from gdatalog.cluster.pool import Call, Kept, Pool, TooLarge
+from gdatalog.cluster.replicated.harvest import stays_afar
 from gdatalog.cluster.rows.exchange import parts_of, size_of
-from gdatalog.cluster.rows.texts import FewTexts, asks_for_ranks, placed_texts, reads_texts
+from gdatalog.cluster.rows.texts import asks_for_ranks, texts_for
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.choose import Choice
 from gdatalog.engine.derived import Blocks
@@ -170,7 +170,7 @@ class Stretches:
                 blocks += apart[name]
             blocks = [block for block in blocks if len(block[0])]
             if stays:
-                parts = [*parts_of(apart[name]), *map(part_here, blocks)]
+                parts = [*parts_of(apart[name]), *map(afar.Part.of, blocks)]
                 relations[name] = Relation.of_parts(
                     schema.columns, schema.types, parts, self.keeper, True
                 )
@@ -205,7 +205,7 @@ class Stretches:
         refs = {ref for plan in splits.later for join in plan.joins for ref in join.tries}
         tries = {ref: splits.trie_of(ref, CPU) for ref in refs}
         placed = {ref: self.pool.place(id(trie), trie) for ref, trie in tries.items()}
-        table = texts_for(self.pool, splits.later, around.scope)
+        table = texts_for(self.pool, splits.later, around.scope.params, around.scope.symbols)
         own = {name: around.schemas[name] for name in splits.stratum.relations}
         memory, knobs = memory_of(self.pool, limits), replace(around.knobs, threads=1)
         task = Task(
@@ -299,26 +299,10 @@ class Stretches:
             report.executors = dict.fromkeys(range(len(plan.joins)), Choice(False, told))
 
 
-def texts_for(pool: Pool, plans: Sequence[RulePlan], scope: Scope) -> Placed | FewTexts:
-    """What workers are given for a symbol table."""
-    if any(map(reads_texts, plans)):
-        return placed_texts(pool, scope.symbols)
-    return FewTexts.of_all(plans, scope.params, scope.symbols)
-
-
 def memory_of(pool: Pool, limits: Limits, threads: int = 1) -> int:
     """What a call may hold that has so many of a worker's threads."""
     budget: int = pool.connection.budget * threads
     return budget if limits.memory is None else min(budget, limits.memory)
-
-
-def stays_afar(nbytes: int, limits: Limits) -> bool:
-    """Whether so much is left on the workers: as `harvest.py` has it of a rule."""
-    return nbytes > min(EASILY, (limits.memory or 1 << 40) // SHARE)
-
-
-def part_here(block: Columns) -> afar.Part:
-    return afar.Part(block, len(block[0]), sum(column.nbytes for column in block))
 
 
 def _seeds_of(group: Grouped | None) -> Seeds:

@@ -14,7 +14,7 @@ from gdatalog.cluster.pool import Kept, Pool
 from gdatalog.cluster.replicated.tasks import Found, Left
 from gdatalog.cluster.rows.exchange import Exchange, Owned, Piece, owner_of, parts_of, size_of
 from gdatalog.cluster.rows.parts import columns_of
-from gdatalog.cluster.rows.texts import placed_texts
+from gdatalog.cluster.rows.texts import makes_texts, placed_texts
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.derived import Blocks, Derived, lying_afar
 from gdatalog.engine.device import CPU
@@ -22,7 +22,7 @@ from gdatalog.engine.run import rows_of_groups
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.sinks import RowSet
-from gdatalog.plan.nodes import Apply, Expr, RulePlan, Slot
+from gdatalog.plan.nodes import RulePlan, Slot
 from gdatalog.storage.afar import AfarRows, Keeper, Part
 from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.rows import Columns
@@ -115,19 +115,21 @@ class Harvest:
         return lying_afar(AfarRows(parts, self.keeper, Known.DISTINCT if apart else Known.NOTHING))
 
     def _few(self) -> bool:
-        """Whether there is so little that it need not be left on the workers."""
-        most = min(EASILY, (self.limits.memory or 1 << 40) // SHARE)
-        return sum(told.nbytes for _, told in self.left) <= most
+        return not stays_afar(sum(told.nbytes for _, told in self.left), self.limits)
 
     def _parts(self) -> list[Part]:
-        sizes = [sum(column.nbytes for column in block) for block in self.blocks]
-        here = [Part(block, len(block[0]), n) for block, n in zip(self.blocks, sizes, strict=True)]
-        return [*(Part(kept, told.rows, told.nbytes) for kept, told in self.left), *here]
+        left = (Part(kept, told.rows, told.nbytes) for kept, told in self.left)
+        return [*left, *map(Part.of, self.blocks)]
 
     def _brought(self) -> list[Any]:
         values = [kept for kept, _ in self.left]
         told = f"{self.plan.relation}: fetch"
         return self.pool.bring(values, told, self.limits) if values else []
+
+
+def stays_afar(nbytes: int, limits: Limits) -> bool:
+    """Whether so much, of what calls gave, is left on the workers."""
+    return nbytes > min(EASILY, (limits.memory or 1 << 40) // SHARE)
 
 
 def merges_afar(plan: RulePlan) -> bool:
@@ -141,11 +143,6 @@ def tells_texts(plan: RulePlan) -> bool:
     says of a group."""
     targets = [target for gather in plan.gathers for target in gather.targets]
     return any(expr.type == "symbol" for expr in (*plan.keys, *targets))
-
-
-def makes_texts(expressions: Sequence[Expr]) -> bool:
-    """Whether computing them may give texts that are in no table yet."""
-    return any(isinstance(expr, Apply) and expr.type == "symbol" for expr in expressions)
 
 
 # ------------------------------------------------------------------------------- on a worker

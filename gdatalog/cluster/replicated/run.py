@@ -155,7 +155,7 @@ class SpreadRun(Run):
         if reads_texts(plan):
             table = placed_texts(self.pool, symbols)
         else:
-            few = FewTexts.of(plan, self.scope.params, symbols)
+            few = FewTexts.of([plan], self.scope.params, symbols)
         task = Task(
             plan, number, self.scope.params, memory, self._knobs(plan.joins[number]), mode,
             len(symbols), few, limit, self.report is not None, self.limits.chunk,

@@ -77,13 +77,13 @@ class Exchange:
         `parts`: what lies on workers, or what stands for it.
         """
         owners = len(self.workers)
-        stage = self.pool.stage(f"{self.told}: deal", self.limits)
         some = max(1, _at_once(self.pool) * len(parts) // max(1, self.nbytes))
-        for worker, mine in by_place(self.pool, parts):
-            for at in range(0, len(mine), some):
-                args_of = split, mine[at : at + some], owners, *args
-                stage.add(Call(dealt, args_of, keep=True, worker=worker))
-        made = [kept for _, kept in stage]
+        calls = [
+            Call(dealt, (split, mine[at : at + some], owners, *args), True, worker)
+            for worker, mine in by_place(self.pool, parts)
+            for at in range(0, len(mine), some)
+        ]
+        made = self.pool.all(calls, f"{self.told}: deal", self.limits)
         return [[kept.part(owner) for kept in made] for owner in range(owners)]
 
     def merge(
@@ -95,12 +95,11 @@ class Exchange:
     ) -> list[Kept]:
         """What a function, of an owner's pieces and some arguments, gives for each owner; it
         lies there. `told`: says what is to be known of it here."""
-        stage = self.pool.stage(f"{self.told}: merge", self.limits)
-        for owner, (worker, mine) in enumerate(zip(self.workers, pieces, strict=True)):
-            call = Call(function, (list(mine), *args), True, worker, owner, told)
-            stage.add(call)
-        found = {call.tag: kept for call, kept in stage}
-        return [found[owner] for owner in range(len(self.workers))]
+        calls = [
+            Call(function, (list(mine), *args), True, worker, told=told)
+            for worker, mine in zip(self.workers, pieces, strict=True)
+        ]
+        return self.pool.all(calls, f"{self.told}: merge", self.limits)
 
     def distinct(self, parts: Sequence[Any]) -> list[Kept]:
         """Of parts that have columns each row once: `Owned` ones, one for each owner, which tell

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any
 from weakref import WeakSet
@@ -154,8 +154,7 @@ class Keeping:
             return values, "all"
         calls = [(ranks.edges_of, (value, "turned")) for value in values]
         exchange = self._exchange("edges", rows.bytes_afar)
-        dealt = exchange.deal(self._kept("edges", calls), ranks.split_edges)
-        return list(exchange.merge(dealt, ranks.edges_together)), "all"
+        return list(exchange.distinct(self._kept("edges", calls))), "all"
 
     def _summed(self, counts: Sequence[Kept]) -> Degrees:
         found = self._each("ranks: degrees", [(ranks.how_often, (each,)) for each in counts])
@@ -166,9 +165,7 @@ class Keeping:
     def put(self, blocks: Sequence[Columns]) -> list[Part]:
         """Parts of rows that are here, none of which is empty."""
         made = self._kept("send", [(tuple, (list(block),)) for block in blocks])
-        sizes = [sum(column.nbytes for column in block) for block in blocks]
-        each = zip(made, blocks, sizes, strict=True)
-        return [Part(kept, len(block[0]), size) for kept, block, size in each]
+        return [replace(Part.of(b), value=kept) for b, kept in zip(blocks, made, strict=True)]
 
     def _turns(self, nbytes: int) -> int:
         """In how many turns so many bytes are exchanged: some of them lie there several times."""
@@ -191,11 +188,8 @@ class Keeping:
     def _run(
         self, told: str, calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]], keep: bool
     ) -> list[Any]:
-        stage = self.pool.stage(told, Limits(memory=self.memory))
-        for number, (function, args) in enumerate(calls):
-            stage.add(Call(function, args, keep=keep, tag=number))
-        found = {call.tag: given for call, given in stage}
-        return [found[number] for number in range(len(calls))]
+        asked = [Call(function, args, keep) for function, args in calls]
+        return self.pool.all(asked, told, Limits(memory=self.memory))
 
 
 def _bytes(piece: Piece) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from gdatalog.cluster.rows.exchange import Piece, rows_by_owner
 from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.storage.graph import Ranking, passes
-from gdatalog.storage.rows import Columns, concatenate, group_rows, sort_rows
+from gdatalog.storage.rows import Columns, concatenate, group_rows
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import RowTest
 
@@ -66,17 +66,6 @@ def _ranks(low: Array, high: Array, what: What) -> Array:
         if passes(sign, tests)
     ]
     return np.concatenate([low[:0], *parts])
-
-
-def split_edges(parts: Sequence[Columns], owners: int) -> list[Columns]:
-    """The different edges of some parts, dealt out."""
-    rows = sort_rows(concatenate(parts))
-    return rows_by_owner(rows, rows, owners)
-
-
-def edges_together(pieces: Sequence[Piece]) -> Columns:
-    """The edges of some pieces, each once."""
-    return sort_rows(concatenate([piece.value for piece in pieces]))
 
 
 def split_counts(parts: Sequence[Columns], owners: int) -> list[Columns]:

@@ -7,8 +7,9 @@ the table, which means nothing elsewhere: it comes with the rows, and is given i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
@@ -37,12 +38,21 @@ def placed_texts(pool: Pool, symbols: SymbolTable) -> Placed:
     return pool.place(("texts", id(symbols)), symbols, version=len(symbols))
 
 
+def texts_for(
+    pool: Pool, plans: Sequence[RulePlan], params: Mapping[str, Value], symbols: SymbolTable
+) -> Placed | FewTexts:
+    """What workers are given for a symbol table."""
+    if any(map(reads_texts, plans)):
+        return placed_texts(pool, symbols)
+    return FewTexts.of(plans, params, symbols)
+
+
 def asks_for_ranks(plan: RulePlan) -> bool:
     """Whether a rule computes with the places of symbols among all others, which are one table's
     at one time."""
     return any(
         part.function == "ord" and part.args[0].type == "symbol"
-        for expr in _all_expressions(plan)
+        for expr in expressions_of(plan)
         for part in _parts(expr)
         if isinstance(part, Apply)
     )
@@ -50,7 +60,7 @@ def asks_for_ranks(plan: RulePlan) -> bool:
 
 def reads_texts(plan: RulePlan) -> bool:
     """Whether the texts behind symbols matter to a rule's joins, and not only which are equal."""
-    for expr in _all_expressions(plan):
+    for expr in expressions_of(plan):
         for part in _parts(expr):
             if not isinstance(part, Apply) or part.function in ("=", "!="):
                 continue
@@ -73,11 +83,17 @@ def reads_texts(plan: RulePlan) -> bool:
     )
 
 
+def makes_texts(expressions: Iterable[Expr]) -> bool:
+    """Whether computing them may give texts that are in no table yet."""
+    return any(isinstance(expr, Apply) and expr.type == "symbol" for expr in expressions)
+
+
 def _of_symbols(spec: Gather | Reduction) -> bool:
     return any(target.type == "symbol" for target in spec.targets)
 
 
-def _all_expressions(plan: RulePlan) -> Iterator[Expr]:
+def expressions_of(plan: RulePlan) -> Iterator[Expr]:
+    """What a rule's joins compute."""
     for join in plan.joins:
         yield from join.outputs
         for step in all_steps(join.steps):
@@ -94,7 +110,7 @@ def _parts(expr: Expr) -> Iterator[Expr]:
 
 
 class FewTexts(SymbolTable):
-    """The texts that a plan names, under the codes that a larger table has for them."""
+    """The texts that plans name, under the codes that a larger table has for them."""
 
     def __init__(self, codes: Mapping[str, int], length: int) -> None:
         super().__init__()
@@ -102,24 +118,17 @@ class FewTexts(SymbolTable):
         self.length = length
 
     @staticmethod
-    def of(plan: RulePlan, params: Mapping[str, Value], symbols: SymbolTable) -> FewTexts:
+    def of(
+        plans: Sequence[RulePlan], params: Mapping[str, Value], symbols: SymbolTable
+    ) -> FewTexts:
         texts: set[str] = set()
-        for expr in _all_expressions(plan):
+        for expr in chain.from_iterable(map(expressions_of, plans)):
             for part in _parts(expr):
                 if isinstance(part, Constant) and part.type == "symbol":
                     texts.add(str(part.value))
                 elif isinstance(part, Parameter) and part.type == "symbol":
                     texts.add(str(params[part.name]))
         codes = {text: symbols.intern(text) for text in texts}
-        return FewTexts(codes, len(symbols))
-
-    @staticmethod
-    def of_all(
-        plans: Sequence[RulePlan], params: Mapping[str, Value], symbols: SymbolTable
-    ) -> FewTexts:
-        """Those that several plans name."""
-        parts = [FewTexts.of(plan, params, symbols) for plan in plans]
-        codes = {text: code for part in parts for text, code in part._codes.items()}
         return FewTexts(codes, len(symbols))
 
     def __len__(self) -> int:
