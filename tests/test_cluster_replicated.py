@@ -31,7 +31,6 @@ from gdatalog.cluster.replicated.work import as_told, look_through
 from gdatalog.cluster.spreading import Spreading
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import EvaluationError
-from gdatalog.executors import lftj
 from tests.clusters import Workers
 from tests.corners import CORNERS, Example
 from tests.draw import Drawn, aggregate_programs, programs, string_programs
@@ -522,26 +521,6 @@ def test_what_stays_is_made_again_of_the_same_cells(monkeypatch: pytest.MonkeyPa
     for told, others in ((one, all_of_them), (all_of_them, one)):
         found = as_told(others, (), sealed, cells[: told.cells], tries, table)
         assert (found.cells, found.count) == (told.cells, told.count)
-
-
-def test_loops_within_a_cell_take_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list that is looked through bit by bit has its marks made for each bit, or has none."""
-    tasks: list[int] = []
-    walk = lftj.Worker._run
-
-    def noted(worker: lftj.Worker) -> None:
-        tasks.append(int(worker.state[5]))
-        walk(worker)
-
-    monkeypatch.setattr(lftj.Worker, "_run", noted)
-    for client, least in ((here(1), lftj.ALL), (None, 1)):
-        with gdatalog.connect(device="cpu", threads=1) as db:
-            if client is not None:
-                spread(db, client)
-            load(db)
-            db.query("n(count()) <- E(x, y), E(y, z), E(x, z).", strategy="lftj")
-        assert set(tasks) == {least}
-        tasks.clear()
 
 
 def test_pieces_are_claimed_once(tmp_path: Path) -> None:

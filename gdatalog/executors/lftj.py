@@ -27,7 +27,6 @@ COUNTS = "counts"  # the argument that a worker counts in what it binds, for a p
 COUNTER, STOP_FLAG, UNITS = 0, 1, 2  # the entries of `control`
 
 FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block
-ALL = 1 << 62  # units of work
 
 
 class GiveUp(Exception):
@@ -107,8 +106,6 @@ def run_nest(
     workers = [
         worker_of(function, printed, distinct, given, control, count, wanted) for _ in range(count)
     ]
-    if limits.unseen and count == 1:
-        workers[0].state[5] = ALL  # a task is all that there is
     run_workers(workers, control, limits)
     if tally is not None:
         tally[:] = tallied(printed, workers)

@@ -14,7 +14,6 @@ from gdatalog.watching import Watch, watching
 class Limits:
     """`chunk`: how many rows a level may have at once. `watch` is told what is done and how far it
     is; `poll` is its look at whether the query is to stop, or the look of who has less patience.
-    `unseen`: nobody asks how far a join is, which need not be done bit by bit for that.
 
     `charge(what, bytes)` says how much is held now under a name, and raises if all together
     is more than `memory`.
@@ -23,7 +22,6 @@ class Limits:
     chunk: int = 1 << 19
     memory: int | None = None
     watch: Watch = field(default_factory=watching)
-    unseen: bool = False
     held: dict[str, int] = field(default_factory=dict)
     peak: int = 0
     high: int = 0  # the most that was held since `highest` was called

@@ -137,7 +137,7 @@ class _Call:
         self.opened, self.task, self.symbols, self.device = opened, task, symbols, device
         rows = laid(given, device.ops), len(given[0]) if given else 0
         self.sources = Sources(tries.__getitem__, lambda _: rows)
-        self.limits = Limits(memory=min(task.memory, room(tries)), unseen=True)
+        self.limits = Limits(memory=min(task.memory, room(tries)))
         self.limits.charge("given rows", sum(column.nbytes for column in given))
         spare, largest = device.room(self.limits.memory or 0)
         self.limits.chunk = task.chunk or chunk_rows(task.plan, spare, largest)
