@@ -234,7 +234,7 @@ class Workspace:
         elif rules and key not in same:
             more = {key: Kept.of(rules, home, session.kept_outline())}
         self.texts = self.texts.with_more(more)
-        session.keep(self.texts)
+        session.stated.keep(self.texts)
         self.params = {**self.params, **(params or {})}
         # What was made of relations that are no more is let go of.
         for names in [n for n in self._remembered if not session.checked.schemas.keys() >= {*n}]:

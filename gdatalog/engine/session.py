@@ -26,7 +26,7 @@ from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import CheckedText, Prepared
 from gdatalog.engine.remembered import Memory
-from gdatalog.engine.texts import Facts, Outline, Texts
+from gdatalog.engine.texts import Outline, Stated, Texts
 from gdatalog.errors import Caution, DataError, UsageError
 from gdatalog.executors.limits import Limits
 from gdatalog.parser import Program, expand_includes
@@ -98,9 +98,9 @@ class Session:
     params: Mapping[str, Any] = field(default_factory=dict)
     lasting: bool = False  # whether the text's rules stay: then what they give is remembered
     whole: bool = True
-    kept: bool = False  # whether `texts` has its text
     parts: Parts = field(init=False)
     outline: Outline = field(init=False)
+    stated: Stated = field(init=False)
     text: CheckedText = field(init=False)
     checked: Checked = field(init=False)
     inputs: Inputs = field(init=False)
@@ -118,6 +118,7 @@ class Session:
         program = self.program
         self.parts = Parts.of(program)
         self.outline = Outline.of(program.statements)
+        self.stated = Stated(self.texts, self.outline)
         seen = self.texts.seen()
         said = () if self.texts.says_all(self.outline) else self.outline.statements
         # A rule that is kept and stands in the text too is one rule.
@@ -177,7 +178,7 @@ class Session:
         return Evaluation(
             self.text,
             stored,
-            self._facts,
+            self.stated.facts,
             self.symbols,
             limits,
             settings.memory,
@@ -193,21 +194,9 @@ class Session:
             frozenset(ask.name for ask in self.asks()),
         )
 
-    def _facts(self, name: str) -> Facts:
-        """The facts of a relation: those that are kept, and the text's."""
-        there = self.texts.facts(name)
-        own = None if self.kept else self.outline.facts.get(name)
-        if own is None:
-            return there
-        return Facts([*there, *own], {*there.params, *self.outline.params(name)})
-
     def kept_outline(self) -> Outline:
         """What the checks see of that part of the text which the database would keep."""
         return self.outline.without([*self.parts.queries, *self.parts.directives])
-
-    def keep(self, texts: Texts) -> None:
-        """Notes that its text is kept: it is one of these."""
-        self.texts, self.kept = texts, True
 
     def _coerce(self, name: str, value: Value) -> Value:
         """An int that stands for a float is one."""
@@ -282,9 +271,9 @@ class Session:
 
     def said(self, name: str) -> int | None:
         """How many rows a relation has that is nothing but facts which are kept."""
-        if name in self.inputs or self.evaluation.derived(name) or not self.kept:
+        if name in self.inputs or self.evaluation.derived(name) or self.stated.own is not None:
             return None
-        return self.texts.rows(name, self.checked.schemas[name].types)
+        return self.stated.texts.rows(name, self.checked.schemas[name].types)
 
     def done_by(self, before: int) -> str:
         """What has done the work since the ledger told of so much that was spread: a device, or

@@ -4,6 +4,8 @@ Facts come one by one, many of them, and to look at all earlier ones each time w
 and longer. So of all facts of one shape (relation, and types of its arguments) the checks see the
 first, which stands for the others: they say nothing else of any relation. Where a text is added,
 what is there is not copied either: `Texts` are the first few of a log that only grows.
+
+Above 300 lines, for facts, the log and what a program sees of it lean on one order.
 """
 
 from __future__ import annotations
@@ -295,3 +297,23 @@ class Texts(Mapping[str, Kept]):
         if self.log.kinds.get(name) != [types]:
             return None
         return bisect_left(self.log.new(name), self._length)
+
+
+@dataclass(slots=True)
+class Stated:
+    """The facts that one program sees: of texts that stay, and its own, until they stay too."""
+
+    texts: Texts
+    own: Outline | None
+
+    def keep(self, texts: Texts) -> None:
+        """Notes that its own text stays: it is one of these."""
+        self.texts, self.own = texts, None
+
+    def facts(self, name: str) -> Facts:
+        """The facts of a relation."""
+        there = self.texts.facts(name)
+        own = None if self.own is None else self.own.facts.get(name)
+        if self.own is None or own is None:
+            return there
+        return Facts([*there, *own], {*there.params, *self.own.params(name)})
