@@ -17,7 +17,8 @@ class Spread:
     relation, which `stays` where it is.
 
     `planned`: the bytes that are expected to go from worker to worker; `moved`: those that went.
-    `calls`: what workers were asked for. `patient`: it is done here if that is soon done.
+    `calls`: what workers were asked for, and how many of these ran `on_gpus`. `patient`: it is
+    done here if that is soon done.
     """
 
     way: Literal["replicated", "partitioned", "in place"]
@@ -27,6 +28,7 @@ class Spread:
     planned: int | None = None
     moved: int | None = None
     calls: int | None = None
+    on_gpus: int = 0
     patient: float | None = None
     stays: str | None = None
 
@@ -43,7 +45,8 @@ class Spread:
         if self.cells is not None:
             told.append(_many(self.cells, "cell" if self.stays is None else "block"))
         if self.calls is not None:
-            told.append(_many(self.calls, "call"))
+            all_or_some = "" if self.on_gpus == self.calls else f", {self.on_gpus:,} of them"
+            told.append(_many(self.calls, "call") + f"{all_or_some} on GPUs" * (self.on_gpus > 0))
         if self.moved is not None:
             planned = "" if self.planned is None else f" ({format_bytes(self.planned)} planned)"
             told.append(f"{format_bytes(self.moved)} moved from worker to worker{planned}")
@@ -58,6 +61,8 @@ class Spread:
             ("spread", self.way),
             ("workers", self.workers),
             ("cells", self.cells),
+            ("calls", self.calls),
+            ("calls on GPUs", self.on_gpus or None),
             ("classes", ", ".join(map(str, self.classes)) or None),
             ("bytes planned to be moved", self.planned),
             ("bytes moved between workers", self.moved),

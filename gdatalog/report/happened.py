@@ -53,7 +53,7 @@ class Evaluated:
             texts.append("nothing to evaluate: only stored relations are read")
         return Node(
             "plan",
-            f"{self.seconds:.3f} s {where(self.device, '')}{_and_workers(ledger.workers)}, "
+            f"{self.seconds:.3f} s {where(self.device, '')}{_and_workers(ledger)}, "
             f"{format_bytes(self.peak)} held at the most",
             (", ".join(texts),) if texts else (),
             seconds=self.seconds,
@@ -221,9 +221,12 @@ class Evaluated:
         return (Node("memory", "held in the end", (", ".join(texts),), facts=facts),)
 
 
-def _and_workers(workers: int) -> str:
+def _and_workers(ledger: Ledger) -> str:
     """Those that have done a part of it."""
-    return f" and {workers:,} worker{'s' * (workers != 1)}" if workers else ""
+    workers = ledger.workers
+    gpus = any(run.spread is not None and run.spread.on_gpus for run in ledger.runs)
+    told = f" and {workers:,} worker{'s' * (workers != 1)}" if workers else ""
+    return f"{told} with GPUs" if gpus else told
 
 
 def _claim(left: list[RuleRun], rule: CheckedRule, plans: Sequence[RulePlan]) -> list[RuleRun]:

@@ -57,7 +57,8 @@ class PartitionedRun(SpreadRun):
 
     def told(self) -> Spread:
         spread = foreseeing.told(self.planned, len(self.pool.workers))
-        return replace(spread, moved=self.moved + self.merged, calls=self.calls)
+        moved = self.moved + self.merged
+        return replace(spread, moved=moved, calls=self.calls, on_gpus=self.gpu_calls)
 
     def _spread(
         self, number: int, mode: Mode, limit: int | None = None

@@ -36,11 +36,13 @@ class SpreadRun(Run):
     keep: bool = False  # whether rows and groups stay where they are made, if they are many
     merged: int = 0  # bytes that went from worker to worker for what they have together
     calls: int = 0
+    gpu_calls: int = 0  # of these, on GPUs
 
     def told(self) -> Spread:
         """How the work was spread, for a profile."""
         workers = len(self.pool.workers)
-        return Spread("replicated", workers, moved=self.merged or None, calls=self.calls)
+        moved = self.merged or None
+        return Spread("replicated", workers, moved=moved, calls=self.calls, on_gpus=self.gpu_calls)
 
     def rows(self, limit: int | None) -> Derived:
         plan = self.plan
@@ -121,6 +123,7 @@ class SpreadRun(Run):
     def _take(self, number: int, mode: Mode, found: Found) -> None:
         """Translates what a worker has given, and notes what it did."""
         self.calls += 1
+        self.gpu_calls += found.gpu
         join = self.plan.joins[number]
         if len(found.anew.codes):
             recoded = found.anew.coder(self.scope.symbols)

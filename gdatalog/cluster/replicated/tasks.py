@@ -104,6 +104,7 @@ class Found:
     compiling: float = 0.0
     peak: int = 0
     executor: Any = None  # the last choice
+    gpu: bool = False  # whether a GPU did it
     cautions: dict[str, Caution] = field(default_factory=dict)
     anew: Anew = field(default_factory=Anew)
     seen: dict[int, Seen] = field(default_factory=dict)

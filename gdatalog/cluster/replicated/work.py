@@ -253,6 +253,7 @@ class _Call:
             found.anew = Anew.among(columns, task.known, self.symbols)
         found.peak = self.limits.peak
         found.cautions = self.cautions
+        found.gpu = self.device is not CPU
         for run in self.runs.values():
             report = run.report
             if report is not None:
