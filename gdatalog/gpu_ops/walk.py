@@ -14,7 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.executors.lftj import DTYPES, SHARED, GiveUp, Outside, room_of, scalar_of
+from gdatalog.executors.lftj import (
+    COUNTS,
+    DTYPES,
+    SHARED,
+    GiveUp,
+    Outside,
+    room_of,
+    scalar_of,
+)
 from gdatalog.executors.limits import Limits
 from gdatalog.gpu_ops.control import (
     CONTROL_WORDS,
@@ -167,6 +175,9 @@ class _Launch:
         self.tries = [tries[at] for at in loops.printed.which]
         self.wanted = EVERYTHING if wanted is None else wanted
         self.given = {**self._inputs(scope), **beside}
+        self.tally: Any = beside.get(COUNTS)  # what has been counted goes there
+        if self.tally is not None:
+            self.given[COUNTS] = self.xp.asarray(self.tally)
         self.tiles, self.grid = self._grid()
 
     def _inputs(self, scope: Any) -> dict[str, Any]:
@@ -251,6 +262,8 @@ class _Launch:
             if rows is not None:
                 found.append(rows)
             if status != Reason.FULL:
+                if self.tally is not None:
+                    self.tally[:] = xp.asnumpy(self.given[COUNTS])
                 return found
             for word in (Word.STATUS, Word.STOP, Word.POOL):
                 control[word] = 0
