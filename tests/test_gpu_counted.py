@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,6 +24,7 @@ from gdatalog.report import Profile
 from tests import test_depth_first as depth_first
 from tests.cuda_host import HostDriver, needs_compiler
 from tests.draw_patterns import drawn_pattern
+from tests.interpreted import interpreted
 from tests.test_counted import SPLIT, bindings, compare
 from tests.test_engine_oracle import Data, frame, share
 
@@ -37,17 +39,18 @@ INTERSECT = ("plain", "plain", "auto")
 
 
 @contextmanager
-def on_device(db: gd.Database, number: int, rows: int | None = None) -> Iterator[None]:
-    """Depth-first on a device; `rows` of a block of the pool."""
-    device = Gpu(HostDriver(seed=number % 1000, blocks=1 + number % 2))
+def on_device(db: gd.Database, number: int) -> Iterator[None]:
+    """Depth-first on a device."""
+    device = Gpu(HostDriver(seed=number % 1000, blocks=1 + number // 7 % 2))
     device.walks.tuning = replace(
         device.walks.tuning,
         limit=LIMITS[number % len(LIMITS)],
         grain=(0, 1, 7)[number // 2 % 3],
         pool_rows=1 if number % 4 else 1 << 14,
+        most_rows=1,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(walk, "BLOCK_ROWS", rows or (32, 64)[number % 2])
+        patch.setattr(walk, "BLOCK_ROWS", 32)
         db._workspace.device = device
         db._workspace.force(
             tile=TILES[number % len(TILES)], intersect=INTERSECT[number % len(INTERSECT)]
@@ -57,20 +60,29 @@ def on_device(db: gd.Database, number: int, rows: int | None = None) -> Iterator
 
 def agree(text: str, data: Data, number: int) -> int:
     """How many numbers of bindings were compared."""
+    recoded = INTERSECT[number % len(INTERSECT)] == "auto"
     with gd.connect(device="cpu") as db:
         for name, (types, rows) in data.items():
             db.load(name, frame(types, rows))
         broad = db.profile(text, strategy="levelwise")
+        with interpreted():
+            db._workspace.force(intersect="plain")
+            threads = db.profile(text, strategy="lftj")
         with on_device(db, number):
             deep = db.profile(text, strategy="lftj")
         assert set(deep.result.fetchall()) == set(broad.result.fetchall())
-        plans = {id(run.plan): run for run in broad.runs}
-        return sum(
-            compare(plans[id(run.plan)], run, INTERSECT[number % len(INTERSECT)] == "auto")
-            for run in deep.runs
-            if id(run.plan) in plans
-            and all(not choice.breadth_first for choice in run.executors.values())
-        )
+        by_plan = {id(run.plan): run for run in broad.runs}
+        by_threads = {id(run.plan): run for run in threads.runs}
+        compared = 0
+        for run in deep.runs:
+            if id(run.plan) not in by_plan or any(c.breadth_first for c in run.executors.values()):
+                continue
+            compared += compare(by_plan[id(run.plan)], run, recoded)
+            expected = by_threads[id(run.plan)]
+            assert run.seen.keys() == expected.seen.keys()
+            if not recoded and run.plan.head:  # also of what is tried, and in branches
+                assert {**run.seen} == {**expected.seen}
+        return compared
 
 
 @pytest.mark.slow
@@ -81,3 +93,74 @@ def test_drawn_patterns(number: int) -> None:
     pattern = drawn_pattern(number)
     with suppress(gd.SafetyError):
         agree(pattern.text, pattern.data, number)
+
+
+# Two levels are cut into tasks, or one; a level below shares its turns; lanes have turns of their own,
+# or leap; some values lead nowhere.
+TEXTS = (
+    "p(a, b, c) <- E(a, b), L(b), E(b, c), a != c.",
+    "p(a, b, c, d) <- E(a, b), E(b, c), L(c), E(c, d), E(a, d).",
+    "p(a, b, c) <- E(a, b), F(b, c), !F(c, a), c < 20.",
+    "p(a, b) <- L(a), L(b), E(a, c), E(b, c).",
+)
+
+
+@pytest.mark.parametrize("tile", [1, 8, 32])
+@pytest.mark.parametrize("at", range(len(TEXTS)))
+def test_rows_that_have_no_room(at: int, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is undone and begun again counts once."""
+    launches: list[bool] = []
+    drain = walk._Launch._drain
+
+    def noted(*given: Any) -> Any:
+        launches.append(True)
+        return drain(*given)
+
+    monkeypatch.setattr(walk._Launch, "_drain", noted)
+    edges = [(x, (x * x + y) % 40) for x in range(40) for y in (1, 3, 9, 10, 11, 20, 27, 31)]
+    data: Data = {
+        "E": (("int", "int"), edges),
+        "F": (("int", "int"), [(y, x) for x, y in edges if x % 3]),
+        "L": (("int",), [(x,) for x in range(0, 40, 2)]),
+    }
+    number = next(n for n in range(6 * at + TILES.index(tile), 999, 6) if n % 4 and n // 7 % 2 == 0)
+    assert agree(TEXTS[at], data, number) > 2
+    assert tile == 1 or len(launches) > 2
+
+
+EDGES = [(x, (x * x + y) % 40) for x in range(40) for y in (1, 3, 9)]
+
+
+def counts_of(profile: Profile) -> dict[int, int]:
+    """How many were bound at each step, by its id, where that is known."""
+    return {step: seen.rows_out for run in profile.runs for step, seen in run.seen.items()}
+
+
+@pytest.mark.parametrize("number", [3, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("text", SPLIT)
+def test_a_fixpoint_for_each_value(text: str, number: int) -> None:
+    with gd.connect(device="cpu") as db:
+        db["E"] = EDGES
+        db._workspace.force(split="never", dying="never")
+        broad = counts_of(db.profile(text, strategy="levelwise"))
+        db._workspace.force(split="always")
+        with on_device(db, number):
+            deep = db.profile(text)
+    assert any(told.way is not None for told in deep.strata)
+    found = counts_of(deep)
+    assert len(found) >= 3
+    assert found == {step: broad[step] for step in found}
+
+
+@pytest.mark.parametrize("number", [3, pytest.param(5, marks=pytest.mark.slow)])
+def test_rounds_whose_rows_are_marked(number: int) -> None:
+    with gd.connect(device="cpu") as db:
+        db["E"] = EDGES
+        db._workspace.force(split="never", dying="never")
+        text = "p(x, y) <- E(x, y). p(x, z) <- p(x, y), E(y, z), z != x."
+        broad = db.profile(text, strategy="levelwise")
+        db._workspace.force(telling="marks")
+        with on_device(db, number):
+            deep = db.profile(text)
+    assert "new rows, told by marks on the device" in str(deep)
+    assert bindings(deep) == bindings(broad)

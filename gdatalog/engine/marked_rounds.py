@@ -253,7 +253,10 @@ class MarkedRounds(StratumRun):
         sources = Sources(self.trie_of, lambda _: (source.new, source.count))
         form = Form(each.join.outputs, fresh=True)
         beside = marked[relation].beside
-        nest = Nest(each.join, form, sources, around.knobs, around.device, beside)
+        report = around.ledger.run_of(each.plan)
+        nest = Nest(
+            each.join, form, sources, around.knobs, around.device, beside, report is not None
+        )
         if nest.reason is not None:
             return None
         began, before = perf_counter(), so_far()
@@ -262,8 +265,8 @@ class MarkedRounds(StratumRun):
         did.new = sum(len(block[0]) for block in blocks)
         choice = Choice(False, "new rows, told by marks on the device")
         did.executors[each.number] = str(choice)
-        report = around.ledger.run_of(each.plan)
         if report is not None:
+            report.saw(nest.seen)
             report.rows += did.new
             report.executors[each.number] = choice
         self.record.ran(did)
