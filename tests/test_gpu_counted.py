@@ -164,3 +164,18 @@ def test_rounds_whose_rows_are_marked(number: int) -> None:
             deep = db.profile(text)
     assert "new rows, told by marks on the device" in str(deep)
     assert bindings(deep) == bindings(broad)
+
+
+def test_rounds_that_are_given_up_have_told_nothing() -> None:
+    """A row that there is no mark for ends them; other rounds begin anew."""
+    with gd.connect(device="cpu") as db:
+        db["N"] = [(1,), (2,)]
+        db["E"] = [(x, x) for x in range(30)]
+        db._workspace.force(split="never", dying="never")
+        text = "r(x) <- N(x). r(y) <- r(x), y = x + 1, y < 9, E(x, _)."
+        broad = db.profile(text, strategy="levelwise")
+        db._workspace.force(telling="marks")
+        with on_device(db, 0):
+            deep = db.profile(text)
+    assert [run.rows for run in deep.runs] == [run.rows for run in broad.runs]
+    assert bindings(deep) == bindings(broad)
