@@ -149,3 +149,13 @@ def test_a_root_without_an_index(number: int, monkeypatch: pytest.MonkeyPatch) -
     found = run(text, data, {"n"}, number)
     assert canonical(found["n"]) == canonical(expected["n"])
     assert any("load_top(" in source for source in sources)
+
+
+def test_turns_below_generated_values_are_not_shared() -> None:
+    """They come again for each of the values."""
+    edges = [(x, (x * x + y) % 8) for x in range(8) for y in (1, 3, 6)]
+    text = """n(x, y, k, count()) <-
+        E(x, y), k in {1, 2, y}, z = (k * y) % 9, E(z, w), E(w, v), E(v, u), u < 3."""
+    data: oracle.Data = {"E": (("int", "int"), list(edges))}
+    expected = oracle.evaluate(parse(text), {"E": set(edges)}, {"E": ("int", "int")})
+    assert canonical(run(text, data, {"n"}, 3)["n"]) == canonical(expected["n"])

@@ -239,6 +239,7 @@ def print_generate(
     """A variable takes given values, each once, or those of a range."""
     nest.split = True  # what comes before any list is not worth sharing
     known.spread = False
+    known.unit = None  # the turns of a loop below come again for each value
     text = nest.text
     turn = text.name("i")
     if step.span is not None:
