@@ -6,7 +6,7 @@ units are begun again, on other tiles, and must not count twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -19,7 +19,6 @@ import gdatalog as gd
 from gdatalog.gpu_ops import walk
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.tiles import TILES
-from gdatalog.plan.nodes import Join
 from gdatalog.report import Profile
 from tests import test_depth_first as depth_first
 from tests.cuda_host import HostDriver, needs_compiler
@@ -41,13 +40,14 @@ INTERSECT = ("plain", "plain", "auto")
 @contextmanager
 def on_device(db: gd.Database, number: int) -> Iterator[None]:
     """Depth-first on a device."""
-    device = Gpu(HostDriver(seed=number % 1000, blocks=1 + number // 7 % 2))
+    device = Gpu(HostDriver(seed=number % 1000))
     device.walks.tuning = replace(
         device.walks.tuning,
         limit=LIMITS[number % len(LIMITS)],
         grain=(0, 1, 7)[number // 2 % 3],
         pool_rows=1 if number % 4 else 1 << 14,
         most_rows=1,
+        blocks=1 + number // 7 % 2,
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(walk, "BLOCK_ROWS", 32)
@@ -95,26 +95,33 @@ def test_drawn_patterns(number: int) -> None:
         agree(pattern.text, pattern.data, number)
 
 
-# Two levels are cut into tasks, or one; a level below shares its turns; lanes have turns of their own,
-# or leap; some values lead nowhere.
+# Two levels are cut into tasks, or one; a level below shares its turns; lanes have turns of their
+# own, or leap; some values lead nowhere.
 TEXTS = (
     "p(a, b, c) <- E(a, b), L(b), E(b, c), a != c.",
     "p(a, b, c, d) <- E(a, b), E(b, c), L(c), E(c, d), E(a, d).",
     "p(a, b, c) <- E(a, b), F(b, c), !F(c, a), c < 20.",
     "p(a, b) <- L(a), L(b), E(a, c), E(b, c).",
 )
+QUICK = (0, 32)
 
 
-@pytest.mark.parametrize("tile", [1, 8, 32])
-@pytest.mark.parametrize("at", range(len(TEXTS)))
+@pytest.mark.parametrize(
+    ("at", "tile"),
+    [
+        pytest.param(at, tile, marks=() if (at, tile) == QUICK else pytest.mark.slow)
+        for at in range(len(TEXTS))
+        for tile in (1, 8, 32)
+    ],
+)
 def test_rows_that_have_no_room(at: int, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is undone and begun again counts once."""
-    launches: list[bool] = []
+    drained: list[Any] = []
     drain = walk._Launch._drain
 
     def noted(*given: Any) -> Any:
-        launches.append(True)
-        return drain(*given)
+        drained.append(drain(*given))
+        return drained[-1]
 
     monkeypatch.setattr(walk._Launch, "_drain", noted)
     edges = [(x, (x * x + y) % 40) for x in range(40) for y in (1, 3, 9, 10, 11, 20, 27, 31)]
@@ -125,7 +132,49 @@ def test_rows_that_have_no_room(at: int, tile: int, monkeypatch: pytest.MonkeyPa
     }
     number = next(n for n in range(6 * at + TILES.index(tile), 999, 6) if n % 4 and n // 7 % 2 == 0)
     assert agree(TEXTS[at], data, number) > 2
-    assert tile == 1 or len(launches) > 2
+    assert tile == 1 or len(drained) > 2  # launches
+
+
+PATTERNS = {
+    **depth_first.PATTERNS,
+    "values that come again": "E(a, b), k in {1, 2, b}, z = (k * b) % 9, E(z, c), E(c, d), E(d, e)",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_dense_patterns(pattern: str) -> None:
+    """By tiles of 4 and of 8 lanes, that share at every chance."""
+    heads, tests = depth_first.HEADS, depth_first.TESTS
+    for number in (2 + 6 * len(pattern), 3 + 6 * len(pattern)):
+        edges = depth_first.graph(number, bool(number % 2))
+        data: Data = {name: (("int", "int"), list(rows)) for name, rows in edges.items()}
+        head, test = heads[number % len(heads)], tests[number // 2 % len(tests)]
+        assert agree(f"{head} <- {PATTERNS[pattern]}{test}.", data, number)
+
+
+def test_queries_run_the_plain_kernels() -> None:
+    """What is printed for them has nothing in it that counts, before a profile and after."""
+    sources: list[str] = []
+
+    class Noting(HostDriver):
+        def kernels(self, source: str, names: Sequence[str], told: str) -> Any:
+            sources.append(source)
+            return super().kernels(source, names, told)
+
+    text = "n(a, count()) <- E(a, b), E(b, c), E(a, c)."
+    answers = []
+    with gd.connect(device="cpu") as db:
+        db["E"] = [(x, y) for x in range(5) for y in range(5)]
+        for profiled in (False, True, False):
+            db._workspace.device = Gpu(Noting())
+            answer = (db.profile if profiled else db.query)(text, strategy="lftj")
+            answers.append(answer.result if isinstance(answer, Profile) else answer)
+            db["E"] = [(x, y) for x in range(5) for y in range(5)]
+    before, profile, after = (source for source in sources if "walk_plan" in source)
+    assert before == after and "bound_" not in before and "add_counted" not in before
+    assert "bound_1 += " in profile
+    assert [set(answer.fetchall()) for answer in answers] == [{(x, 25) for x in range(5)}] * 3
 
 
 EDGES = [(x, (x * x + y) % 40) for x in range(40) for y in (1, 3, 9)]

@@ -93,7 +93,7 @@ def _looks(statement: ast.stmt) -> bool:
 
 
 def _aside(statement: ast.stmt, counters: Collection[str]) -> bool:
-    """Whether a statement is about the turn and the task, or counts: it may come behind the head."""
+    """Whether a statement is of the turn and the task, or counts: it may come behind the head."""
     states = {"begin_unit", "ended", "mark_task", "late", "share_turns"}
     kinds: tuple[type[ast.stmt], ...] = (ast.Assign, ast.Expr, ast.If)
     if counters:

@@ -16,8 +16,8 @@ is true for one lane.
 Where a loop's turns begin by looking things up, lanes look up those of as many turns at once
 (`heads.py`), and the tile then takes one turn after the other.
 
-In the form for profiles there are counters. What is undone is not counted: they are then set back to
-what they were at the mark.
+In the form for profiles there are counters. What is undone does not count: they are then set back
+to what they were at the mark.
 
 Above 300 lines, for what can be said in the loops and how it is said in C++ stand side by side.
 """

@@ -14,15 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.executors.lftj import (
-    COUNTS,
-    DTYPES,
-    SHARED,
-    GiveUp,
-    Outside,
-    room_of,
-    scalar_of,
-)
+from gdatalog.executors.lftj import DTYPES, SHARED, GiveUp, Outside, room_of, scalar_of
 from gdatalog.executors.limits import Limits
 from gdatalog.gpu_ops.control import (
     CONTROL_WORDS,
@@ -36,6 +28,7 @@ from gdatalog.gpu_ops.control import (
 from gdatalog.gpu_ops.driver import Driver, Kernel
 from gdatalog.gpu_ops.loops import Loops, loops_of
 from gdatalog.printer.arguments import Argument
+from gdatalog.printer.counting import ARRAY
 from gdatalog.printer.module import Printed
 from gdatalog.spent import spending
 
@@ -175,9 +168,9 @@ class _Launch:
         self.tries = [tries[at] for at in loops.printed.which]
         self.wanted = EVERYTHING if wanted is None else wanted
         self.given = {**self._inputs(scope), **beside}
-        self.tally: Any = beside.get(COUNTS)  # what has been counted goes there
+        self.tally: Any = beside.get(ARRAY)  # what has been counted goes there
         if self.tally is not None:
-            self.given[COUNTS] = self.xp.asarray(self.tally)
+            self.given[ARRAY] = self.xp.asarray(self.tally)
         self.tiles, self.grid = self._grid()
 
     def _inputs(self, scope: Any) -> dict[str, Any]:
@@ -263,7 +256,7 @@ class _Launch:
                 found.append(rows)
             if status != Reason.FULL:
                 if self.tally is not None:
-                    self.tally[:] = xp.asnumpy(self.given[COUNTS])
+                    self.tally[:] = xp.asnumpy(self.given[ARRAY])
                 return found
             for word in (Word.STATUS, Word.STOP, Word.POOL):
                 control[word] = 0
