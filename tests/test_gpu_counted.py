@@ -12,16 +12,20 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gdatalog as gd
+from gdatalog import workspace
+from gdatalog.engine.ledger import Ledger
 from gdatalog.gpu_ops import walk
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.tiles import TILES
 from gdatalog.report import Profile
 from tests import test_depth_first as depth_first
+from tests import test_gpu_walks as walks
 from tests.cuda_host import HostDriver, needs_compiler
+from tests.draw import Drawn, aggregate_programs, programs, recursive_programs
 from tests.draw_patterns import drawn_pattern
 from tests.interpreted import interpreted
 from tests.test_counted import SPLIT, bindings, compare
@@ -228,3 +232,15 @@ def test_rounds_that_are_given_up_have_told_nothing() -> None:
             deep = db.profile(text)
     assert [run.rows for run in deep.runs] == [run.rows for run in broad.runs]
     assert bindings(deep) == bindings(broad)
+
+
+@pytest.mark.slow
+@pytest.mark.drawn
+@settings(share(1), max_examples=3)
+@given(programs(), aggregate_programs(), recursive_programs())
+def test_counting_changes_no_answer(one: Drawn, other: Drawn, third: Drawn) -> None:
+    """Programs run as a profile runs them, against the oracle."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workspace, "Ledger", lambda **_: Ledger())
+        for each in (one, other, third):
+            walks.agrees(each)
