@@ -217,6 +217,11 @@ def test_rounds_whose_rows_are_marked(number: int) -> None:
             deep = db.profile(text)
     assert "new rows, told by marks on the device" in str(deep)
     assert bindings(deep) == bindings(broad)
+    rounds = [
+        [(did.round, did.tried, did.new) for told in profile.strata for did in told.rules]
+        for profile in (deep, broad)
+    ]
+    assert rounds[0] == rounds[1]
 
 
 def test_rounds_that_are_given_up_have_told_nothing() -> None:
