@@ -186,7 +186,7 @@ class Translation(Spoken):
         self._turns += 1
         out, first = f"loop{self._turns}", f"{name}_first"
         goes, left, mine = f"{name}_goes", f"{name}_left", f"{name}_mine"
-        ends = ends.replace(name, first, 1)
+        ends = f"i64 {first}" + ends.removeprefix(f"i64 {name}")
         with self._braces(f"for ({ends}; {first} < {end}; {first} += LANES)"):
             self._line(f"const i64 {mine} = {first} + t.rank;")
             self._line(f"bool {goes} = false;")
