@@ -39,6 +39,12 @@ class Estimates:
         self.sampler = sampler
         self.formula = Formula(pattern)
         self._holding = self.formula.holding
+        self._computed = [(at, found.needs) for at, found in pattern.aggregates.items()]
+        self._computed += [
+            (target, needs)
+            for target, needs in pattern.equations
+            if any(needs >> at & 1 for at in pattern.aggregates)
+        ]
         self._rows: dict[int, float] = {}
         self._levels: dict[tuple[int, int], Level] = {}
         self._refined: dict[tuple[int, int, int, int], Level] = {}
@@ -72,6 +78,11 @@ class Estimates:
                         *(self.formula.roots(atom, at) for atom in self._holding[at]),
                         inf,
                     )
+                # An aggregate has one value for each binding of what it hangs on.
+                for target, needs in self._computed:
+                    rest = bound & ~(1 << target)
+                    if rest != bound and needs & ~rest == 0:
+                        found = min(found, self.rows(rest))
                 # No more than are tried when the last of them is bound, whichever that is.
                 for at in bits(bound & ~self.pattern.outer):
                     rest = bound & ~(1 << at)
@@ -101,6 +112,9 @@ class Estimates:
 
     def level(self, at: int, bound: int, made: Made = NONE) -> Level:
         """Binding a variable, for each binding of those before, where some lists were made."""
+        computed = self.pattern.aggregates.get(at)
+        if computed is not None:
+            return Level(computed.cost, 0, False)
         plain = self._levels.get((at, bound))
         if plain is None:
             plain = self._levels[at, bound] = self._plain(at, bound)

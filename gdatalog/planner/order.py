@@ -10,7 +10,9 @@ how many there are (`count`), and what a branch costs depends on what it reads a
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import reduce
 from math import inf
+from operator import or_
 
 from gdatalog.planner.cost import Estimates, Made
 from gdatalog.planner.formula import TINY
@@ -63,13 +65,20 @@ class Search:
         free = place.rest & ~pattern.computed
         first = [at for at in bits(free) if not pattern.before[at] & free]
         found = [at for at in first if estimates.joined(at, place.path)]
+        computed = [
+            at
+            for at, aggregate in pattern.aggregates.items()
+            if place.rest >> at & 1 and not aggregate.needs & ~place.path
+        ]
         if found or not free:
-            return self._lowest(found, free)
-        if place.rest & pattern.computed:
-            return []  # what is computed last may connect what is left
+            return [*self._lowest(found, free), *computed]
+        if computed and place.path & ~pattern.outer:
+            return computed  # before a product: it may connect what is left
+        if self._computable(place):
+            return []  # so may what is computed last
         sourced = {given.variable for given in pattern.given if not given.sources & ~place.path}
         found = [at for at in first if estimates.formula.holding[at] or at in sourced]
-        return self._lowest(found, free)
+        return [*self._lowest(found, free), *computed]
 
     def _lowest(self, candidates: list[int], free: int) -> list[int]:
         """Without those that have a neighbour of lower rank yet to come, if others are left."""
@@ -111,8 +120,14 @@ class Search:
 
     def _late(self, place: Place) -> Place:
         """What is left when what is computed last has been."""
-        path = self.pattern.closed(place.path | place.rest & self.pattern.computed, place.rest)
+        known = self._computable(place) or place.rest & self.pattern.computed
+        path = self.pattern.closed(place.path | known, place.rest)
         return place._replace(path=path, rest=place.rest & ~path)
+
+    def _computable(self, place: Place) -> int:
+        """What is computed last and could be by now."""
+        late = (1 << at for at, needs in self.pattern.late if not needs & ~place.path)
+        return place.rest & reduce(or_, late, 0)
 
     def _choice(self, at: int, place: Place, enough: float) -> Choice:
         """Binding a variable next; what it costs need not be known where it is `enough`."""
@@ -120,7 +135,9 @@ class Search:
         turn = self._turn(at, place)
         others = estimates.level(at, place.path, place.made).others
         cost = ROW * estimates.rows(place.path) + turn.tried * (1 + PROBE * others) + turn.extra
-        work, indexes = turn.tried, self._index(at, place.path)
+        # What an aggregate looks at is counted where its own steps are planned.
+        work = 0.0 if at in self.pattern.aggregates else turn.tried
+        indexes = self._index(at, place.path)
         for below, rows in (*turn.parts, (turn.next, turn.rows)):
             if below.rest and cost + indexes <= enough:
                 choice, share = self._best(below), self._share(below, rows)
@@ -165,7 +182,8 @@ class Search:
 
     def _made(self, at: int, path: int, left: int, made: Made) -> Made:
         """The lists that there are now, as far as a variable that is left can refine them."""
-        lists = made.union(self.estimates.made(at, path))
+        own = () if at in self.pattern.aggregates else self.estimates.made(at, path)
+        lists = made.union(own)
         if not lists:
             return made
         asked = [
@@ -187,12 +205,13 @@ class Search:
         """Parts that are not asked for become branches."""
         pattern, estimates = self.pattern, self.estimates
         parts = pattern.components(turn.next.rest)
-        if pattern.bag and len(parts) < 2:
+        wide = list(filter(pattern.widens, parts))
+        if pattern.bag and len(wide) < 2:
             return
         kept = 0
         apart: list[tuple[float, float, Place]] = []
         for part in parts:
-            if part & (pattern.live | pattern.risky):
+            if part & (pattern.live | pattern.risky) or part not in wide:
                 kept |= part
                 continue
             reads = pattern.around(part) & turn.next.path
@@ -215,8 +234,10 @@ class Search:
             grouped = pattern.bag and not pattern.live >> at & 1
             turn.extra += EMIT * (self.estimates.rows(path) if grouped else turn.rows)
         if pattern.live >> at & 1 and not pattern.bag:
-            missing = [output for output in pattern.outputs if not path >> output & 1]
-            if missing and missing[0] != at:
+            missing = [
+                output for output in pattern.outputs if not (path | pattern.computed) >> output & 1
+            ]
+            if missing and missing[0] != at and at not in pattern.aggregates:
                 turn.extra += UNORDERED * turn.after  # the answer has to be sorted
         if pattern.compacts and rest:
             kept = bound & (pattern.live | pattern.around(rest))
