@@ -246,23 +246,23 @@ class _Conjunction:
         for item in self.waiting:
             if self._ready(item):
                 return True
-        if self._split():
-            return True
         generators = [
             item
             for item in self.waiting
             if isinstance(item, GenerateItem) and item.sources <= self.bound
         ]
         candidates = self._candidates()
-        joined = {
-            name: atoms for name, atoms in candidates.items() if any(atom.order for atom in atoms)
-        }
         others = [*candidates, *(item.slot.name for item in generators)]
-        before = min(map(self._rank, joined or others), default=inf)
+        before = min(map(self._rank, others), default=inf)
         due = next_due(self.waiting, self.bound, self._rank, before)
         if due is not None:
             self._compute(due)
             return True
+        if self._split():
+            return True
+        joined = {
+            name: atoms for name, atoms in candidates.items() if any(atom.order for atom in atoms)
+        }
         for item in (
             sorted(generators, key=lambda item: self._rank(item.slot.name)) if not joined else []
         ):

@@ -4,7 +4,10 @@ The search goes over sets: `rest` is to be bound, `path` is what is known on the
 bound, less what nobody needs any more). Where the rest falls into parts that share no literal,
 parts that are not asked for become branches: of a set a witness is enough (`exists`), of a bag
 how many there are (`count`), and what a branch costs depends on what it reads alone. Up to
-`EXACT` variables every order is weighed; beyond, the cheapest next variable is taken.
+`EXACT` variables every order is weighed; beyond, the cheapest next variable is taken. An aggregate
+is a variable too: it has one value, at a cost, once what it hangs on is bound.
+
+Above 300 lines because all that is weighed at a place of the search is weighed here.
 """
 
 from __future__ import annotations
@@ -62,14 +65,12 @@ class Search:
     def _candidates(self, place: Place) -> list[int]:
         """What may be bound next: what something known leads to, if there is such a thing."""
         pattern, estimates = self.pattern, self.estimates
+        if place.due is not None:
+            return [place.due]
         free = place.rest & ~pattern.computed
         first = [at for at in bits(free) if not pattern.before[at] & free]
         found = [at for at in first if estimates.joined(at, place.path)]
-        computed = [
-            at
-            for at, aggregate in pattern.aggregates.items()
-            if place.rest >> at & 1 and not aggregate.needs & ~place.path
-        ]
+        computed = self._aggregates(place)
         if found or not free:
             return [*self._lowest(found, free), *computed]
         if computed and place.path & ~pattern.outer:
@@ -79,6 +80,14 @@ class Search:
         sourced = {given.variable for given in pattern.given if not given.sources & ~place.path}
         found = [at for at in first if estimates.formula.holding[at] or at in sourced]
         return [*self._lowest(found, free), *computed]
+
+    def _aggregates(self, place: Place) -> list[int]:
+        """Those that could be computed next."""
+        return [
+            at
+            for at, aggregate in self.pattern.aggregates.items()
+            if place.rest >> at & 1 and not aggregate.needs & ~place.path
+        ]
 
     def _lowest(self, candidates: list[int], free: int) -> list[int]:
         """Without those that have a neighbour of lower rank yet to come, if others are left."""
@@ -151,7 +160,7 @@ class Search:
 
     def _turn(self, at: int, place: Place) -> Turn:
         pattern, estimates = self.pattern, self.estimates
-        path, rest, exists, made = place
+        path, rest, exists, made = place.path, place.rest, place.exists, place.made
         bit = 1 << at
         bound = pattern.closed(path | bit, rest)
         left = rest & ~bound
@@ -218,12 +227,26 @@ class Search:
             place = Place(reads, part, not pattern.bag)
             rows = max(TINY, estimates.rows(reads))
             passed = min(1.0, estimates.rows(reads | part) / rows)
-            # What costs little and lets little through comes first.
-            apart.append((self._best(place).cost / rows / max(TINY, 1 - passed), passed, place))
+            apart.append((_worth(self._best(place).cost / rows, passed), passed, place))
+        if apart and (due := self._tested(turn.next, min(apart)[0])) is not None:
+            turn.next = turn.next._replace(due=due)
+            return
         for _, passed, place in sorted(apart):
             turn.parts.append((place, min(turn.rows, estimates.rows(place.path))))
             turn.rows *= passed
         turn.next = turn.next._replace(rest=kept)
+
+    def _tested(self, place: Place, than: float) -> int | None:
+        """An aggregate of which a test is better made before the branches are looked into."""
+        pattern, rows = self.pattern, self.estimates.rows
+        found = []
+        for at in self._aggregates(place):
+            after = rows(pattern.closed(place.path | 1 << at, place.rest))
+            passed = min(1.0, after / max(TINY, rows(place.path)))
+            if passed < 1:
+                found.append((_worth(pattern.aggregates[at].cost, passed), at))
+        worth, at = min(found, default=(inf, -1))
+        return at if worth < than else None
 
     def _emit(self, turn: Turn, at: int, path: int) -> None:
         """What it costs to hand rows on: to the answer, or on as fewer rows."""
@@ -282,6 +305,11 @@ class Search:
         for branch, rows in turn.parts:
             self._describe(branch, self._share(branch, rows) * scale, order)
         self._describe(turn.next, self._share(turn.next, turn.rows) * scale, order)
+
+
+def _worth(cost: float, passed: float) -> float:
+    """By what one test comes before another: it is cheap, or lets little through."""
+    return cost / max(TINY, 1 - passed)
 
 
 def best_order(pattern: Pattern, rows: float) -> Order:
