@@ -421,8 +421,10 @@ class Body:
             self.items.append(Not(Atom(relation.name, tuple(args))))
         elif drawing.work * max(relation.size, 1) <= MOST_WORK:
             drawing.work *= max(relation.size, 1)
-            args = [self.argument(of, [item]) for of in relation.types]
-            args[at] = item
+            args = [
+                item if column == at else self.argument(of, [item])
+                for column, of in enumerate(relation.types)
+            ]
             self.items.append(Atom(relation.name, tuple(args)))
 
 
