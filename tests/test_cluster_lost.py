@@ -18,7 +18,6 @@ import gdatalog as gd
 from gdatalog.cluster.partitioned import stock
 from gdatalog.cluster.partitioned.stock import Stock
 from gdatalog.cluster.pool import Call, Pool
-from gdatalog.cluster.recursion import stretches
 from gdatalog.cluster.replicated import harvest
 from gdatalog.cluster.replicated.harvest import Harvest
 from gdatalog.cluster.workers.connection import Connection
@@ -110,7 +109,7 @@ def test_rows_of_rows_that_are_nobodys_any_more(db: gd.Database) -> None:
 def test_rows_that_owners_had_are_made_again(
     db: gd.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stretches, "EASILY", 1 << 8)
+    monkeypatch.setattr(harvest, "EASILY", 1 << 8)
     db["E"] = np.random.default_rng(1).integers(0, 100, (160, 2))
     db.run("r(x, y) <- E(x, y). r(x, z) <- r(x, y), r(y, z), x != z.")
     found = db["r"]
