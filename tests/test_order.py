@@ -26,6 +26,7 @@ from gdatalog.plan.nodes import (
     Slot,
 )
 from gdatalog.planner import order as orders
+from gdatalog.planner.cost import Estimates
 from gdatalog.planner.sizes import Assumed
 from gdatalog.storage.relation import Relation
 from tests.orders import PATTERNS, counted, order_of, plan_of, skewed, variables, work
@@ -316,3 +317,16 @@ def test_an_aggregate_that_tests_nothing_waits_for_the_fewest_rows() -> None:
 def test_equal_rows_are_not_looked_for_where_a_value_can_be_told_from_another() -> None:
     found = steps_of(HUBS, "p(x, y, n) <- E(x, y), n = count : { E(x, _) }, n > 3.")
     assert found == ["x", "aggregate", "n", "?", "y"]
+
+
+def test_many_aggregates_are_planned_without_looking_at_all_sets_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[int] = []
+    rows = Estimates.rows
+    monkeypatch.setattr(
+        Estimates, "rows", lambda self, bound: looked.append(bound) or rows(self, bound)
+    )
+    some = ", ".join(f"n{k} = count : {{ E(x, _), E(_, {k}) }}, n{k} > {k}" for k in range(9))
+    found = steps_of(HUBS, f"p(x, y, z) <- E(x, y), E(y, z), {some}.")
+    assert found[:2] == ["x", "aggregate"] and len(set(looked)) < 500

@@ -79,10 +79,9 @@ class Estimates:
                         inf,
                     )
                 # An aggregate has one value for each binding of what it hangs on.
-                for target, needs in self._computed:
-                    rest = bound & ~(1 << target)
-                    if rest != bound and needs & ~rest == 0:
-                        found = min(found, self.rows(rest))
+                rest = self._without_computed(bound)
+                if rest != bound:
+                    found = min(found, self.rows(rest))
                 # No more than are tried when the last of them is bound, whichever that is.
                 for at in bits(bound & ~self.pattern.outer):
                     rest = bound & ~(1 << at)
@@ -91,6 +90,13 @@ class Estimates:
                         found = min(found, self.tried(at, rest))
             self._rows[bound] = found
         return found
+
+    def _without_computed(self, bound: int) -> int:
+        """Of some variables those from which aggregates give the others their values."""
+        for target, needs in reversed(self._computed):
+            if not needs & ~bound:
+                bound &= ~(1 << target)
+        return bound
 
     def _sampled(self, bound: int) -> float | None:
         sample = self.sampler.sample(bound) if self.sampler and bound else None
