@@ -1,0 +1,299 @@
+"""What owners have between two rounds, kept where the death of a worker does not lose it.
+
+Where workers see a folder of the driver's, that is where they write it; elsewhere it lies on the
+owner's shelf, and on that of another worker. Either way it is written block by block: an owner
+never holds it twice. The newest that is whole is kept, until the fixpoint ends.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from gdatalog.cluster.partitioned.shelves import Gone, Lot, Piece, drop_lots, own_shelf
+from gdatalog.cluster.pool import Call, Kept, Pool
+from gdatalog.cluster.pool.calls import made_as
+from gdatalog.cluster.pool.here import read, write
+from gdatalog.cluster.recursion.owner import Given, Owner, Parcel, Stale, Task, given
+from gdatalog.executors.limits import Limits
+from gdatalog.plan.nodes import TrieRef
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns, concatenate
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.trie import Trie
+
+# Rounds are worth a checkpoint when they took so many times as long as it will, which then costs
+# a twentieth at the most; and when they took so many seconds: less is soon done again.
+SHARE, LEAST = 20.0, 5.0
+RATE = 1e8  # bytes a second, until one was made: a folder that machines share gives about that
+AT_ONCE = 1 << 20  # rows that are written together
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a checkpoint lies: a folder that all workers see, or a name of lots on shelves."""
+
+    name: str
+    shared: bool
+
+
+class Lain(NamedTuple):
+    """Rows in a checkpoint. `of`: which table of an owner's, or the owner for whom they are;
+    `rows`: a file, or where they lie on shelves; None if they have no columns."""
+
+    of: str | int
+    name: str
+    length: int
+    rows: str | Lot | None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What owners had, one way or the other, and what they told of it. `kept`: how what they had
+    is made again when this is no more."""
+
+    place: Place
+    lain: Mapping[int, Sequence[Sequence[Lain]]]
+    kept: Mapping[int, Any]
+
+
+class Checkpoints:
+    """The checkpoints of a fixpoint."""
+
+    def __init__(self, pool: Pool, told: str, limits: Limits) -> None:
+        self.pool = pool
+        self.told = f"{told}: checkpoint"
+        self.limits = limits
+        self.last: Checkpoint | None = None
+        self.made = 0
+        self._shared = True
+        self._rate = RATE
+        self._doubt = 1  # times that is waited longer, since making one failed
+        self.wait()
+
+    def wait(self) -> None:
+        """From now on rounds count that are to be worth another."""
+        self._since = perf_counter()
+
+    def due(self, nbytes: int) -> bool:
+        """Whether it is time for one that has about so many bytes."""
+        least = max(LEAST, SHARE * nbytes / self._rate)
+        return perf_counter() - self._since >= least * self._doubt
+
+    def make(
+        self,
+        kept: Mapping[int, Kept],
+        out: Mapping[int, Sequence[int]],
+        workers: Sequence[str],
+        nbytes: int,
+    ) -> bool:
+        """Has all owners write what they have `kept`, about so many bytes, and what of it is on its
+        way `out` to which owners. Where there is no room for it, there is just none."""
+        began = perf_counter()
+        place = self._place(workers)
+        found = None
+        try:
+            if place is not None:
+                found = self._made(place, kept, out, workers)
+        except (MemoryError, OSError, Gone) as error:
+            self._shared &= not isinstance(error, OSError)
+        finally:
+            if found is None and place is not None:
+                self._drop(place)
+                self._doubt *= 2
+            self.wait()
+        if found is None:
+            return False
+        self.drop()
+        self.last = found
+        self.made += 1
+        self._doubt = 1
+        self._rate = max(1, nbytes) / (perf_counter() - began)
+        return True
+
+    def _place(self, workers: Sequence[str]) -> Place | None:
+        with suppress(OSError):
+            folder = self.pool.folder() if self._shared else None
+            if folder is not None:
+                return Place(folder, True)
+        return Place(uuid4().hex, False) if len(set(workers)) > 1 else None
+
+    def _made(
+        self,
+        place: Place,
+        kept: Mapping[int, Kept],
+        out: Mapping[int, Sequence[int]],
+        workers: Sequence[str],
+    ) -> Checkpoint:
+        calls = [
+            Call(saved, (each, out.get(owner, ()), place), worker=workers[owner], tag=owner)
+            for owner, each in kept.items()
+        ]
+        own: dict[int, list[Lain]] = self._all(calls, kept)
+        if place.shared:
+            lain = {owner: [some] for owner, some in own.items()}
+        else:
+            others = _others(workers)
+            calls = [
+                Call(copied, (some, place.name), worker=others[workers[owner]], tag=owner)
+                for owner, some in own.items()
+            ]
+            copies = self._all(calls, kept)
+            lain = {owner: [some, copies[owner]] for owner, some in own.items()}
+        return Checkpoint(place, lain, {owner: each.recipe for owner, each in kept.items()})
+
+    def _all(self, calls: Sequence[Call], firm: Mapping[int, Kept]) -> dict[int, Any]:
+        stage = self.pool.stage(self.told, self.limits)
+        stage.firm = firm.values()
+        for call in calls:
+            stage.add(call)
+        return {call.tag: found for call, found in stage}
+
+    def restored(
+        self, owners: Iterable[int], args: Callable[[int], tuple[Any, ...]], workers: Sequence[str]
+    ) -> dict[int, Kept]:
+        """What some owners had, as a step leaves it; raises `Lost` where that is not there any
+        more. `args`: what is said of each of them to `restored`."""
+        assert self.last is not None
+        stage = self.pool.stage(f"{self.told} read", self.limits)
+        for owner in owners:
+            if owner in self.last.lain:
+                call_args = *args(owner), self.last.lain[owner]
+                stage.add(Call(restored, call_args, True, workers[owner], tag=owner))
+        return {call.tag: made_as(kept, self.last.kept[call.tag]) for call, kept in stage}
+
+    def drop(self) -> None:
+        if self.last is not None:
+            self._drop(self.last.place)
+            self.last = None
+
+    def _drop(self, place: Place) -> None:
+        if place.shared:
+            shutil.rmtree(place.name, ignore_errors=True)
+        else:
+            self.pool.tell(drop_lots, [place.name])
+
+
+def _others(workers: Sequence[str]) -> dict[str, str]:
+    """For each worker another, on another machine if there are some."""
+    all_of_them = sorted(set(workers))  # those of a machine stand together
+    half = len(all_of_them) // 2
+    return dict(zip(all_of_them, all_of_them[half:] + all_of_them[:half], strict=True))
+
+
+def seated(workers: Sequence[str], there: Iterable[str]) -> list[str]:
+    """The workers of owners: the same as before, as far as they are there and no other has nothing
+    to do meanwhile.
+
+    >>> seated(["a", "b", "c"], ["b", "c"])
+    ['b', 'b', 'c']
+    >>> seated(["b", "b", "c"], ["b", "c", "d"])
+    ['d', 'b', 'c']
+    """
+    owned = Counter(dict.fromkeys(sorted(there), 0))
+    owned.update(worker for worker in workers if worker in owned)
+    found = []
+    for worker in workers:
+        if worker not in owned:
+            worker = min(owned, key=owned.__getitem__)
+            owned[worker] += 1
+        found.append(worker)
+    while owned:
+        most, least = max(owned, key=owned.__getitem__), min(owned, key=owned.__getitem__)
+        if owned[most] - owned[least] < 2:
+            break
+        found[found.index(most)] = least
+        owned[most] -= 1
+        owned[least] += 1
+    return found
+
+
+# ------------------------------------------------------------------------------- on a worker
+
+
+def saved(found: Given, to: Sequence[int], place: Place) -> list[Lain]:
+    """Writes what an owner has, and what it has for some owners."""
+    limits = Limits()
+    lain = []
+    for table, name, count, blocks in found["state"].blocks():
+        if count and not blocks:
+            lain.append(Lain(table, name, count, None))
+        for columns in _packed(blocks):
+            limits.poll()
+            lain.append(Lain(table, name, len(columns[0]), _lay(columns, place)))
+    for owner in to:
+        for name, (columns, count) in found[owner].value.items():
+            lain.append(Lain(owner, name, count, _lay(columns, place) if columns else None))
+    return lain
+
+
+def _packed(blocks: Iterable[Columns]) -> Iterator[Columns]:
+    """The rows of some blocks: many of these together if they are small, one bit by bit if it is
+    large."""
+    small: list[Columns] = []
+    for block in blocks:
+        for start in range(0, len(block[0]), AT_ONCE):
+            small.append(tuple(column[start : start + AT_ONCE] for column in block))
+            if sum(len(columns[0]) for columns in small) >= AT_ONCE:
+                yield concatenate(small)
+                small = []
+    if small:
+        yield concatenate(small)
+
+
+def _lay(columns: Columns, place: Place) -> str | Lot:
+    if not place.shared:
+        return own_shelf().put(place.name, columns)
+    path = f"{place.name}/{uuid4().hex}"
+    write(columns, path)
+    return path
+
+
+def copied(lain: Sequence[Lain], name: str) -> list[Lain]:
+    """The same on the shelf of this worker."""
+    shelf, limits = own_shelf(), Limits()
+    found = []
+    for each in lain:
+        limits.poll()
+        if isinstance(each.rows, Lot):
+            each = each._replace(rows=shelf.copy(each.rows, name))
+        found.append(each)
+    return found
+
+
+def restored(
+    task: Task,
+    number: int,
+    tries: Mapping[TrieRef, Trie],
+    fragments: Mapping[str, Relation],
+    symbols: SymbolTable,
+    lain: Sequence[Sequence[Lain]],
+) -> Given:
+    """An owner as it was, from one of the places where that lies."""
+    for some in lain:
+        with suppress(OSError, Gone):
+            owner, limits = Owner(task, number, tries, fragments, symbols), Limits()
+            owner.called_by(limits)
+            out: dict[int, Parcel] = {}
+            for of, name, count, rows in some:
+                limits.poll()
+                columns = _taken(rows)
+                if isinstance(of, str):
+                    owner.load(of, name, (columns, count))
+                else:
+                    out.setdefault(of, {})[name] = columns, count
+            return given(owner, None, out)
+    raise Stale
+
+
+def _taken(rows: str | Lot | None) -> Columns:
+    if isinstance(rows, str):
+        # Copied: the file goes with the next checkpoint, and what is mapped may be gone then.
+        return tuple(column.copy() for column in read(rows))
+    return () if rows is None else own_shelf().take(Piece(rows, 0, rows.rows))
