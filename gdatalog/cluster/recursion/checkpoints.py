@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter
@@ -31,7 +31,7 @@ from gdatalog.storage.trie import Trie
 # Rounds are worth a checkpoint when they took so many times as long as it will, which then costs
 # a twentieth at the most; and when they took so many seconds: less is soon done again.
 SHARE, LEAST = 20.0, 5.0
-RATE = 1e8  # bytes a second, until one was made: a folder that machines share gives about that
+RATE = 3e8  # bytes a second, until one was made and has told
 AT_ONCE = 1 << 20  # rows that are written together
 
 
@@ -91,16 +91,18 @@ class Checkpoints:
         kept: Mapping[int, Kept],
         out: Mapping[int, Sequence[int]],
         workers: Sequence[str],
+        there: Collection[str],
         nbytes: int,
     ) -> bool:
-        """Has all owners write what they have `kept`, about so many bytes, and what of it is on its
-        way `out` to which owners. Where there is no room for it, there is just none."""
+        """Has all owners, by their `workers`, write what they have `kept`, about so many bytes, and
+        what of it is on its way `out` to which owners. Where there is no room for it, there is just
+        none. `there`: all workers that there are."""
         began = perf_counter()
-        place = self._place(workers)
+        place = self._place(there)
         found = None
         try:
             if place is not None:
-                found = self._made(place, kept, out, workers)
+                found = self._made(place, kept, out, workers, there)
         except (MemoryError, OSError, Gone) as error:
             self._shared &= not isinstance(error, OSError)
         finally:
@@ -117,12 +119,12 @@ class Checkpoints:
         self._rate = max(1, nbytes) / (perf_counter() - began)
         return True
 
-    def _place(self, workers: Sequence[str]) -> Place | None:
+    def _place(self, there: Collection[str]) -> Place | None:
         with suppress(OSError):
             folder = self.pool.folder() if self._shared else None
             if folder is not None:
                 return Place(folder, True)
-        return Place(uuid4().hex, False) if len(set(workers)) > 1 else None
+        return Place(uuid4().hex, False) if len(there) > 1 else None
 
     def _made(
         self,
@@ -130,6 +132,7 @@ class Checkpoints:
         kept: Mapping[int, Kept],
         out: Mapping[int, Sequence[int]],
         workers: Sequence[str],
+        there: Collection[str],
     ) -> Checkpoint:
         calls = [
             Call(saved, (each, out.get(owner, ()), place), worker=workers[owner], tag=owner)
@@ -139,9 +142,9 @@ class Checkpoints:
         if place.shared:
             lain = {owner: [some] for owner, some in own.items()}
         else:
-            others = _others(workers)
+            others = _others(there)
             calls = [
-                Call(copied, (some, place.name), worker=others[workers[owner]], tag=owner)
+                Call(copied, (some, place.name), worker=others.get(workers[owner]), tag=owner)
                 for owner, some in own.items()
             ]
             copies = self._all(calls, kept)
@@ -180,9 +183,9 @@ class Checkpoints:
             self.pool.tell(drop_lots, [place.name])
 
 
-def _others(workers: Sequence[str]) -> dict[str, str]:
+def _others(workers: Iterable[str]) -> dict[str, str]:
     """For each worker another, on another machine if there are some."""
-    all_of_them = sorted(set(workers))  # those of a machine stand together
+    all_of_them = sorted(workers)  # those of a machine stand together
     half = len(all_of_them) // 2
     return dict(zip(all_of_them, all_of_them[half:] + all_of_them[:half], strict=True))
 

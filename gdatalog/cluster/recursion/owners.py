@@ -57,7 +57,9 @@ from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
 
 TIMES = 4  # that owners go as far as a round in which a worker of theirs dies each time
-SOON = 5.0  # seconds for another worker to come where one died, before others have its part
+# Seconds for another worker to come where one died, before others have its part; and no more than
+# all has taken so far.
+SOON = 5.0
 LOOK = 0.05  # seconds between two looks at which there are
 
 
@@ -139,7 +141,7 @@ class Owners:
         derived = {name: self.run.first(name) for name in self.run.tables}
         self.begun = self.run.record.end_round()
         self.begin = self.run.record.mark()
-        began = perf_counter()
+        self.began = perf_counter()
         self._place()
         self.checkpoints = Checkpoints(self.pool, self.run.name, self.around.limits)
         self.deaths: Counter[int] = Counter()  # by round
@@ -154,7 +156,7 @@ class Owners:
         for name, relation in found.items():
             self.around.limits.charge(name, relation.nbytes)
             self.around.device.hold(relation)
-        self._tell(found, perf_counter() - began)
+        self._tell(found)
         return found
 
     def _fixpoint(self, course: _Course) -> dict[str, Relation] | None:
@@ -165,7 +167,7 @@ class Owners:
             try:
                 settling = True
                 while course.inbox:
-                    if settling and self.checkpoints.due(sum(course.held.values())):
+                    if settling and course.kept:
                         self._checkpoint(course)
                     told = self._step(settling, course)
                     if settling:
@@ -191,17 +193,20 @@ class Owners:
             )
 
     def _checkpoint(self, course: _Course) -> None:
-        """Has all that owners have written down; and those that shared a worker, since another was
-        lost, go on where one has come."""
+        """Where it is time, has all that owners have written down; and those that shared a worker,
+        since another was lost, go on where one has come."""
+        held = sum(course.held.values())
+        if not self.checkpoints.due(held):
+            return
         out: dict[int, list[int]] = {}
         for owner, pieces in course.inbox.items():
             for each in pieces:
                 if isinstance(each, int):
                     out.setdefault(each, []).append(owner)
-        held = sum(course.held.values())
-        if self.checkpoints.make(course.kept, out, self.workers, held):
+        there = self.pool.workers
+        if self.checkpoints.make(course.kept, out, self.workers, there, held):
             self.saved = course.again({}, self.run.record.mark())
-            before, self.workers = self.workers, seated(self.workers, self.pool.workers)
+            before, self.workers = self.workers, seated(self.workers, there)
             course.kept |= self._restored(
                 owner for owner, worker in enumerate(before) if worker != self.workers[owner]
             )
@@ -215,13 +220,10 @@ class Owners:
 
     def _back(self, derived: Mapping[str, Sequence[Derived]]) -> _Course:
         """What all owners begin with again, after one was lost."""
-        there, until = self.pool.workers, perf_counter() + SOON
-        while self.checkpoints.last and len(there) < len(set(self.workers)):
-            if perf_counter() > until:
-                break
+        until = perf_counter() + min(SOON, perf_counter() - self.began)
+        while len(there := self.pool.workers) < len(set(self.workers)) and perf_counter() < until:
             self.around.limits.poll()
             sleep(LOOK)
-            there = self.pool.workers
         self.workers = seated(self.workers, there)
         course = None
         if self.checkpoints.last is not None:
@@ -438,16 +440,15 @@ class Owners:
                 steps = list(all_steps(plan.joins[0].steps))
                 report.saw({id(steps[at]): told for at, told in places.items()})
 
-    def _tell(self, found: Mapping[str, Relation], seconds: float) -> None:
+    def _tell(self, found: Mapping[str, Relation]) -> None:
         """Tells a profile what was done."""
         run, workers = self.run, len(self.workers)
         moved = f"{format_bytes(self.course.moved)} of rows moved between them"
-        made, lost = self.checkpoints.made, self.deaths.total()
-        if made:
-            moved += f", {made} checkpoint{'s' * (made > 1)}"
-        if lost:
-            moved += f", {lost} time{'s' * (lost > 1)} gone back for a worker that was lost"
         run.record.how = (*self.how, f"rounds on {workers} worker{'s' * (workers > 1)}: {moved}")
+        made, lost = self.checkpoints.made, self.deaths.total()
+        if made or lost:
+            back = f", {lost} time{'s' * (lost > 1)} gone back for a lost worker" if lost else ""
+            run.record.how += (f"{made} checkpoint{'s' * (made != 1)}{back}",)
         run.record.end({name: relation.length for name, relation in found.items()})
         for whole in {id(plan): plan for plan in self.wholes}.values():
             report = self.around.ledger.run_of(whole)
