@@ -22,10 +22,11 @@ from hypothesis import given, settings
 import gdatalog
 from gdatalog.cluster.partitioned.shelves import Gone, Lot
 from gdatalog.cluster.pool import Call, Lost
-from gdatalog.cluster.recursion import checkpoints, owner, owners
-from gdatalog.cluster.recursion.checkpoints import Checkpoints, _others, _packed, seated
+from gdatalog.cluster.recursion import checkpoints, owner, owners, snapshot
+from gdatalog.cluster.recursion.checkpoints import Checkpoints, _others, seated
 from gdatalog.cluster.recursion.owner import Stale, State
 from gdatalog.cluster.recursion.owners import Owners
+from gdatalog.cluster.recursion.snapshot import _packed
 from gdatalog.engine.best import Best
 from gdatalog.engine.growing import Growing
 from gdatalog.errors import DeviceError, EvaluationError
@@ -115,7 +116,7 @@ class Dying(Here):
 
     def copy(self, lot: Lot, name: str) -> Lot:
         assert lot.home != self.at
-        return self.put(name, self.take(checkpoints.Piece(lot, 0, lot.rows)))
+        return self.put(name, self.take(snapshot.Piece(lot, 0, lot.rows)))
 
 
 class _Dying(_Stage):
@@ -148,7 +149,7 @@ def _lay_on_shelves(monkeypatch: pytest.MonkeyPatch) -> None:
         pools.append(self)
 
     monkeypatch.setattr(Dying, "__init__", init)
-    monkeypatch.setattr(checkpoints, "own_shelf", lambda: pools[-1])
+    monkeypatch.setattr(snapshot, "own_shelf", lambda: pools[-1])
 
 
 def way(spread: str, shared: bool, again: bool = False) -> oracle.Way:
@@ -162,6 +163,9 @@ def way(spread: str, shared: bool, again: bool = False) -> oracle.Way:
         with gdatalog.connect(device="cpu") as db, pytest.MonkeyPatch.context() as patch:
             _write_each(patch)
             _lay_on_shelves(patch)
+            if random.random() < 0.7:  # nothing goes by way of the driver
+                patch.setattr(owner, "SMALL", 0)
+                patch.setattr(owners, "SMALL", 0)
             pool = Dying(random.randrange(1, 5), deaths, shared, again)
             db._workspace.force(spread=spread, split="never", dying=random.choice(DYING))
             db._workspace.cluster = Recursion(pool)
@@ -315,7 +319,7 @@ def test_owners_have_seats() -> None:
 
 
 def test_blocks_are_cut_and_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "AT_ONCE", 4)
+    monkeypatch.setattr(snapshot, "AT_ONCE", 4)
     blocks = [(np.arange(start, stop),) for start, stop in ((0, 1), (1, 3), (3, 13), (13, 14))]
     packed = [columns[0].tolist() for columns in _packed(blocks)]
     assert [key for keys in packed for key in keys] == list(range(14))
@@ -365,19 +369,20 @@ def two(cluster: Any) -> Iterator[Any]:
     everywhere(client, _interpret, False)
 
 
-def left_of(db: gdatalog.Database) -> tuple[list[str], int]:
-    """The folders in what workers see of the driver's, and how much lies on their shelves."""
-    pool = db._workspace.cluster.pool  # type: ignore[union-attr]
-    folder = pool.placing.folder
+def left_of(db: gdatalog.Database) -> list[str]:
+    """The folders in what workers see of the driver's, and the names of lots on their shelves,
+    but for those of rows that joins have dealt out."""
+    its: Any = db._workspace.cluster
+    folder = its.pool.placing.folder
     folders = [] if folder is None else [str(each) for each in Path(folder).iterdir()]
-    lying = everywhere(pool.connection.client, _lying)
-    return [each for each in folders if os.path.isdir(each)], sum(lying)
+    names = {name for some in everywhere(its.pool.connection.client, _lying) for name in some}
+    return [*filter(os.path.isdir, folders), *(names - its.stock._names)]
 
 
-def _lying(dask_worker: Any = None) -> int:
-    from gdatalog.cluster.partitioned.shelves import shelf_of
+def _lying(dask_worker: Any = None) -> list[str]:
+    from gdatalog.cluster.partitioned.shelves import _named, shelf_of
 
-    return len(shelf_of(dask_worker)._kept)
+    return list(map(_named, shelf_of(dask_worker)._kept))
 
 
 def killed(
@@ -387,6 +392,7 @@ def killed(
     random = Random(seed)
     after, real, pids = random.randrange(1, 9), Owners._step, everywhere(two, os.getpid)
     steps: list[int] = []
+    everywhere(two, _small, 0)
 
     def step(self: Owners, settling: bool, course: Any) -> Any:
         steps.append(len(course.rounds))
@@ -402,9 +408,15 @@ def killed(
             db._workspace.cluster.pool.placing.send_all()  # type: ignore[union-attr]
         db._workspace.force(spread=spread, strategy="levelwise", split="never")
         assert sorted(db.query(text).fetchall()) == sorted(alone.query(text).fetchall())
-        until(lambda: left_of(db) == ([], 0))
+        until(lambda: not left_of(db))
+    everywhere(two, _small, owner.SMALL)
     # The round in which it died is run again, and no more than the one before.
     assert all(now >= before - 1 for before, now in pairwise(steps))
+
+
+def _small(nbytes: int) -> None:
+    """On a worker: only so many bytes go by way of the driver."""
+    owner.SMALL = nbytes
 
 
 BEST = "p(x, min(0)) <- E(x, _), x < 3. p(y, min(d + 1)) <- p(x, d), E(x, y)."

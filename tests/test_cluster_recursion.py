@@ -59,6 +59,7 @@ class Here:
         self.moved = moved
         self.placed: dict[Any, Any] = {}
         self.functions: list[str] = []
+        self.shared = True
         self.folders: list[str] = []
 
     def folder(self) -> str:

@@ -67,8 +67,12 @@ class Pool:
     def folder(self) -> str | None:
         """A new folder that the driver and all workers see, removed by who asked for it; None
         where there is no such place."""
-        parent = self.placing.seen()
-        return None if parent is None else tempfile.mkdtemp(dir=parent)
+        return tempfile.mkdtemp(dir=self.placing.seen()) if self.shared else None
+
+    @property
+    def shared(self) -> bool:
+        """Whether there is such a place."""
+        return self.placing.seen() is not None
 
     def claims(self) -> Claims | None:
         """Where calls claim what they do; None where workers see no folder of the driver's. It is

@@ -7,50 +7,26 @@ never holds it twice. The newest that is whole is kept, until the fixpoint ends.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
-from gdatalog.cluster.partitioned.shelves import Gone, Lot, Piece, drop_lots, own_shelf
+from gdatalog.cluster.partitioned.shelves import Gone, drop_lots
 from gdatalog.cluster.pool import Call, Kept, Pool
 from gdatalog.cluster.pool.calls import made_as
-from gdatalog.cluster.pool.here import read, write
-from gdatalog.cluster.recursion.owner import Given, Owner, Parcel, Stale, Task, given
+from gdatalog.cluster.recursion.snapshot import Lain, Place, copied, restored, saved
 from gdatalog.executors.limits import Limits
-from gdatalog.plan.nodes import TrieRef
-from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import Columns, concatenate
-from gdatalog.storage.symbols import SymbolTable
-from gdatalog.storage.trie import Trie
 
 # Rounds are worth a checkpoint when they took so many times as long as it will, which then costs
 # a twentieth at the most; and when they took so many seconds: less is soon done again.
 SHARE, LEAST = 20.0, 5.0
 RATE = 3e8  # bytes a second, until one was made and has told
-AT_ONCE = 1 << 20  # rows that are written together
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a checkpoint lies: a folder that all workers see, or a name of lots on shelves."""
-
-    name: str
-    shared: bool
-
-
-class Lain(NamedTuple):
-    """Rows in a checkpoint. `of`: which table of an owner's, or the owner for whom they are;
-    `rows`: a file, or where they lie on shelves; None if they have no columns."""
-
-    of: str | int
-    name: str
-    length: int
-    rows: str | Lot | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +48,7 @@ class Checkpoints:
         self.limits = limits
         self.last: Checkpoint | None = None
         self.made = 0
-        self._shared = True
+        self._shared = pool.shared
         self._rate = RATE
         self._doubt = 1  # times that is waited longer, since making one failed
         self.wait()
@@ -81,23 +57,27 @@ class Checkpoints:
         """From now on rounds count that are to be worth another."""
         self._since = perf_counter()
 
-    def due(self, nbytes: int) -> bool:
-        """Whether it is time for one that has about so many bytes."""
-        least = max(LEAST, SHARE * nbytes / self._rate)
+    def due(self, held: Collection[int]) -> bool:
+        """Whether it is time for one; about so many bytes each owner holds."""
+        least = max(LEAST, SHARE * self._bytes(held) / self._rate)
         return perf_counter() - self._since >= least * self._doubt
+
+    def _bytes(self, held: Collection[int]) -> int:
+        """Those that are written one after the other: into one folder, or once here and there."""
+        return sum(held) if self._shared else 2 * max(held)
 
     def make(
         self,
         kept: Mapping[int, Kept],
-        out: Mapping[int, Sequence[int]],
+        out: Collection[int],
         workers: Sequence[str],
         there: Collection[str],
-        nbytes: int,
+        held: Collection[int],
     ) -> bool:
-        """Has all owners, by their `workers`, write what they have `kept`, about so many bytes, and
-        what of it is on its way `out` to which owners. Where there is no room for it, there is just
-        none. `there`: all workers that there are."""
-        began = perf_counter()
+        """Has all owners, by their `workers`, write what they have `kept`; those that `out` names
+        also what is on its way to others. Where there is no room for it, there is just none.
+        `there`: all workers that there are; `held`: see `due`."""
+        nbytes, began = self._bytes(held), perf_counter()
         place = self._place(there)
         found = None
         try:
@@ -130,12 +110,12 @@ class Checkpoints:
         self,
         place: Place,
         kept: Mapping[int, Kept],
-        out: Mapping[int, Sequence[int]],
+        out: Collection[int],
         workers: Sequence[str],
         there: Collection[str],
     ) -> Checkpoint:
         calls = [
-            Call(saved, (each, out.get(owner, ()), place), worker=workers[owner], tag=owner)
+            Call(saved, (each, owner in out, place), worker=workers[owner], tag=owner)
             for owner, each in kept.items()
         ]
         own: dict[int, list[Lain]] = self._all(calls, kept)
@@ -178,7 +158,10 @@ class Checkpoints:
 
     def _drop(self, place: Place) -> None:
         if place.shared:
-            shutil.rmtree(place.name, ignore_errors=True)
+            gone = f"{place.name}-gone"
+            with suppress(OSError):  # who still writes there finds no place any more
+                os.rename(place.name, gone)
+            shutil.rmtree(gone, ignore_errors=True)
         else:
             self.pool.tell(drop_lots, [place.name])
 
@@ -215,88 +198,3 @@ def seated(workers: Sequence[str], there: Iterable[str]) -> list[str]:
         owned[most] -= 1
         owned[least] += 1
     return found
-
-
-# ------------------------------------------------------------------------------- on a worker
-
-
-def saved(found: Given, to: Sequence[int], place: Place) -> list[Lain]:
-    """Writes what an owner has, and what it has for some owners."""
-    limits = Limits()
-    lain = []
-    for table, name, count, blocks in found["state"].blocks():
-        if count and not blocks:
-            lain.append(Lain(table, name, count, None))
-        for columns in _packed(blocks):
-            limits.poll()
-            lain.append(Lain(table, name, len(columns[0]), _lay(columns, place)))
-    for owner in to:
-        for name, (columns, count) in found[owner].value.items():
-            lain.append(Lain(owner, name, count, _lay(columns, place) if columns else None))
-    return lain
-
-
-def _packed(blocks: Iterable[Columns]) -> Iterator[Columns]:
-    """The rows of some blocks: many of these together if they are small, one bit by bit if it is
-    large."""
-    small: list[Columns] = []
-    for block in blocks:
-        for start in range(0, len(block[0]), AT_ONCE):
-            small.append(tuple(column[start : start + AT_ONCE] for column in block))
-            if sum(len(columns[0]) for columns in small) >= AT_ONCE:
-                yield concatenate(small)
-                small = []
-    if small:
-        yield concatenate(small)
-
-
-def _lay(columns: Columns, place: Place) -> str | Lot:
-    if not place.shared:
-        return own_shelf().put(place.name, columns)
-    path = f"{place.name}/{uuid4().hex}"
-    write(columns, path)
-    return path
-
-
-def copied(lain: Sequence[Lain], name: str) -> list[Lain]:
-    """The same on the shelf of this worker."""
-    shelf, limits = own_shelf(), Limits()
-    found = []
-    for each in lain:
-        limits.poll()
-        if isinstance(each.rows, Lot):
-            each = each._replace(rows=shelf.copy(each.rows, name))
-        found.append(each)
-    return found
-
-
-def restored(
-    task: Task,
-    number: int,
-    tries: Mapping[TrieRef, Trie],
-    fragments: Mapping[str, Relation],
-    symbols: SymbolTable,
-    lain: Sequence[Sequence[Lain]],
-) -> Given:
-    """An owner as it was, from one of the places where that lies."""
-    for some in lain:
-        with suppress(OSError, Gone):
-            owner, limits = Owner(task, number, tries, fragments, symbols), Limits()
-            owner.called_by(limits)
-            out: dict[int, Parcel] = {}
-            for of, name, count, rows in some:
-                limits.poll()
-                columns = _taken(rows)
-                if isinstance(of, str):
-                    owner.load(of, name, (columns, count))
-                else:
-                    out.setdefault(of, {})[name] = columns, count
-            return given(owner, None, out)
-    raise Stale
-
-
-def _taken(rows: str | Lot | None) -> Columns:
-    if isinstance(rows, str):
-        # Copied: the file goes with the next checkpoint, and what is mapped may be gone then.
-        return tuple(column.copy() for column in read(rows))
-    return () if rows is None else own_shelf().take(Piece(rows, 0, rows.rows))

@@ -195,14 +195,10 @@ class Owners:
     def _checkpoint(self, course: _Course) -> None:
         """Where it is time, has all that owners have written down; and those that shared a worker,
         since another was lost, go on where one has come."""
-        held = sum(course.held.values())
+        held = course.held.values()
         if not self.checkpoints.due(held):
             return
-        out: dict[int, list[int]] = {}
-        for owner, pieces in course.inbox.items():
-            for each in pieces:
-                if isinstance(each, int):
-                    out.setdefault(each, []).append(owner)
+        out = {each for pieces in course.inbox.values() for each in pieces if isinstance(each, int)}
         there = self.pool.workers
         if self.checkpoints.make(course.kept, out, self.workers, there, held):
             self.saved = course.again({}, self.run.record.mark())
