@@ -4,7 +4,8 @@
 #     make demo          runs queries/triangles.dl and shows the answer; on a GPU too, where one is
 #     make demo-cluster  starts workers on this machine, asks them, kills one, and stops them
 #     make test          the tests, some minutes
-#     make check         style, types, all tests (the slow ones too) and their coverage
+#     make check         style, types, all tests, the slow ones too
+#     make coverage      how much of the parser, planner, engine and storage the quick tests run
 #     make docs          builds the documentation, in site/
 #     make bench         the benchmarks, in at most 20 minutes; make bench-full runs the rest too
 #     make test-gpu      the tests of an NVIDIA GPU, some minutes
@@ -24,7 +25,7 @@ WANTED := $(BIN)/python -m gdatalog.gpu_ops.wanted
 COVERED := parser planner plan engine storage
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs bench bench-full bench-again test-gpu bench-gpu clean
+.PHONY: help demo test check coverage docs bench bench-full bench-again test-gpu bench-gpu clean
 
 help:
 	@sed -n 's/^#     make/make/p' Makefile
@@ -46,16 +47,17 @@ demo-cluster: $(VENV)/cluster
 test: $(VENV)/dev
 	GDATALOG_PROGRAMS=150 GDATALOG_FUZZ=150 $(PYTEST)
 
-# Coverage is measured in the quick tests alone, and not in those of kernels: it would slow the
-# long ones. Those that draw their cases run in both, in the first with few, in the second with
-# many more than `make test` draws.
+# Of those that draw their cases, more than twice as many as `make test` draws.
 check: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	GDATALOG_PROGRAMS=60 $(PYTEST) -m 'not (slow or gpu or host)' \
+	GDATALOG_PROGRAMS=400 GDATALOG_FUZZ=10000 $(PYTEST) -m 'not gpu'
+
+# Not in the slow tests, nor in those of kernels: it makes them slower by half.
+coverage: $(VENV)/dev
+	$(PYTEST) -m 'not (slow or gpu or host)' \
 	  $(COVERED:%=--cov=gdatalog/%) --cov-branch --cov-report=
-	GDATALOG_PROGRAMS=800 GDATALOG_FUZZ=10000 $(PYTEST) -m '(slow or drawn or host) and not gpu'
 	$(BIN)/coverage report --skip-covered --fail-under=92
 
 # Without the network: the pages hold all that they show.
