@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -21,7 +21,7 @@ from hypothesis import given, settings
 
 import gdatalog
 from gdatalog.cluster.partitioned.shelves import Gone, Lot
-from gdatalog.cluster.pool import Call, Lost
+from gdatalog.cluster.pool import Call, Kept, Lost
 from gdatalog.cluster.recursion import checkpoints, owner, owners, snapshot
 from gdatalog.cluster.recursion.checkpoints import Checkpoints, _others, seated
 from gdatalog.cluster.recursion.owner import Stale, State
@@ -120,11 +120,15 @@ class Dying(Here):
 
 
 class _Dying(_Stage):
+    firm: Collection[Kept] = ()
+
     def __iter__(self) -> Iterator[tuple[Call, Any]]:
         pool: Any = self.pool
         calls, self.left = self.left, []
         for call in calls:
             pool.calls += 1
+            state = [arg for arg in call.args if isinstance(arg, Kept)]
+            assert all(any(each is kept for kept in self.firm) for each in state)
             there = sorted(pool.workers)
             pool.at = call.worker if call.worker in there else there[0]
             if pool.calls in pool.deaths:
