@@ -15,12 +15,15 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, sleep
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gdatalog.cluster.pool import Call, Kept, Pool, TooLarge
+from gdatalog.cluster.pool import Call, Kept, Lost, Pool, Stage, TooLarge
+from gdatalog.cluster.pool.calling import Packed
+from gdatalog.cluster.pool.calls import Recipe, made_by
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.executors.limits import Limits
 from tests import pool_calls
@@ -285,3 +288,43 @@ def drawn(pool: Pool, seed: int, kills: int) -> None:
 def test_drawn_work_while_workers_die(pool: Pool) -> None:
     for seed in range(3):
         drawn(pool, seed, kills=4)
+
+
+def test_what_is_firm_is_not_made_again(pool: Pool) -> None:
+    """Its loss is told, though it could be made again: here in a while."""
+    kept = [found for _, found in with_(pool, Limits(), Call(pool_calls.slowly, (1.0, 3), True))]
+    (there,) = pool.where(kept)
+    assert there is not None
+    kill(pool.connection.client, there)
+    until(lambda: kept[0].future.status == "lost")
+    stage = with_(pool, Limits(), Call(pool_calls.number, (kept[0],)))
+    stage.firm = kept
+    with pytest.raises(Lost, match="a part of test was lost"):
+        list(stage)
+    assert [found for _, found in with_(pool, Limits(), Call(pool_calls.number, (kept[0],)))] == [3]
+
+
+def test_what_is_lost_between_two_looks_is_no_nothing() -> None:
+    """What something is made of again may be lost again at that moment."""
+
+    class Future:
+        def __init__(self, *looks: str) -> None:
+            self.looks = [*looks]
+
+        @property
+        def status(self) -> str:
+            return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+
+    pool: Any = SimpleNamespace(connection=SimpleNamespace(client=None))
+    stage: Any = Stage(pool, "test", Limits())
+    given: list[Any] = []
+
+    def mapped(function: Any, worker: Any, *args: Any) -> list[Any]:
+        given.append(args[0])
+        return [Future("finished")]
+
+    stage._map = mapped
+    source, future = Recipe(Packed(b"", ()), (), (), None), Future(*["finished"] * 2, "lost")
+    held = made_by(source, future)
+    stage._remake(Recipe(Packed(b"", ()), ((source, ("a",)),), (), None), False)
+    assert given[0] == [future] and held.future is future

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import tempfile
 from collections.abc import Iterator, Mapping
 from random import Random
 from time import monotonic, sleep
@@ -58,6 +59,12 @@ class Here:
         self.moved = moved
         self.placed: dict[Any, Any] = {}
         self.functions: list[str] = []
+        self.shared = True
+        self.folders: list[str] = []
+
+    def folder(self) -> str:
+        self.folders.append(tempfile.mkdtemp())
+        return self.folders[-1]
 
     def place(
         self, key: Any, value: Any, nbytes: int = 0, owner: Any = None, version: Any = None
@@ -93,8 +100,7 @@ class _Stage:
             self.pool.functions.append(call.function.__name__)
             found = call.function(*[self._given(arg) for arg in call.args])
             if call.keep:
-                assert call.told is not None
-                yield call, Kept(found, _copy(call.told(found)))
+                yield call, Kept(found, call.told and _copy(call.told(found)))
             else:
                 yield call, _copy(found)
 

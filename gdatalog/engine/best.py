@@ -6,7 +6,7 @@ there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName
+
+AT_ONCE = 1 << 20  # rows that are copied at once
 
 
 def optimum_columns(rules: Sequence[CheckedRule]) -> dict[int, str]:
@@ -116,6 +118,16 @@ class Best:
             # values are improved where they stand
             self._full = self._made(run.codes, tuple(value.copy() for value in run.values))
         return self._full
+
+    def blocks(self) -> Iterator[Columns]:
+        """All rows of at least one column, in any order, few of them copied at once."""
+        if self._full is not None:
+            yield self._full.rows
+            return
+        for run in self._runs:
+            for start in range(0, len(run.codes), AT_ONCE):
+                some = slice(start, start + AT_ONCE)
+                yield self._made(run.codes[some], [value[some] for value in run.values]).rows
 
     def add(self, rows: Columns, count: int) -> Relation:
         """Adds rows; gives those of the groups that are new or better now."""

@@ -11,7 +11,7 @@ The last two can be tested and set by the threads of compiled loops while they r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -239,6 +239,14 @@ class Growing:
         return False
 
     # ------------------------------------------------------------------------------------ rows
+
+    def blocks(self) -> Iterator[Columns]:
+        """All rows of at least one column, in any order, as they lie: nothing is merged, so that
+        indexes stay what they are, and little is copied at once."""
+        if isinstance(self.known, SortedRows) and not self._keeps:
+            yield from self.known.blocks(AT_ONCE)
+        else:
+            yield from self._blocks()
 
     def full(self) -> Relation:
         """All rows, as a relation."""

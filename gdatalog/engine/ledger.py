@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -129,6 +129,14 @@ class Way:
         return f"{self.name}: {self.parts:,} {of}{tried}{threads}, {took}"
 
 
+class Mark(NamedTuple):
+    """How far a record is: its rounds, its rules, those of the round that runs."""
+
+    rounds: int
+    rules: int
+    open: tuple[RuleRound, ...]
+
+
 @dataclass(slots=True)
 class StratumTold:
     """What evaluating one stratum did.
@@ -184,6 +192,14 @@ class StratumTold:
             self.rules += done
         self._most()
         return done
+
+    def mark(self) -> Mark:
+        return Mark(self.rounds, len(self.rules), tuple(self._open))
+
+    def back_to(self, mark: Mark) -> None:
+        """What was told since is not so: it is done again."""
+        self.rounds, self._open = mark.rounds, list(mark.open)
+        del self.rules[mark.rules :]
 
     def end(self, rows: dict[str, int]) -> None:
         if self._open:

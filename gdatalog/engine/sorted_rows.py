@@ -6,6 +6,7 @@ It holds arrays of the device whose operations it is given.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from gdatalog.storage.rows import Columns
@@ -42,6 +43,14 @@ class SortedRows:
             return tuple(self.ops.xp.empty(0, dtype="int32") for _ in range(self.width))
         self._runs = [self.ops.merged(self._runs)]
         return self._unpack(self._runs[0])
+
+    def blocks(self, most: int) -> Iterator[Columns]:
+        """All rows in any order, no more than so many at once: nothing is merged."""
+        if self._wide is not None:
+            yield self._wide
+        for run in self._runs:
+            for start in range(0, len(run), most):
+                yield self._unpack(run[start : start + most])
 
     def _fit(self, rows: Columns) -> bool:
         """Makes sure that the packing holds these rows; False if no packing does."""

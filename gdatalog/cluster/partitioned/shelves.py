@@ -224,6 +224,13 @@ class Shelf:
         found = self.take(Piece(lot, 0, lot.rows))
         return tuple(found[at] for at in columns)
 
+    def copy(self, lot: Lot, name: str) -> Lot:
+        """A lot of another shelf as one of this shelf, by another name or the same."""
+        piece = Piece(lot, 0, lot.rows)
+        columns = self.take(piece)
+        self._drop(piece.key)
+        return self.put(name, columns)
+
     def counted(self) -> int:
         """The bytes that were moved here since this was asked last."""
         moved, self.moved = self.moved, 0

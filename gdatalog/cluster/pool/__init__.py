@@ -17,6 +17,7 @@ are cancelled; so are all if the iteration is left, or the query stopped: `watch
 knows of it, and `Limits()` made there poll it. A call for which a worker has not enough memory
 ends in `TooLarge`, unless the stage's `smaller` gives calls that together do its work. One that
 raises `Lost` itself is raised too, unless the stage's `instead` is set, and gives another call.
+So is the loss of something that the stage's `firm` names: it is not made again.
 """
 
 from __future__ import annotations
@@ -63,11 +64,21 @@ class Pool:
         each time, and goes with what is returned."""
         return self.placing.place(key, value, nbytes, owner, version)
 
+    def folder(self) -> str | None:
+        """A new folder that the driver and all workers see, removed by who asked for it; None
+        where there is no such place."""
+        return tempfile.mkdtemp(dir=self.placing.seen()) if self.shared else None
+
+    @property
+    def shared(self) -> bool:
+        """Whether there is such a place."""
+        return self.placing.seen() is not None
+
     def claims(self) -> Claims | None:
         """Where calls claim what they do; None where workers see no folder of the driver's. It is
-        made after something was placed, and removed by who asked for it."""
-        folder = self.placing.folder
-        return None if folder is None else Claims(tempfile.mkdtemp(dir=folder))
+        removed by who asked for it."""
+        folder = self.folder()
+        return None if folder is None else Claims(folder)
 
     def stage(self, told: str, limits: Limits, smaller: Smaller | None = None) -> Stage:
         """`told`: what is done, by the rule's name: for the dashboard and for who looks on.

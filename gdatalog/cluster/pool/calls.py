@@ -121,6 +121,14 @@ def made_by(recipe: Recipe | Origin, future: Any = _Nothing, told: Any = None) -
     return kept
 
 
+def made_as(kept: Kept, recipe: Recipe | Origin | None) -> Kept:
+    """The same, which from now on is made again as another was made that is what it is."""
+    kept.recipe = recipe
+    if recipe is not None:
+        recipe.kept = ref(kept)
+    return kept
+
+
 def resting(value: Any) -> Any:
     """A value of a part (`parts.py`), without what is kept: how that is made stays."""
     if isinstance(value, dict):

@@ -150,12 +150,10 @@ class Placing:
         return placed
 
     def _made(self, value: Any, nbytes: int) -> Placed:
-        if not self._tried:
-            self._tried = True
-            self.folder = self._seen_by_all()
         token = uuid4().hex
-        if self.folder is not None:
-            path = str(self.folder / token)
+        folder = self.seen()
+        if folder is not None:
+            path = str(folder / token)
             try:
                 size = watching().aside(lambda: write(value, path))
             except OSError:  # a full disk: what is there stays, the rest is sent
@@ -204,6 +202,13 @@ class Placing:
         return worker in self.client.nthreads()
 
     # ------------------------------------------------------------------------------ folder
+
+    def seen(self) -> Path | None:
+        """The folder that all workers see; made when it is first asked for."""
+        if not self._tried:
+            self._tried = True
+            self.folder = self._seen_by_all()
+        return self.folder
 
     def _seen_by_all(self) -> Path | None:
         """A new folder that every worker sees."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -57,6 +57,7 @@ class Stage:
         self.limits = limits
         self.smaller = smaller
         self.instead: Callable[[Call, Lost], Call] | None = None  # of what is lost
+        self.firm: Collection[Kept] = ()  # of these none is made again
         self._client = pool.connection.client
         self._name = f"{told.replace('?', 'query ').replace('-', ' ')}-{uuid4().hex[:8]}1"
         self._number = 0
@@ -105,6 +106,7 @@ class Stage:
     def _send(self) -> None:
         """Sends all that waits: alone what is kept, waits for others or was begun before; of the
         rest so many together that workers have some ten tasks each."""
+        self._stand()
         waiting, self._waiting = self._waiting, []
         runs = [each for each in waiting if isinstance(each, Run)]
         runs += self._packing.runs(each for each in waiting if isinstance(each, Call))
@@ -227,6 +229,7 @@ class Stage:
     def _some(self) -> list[Any]:
         """Futures that have ended, a few at the most; none if that takes long."""
         self.limits.poll()
+        self._stand()
         found = []
         try:
             found.append(self._ended.get(timeout=PATIENCE))
@@ -291,6 +294,7 @@ class Stage:
     def _failed(self, runs: list[Run], future: Any) -> None:
         """A task did not end well: its worker died, what it needed is lost, or it raised."""
         self._connected()
+        self._stand()
         error = future.exception() if future.status == "error" else None
         killed = type(error).__name__ == "KilledWorker"
         missing, lost = isinstance(error, Missing), isinstance(error, Lost)
@@ -397,6 +401,10 @@ class Stage:
                     hint="start workers, and ask again",
                 )
 
+    def _stand(self) -> None:
+        if any(kept.future.status in BAD for kept in self.firm):
+            raise Lost(f"a part of {self.told} was lost with its worker")
+
     # ------------------------------------------------------------------------------ lineage
 
     def _kept(self, run: Run, told: Any) -> Kept:
@@ -434,13 +442,13 @@ class Stage:
             if isinstance(each, Origin):  # which has been lost since
                 self._ask_sources(each)
                 continue
-            needed = [source for source, _ in each.inputs if self._there(source) is None]
+            there = [(*made, self._there(made[0])) for made in each.inputs]  # it may change soon
+            needed = [source for source, _, future in there if future is None]
             if needed:
                 todo += [source for source in needed if not isinstance(source, Kept)]
                 continue
             inputs = []
-            for source, part in each.inputs:
-                future = self._there(source)
+            for _, part, future in there:
                 inputs += self._map(part_of, None, [future], list(part)) if part else [future]
             brought = self._bringing(each.placed, sent=True, every=every)
             (future,) = self._map(run_call, each.worker, [each.packed], [inputs], [brought])

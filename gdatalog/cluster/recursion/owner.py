@@ -8,7 +8,7 @@ Above 300 lines, for what an owner has, what it is given and what it tells belon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from time import perf_counter
@@ -100,6 +100,23 @@ class Told:
     seconds: float
 
 
+class Given(dict[Any, Any]):
+    """What a step leaves: its "state", what is "told" of it, and a `Piece` for each owner that it
+    has something for. A step that is run again may have nothing where it had rows that owners know
+    since: that is nothing new."""
+
+    def __missing__(self, owner: int) -> Piece:
+        return Piece({}, own_address(), 0)
+
+
+def given(owner: Owner, told: Told | None, out: Mapping[int, Parcel]) -> Given:
+    here = own_address()
+    pieces = {to: Piece(parcel, here, size_of(parcel)) for to, parcel in out.items()}
+    found = Given(state=State(owner), told=told)
+    found.update(pieces)
+    return found
+
+
 class State:
     """What an owner has after a step. The next step takes it over and changes it; elsewhere it is
     made again from rows, as far as they are still what they were."""
@@ -118,7 +135,9 @@ class State:
         if self._rows is None:
             raise Stale
         found = made()
-        found.load(self._rows)
+        for table, parcel in self._rows.items():
+            for name, rows in parcel.items():
+                found.load(table, name, rows)
         return found
 
     def had(self) -> tuple[Parcel, list[dict[int, Seen]]]:
@@ -129,6 +148,18 @@ class State:
             if self._rows is None:
                 raise Stale
             return self._rows["homes"], []
+
+    def blocks(self) -> Iterator[tuple[str, str, int, Iterable[Columns]]]:
+        """All that has to be known to go on elsewhere, as it lies here: see `Owner.blocks`."""
+        with self._lock:
+            if self._owner is not None:
+                yield from self._owner.blocks()
+                return
+            if self._rows is None:
+                raise Stale
+            for table, parcel in self._rows.items():
+                for name, (columns, count) in parcel.items():
+                    yield table, name, count, [columns] * bool(columns)
 
     def __sizeof__(self) -> int:
         owner = self._owner
@@ -202,17 +233,25 @@ class Owner(StratumRun):
         return {"homes": self.home_rows(), "indexes": indexes}
 
     def home_rows(self) -> Parcel:
-        return {
-            name: _rows_of(table.full())
-            for name, table in self.homes.items()
-            if name not in self.task.passing or isinstance(table, Best)
-        }
+        return {name: _rows_of(table.full()) for name, table in self._stays()}
 
-    def load(self, rows: Mapping[str, Parcel]) -> None:
-        for name, some in rows["homes"].items():
-            self.homes[name].add(*some)
-        for name, some in rows["indexes"].items():
-            self.tables[name].add(*some)
+    def _stays(self) -> Iterator[tuple[str, Growing | Best]]:
+        """What is at home here and is asked for again."""
+        for name, table in self.homes.items():
+            if name not in self.task.passing or isinstance(table, Best):
+                yield name, table
+
+    def blocks(self) -> Iterator[tuple[str, str, int, Iterable[Columns]]]:
+        """The same as `rows`, in blocks: which table of which name, how many rows, and these."""
+        indexes = ((name, self.tables[name]) for name in self.task.routes.indexes)
+        for table, some in (("homes", self._stays()), ("indexes", indexes)):
+            for name, each in some:
+                yield table, name, each.length, each.blocks() if each.types else ()
+
+    def load(self, table: str, name: str, rows: Rows) -> None:
+        """Has rows that `rows` or `blocks` told; what is told in blocks is loaded so."""
+        tables = self.homes if table == "homes" else self.tables
+        tables[name].add(*rows)
 
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
         found = self.tries.get(ref)
@@ -335,13 +374,13 @@ def dealt(rows: Rows, home: Sequence[int], owners: int) -> dict[int, Rows]:
 def step(
     task: Task,
     number: int,
-    first: bool,
-    before: Mapping[Any, Any] | None,
-    inbox: Sequence[Piece | Parcel | None],
     tries: Mapping[TrieRef, Trie],
     fragments: Mapping[str, Relation],
     symbols: SymbolTable,
-) -> dict[Any, Any]:
+    first: bool,
+    before: Given | None,
+    inbox: Sequence[Piece | Parcel | None],
+) -> Given:
     """A step of an owner, after what it had `before`: its state, and what it has for owners.
 
     `first`: what came is of those who derive; else it is news of those who settle. None of it:
@@ -367,7 +406,7 @@ def step(
     if not first or task.routes.aligned:
         owner.receive(parcels)
         out, rules = owner.follow()
-    sizes = {to: _size(parcel) for to, parcel in out.items()}
+    sizes = {to: size_of(parcel) for to, parcel in out.items()}
     little = sum(sizes.values()) <= SMALL
     told = Told(
         sizes,
@@ -385,19 +424,15 @@ def step(
         owner.nbytes,
         perf_counter() - began,
     )
-    here = own_address()
-    found: dict[Any, Any] = {"state": State(owner), "told": told}
-    if not little:
-        found |= {to: Piece(parcel, here, sizes[to]) for to, parcel in out.items()}
-    return found
+    return given(owner, told, out)
 
 
-def told_of(found: Mapping[Any, Any]) -> Told:
+def told_of(found: Given) -> Told:
     told: Told = found["told"]
     return told
 
 
-def had(found: Mapping[Any, Any], names: frozenset[str]) -> tuple[Parcel, list[dict[int, Seen]]]:
+def had(found: Given, names: frozenset[str]) -> tuple[Parcel, list[dict[int, Seen]]]:
     """All rows of some relations that are at home at an owner, after its last step; and what its
     plans did."""
     state: State = found["state"]
@@ -405,14 +440,14 @@ def had(found: Mapping[Any, Any], names: frozenset[str]) -> tuple[Parcel, list[d
     return {name: rows[name] for name in names}, seen
 
 
-def rows_at_home(found: Mapping[Any, Any], name: str) -> Columns:
+def rows_at_home(found: Given, name: str) -> Columns:
     """All rows of a relation that are at home at an owner, to stay there."""
     state: State = found["state"]
     rows, _ = state.had()
     return rows[name][0]
 
 
-def _size(parcel: Parcel) -> int:
+def size_of(parcel: Parcel) -> int:
     return 64 + sum(column.nbytes for columns, _ in parcel.values() for column in columns)
 
 

@@ -1,24 +1,26 @@
 """A fixpoint whose rows several workers own: round by round they exchange what is new.
 
 The driver starts the rules' first rows on their way, tells the owners of each round where what
-comes for them lies, and counts. A worker that dies takes its rows along; they are made again as
-they were made before, step by step (`pool`).
+comes for them lies, and counts. A worker that dies takes its rows along: all owners go back to the
+last checkpoint (`checkpoints.py`), or begin again where there is none yet.
 
 Above 300 lines, for what is sent to owners and what is made of what they tell go together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
-from gdatalog.cluster.pool import Call, Kept, Placed, Pool
+from gdatalog.cluster.pool import Call, Kept, Lost, Placed, Pool, Stage
+from gdatalog.cluster.recursion.checkpoints import Checkpoints, seated
 from gdatalog.cluster.recursion.owner import (
     SMALL,
     Parcel,
-    Stale,
     Task,
     Told,
     dealt,
@@ -39,13 +41,13 @@ from gdatalog.engine.choose import Choice
 from gdatalog.engine.derived import Blocks, Derived, FarBlocks, in_order, union_rows
 from gdatalog.engine.device import CPU
 from gdatalog.engine.dying import around_parts, parted_stratum
-from gdatalog.engine.ledger import RuleRound
+from gdatalog.engine.ledger import Mark, RuleRound
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.splits import Splits
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Round
 from gdatalog.engine.variants import alone
-from gdatalog.errors import MemoryLimitError
+from gdatalog.errors import DeviceError, MemoryLimitError
 from gdatalog.executors.levelwise import Seen
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import RulePlan
@@ -54,20 +56,37 @@ from gdatalog.storage.afar import AfarRows, Keeper
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
 
-TIMES = 3  # that a fixpoint is begun, of which the owners lost what cannot be made again
+TIMES = 4  # that owners go as far as a round in which a worker of theirs dies each time
+# Seconds for another worker to come where one died, before others have its part; and no more than
+# all has taken so far.
+SOON = 5.0
+LOOK = 0.05  # seconds between two looks at which there are
 
 
 @dataclass(slots=True)
 class _Course:
-    """How far it is: what owners have, what is on its way to them, what they told."""
+    """How far it is: what owners have, what is on its way to them, what they told.
 
+    `inbox`: for each owner the numbers of those that have something for it; or what that is, where
+    it comes from here. `held`: bytes. `mark`: how far the record is."""
+
+    mark: Mark
     kept: dict[int, Kept] = field(default_factory=dict)
     inbox: dict[int, list[Any]] = field(default_factory=dict)
     totals: dict[int, Mapping[str, int]] = field(default_factory=dict)
+    held: dict[int, int] = field(default_factory=dict)
     rounds: list[Round] = field(default_factory=list)
     moved: int = 0
     following: list[RuleRound] = field(default_factory=list)  # what rules did in the last step
     followed: list[RuleRound] = field(default_factory=list)  # of which it is not known what is new
+
+    def again(self, kept: dict[int, Kept], mark: Mark) -> _Course:
+        """The same, which goes on by itself."""
+        inbox = {owner: list(pieces) for owner, pieces in self.inbox.items()}
+        totals, held, rounds = dict(self.totals), dict(self.held), list(self.rounds)
+        return replace(
+            self, mark=mark, kept=kept, inbox=inbox, totals=totals, held=held, rounds=rounds
+        )
 
 
 class Owners:
@@ -121,29 +140,35 @@ class Owners:
         self.threads = min(threads.values(), default=1)
         derived = {name: self.run.first(name) for name in self.run.tables}
         self.begun = self.run.record.end_round()
-        began = perf_counter()
-        for attempt in range(1, TIMES + 1):
-            try:
-                found = self._fixpoint(derived)
-                break
-            except Stale:
-                if attempt == TIMES:
-                    raise
+        self.begin = self.run.record.mark()
+        self.began = perf_counter()
+        self._place()
+        self.checkpoints = Checkpoints(self.pool, self.run.name, self.around.limits)
+        self.deaths: Counter[int] = Counter()  # by round
+        course = self._first(derived)
+        try:
+            while (found := self._fixpoint(course)) is None:
+                self._count_death(len(course.rounds))
+                course.kept.clear()  # before there is more of it
+                course = self._back(derived)
+        finally:
+            self.checkpoints.drop()
         for name, relation in found.items():
             self.around.limits.charge(name, relation.nbytes)
             self.around.device.hold(relation)
-        self._tell(found, perf_counter() - began)
+        self._tell(found)
         return found
 
-    def _fixpoint(self, derived: Mapping[str, Sequence[Derived]]) -> dict[str, Relation]:
+    def _fixpoint(self, course: _Course) -> dict[str, Relation] | None:
+        """What comes of it; None if a worker died, and what it had."""
         limits = self.around.limits
-        course = self.course = _Course(followed=list(self.begun))
-        self._begin(derived, course)
-        self._place()
-        with limits.watch.work("round", self.run.name, unit="rows") as work:
+        self.course = course
+        with suppress(Lost), limits.watch.work("round", self.run.name, unit="rows") as work:
             try:
                 settling = True
                 while course.inbox:
+                    if settling and course.kept:
+                        self._checkpoint(course)
                     told = self._step(settling, course)
                     if settling:
                         self._round(told, course).tell(work)
@@ -155,9 +180,62 @@ class Owners:
             for did in course.followed:
                 did.new = 0
             return self._collected(course)
+        return None
 
-    def _begin(self, derived: Mapping[str, Sequence[Derived]], course: _Course) -> None:
+    def _count_death(self, number: int) -> None:
+        self.deaths[number] += 1
+        if self.deaths[number] == TIMES:
+            raise DeviceError(
+                f"round {number} of {self.run.name} was begun {TIMES} times, and each time a "
+                "worker was lost",
+                hint="the logs of the cluster's workers say what ends them: too little memory, "
+                "perhaps",
+            )
+
+    def _checkpoint(self, course: _Course) -> None:
+        """Where it is time, has all that owners have written down; and those that shared a worker,
+        since another was lost, go on where one has come."""
+        held = course.held.values()
+        if not self.checkpoints.due(held):
+            return
+        out = {each for pieces in course.inbox.values() for each in pieces if isinstance(each, int)}
+        there = self.pool.workers
+        if self.checkpoints.make(course.kept, out, self.workers, there, held):
+            self.saved = course.again({}, self.run.record.mark())
+            before, self.workers = self.workers, seated(self.workers, there)
+            course.kept |= self._restored(
+                owner for owner, worker in enumerate(before) if worker != self.workers[owner]
+            )
+            self.checkpoints.wait()
+
+    def _restored(self, owners: Iterable[int]) -> dict[int, Kept]:
+        return self.checkpoints.restored(owners, self._args, self.workers)
+
+    def _args(self, owner: int) -> tuple[Any, ...]:
+        return self.task, owner, self.tries, self.fragments[owner], self.symbols
+
+    def _back(self, derived: Mapping[str, Sequence[Derived]]) -> _Course:
+        """What all owners begin with again, after one was lost."""
+        until = perf_counter() + min(SOON, perf_counter() - self.began)
+        while len(there := self.pool.workers) < len(set(self.workers)) and perf_counter() < until:
+            self.around.limits.poll()
+            sleep(LOOK)
+        self.workers = seated(self.workers, there)
+        course = None
+        if self.checkpoints.last is not None:
+            with suppress(Lost):
+                kept = self._restored(range(len(self.workers)))
+                course = self.saved.again(kept, self.saved.mark)
+        if course is None:  # of the checkpoint a part is lost, too
+            self.checkpoints.drop()
+            course = self._first(derived)
+        self.run.record.back_to(course.mark)
+        self.checkpoints.wait()
+        return course
+
+    def _first(self, derived: Mapping[str, Sequence[Derived]]) -> _Course:
         """The first rows, on their way to where they are at home."""
+        course = _Course(self.begin, followed=list(self.begun))
         parcels: dict[int, Parcel] = {}
         for name, parts in derived.items():
             ops, home = self.run.ops, self.routes.homes[name]
@@ -177,6 +255,7 @@ class Owners:
             size = sum(column.nbytes for rows, _ in parcel.values() for column in rows)
             held = parcel if size <= SMALL else self.pool.place(None, parcel, size)
             course.inbox.setdefault(owner, []).append(held)
+        return course
 
     def _place(self) -> None:
         """Has on the workers what the rules read of relations that do not grow."""
@@ -223,13 +302,11 @@ class Owners:
 
     def _step(self, settling: bool, course: _Course) -> dict[int, Told]:
         """A step of each owner that something has come for; what they tell."""
-        stage = self.pool.stage(self.run.name, self.around.limits)
-        for owner, inbox in course.inbox.items():
+        stage = self._stage(course)
+        for owner, pieces in course.inbox.items():
             before = course.kept.get(owner)
-            args = (
-                self.task, owner, settling, before, inbox, self.tries, self.fragments[owner],
-                self.symbols,
-            )  # fmt: skip
+            inbox = [self._piece(owner, each, course) for each in pieces]
+            args = *self._args(owner), settling, before, inbox
             worker = self.workers[owner]
             stage.add(Call(step, args, keep=True, worker=worker, tag=owner, told=told_of))
         told: dict[int, Told] = {}
@@ -240,18 +317,27 @@ class Owners:
         course.inbox = {}
         for owner, each in sorted(told.items()):
             course.moved += each.moved
+            course.held[owner] = each.held
             for caution in each.cautions:
                 self.around.scope.cautions.setdefault(caution.message, caution)
             for to in each.out:
-                if each.small is not None:
-                    course.inbox.setdefault(to, []).append(each.small[to])
-                else:  # what is its own the owner has
-                    part = None if to == owner else course.kept[owner].part(to)
-                    course.inbox.setdefault(to, []).append(part)
+                piece = owner if each.small is None else each.small[to]
+                course.inbox.setdefault(to, []).append(piece)
         course.following = self._did(told)
         if not settling:
             course.followed = course.following
         return told
+
+    def _stage(self, course: _Course) -> Stage:
+        stage = self.pool.stage(self.run.name, self.around.limits)
+        stage.firm = list(course.kept.values())
+        return stage
+
+    def _piece(self, owner: int, piece: Any, course: _Course) -> Any:
+        """Something for an owner, as it is told of it; what is its own it has: None."""
+        if not isinstance(piece, int):
+            return piece
+        return None if piece == owner else course.kept[piece].part(owner)
 
     def _round(self, told: Mapping[int, Told], course: _Course) -> Round:
         """What a round has come to, when all that it gave has settled."""
@@ -291,7 +377,7 @@ class Owners:
             for name in names
             if stays_afar(rows[name] * widths[name], self.around.limits) and widths[name]
         }
-        stage = self.pool.stage(self.run.name, self.around.limits)
+        stage = self._stage(course)
         for owner, kept in course.kept.items():
             worker = self.workers[owner]
             here = frozenset(names) - stays
@@ -350,11 +436,15 @@ class Owners:
                 steps = list(all_steps(plan.joins[0].steps))
                 report.saw({id(steps[at]): told for at, told in places.items()})
 
-    def _tell(self, found: Mapping[str, Relation], seconds: float) -> None:
+    def _tell(self, found: Mapping[str, Relation]) -> None:
         """Tells a profile what was done."""
         run, workers = self.run, len(self.workers)
         moved = f"{format_bytes(self.course.moved)} of rows moved between them"
         run.record.how = (*self.how, f"rounds on {workers} worker{'s' * (workers > 1)}: {moved}")
+        made, lost = self.checkpoints.made, self.deaths.total()
+        if made or lost:
+            back = f", {lost} time{'s' * (lost > 1)} gone back for a lost worker" if lost else ""
+            run.record.how += (f"{made} checkpoint{'s' * (made != 1)}{back}",)
         run.record.end({name: relation.length for name, relation in found.items()})
         for whole in {id(plan): plan for plan in self.wholes}.values():
             report = self.around.ledger.run_of(whole)

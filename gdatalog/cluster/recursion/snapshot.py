@@ -1,0 +1,147 @@
+"""What an owner has between two rounds, as it is written down and read again: on a worker.
+
+It is written block by block, so that an owner never holds it twice: into files of a folder that all
+workers see, or onto shelves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import uuid4
+
+from gdatalog.cluster.partitioned.shelves import Gone, Lot, Piece, own_shelf
+from gdatalog.cluster.pool.here import read, write
+from gdatalog.cluster.recursion.owner import (
+    Given,
+    Owner,
+    Parcel,
+    Stale,
+    Task,
+    dealt,
+    given,
+)
+from gdatalog.engine.derived import Rows
+from gdatalog.executors.limits import Limits
+from gdatalog.plan.nodes import TrieRef
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns, concatenate
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.trie import Trie
+
+AT_ONCE = 1 << 20  # rows that are written together
+OUT = "out"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a checkpoint lies: a folder that all workers see, or a name of lots on shelves."""
+
+    name: str
+    shared: bool
+
+
+class Lain(NamedTuple):
+    """Rows in a checkpoint. `of`: which table of an owner's they are of; or `OUT`: they are on
+    their way. `rows`: a file, or where they lie on shelves; None if they have no columns."""
+
+    of: str
+    name: str
+    length: int
+    rows: str | Lot | None
+
+
+def saved(found: Given, out: bool, place: Place) -> list[Lain]:
+    """Writes what an owner has; and what it has for others, if that is on its way."""
+    limits = Limits()
+    lain = []
+    for table, name, count, blocks in (*found["state"].blocks(), *(_out(found) if out else ())):
+        if count and not blocks:
+            lain.append(Lain(table, name, count, None))
+        for columns in _packed(blocks):
+            limits.poll()
+            lain.append(Lain(table, name, len(columns[0]), _lay(columns, place)))
+    return lain
+
+
+def _out(found: Given) -> Iterator[tuple[str, str, int, Iterable[Columns]]]:
+    """What is on its way to all owners together, who are known by the rows."""
+    parcels = [each.value for to, each in found.items() if isinstance(to, int)]
+    for name in dict.fromkeys(name for parcel in parcels for name in parcel):
+        rows = [parcel[name] for parcel in parcels if name in parcel]
+        blocks = [columns for columns, _ in rows if columns]
+        yield OUT, name, sum(count for _, count in rows), blocks
+
+
+def _packed(blocks: Iterable[Columns]) -> Iterator[Columns]:
+    """The rows of some blocks: many of these together if they are small, one bit by bit if it is
+    large."""
+    small: list[Columns] = []
+    for block in blocks:
+        for start in range(0, len(block[0]), AT_ONCE):
+            small.append(tuple(column[start : start + AT_ONCE] for column in block))
+            if sum(len(columns[0]) for columns in small) >= AT_ONCE:
+                yield concatenate(small)
+                small = []
+    if small:
+        yield concatenate(small)
+
+
+def _lay(columns: Columns, place: Place) -> str | Lot:
+    if not place.shared:
+        return own_shelf().put(place.name, columns)
+    path = f"{place.name}/{uuid4().hex}"
+    write(columns, path)
+    return path
+
+
+def copied(lain: Sequence[Lain], name: str) -> list[Lain]:
+    """The same on the shelf of this worker."""
+    shelf, limits = own_shelf(), Limits()
+    found = []
+    for each in lain:
+        limits.poll()
+        if isinstance(each.rows, Lot):
+            each = each._replace(rows=shelf.copy(each.rows, name))
+        found.append(each)
+    return found
+
+
+def restored(
+    task: Task,
+    number: int,
+    tries: Mapping[TrieRef, Trie],
+    fragments: Mapping[str, Relation],
+    symbols: SymbolTable,
+    lain: Sequence[Sequence[Lain]],
+) -> Given:
+    """An owner as it was, from one of the places where that lies."""
+    for some in lain:
+        with suppress(OSError, Gone):
+            owner, limits = Owner(task, number, tries, fragments, symbols), Limits()
+            owner.called_by(limits)
+            derived: dict[str, list[Rows]] = {}
+            for of, name, count, rows in some:
+                limits.poll()
+                read_back = _taken(rows), count
+                if of == OUT:
+                    derived.setdefault(name, []).append(read_back)
+                else:
+                    owner.load(of, name, read_back)
+            out: dict[int, Parcel] = {}
+            for name, parts in derived.items():
+                columns = concatenate([columns for columns, _ in parts])
+                together = columns, sum(count for _, count in parts)
+                for to, part in dealt(together, task.routes.homes[name], task.owners).items():
+                    out.setdefault(to, {})[name] = part
+            return given(owner, None, out)
+    raise Stale
+
+
+def _taken(rows: str | Lot | None) -> Columns:
+    if isinstance(rows, str):
+        # Copied: the file goes with the next checkpoint, and what is mapped may be gone then.
+        return tuple(column.copy() for column in read(rows))
+    return () if rows is None else own_shelf().take(Piece(rows, 0, rows.rows))
