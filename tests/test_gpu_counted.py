@@ -137,7 +137,7 @@ def test_rows_that_have_no_room(at: int, tile: int, monkeypatch: pytest.MonkeyPa
     }
     number = next(n for n in range(6 * at + TILES.index(tile), 999, 6) if n % 4 and n // 7 % 2 == 0)
     assert agree(TEXTS[at], data, number) > 2
-    assert tile == 1 or len(drained) > 2  # launches
+    assert tile != 32 or len(drained) > 2  # launches, of at most 128 rows
 
 
 PATTERNS = {
