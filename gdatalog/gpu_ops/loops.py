@@ -84,7 +84,11 @@ def loops_of(printed: Printed) -> Loops:
             inputs[argument.name] = element(argument.type)
     own = {argument.name: element(argument.type) for argument in scratch}
     columns = [element(argument.type) for argument in outputs]
-    translation = Translation(inputs | results | own, columns, lanes, counters=printed.counters)
+    counters = printed.counters
+    kept = [counter for counter in counters if counter.kept in printed.source]
+    translation = Translation(
+        inputs | results | own, columns, lanes, counters=counters, undone=kept
+    )
     scalars = [f"{kind}{at.trie}_{at.depth}" for kind, at in printed.scalars]
     prologue = [f"{name} = sizes[{at}]" for at, name in enumerate(scalars)]
     prologue += printed.expressions.prologue()
@@ -118,7 +122,7 @@ def loops_of(printed: Printed) -> Loops:
         _START.rstrip("\n"),
         *body,
         _END.rstrip("\n"),
-        *_counted(printed.counters),
+        *_counted(counters),
         "}", "",
     ]  # fmt: skip
     return Loops(

@@ -51,6 +51,7 @@ class Translation(Spoken):
     spreads: bool = False  # whether lanes share the turns of ranges that each has come to
     fresh: bool = False  # whether only rows come out that are not marked
     counters: Sequence[Counter] = ()
+    undone: Sequence[Counter] = ()  # those that are set back where there is no room for rows
     comments: dict[int, str] = field(default_factory=dict)  # by line
     lines: list[str] = field(default_factory=list)
     _depth: int = 1
@@ -246,7 +247,7 @@ class Translation(Spoken):
                 last = f"least_of({first} + LANES, {high}) - 1"
                 self._line(f"if (!begin_unit(t, run, work, {first}, {last})) break;")
                 self._line("mark_task(work);")
-                for counter in self.counters:
+                for counter in self.undone:
                     self._line(f"{counter.kept} = {counter.name};")
                 self._line(f"const i64 {end} = {high};")
             self._line(f"const i64 {name} = {first} + t.rank;")
@@ -345,7 +346,7 @@ class Translation(Spoken):
             with self._braces("if (votes != 0u)"):
                 if marks is not None:
                     self._line("pool_mark(work.pool);")
-                back = "".join(f"{each.name} = {each.kept}; " for each in self.counters)
+                back = "".join(f"{each.name} = {each.kept}; " for each in self.undone)
                 undone = f"{{ {back}goto finish; }}" if back else "goto finish;"
                 self._line(f"if (!room(t, run, work, bits_of(votes))) {undone}")
                 if marks is not None:

@@ -82,17 +82,21 @@ class Counting:
         with nest.text.block(f"if not {unless}"):
             nest.text.line(_COMMIT)
 
-    def finish(self, nest: Nest) -> list[str]:
+    def finish(self, nest: Nest, rows: bool = True) -> list[str]:
         """Writes out what was printed, now that all counters are known; gives the lines that come
-        before all others."""
+        before all others. `rows`: a tile gives rows on its way, for which there may be no room."""
         if self.counters:
             nest.arguments.counts(ARRAY)
-        nest.text.lines = list(self._written(nest.text.lines, nest.tile > 0))
+        kept = rows and nest.tile > 0
+        if kept or not nest.tile:
+            nest.text.lines = list(self._written(nest.text.lines, kept))
+        else:  # nothing is undone
+            nest.text.lines = [line for line in nest.text.lines if line.lstrip() != _COMMIT]
         names = [counter.name for counter in self.counters]
-        names += [counter.kept for counter in self.counters if nest.tile]
+        names += [counter.kept for counter in self.counters if kept]
         return [f"{name} = np.int64(0)" for name in names]
 
-    def _written(self, lines: Sequence[str], tile: bool) -> Iterator[str]:
+    def _written(self, lines: Sequence[str], kept: bool) -> Iterator[str]:
         for line in lines:
             bare = line.lstrip()
             if bare != _COMMIT:
@@ -101,7 +105,7 @@ class Counting:
             indent = line[: len(line) - len(bare)]
             for at, counter in enumerate(self.counters):
                 name, place = counter.name, f"{ARRAY}[{at}]"
-                if tile:
+                if kept:
                     yield f"{indent}{counter.kept} = {name}"
                 elif counter.again:
                     yield f"{indent}{place} = max({place}, {name})"

@@ -90,7 +90,8 @@ def print_plan(
     leaf.finish(nest)
     if not tile:
         nest.commit()
-    counters = [] if counting is None else counting.finish(nest)
+    single = isinstance(leaf, Groups) and not leaf.keys
+    counters = [] if counting is None else counting.finish(nest, not single)
     outputs = [a for a in nest.arguments.found.values() if a.kind == "output"]
     outputs.sort(key=lambda argument: int(argument.name[3:]))
     arguments = [a for a in nest.arguments.found.values() if a.kind != "output"] + outputs
@@ -109,7 +110,7 @@ def print_plan(
         len(outputs),
         nest.tasks,
         nest.grain,
-        isinstance(leaf, Groups) and not leaf.keys,
+        single,
         tile,
         () if counting is None else counting.counters,
     )

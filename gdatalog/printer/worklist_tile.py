@@ -48,7 +48,7 @@ def print_tiles(
     nest.counting = counting
     printer = _Printer(nest, lists, counts)
     printer.run(rules, parts, splits)
-    prologue = [] if counting is None else counting.finish(nest)
+    prologue = [] if counting is None else counting.finish(nest, not counts)
     found = list(nest.arguments.found.values())
     outputs = sorted(
         (argument for argument in found if argument.kind == "output"),
