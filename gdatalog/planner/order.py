@@ -301,7 +301,9 @@ class Search:
         turn = self._turn(at, place)
         name = self.pattern.names[at]
         order.rank[name] = len(order.rank)
-        order.estimates[name] = turn.after * scale
+        # Of an aggregate those are told that pass the tests of its value.
+        rows = turn.rows if at in self.pattern.aggregates else turn.after
+        order.estimates[name] = rows * scale
         for branch, rows in turn.parts:
             self._describe(branch, self._share(branch, rows) * scale, order)
         self._describe(turn.next, self._share(turn.next, turn.rows) * scale, order)
