@@ -285,6 +285,20 @@ EXAMPLES = [
         },
     ),
     Example(
+        "sums that overflow before a branch, and in branches, where nothing else holds",
+        """
+        a() <- E(y), sum x : { G(_) } > x, F(x, y).
+        b(y) <- E(y), not (F(x, z), sum x : { G(_) } > z, G(z)).
+        c(y) <- E(y), n = count : { F(x, z), sum x : { G(_) } > z, E(z) }, n = 0.
+        """,
+        {"a": set(), "b": {(4,)}, "c": {(4,)}},
+        {
+            "E": (("int",), [(4,)]),
+            "F": (("int", "int"), [(-(2**63), 2)]),
+            "G": (("int",), [(7,), (8,)]),
+        },
+    ),
+    Example(
         "a sum that overflows where all else holds",
         "p(x, y) <- E(x, y), F(y, _), s = sum a : { A(x, a) }, y > s.",
         {},

@@ -10,7 +10,7 @@ Above 300 lines, for partial results are made, merged, dealt out and finished in
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gdatalog.errors import EvaluationError
 from gdatalog.executors.failure import values_of
@@ -18,6 +18,9 @@ from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import Gather, Reduction, Slot
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName
+
+if TYPE_CHECKING:
+    from gdatalog.executors.sinks import Marks
 
 Columns = tuple[Array, ...]
 Spec = Gather | Reduction
@@ -236,10 +239,13 @@ class Gathering:
             return 2 if spec.targets[0].type == "float" else 3
         return 1
 
-    def finish(self, groups: Sequence[Slot] = ()) -> tuple[Columns, list[Array]]:
+    def finish(
+        self, groups: Sequence[Slot] = (), marks: Marks | None = None
+    ) -> tuple[Columns, list[Array]]:
         """The groups' keys, and for each spec its key column; empty where nothing came.
 
         `groups`: the variables that the keys are of, to tell which group an error is about.
+        `marks`: where a sum that is no value is noted, by the key of its group, and no error.
         """
         xp = self.ops.xp
         self._merge()
@@ -254,9 +260,9 @@ class Gathering:
             elif len(mine) == 1:
                 results.append(mine[0])
             elif len(mine) == 2:
-                results.append(self._finish_float(spec, mine, groups, keys))
+                results.append(self._finish_float(spec, mine, groups, keys, marks))
             else:
-                results.append(self._finish_int(spec, mine, groups, keys))
+                results.append(self._finish_int(spec, mine, groups, keys, marks))
         return keys, results
 
     def _count_sets(self, rows: Columns, keys: Columns, count: int) -> Array:
@@ -279,33 +285,49 @@ class Gathering:
         return f", where {values_of(groups, keys, row, self.scope.symbols)}"
 
     def _finish_float(
-        self, spec: Spec, parts: list[Array], groups: Sequence[Slot], keys: Columns
+        self,
+        spec: Spec,
+        parts: list[Array],
+        groups: Sequence[Slot],
+        keys: Columns,
+        marks: Marks | None,
     ) -> Array:
-        xp = self.ops.xp
         totals, counts = parts
-        wrong = xp.isnan(totals)
-        if bool(wrong.any()):
-            of = self._of(groups, keys, int(self.ops.survivors(wrong)[0]))
-            raise EvaluationError(f"the sum of inf and -inf is not a number{of}", spec.span)
+        wrong = self.ops.survivors(self.ops.xp.isnan(totals))
+        if len(wrong):
+            of = self._of(groups, keys, int(wrong[0]))
+            error = EvaluationError(f"the sum of inf and -inf is not a number{of}", spec.span)
+            if marks is None:
+                raise error
+            marks.note(keys[0][wrong], error)
         found: Array = self.ops.float_to_key(totals / counts if spec.kind == "mean" else totals)
         return found
 
     def _finish_int(
-        self, spec: Spec, parts: list[Array], groups: Sequence[Slot], keys: Columns
+        self,
+        spec: Spec,
+        parts: list[Array],
+        groups: Sequence[Slot],
+        keys: Columns,
+        marks: Marks | None,
     ) -> Array:
         xp = self.ops.xp
         high, low, counts = parts
         high, low = high + (low >> 32), low & 0xFFFF_FFFF
         fits = (high >= -(1 << 31)) & (high < 1 << 31)
         if spec.kind == "sum":
-            if not bool(fits.all()):
-                at = int(self.ops.survivors(~fits)[0])
+            wrong = self.ops.survivors(~fits)
+            if len(wrong):
+                at = int(wrong[0])
                 exact = (int(high[at]) << 32) + int(low[at])
-                raise EvaluationError(
+                error = EvaluationError(
                     f"the sum {exact} does not fit into 64 bits{self._of(groups, keys, at)}",
                     spec.span,
                     hint="sum floats instead: `sum(to_float(x))`",
                 )
+                if marks is None:
+                    raise error
+                marks.note(keys[0][wrong], error)
             total: Array = ((high << 32) + low).astype(xp.int64)
             return total
         mean: Array = self.ops.float_to_key(self.ops.means(high, low, counts))

@@ -290,7 +290,7 @@ class Levelwise:
         inside: dict[Key, Array] = {base: xp.arange(size)}
         inside.update(columns)
         outer = Frontier(size, columns=inside)
-        if not any(map(may_fail, step.alternatives)):
+        if not may_fail((step,)):
             return self._outcome(step, outer, base).bring_back(frontier, groups)
 
         # A row that fails inside is an error only if what is left of this body holds for it.

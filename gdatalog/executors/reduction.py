@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gdatalog.executors.frontier import WEIGHT, Frontier, Key, weighing
 from gdatalog.executors.gather import Gathering, neutral
 from gdatalog.executors.sinks import Bag, RowSet
+from gdatalog.plan.effects import may_fail
 from gdatalog.plan.nodes import Branch, Expr, Reduction, Slot
 from gdatalog.storage.table import Array
 
@@ -71,7 +72,8 @@ def reduce_branch(
         sets = _united(walk, step, reduction, outer, group)
         for names, rows in sets:
             add_rows(gathering, (group,), names, rows)
-    keys, (values,) = gathering.finish()
+    # A sum that is no value is an error only if what is left of the body holds.
+    keys, (values,) = gathering.finish(marks=walk.marks if may_fail((step,)) else None)
     present = keys[0] if keys else xp.empty(0, dtype=xp.int64)
 
     if reduction.exports:

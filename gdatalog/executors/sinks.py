@@ -215,6 +215,11 @@ class Marks:
     failed: Array
     error: EvaluationError | None = None
 
+    def note(self, rows: Array, error: EvaluationError) -> None:
+        """A computation failed for these outer rows."""
+        self.failed[rows] = True
+        self.error = error
+
 
 class Totals(Sink):
     """How many matches each outer row has, by weight."""
@@ -250,5 +255,4 @@ class Failing(Sink):
     def emit(self, frontier: Frontier) -> None:
         if self.marks is None:
             raise self.error
-        self.marks.failed[frontier.column(self.marks.base)] = True
-        self.marks.error = self.error
+        self.marks.note(frontier.column(self.marks.base), self.error)

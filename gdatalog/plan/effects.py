@@ -112,7 +112,6 @@ def without(steps: tuple[Step, ...], variable: str) -> tuple[Step, ...]:
 
     A computation that fails is an error only if the rest of the body holds: this is the rest.
     """
-    missing = {variable}
     if steps and variable in binds(steps[0]) and participants(steps[0]):
         # The first step is the one that failed: atoms that hold its variable bind it instead.
         parts = participants(steps[0])
@@ -120,20 +119,29 @@ def without(steps: tuple[Step, ...], variable: str) -> tuple[Step, ...]:
         return (Join(variable, steps[0].type, parts), *steps[1:])
     if steps and variable in binds(steps[0]):
         steps = steps[1:]
+    return _rest(steps, {variable}, set())
+
+
+def _rest(steps: tuple[Step, ...], missing: set[str], wider: set[str]) -> tuple[Step, ...]:
+    """What is left of steps where some variables are `missing`. `wider`: levels whose lists have
+    not been through all that they should."""
     lost: set[int] = set()  # tries of which a level above was left out
-    wider: set[str] = set()  # levels whose lists have not been through all that they should
     kept: list[Step] = []
     for step in steps:
         if isinstance(step, (Compact, Guard)):
             if isinstance(step, Guard):
                 kept.append(step)
             continue
-        if isinstance(step, Branch) and step.mode == "not exists" and reads(step) & missing:
-            # A match that needs none of it decides all the same.
-            sure = tuple(inner for inner in step.alternatives if not _needs(inner) & missing)
-            if sure:
-                names = tuple(name for name in step.reads if name not in missing)
-                kept.append(replace(step, alternatives=sure, reads=names))
+        if isinstance(step, Branch) and step.mode != "aggregate" and reads(step) & missing:
+            if step.mode == "not exists":
+                # A match that needs none of it decides all the same.
+                sure = (inner for inner in step.alternatives if not _needs(inner) & missing)
+            else:
+                sure = (_rest(inner, set(missing), set(wider)) for inner in step.alternatives)
+            names = tuple(name for name in step.reads if name not in missing)
+            alternatives = tuple(sure)
+            if alternatives:
+                kept.append(replace(step, alternatives=alternatives, reads=names))
             continue
         if isinstance(step, Join) and reads(step) & missing:
             step = _without_cuts(step, missing)
