@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from threading import Timer
-from time import perf_counter
+from time import perf_counter, sleep
 
 import numpy as np
 
@@ -20,6 +20,7 @@ QUERIES = {
 }
 LONGEST = "4-cycles"
 KILLED_AFTER = 0.5  # seconds of the longest query
+ENDING = 5.0  # seconds for the workers to be gone, once they are told to
 
 
 def graph() -> np.ndarray:
@@ -68,7 +69,10 @@ def main(edges: np.ndarray | None = None) -> int:
         print(f"{LONGEST:<16}{answer:>14,}{'':>14}{seconds:>12.2f} s")
         now = db.cluster.client.run(os.getpid, on_error="ignore")  # one may be on its way
         left = {*now.values(), *processes.values()}
-    print(f"stopped; {sum(map(runs, left)) or 'no'} worker is left")
+    until = perf_counter() + ENDING
+    while any(map(runs, left)) and perf_counter() < until:
+        sleep(0.05)  # to give its memory back takes a process a moment
+    print(f"stopped; {sum(map(runs, left)) or 'none'} of the workers left")
     return int(wrong)
 
 

@@ -369,6 +369,9 @@ class Body:
         """A new variable for an aggregate, or a test of one; a min or max may have witnesses."""
         drawing = self.drawing
         body = self.within("l")
+        if body.scope.solid and drawing.chance(40):  # it hangs on one variable at the most
+            only = drawing.pick(sorted(body.scope.solid))
+            body.scope = Scope({only: self.scope.types[only]}, {only}, {only})
         work, drawing.work = drawing.work, 20
         body.atoms(drawing.number(1, 2))
         if drawing.chance(40):
@@ -386,11 +389,43 @@ class Body:
         if result == "int" and drawing.chance(15):
             aggregate = Call("+", (aggregate, drawing.constant("int")))
         if kind != "mean" and drawing.chance(60):
-            item: Expr = self.new(result, solid=False)
+            item = self.new(result, solid=False)
             self.items.append(Compare(item, (("=", aggregate),)))
+            if drawing.chance(60):
+                self.use(item, result)
         else:
             test = (drawing.pick(ORDER), self.of_type(result, 0))
             self.items.append(Compare(aggregate, (test,)))
+
+    def use(self, item: Var, kind: str) -> None:
+        """What an aggregate's value is asked for: by a comparison, a negation, or an atom."""
+        drawing = self.drawing
+        fitting = [relation for relation in drawing.known if kind in relation.types]
+        way = drawing.pick(
+            ("compare", "compare", "negate", "atom", "atom") if fitting else ("compare",)
+        )
+        if way == "compare":
+            bound = [name for name in self.variables(kind) if name != item.name]
+            other = (
+                Var(drawing.pick(bound)) if bound and drawing.chance(70) else drawing.constant(kind)
+            )
+            self.items.append(
+                Compare(item, ((drawing.pick(EQUAL if kind == "bool" else ORDER), other),))
+            )
+            return
+        relation = drawing.pick(fitting)
+        at = drawing.pick([at for at, of in enumerate(relation.types) if of == kind])
+        if way == "negate":
+            args: list[Expr] = [Wildcard() for _ in relation.types]
+            args[at] = item
+            self.items.append(Not(Atom(relation.name, tuple(args))))
+        elif drawing.work * max(relation.size, 1) <= MOST_WORK:
+            drawing.work *= max(relation.size, 1)
+            args = [
+                item if column == at else self.argument(of, [item])
+                for column, of in enumerate(relation.types)
+            ]
+            self.items.append(Atom(relation.name, tuple(args)))
 
 
 def _conjunction(items: Sequence[Any]) -> Literal:

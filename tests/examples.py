@@ -272,6 +272,30 @@ EXAMPLES = [
         {"A": (("int",), [(GREATEST,), (1,), (-2,)])},
     ),
     Example(
+        "a sum that overflows where nothing else holds",
+        """
+        p(x, y) <- E(x, y), F(y, _), s = sum a : { A(x, a) }, y > s.
+        q(x, y, z) <- E(x, y), E(x, z), s = sum a : { A(x, a) }, y > s, z > y, F(z, _), F(y, _).
+        """,
+        {"p": {(2, 6)}, "q": set()},
+        {
+            "A": (("int",) * 2, [(1, GREATEST), (1, 1), (2, 3)]),
+            "E": (("int",) * 2, [(1, 5), (1, 7), (2, 6), (2, 5)]),
+            "F": (("int",) * 2, [(6, 1)]),
+        },
+    ),
+    Example(
+        "a sum that overflows where all else holds",
+        "p(x, y) <- E(x, y), F(y, _), s = sum a : { A(x, a) }, y > s.",
+        {},
+        {
+            "A": (("int",) * 2, [(1, GREATEST), (1, 1), (2, 3)]),
+            "E": (("int",) * 2, [(1, 5), (1, 6), (2, 6)]),
+            "F": (("int",) * 2, [(6, 1)]),
+        },
+        fails=True,
+    ),
+    Example(
         "groups are of variables; min and max combine by column",
         """
         c(x % 2, count()) <- A(x, _).

@@ -172,8 +172,15 @@ def of_test_plans() -> Iterator[Source]:
             )
 
 
+def counted() -> Iterator[Source]:
+    """What a profile runs of these plans: it counts what is bound."""
+    for told, text in PLANS.items():
+        lanes = TILES.get(told, (32,))
+        yield from kernels_of(f"{told}, counted", text, DATA, lanes, counted=True)
+
+
 def kernels_of(
-    told: str, text: str, data: dict[str, Any], tiles: tuple[int, ...]
+    told: str, text: str, data: dict[str, Any], tiles: tuple[int, ...], counted: bool = False
 ) -> Iterator[Source]:
     """The kernels of a program's joins, those that can be printed. Its own relations are empty."""
     with gd.connect(device="cpu") as db, warnings.catch_warnings():
@@ -192,7 +199,9 @@ def kernels_of(
                 for lanes in tiles:
                     try:
                         given = ["int32"] * len(join.given.slots if join.given else ())
-                        printed = print_plan(join, tries, form.leaf(), "auto", lanes, given)
+                        printed = print_plan(
+                            join, tries, form.leaf(), "auto", lanes, given, counted
+                        )
                     except Unprintable:
                         continue
                     yield f"{lanes} lanes: {told}", loops_of(printed).source

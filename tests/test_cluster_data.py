@@ -264,3 +264,30 @@ def test_files_are_read_again_by_other_workers(
         repl.take_all(".save all.dl\n")
         with open("all.dl", encoding="utf-8") as file:
             assert '.input E("E")\n' in file.read()
+
+
+def test_undoing_brings_nothing_back_that_lay_on_other_workers(
+    cluster: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = edges("E")
+    write("G/0.parquet", x=[1, 2])
+    with gd.connect(device="cpu", cluster=cluster(2).scheduler.address) as db:
+        db._workspace.force(spread="partition")
+        repl = Repl(db, Output(io.StringIO(), None))
+        repl.take_all(".load G\n.load E\np(1).\n.clear G\np(2).\n.load F 'E/*.parquet'\np(3).\n")
+        repl.take_all(".cluster off\n")
+        assert db.cluster is None
+        capsys.readouterr()
+        repl.take_all(".undo\n.undo\n")  # of p(3), with E and F; of F, with E
+        assert set(db["E"].fetchall()) == rows and "F" not in db.relations
+        repl.take_all(".save all.dl\n")
+        assert '.input E("E")\n' in Path("all.dl").read_text(encoding="utf-8")
+        repl.take_all(".undo\n")
+        assert db["p"].fetchall() == [(1,)] and set(db["E"].fetchall()) == rows
+        repl.take_all(".undo\n")  # of .clear: G lay there
+        assert db["p"].fetchall() == [(1,)] and "G" not in db.relations
+    told = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in told if "take" in line] == [
+        *["taken back"] * 3, "nothing to take back",
+    ]  # fmt: skip

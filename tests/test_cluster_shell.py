@@ -166,4 +166,4 @@ def test_the_demo_starts_asks_kills_and_stops(
     assert on_workers.main() == 0
     shown = capsys.readouterr().out
     assert "\nstarted in " in shown and "is killed while 4-cycles are counted" in shown
-    assert shown.endswith("stopped; no worker is left\n")
+    assert shown.endswith("stopped; none of the workers left\n")

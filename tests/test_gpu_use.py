@@ -52,7 +52,7 @@ def test_an_explanation_says_where_and_why(db: gd.Database) -> None:
 
 
 @needs_compiler
-def test_what_is_copied_is_told_and_no_step_of_loops(db: gd.Database) -> None:
+def test_what_is_copied_is_told_and_what_loops_bind(db: gd.Database) -> None:
     ledger = Ledger()
     text = "n(count()) <- E(a, b), E(b, c), E(a, c)."
     session = db._workspace.open(text, None, reports=ledger, strategy="lftj")
@@ -61,7 +61,7 @@ def test_what_is_copied_is_told_and_no_step_of_loops(db: gd.Database) -> None:
     assert run.moved == 2 * 3 * 4 and run.moving > 0  # two columns of three rows
     assert 0 < run.compiling < run.seconds and 0 < run.indexing < run.seconds
     assert index.built == 1 and index.bytes == 40  # 2 + 3 values, 2 + 3 offsets, of 4 bytes each
-    assert not run.seen
+    assert [seen.rows_out for seen in run.seen.values()] == [2, 1, 1]
 
 
 def test_a_profile_says_where_and_why(db: gd.Database) -> None:

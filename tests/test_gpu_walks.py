@@ -7,6 +7,7 @@ the threads take turns: so nearly every walk is cut off, goes on elsewhere, and 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from gdatalog.gpu_ops import loops, walk
 from gdatalog.gpu_ops.device import Gpu
 from gdatalog.gpu_ops.tiles import TILES
 from gdatalog.parser import parse
+from gdatalog.printer.text import Text
 from tests import test_engine_oracle as oracle
 from tests.corners import CORNERS, Example
 from tests.cuda_host import HostDriver, needs_compiler
@@ -149,3 +151,29 @@ def test_a_root_without_an_index(number: int, monkeypatch: pytest.MonkeyPatch) -
     found = run(text, data, {"n"}, number)
     assert canonical(found["n"]) == canonical(expected["n"])
     assert any("load_top(" in source for source in sources)
+
+
+def test_turns_below_generated_values_are_not_shared() -> None:
+    """They come again for each of the values."""
+    edges = [(x, (x * x + y) % 8) for x in range(8) for y in (1, 3, 6)]
+    text = """n(x, y, k, count()) <-
+        E(x, y), k in {1, 2, y}, z = (k * y) % 9, E(z, w), E(w, v), E(v, u), u < 3."""
+    data: oracle.Data = {"E": (("int", "int"), list(edges))}
+    expected = oracle.evaluate(parse(text), {"E": set(edges)}, {"E": ("int", "int")})
+    assert canonical(run(text, data, {"n"}, 3)["n"]) == canonical(expected["n"])
+
+
+def test_seven_loops_inside_each_other() -> None:
+    """The seventh is called i6, which `i64` begins with."""
+    edges = [(x, (x + 1) % 4) for x in range(4)]
+    names = "abcdefghi"
+    body = ", ".join(f"E({x}, {y})" for x, y in pairwise(names))
+    data: oracle.Data = {"E": (("int", "int"), list(edges))}
+    found = run(f"p({', '.join(names)}) <- {body}.", data, {"p"}, 5)
+    assert sorted(found["p"]) == [tuple((x + at) % 4 for at in range(9)) for x in range(4)]
+
+
+def test_no_variable_has_the_name_of_a_type() -> None:
+    text = Text()
+    names = [text.name("i") for _ in range(70)]
+    assert len(set(names)) == 70 and not {"i32", "i64"} & set(names)

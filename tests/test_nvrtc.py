@@ -9,6 +9,7 @@ import nvrtc
 import pytest
 from kernel_sources import (
     Source,
+    counted,
     files_of_kernels,
     files_of_tests,
     fused,
@@ -64,6 +65,15 @@ def test_every_kernel_compiles() -> None:
 @pytest.mark.slow
 def test_every_kernel_of_the_tests_compiles() -> None:
     _keep_to_registers(_compiled((*files_of_tests(), *tiles()), ["sm_90"]))
+
+
+def test_a_kernel_of_a_profile_compiles() -> None:
+    _compiled(islice(counted(), 1), ["sm_90"])
+
+
+@pytest.mark.slow
+def test_every_kernel_of_profiles_compiles() -> None:
+    assert len(_compiled(counted())) >= 12
 
 
 @pytest.mark.slow

@@ -286,6 +286,38 @@ def test_arrays_go_in_and_out_without_the_host(db: gd.Database) -> None:
     assert sorted(db["P"].fetchall()) == [(2, 4), (2, 5)]
 
 
+PROFILED = (
+    "p(a, b, c) <- E(a, b), E(b, c), E(a, c), a < b.",
+    "n(count()) <- E(a, b), E(a, c), E(b, c), E(a, d), E(b, d), E(c, d), distinct(a, b, c, d).",
+    "n(a, count(), max(d)) <- E(a, b), E(b, c), !E(c, a), E(c, d).",
+    "p(a, b) <- E(a, b), a < 9. p(a, c) <- p(a, b), E(b, c), c != a.",
+)
+
+
+@pytest.mark.parametrize("text", PROFILED)
+def test_a_profile_counts_what_a_cpu_counts(text: str, db: gd.Database) -> None:
+    random = np.random.default_rng(1)
+    edges = random.integers(0, 600, (9_000, 2))
+    found = []
+    with gd.connect(device="cpu") as cpu:
+        for each in (cpu, db):
+            each["E"] = edges
+            # Which lists are recoded, and which are too short for it, depends on the device.
+            each._workspace.force(intersect="plain", split="always", dying="never")
+            profile = each.profile(text, strategy="lftj")
+            steps = [
+                (type(step).__name__, str(getattr(step, "variable", "")), run.seen[id(step)])
+                for run in profile.runs
+                for join in run.plan.joins
+                for step in join.steps
+                if id(step) in run.seen
+            ]
+            found.append([(*what, seen.rows_out, seen.tried) for *what, seen in steps])
+            assert len(steps) > 2 and min(seen.rows_out for *_, seen in steps) > 0
+            found.append(sorted(profile.result.fetchall()))
+    assert found[:2] == found[2:]
+
+
 # ------------------------------------------------------------------------------- limits
 
 

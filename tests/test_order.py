@@ -14,8 +14,19 @@ from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog.plan.effects import all_steps
-from gdatalog.plan.nodes import Branch, Constant, Cut, Join, JoinPlan
+from gdatalog.plan.nodes import (
+    Assign,
+    Branch,
+    Compact,
+    Constant,
+    Cut,
+    Filter,
+    Join,
+    JoinPlan,
+    Slot,
+)
 from gdatalog.planner import order as orders
+from gdatalog.planner.cost import Estimates
 from gdatalog.planner.sizes import Assumed
 from gdatalog.storage.relation import Relation
 from tests.orders import PATTERNS, counted, order_of, plan_of, skewed, variables, work
@@ -253,3 +264,69 @@ def test_planning_leaves_no_index_behind() -> None:
     before = relation.trie_nbytes
     relation.statistics.degrees(1), relation.statistics.lists(0)
     assert relation.trie_nbytes == before == 0
+
+
+# ------------------------------------------------------------------------ aggregates in bodies
+
+
+def steps_of(data: dict[str, Any], text: str) -> list[str]:
+    """The steps of a plan in short: what is joined or computed, `?` for a test."""
+    short = {Branch: "aggregate", Filter: "?", Compact: "one row for each"}
+    return [
+        step.variable if isinstance(step, (Join, Assign)) else short[type(step)]
+        for step in plan_of(data, text).steps
+    ]
+
+
+def test_an_aggregate_is_tested_right_behind_what_it_hangs_on() -> None:
+    cycle = "E(x, y), E(y, z), E(z, w), E(w, x)"
+    early = ["x", "aggregate", "n", "?", "y", "z", "w"]
+    found = steps_of(HUBS, f"p(x, y, z, w) <- {cycle}, n = count : {{ E(x, _) }}, n < 0.")
+    assert [step for step in found if step != "one row for each"] == early
+    # Where it hangs on another variable, that comes first: then the test saves most.
+    found = steps_of(HUBS, f"p(x, y, z, w) <- {cycle}, n = sum a : {{ E(z, a) }}, n < 0.")
+    assert found[:4] == ["z", "aggregate", "n", "?"]
+    # So where a witness is enough for the rest, or a number of it.
+    for text in ("h(x)", "h(x, count())"):
+        found = steps_of(HUBS, f"{text} <- {cycle}, E(x, v), n = count : {{ E(x, _) }}, n < 0.")
+        assert found[:4] == ["x", "aggregate", "n", "?"]
+    # It hangs on nothing.
+    found = steps_of(HUBS, f"p(x, y, z, w) <- {cycle}, n = count : {{ E(_, _) }}, n < 0.")
+    assert found[:3] == ["aggregate", "n", "?"]
+
+
+def test_what_an_aggregate_gives_leads_on() -> None:
+    cut = plan_of(HUBS, "p(x, y) <- E(x, y), n = count : { E(x, _) }, y < n.")
+    (last,) = [step for step in cut.steps if isinstance(step, Join) and step.variable == "y"]
+    assert last.cuts == (Cut("<", Slot("n", "int")),)
+    data = {**HUBS, "D": [(at, at % 3) for at in range(9)]}
+    found = steps_of(data, "p(x, y, z, k) <- E(x, y), E(y, z), n = count : { E(x, _) }, D(n, k).")
+    assert found[:3] == ["x", "aggregate", "n"]
+    found = steps_of(data, "h(x) <- E(x, y), E(y, z), n = max a : { E(x, a) }, !D(n, x).")
+    assert found[:3] == ["x", "aggregate", "n"]
+
+
+def test_an_aggregate_that_tests_nothing_waits_for_the_fewest_rows() -> None:
+    dear = "n = count : { E(x, a), E(a, b), E(b, _) }"
+    data = {**HUBS, "L": [(at,) for at in range(40)], "F": [(at, at) for at in range(2)]}
+    assert steps_of(data, f"p(x, k, n) <- L(x), F(x, k), {dear}.")[-2:] == ["aggregate", "n"]
+    found = steps_of(data, f"p(x, y, z, n) <- L(x), E(x, y), E(y, z), {dear}.")
+    assert found.index("aggregate") == found.index("x") + 1
+
+
+def test_equal_rows_are_not_looked_for_where_a_value_can_be_told_from_another() -> None:
+    found = steps_of(HUBS, "p(x, y, n) <- E(x, y), n = count : { E(x, _) }, n > 3.")
+    assert found == ["x", "aggregate", "n", "?", "y"]
+
+
+def test_many_aggregates_are_planned_without_looking_at_all_sets_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[int] = []
+    rows = Estimates.rows
+    monkeypatch.setattr(
+        Estimates, "rows", lambda self, bound: looked.append(bound) or rows(self, bound)
+    )
+    some = ", ".join(f"n{k} = count : {{ E(x, _), E(_, {k}) }}, n{k} > {k}" for k in range(9))
+    found = steps_of(HUBS, f"p(x, y, z) <- E(x, y), E(y, z), {some}.")
+    assert found[:2] == ["x", "aggregate"] and len(set(looked)) < 500

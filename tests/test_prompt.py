@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -396,3 +397,48 @@ def test_the_prompt_needs_no_engine(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stderr
     assert os.name == "posix" or done.returncode == 0
+
+
+def test_keys_before_a_slow_start_are_not_shown_twice() -> None:
+    """Somebody listens where the cluster should be, and says nothing."""
+    termios = pytest.importorskip("termios")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        where = f"127.0.0.1:{listening.getsockname()[1]}"
+        with Terminal(["--cluster", where]) as at:
+            before = termios.tcgetattr(at.end)
+            at.wait_for("connecting to the cluster")
+            assert not termios.tcgetattr(at.end)[3] & termios.ECHO
+            at.type(".cluster" + ENTER + CTRL_C)
+            assert at.wait_for_end() == 130
+            assert ".cluster" not in at.screen and "interrupted" in at.screen
+            assert termios.tcgetattr(at.end) == before
+
+
+@pytest.mark.slow
+def test_keys_before_the_workers_are_there_are_for_the_prompt() -> None:
+    with Terminal(["--cluster", "local", "-j", "1"]) as at:
+        at.wait_for("connecting to the cluster")
+        at.type("?- x in {12345}." + ENTER)
+        at.wait_for("12345 │", 60)
+        assert at.wait_until(lambda: at.cursor_line == ASKS)
+        assert at.screen.count("x in {12345}") == 1
+        at.type(CTRL_D)
+        assert at.wait_for_end(60) == 0
+
+
+def test_in_the_background_the_terminal_is_left_alone() -> None:
+    """A process that set it up from there would be stopped before it has begun."""
+    pytest.importorskip("termios")
+    script = (
+        "import os, sys\n"
+        "from gdatalog.shell.editor.terminal import can_edit, in_foreground\n"
+        "print(can_edit(), in_foreground(), flush=True)\n"
+        "if not (child := os.fork()):\n"
+        "    os.setpgid(0, 0)\n"
+        "    print(can_edit(), in_foreground(), flush=True)\n"
+        "    os._exit(0)\n"
+        "os.waitpid(child, 0)\n"
+    )
+    with Terminal(command=[sys.executable, "-c", script]) as at:
+        assert at.wait_for_end() == 0
+        assert at.screen.split() == ["True", "True", "True", "False"]

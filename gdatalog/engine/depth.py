@@ -83,7 +83,7 @@ class Nest:
     ) -> None:
         """`marks`: of rows that have come before, with their `space`, if only fresh ones are
         asked for. After a run that ended early they hold what has not come out. `counted`: the
-        loops count what they bind, where they can."""
+        loops count what they bind."""
         self.join = join
         self.form = form
         self.sources = sources
@@ -117,7 +117,6 @@ class Nest:
         shared = self.join.given is not None and not _intersects(self.join)
         lanes = device.tile(knobs) if shared else device.lanes(self.tries, knobs)
         given = tuple(column.dtype.name for column in self.given)
-        counted = counted and not lanes
         return _print(self.join, self.form, self.tries, self.knobs.intersect, lanes, given, counted)
 
     @property

@@ -55,10 +55,11 @@ def _rounds(
                     return rounds.run(passing)
             except TooSlow:
                 around.ledger.forget(rounds.record, before)
+        before = len(around.ledger.runs)
         found = marked.run(passing)
         if found is not None:
             return found
-        around.ledger.forget(marked.record)
+        around.ledger.forget(marked.record, before)
     return Rounds(stratum, seeds, around).run(passing)
 
 

@@ -49,17 +49,18 @@ def run_stratum(
 def _here(splits: Splits) -> dict[str, Relation]:
     """A recursive stratum on this machine."""
     stratum, seeds, around = splits.stratum, splits.seeds, splits.around
+    before = len(around.ledger.runs)
     if splits.split is not None:
         found = by_rounds(splits) or splits.run()
         if found is not None:
             return found
-        around.ledger.forget(splits.record)
+        around.ledger.forget(splits.record, before)
     best = InPlace(stratum, seeds, around)
     if best.refusal is None:
         found = by_rounds(best) or best.run()
         if found is not None:
             return found
-        around.ledger.forget(best.record)
+        around.ledger.forget(best.record, before)
     return run_rounds(stratum, seeds, around)
 
 

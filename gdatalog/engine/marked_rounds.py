@@ -23,7 +23,7 @@ from gdatalog.engine.spaces import expected_spaces
 from gdatalog.engine.stratum import StratumRun, atoms
 from gdatalog.engine.surroundings import Round
 from gdatalog.executors.lftj import GiveUp, Outside
-from gdatalog.plan.nodes import JoinPlan, RulePlan
+from gdatalog.plan.nodes import Compact, JoinPlan, RulePlan
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.spent import so_far
 from gdatalog.storage.relation import Relation
@@ -253,7 +253,10 @@ class MarkedRounds(StratumRun):
         sources = Sources(self.trie_of, lambda _: (source.new, source.count))
         form = Form(each.join.outputs, fresh=True)
         beside = marked[relation].beside
-        nest = Nest(each.join, form, sources, around.knobs, around.device, beside)
+        report = around.ledger.run_of(each.plan)
+        nest = Nest(
+            each.join, form, sources, around.knobs, around.device, beside, report is not None
+        )
         if nest.reason is not None:
             return None
         began, before = perf_counter(), so_far()
@@ -262,8 +265,9 @@ class MarkedRounds(StratumRun):
         did.new = sum(len(block[0]) for block in blocks)
         choice = Choice(False, "new rows, told by marks on the device")
         did.executors[each.number] = str(choice)
-        report = around.ledger.run_of(each.plan)
         if report is not None:
+            report.saw(nest.seen)
+            did.tried = _tried(nest)
             report.rows += did.new
             report.executors[each.number] = choice
         self.record.ran(did)
@@ -280,6 +284,12 @@ class MarkedRounds(StratumRun):
         self.around.device.hold(relation)
         self.around.limits.charge(name, relation.nbytes)
         return relation
+
+
+def _tried(nest: Nest) -> int:
+    """How many rows a profile's run came to, those that were marked included."""
+    steps = [step for step in nest.join.steps if not isinstance(step, Compact)]
+    return nest.seen[id(steps[-1])].rows_out if steps else len(nest.given[0])
 
 
 def _as(column: Array, dtype: Any) -> Array:

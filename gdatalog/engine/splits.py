@@ -223,7 +223,7 @@ class Splits(StratumRun):
         if not self._enough(len(values), rooms):
             return None
         printed = run = self._printed(lists, tries, values, counts)
-        if around.ledger.lasting and around.device is CPU:
+        if around.ledger.lasting:
             run = self._printed(lists, tries, values, counts, counted=True)
         if printed is None or run is None:
             return None
@@ -279,7 +279,7 @@ class Splits(StratumRun):
 
         def printed() -> Printed:
             if tile:
-                return print_tiles(rules, tries, lists, *own, tile)
+                return print_tiles(rules, tries, lists, *own, tile, counted)
             return print_split(rules, tries, lists, *own, counted)
 
         found = printed_once(key, printed)

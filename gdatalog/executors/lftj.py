@@ -23,7 +23,7 @@ from gdatalog.watching import PATIENCE, Hand
 Block = tuple[Array, ...]
 
 DONE, FULL, STOPPED, FAILED, OVERFLOW, ENOUGH, OUTSIDE = range(7)  # what a function returns
-COUNTS = "counts"  # the argument that a worker counts in what it binds, for a profile
+COUNTS = "bindings"  # the argument that a worker counts in what it binds, for a profile
 COUNTER, STOP_FLAG, UNITS = 0, 1, 2  # the entries of `control`
 
 FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block

@@ -3,12 +3,15 @@
 A turn begins with its value, where that stands in an index, where its list begins and ends: a
 chain of loads, each of which waits for the one before. It depends on nothing but the turn, so the
 lanes of a tile can look up those of as many turns at once.
+
+In the form that counts, for profiles, a turn that ends in its head has counted what came before its
+end: all turns are then taken one after the other, and each ends again where its head did.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 # Functions that only look; `at` and subscripts do too.
@@ -23,22 +26,29 @@ STATE = frozenset({"start", "stop", "trouble"})
 @dataclass(frozen=True, slots=True)
 class Head:
     """`statements` are looked up ahead, `rest` is each turn. `variables` are what is looked up, of
-    which the rest reads those that are `wanted`."""
+    which the rest reads those that are `wanted`. `ends`, where the head counts: what says at which
+    of the head's statements the turn ends, from 1 on, or that it goes on (0)."""
 
     statements: tuple[ast.stmt, ...]
     rest: tuple[ast.stmt, ...]
     variables: tuple[str, ...]
     wanted: tuple[str, ...]
+    ends: str | None = None
 
 
-def head_of(loop: ast.For) -> Head | None:
-    """The head of a loop, if it has one that is worth it: a load that waits for another."""
+def head_of(loop: ast.For, counters: Collection[str] = ()) -> Head | None:
+    """The head of a loop, if it has one that is worth it: a load that waits for another.
+
+    `counters`: the names that count.
+    """
     assert isinstance(loop.target, ast.Name) and isinstance(loop.iter, ast.Call)
     if len(loop.iter.args) < 2:
         return None  # of one turn
     changed = _assigned(loop.body)
+    ends, counts = f"{loop.target.id}_ends", False
     head: list[ast.stmt] = []
     rest: list[ast.stmt] = []
+    replayed: list[ast.stmt] = []  # the rest, where turns end in it as they do in the head
     found: dict[str, int] = {}  # what is looked up, and how many loads it waits for
     for at, statement in enumerate(loop.body):
         reads = _read(statement) - found.keys() - {loop.target.id}
@@ -51,15 +61,22 @@ def head_of(loop: ast.For) -> Head | None:
             found[target.id] = waits + _loads(statement)
         if ahead:
             head.append(statement)
-        elif _aside(statement) and not _assigned([statement]) & found.keys():
+            if isinstance(statement, ast.If):
+                replayed += ast.parse(f"if {ends} == {len(head)}: continue").body
+        elif _aside(statement, counters) and not _assigned([statement]) & found.keys():
             rest.append(statement)  # of the turn alone
+            replayed.append(statement)
+            counts = counts or bool(_assigned([statement]) & set(counters))
         else:
             rest += loop.body[at:]
+            replayed += loop.body[at:]
             break
     again = _assigned(rest)
     if max(found.values(), default=0) < 2 or again & found.keys():
         return None
     wanted = tuple(name for name in found if any(name in _read(node) for node in rest))
+    if counts:
+        return Head(tuple(head), tuple(replayed), tuple(found), wanted, ends)
     return Head(tuple(head), tuple(rest), tuple(found), wanted)
 
 
@@ -75,11 +92,14 @@ def _looks(statement: ast.stmt) -> bool:
     return _calls(statement.value) <= PURE
 
 
-def _aside(statement: ast.stmt) -> bool:
-    """Whether a statement is about the turn and the task: it may come behind the head."""
+def _aside(statement: ast.stmt, counters: Collection[str]) -> bool:
+    """Whether a statement is of the turn and the task, or counts: it may come behind the head."""
     states = {"begin_unit", "ended", "mark_task", "late", "share_turns"}
-    whole = isinstance(statement, (ast.Assign, ast.Expr, ast.If))
-    return whole and _calls(statement) <= states | PURE
+    kinds: tuple[type[ast.stmt], ...] = (ast.Assign, ast.Expr, ast.If)
+    if counters:
+        states |= {"first_turn", "leads"}
+        kinds = (*kinds, ast.AugAssign)
+    return isinstance(statement, kinds) and _calls(statement) <= states | PURE
 
 
 def _calls(node: ast.AST) -> set[str]:

@@ -5,7 +5,7 @@ The kernel is called `walk_plan`. Each tile of `LANES` lanes takes tasks until t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gdatalog.gpu_ops.control import THREADS
@@ -13,6 +13,7 @@ from gdatalog.gpu_ops.loop_types import Type
 from gdatalog.gpu_ops.sources import whole
 from gdatalog.gpu_ops.translate import Translation
 from gdatalog.printer.arguments import Argument
+from gdatalog.printer.counting import ARRAY, Counter
 from gdatalog.printer.module import Printed
 
 _ELEMENTS = {
@@ -77,13 +78,17 @@ def loops_of(printed: Printed) -> Loops:
             outputs.append(argument)
         elif argument.kind in ("buffer", "rows", "words", "own"):
             scratch.append(argument)
-        elif argument.kind == "result":
+        elif argument.kind in ("result", "counts"):
             results[argument.name] = element(argument.type)
         else:
             inputs[argument.name] = element(argument.type)
     own = {argument.name: element(argument.type) for argument in scratch}
     columns = [element(argument.type) for argument in outputs]
-    translation = Translation(inputs | results | own, columns, lanes)
+    counters = printed.counters
+    kept = [counter for counter in counters if counter.kept in printed.source]
+    translation = Translation(
+        inputs | results | own, columns, lanes, counters=counters, undone=kept
+    )
     scalars = [f"{kind}{at.trie}_{at.depth}" for kind, at in printed.scalars]
     prologue = [f"{name} = sizes[{at}]" for at, name in enumerate(scalars)]
     prologue += printed.expressions.prologue()
@@ -117,6 +122,7 @@ def loops_of(printed: Printed) -> Loops:
         _START.rstrip("\n"),
         *body,
         _END.rstrip("\n"),
+        *_counted(counters),
         "}", "",
     ]  # fmt: skip
     return Loops(
@@ -136,8 +142,16 @@ def _wanted(translation: Translation) -> list[str]:
         "worklist.cuh": translation.lists > 0,
         "spread.cuh": translation.spreads,
         "fresh.cuh": translation.fresh,
+        "counting.cuh": bool(translation.counters),
     }
     return [name for name, yes in wanted.items() if yes]
+
+
+def _counted(counters: Sequence[Counter]) -> Iterator[str]:
+    """What becomes of the counters when a tile ends."""
+    for at, counter in enumerate(counters):
+        what = "at_least" if counter.again else "add"
+        yield f"    {what}_counted(t, {ARRAY}, {at}, {counter.name});"
 
 
 def _tails(translation: Translation) -> list[str]:

@@ -16,6 +16,9 @@ is true for one lane.
 Where a loop's turns begin by looking things up, lanes look up those of as many turns at once
 (`heads.py`), and the tile then takes one turn after the other.
 
+In the form for profiles there are counters. What is undone does not count: they are then set back
+to what they were at the mark.
+
 Above 300 lines, for what can be said in the loops and how it is said in C++ stand side by side.
 """
 
@@ -29,6 +32,7 @@ from dataclasses import dataclass, field
 from gdatalog.gpu_ops.heads import Head, head_of
 from gdatalog.gpu_ops.loop_types import STATE_NAMES, Type, Types, called, names_in
 from gdatalog.gpu_ops.spoken import OPERATORS, Spoken
+from gdatalog.printer.counting import Counter
 
 
 @dataclass(slots=True)
@@ -46,6 +50,8 @@ class Translation(Spoken):
 
     spreads: bool = False  # whether lanes share the turns of ranges that each has come to
     fresh: bool = False  # whether only rows come out that are not marked
+    counters: Sequence[Counter] = ()
+    undone: Sequence[Counter] = ()  # those that are set back where there is no room for rows
     comments: dict[int, str] = field(default_factory=dict)  # by line
     lines: list[str] = field(default_factory=list)
     _depth: int = 1
@@ -168,7 +174,8 @@ class Translation(Spoken):
             return
         end = high if kind == "turns" else f"{name}_end"
         ends = f"i64 {name} = {low}" + ("" if kind == "turns" else f", {end} = {high}")
-        head = head_of(node) if self.lanes > 1 and self._inside is None else None
+        names = [counter.name for counter in self.counters]
+        head = head_of(node, names) if self.lanes > 1 and self._inside is None else None
         if head is not None:
             self._looked_up(name, ends, end, head)
             return
@@ -180,7 +187,7 @@ class Translation(Spoken):
         self._turns += 1
         out, first = f"loop{self._turns}", f"{name}_first"
         goes, left, mine = f"{name}_goes", f"{name}_left", f"{name}_mine"
-        ends = ends.replace(name, first, 1)
+        ends = f"i64 {first}" + ends.removeprefix(f"i64 {name}")
         with self._braces(f"for ({ends}; {first} < {end}; {first} += LANES)"):
             self._line(f"const i64 {mine} = {first} + t.rank;")
             self._line(f"bool {goes} = false;")
@@ -188,24 +195,36 @@ class Translation(Spoken):
             for variable, its in own.items():
                 kind = "i32" if self.types.narrow(variable, head.statements) else None
                 self._line(f"{kind or self.types.names[variable]} {its} = 0;")
+            if head.ends is not None:
+                self._line(f"int {head.ends}_mine = 0;")
             with self._braces("do"):
                 self._line(f"if ({mine} >= {end}) break;")
+                if head.ends is not None:
+                    self._line(f"{goes} = true;")
                 self._loops.append("")
                 self._renamed = {**own, name: mine}
-                for statement in head.statements:
+                for number, statement in enumerate(head.statements, 1):
                     if isinstance(statement, ast.If):
-                        self._line(f"if {self._condition(statement.test)} break;")
+                        test = f"if {self._condition(statement.test)}"
+                        if head.ends is None:
+                            self._line(f"{test} break;")
+                        else:
+                            self._line(f"{test} {{ {head.ends}_mine = {number}; break; }}")
                     else:
                         self._statement(statement)
                 self._renamed = {}
                 self._loops.pop()
-                self._line(f"{goes} = true;")
+                if head.ends is None:
+                    self._line(f"{goes} = true;")
             self.lines[-1] += " while (false);"
             votes = f"u32 {left} = ballot(t, {goes})"
             with self._braces(f"for ({votes}; {left} != 0u; {left} &= {left} - 1u)"):
                 self._line(f"const int {name}_rank = lowest_bit({left});")
                 self._line(f"const i64 {name} = {first} + {name}_rank;")
                 self._line(f"if ({name} >= {end}) goto {out};")
+                if head.ends is not None:
+                    broadcast = f"from_rank(t, {head.ends}_mine, {name}_rank)"
+                    self._line(f"const int {head.ends} = {broadcast};")
                 for variable in head.wanted:
                     self._line(f"{variable} = from_rank(t, {own[variable]}, {name}_rank);")
                 self._loops.append(out)
@@ -228,6 +247,8 @@ class Translation(Spoken):
                 last = f"least_of({first} + LANES, {high}) - 1"
                 self._line(f"if (!begin_unit(t, run, work, {first}, {last})) break;")
                 self._line("mark_task(work);")
+                for counter in self.undone:
+                    self._line(f"{counter.kept} = {counter.name};")
                 self._line(f"const i64 {end} = {high};")
             self._line(f"const i64 {name} = {first} + t.rank;")
             self._turn(f"{name} < {end}", body, [name])
@@ -325,7 +346,9 @@ class Translation(Spoken):
             with self._braces("if (votes != 0u)"):
                 if marks is not None:
                     self._line("pool_mark(work.pool);")
-                self._line("if (!room(t, run, work, bits_of(votes))) goto finish;")
+                back = "".join(f"{each.name} = {each.kept}; " for each in self.undone)
+                undone = f"{{ {back}goto finish; }}" if back else "goto finish;"
+                self._line(f"if (!room(t, run, work, bits_of(votes))) {undone}")
                 if marks is not None:
                     self._line(f"const bool first = comes && mark_first({', '.join(marks)});")
                     self._line("const u32 news = ballot(t, first);")

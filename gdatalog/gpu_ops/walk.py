@@ -28,6 +28,7 @@ from gdatalog.gpu_ops.control import (
 from gdatalog.gpu_ops.driver import Driver, Kernel
 from gdatalog.gpu_ops.loops import Loops, loops_of
 from gdatalog.printer.arguments import Argument
+from gdatalog.printer.counting import ARRAY
 from gdatalog.printer.module import Printed
 from gdatalog.spent import spending
 
@@ -167,6 +168,9 @@ class _Launch:
         self.tries = [tries[at] for at in loops.printed.which]
         self.wanted = EVERYTHING if wanted is None else wanted
         self.given = {**self._inputs(scope), **beside}
+        self.tally: Any = beside.get(ARRAY)  # what has been counted goes there
+        if self.tally is not None:
+            self.given[ARRAY] = self.xp.asarray(self.tally)
         self.tiles, self.grid = self._grid()
 
     def _inputs(self, scope: Any) -> dict[str, Any]:
@@ -251,6 +255,8 @@ class _Launch:
             if rows is not None:
                 found.append(rows)
             if status != Reason.FULL:
+                if self.tally is not None:
+                    self.tally[:] = xp.asnumpy(self.given[ARRAY])
                 return found
             for word in (Word.STATUS, Word.STOP, Word.POOL):
                 control[word] = 0

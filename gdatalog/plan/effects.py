@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from gdatalog.plan.nodes import (
@@ -121,6 +121,7 @@ def without(steps: tuple[Step, ...], variable: str) -> tuple[Step, ...]:
     if steps and variable in binds(steps[0]):
         steps = steps[1:]
     lost: set[int] = set()  # tries of which a level above was left out
+    wider: set[str] = set()  # levels whose lists have not been through all that they should
     kept: list[Step] = []
     for step in steps:
         if isinstance(step, (Compact, Guard)):
@@ -131,9 +132,15 @@ def without(steps: tuple[Step, ...], variable: str) -> tuple[Step, ...]:
             # A match that needs none of it decides all the same.
             sure = tuple(inner for inner in step.alternatives if not _needs(inner) & missing)
             if sure:
-                left = tuple(name for name in step.reads if name not in missing)
-                kept.append(replace(step, alternatives=sure, reads=left))
+                names = tuple(name for name in step.reads if name not in missing)
+                kept.append(replace(step, alternatives=sure, reads=names))
             continue
+        if isinstance(step, Join) and reads(step) & missing:
+            step = _without_cuts(step, missing)
+            wider.add(step.variable)
+        if isinstance(step, Join) and step.reuse is not None and step.reuse.variable in wider:
+            step = replace(step, reuse=None)
+            wider.add(step.variable)
         if reads(step) & missing:
             parts = tuple(part for part in participants(step) if part.trie not in lost)
             if isinstance(step, (Assign, Generate)) and parts:
@@ -149,10 +156,21 @@ def without(steps: tuple[Step, ...], variable: str) -> tuple[Step, ...]:
         elif isinstance(step, (Seek, Join)) and not parts:
             missing.update(binds(step))
         elif isinstance(step, Join):
-            kept.append(replace(step, participants=parts, reuse=None))
+            left = [at for at, part in enumerate(step.participants) if part.trie not in lost]
+            implied = tuple((left.index(at), cut) for at, cut in step.implied if at in left)
+            kept.append(replace(step, participants=parts, implied=implied, reuse=None))
+            wider.add(step.variable)
         elif isinstance(step, (Seek, Assign, Generate)):
             kept.append(replace(step, participants=parts))
     return tuple(kept)
+
+
+def _without_cuts(step: Join, missing: Collection[str]) -> Join:
+    """A level without the cuts by what is missing."""
+    kept = [at for at, cut in enumerate(step.cuts) if not slots(cut.bound) & frozenset(missing)]
+    implied = tuple((part, kept.index(at)) for part, at in step.implied if at in kept)
+    cuts = tuple(step.cuts[at] for at in kept)
+    return replace(step, cuts=cuts, implied=implied, reuse=None)
 
 
 def _needs(steps: tuple[Step, ...]) -> frozenset[str]:

@@ -1,9 +1,10 @@
 """From a conjunction of items to the steps of a join plan.
 
-Variables are bound one at a time, in the order that costs least (`order.py`); whatever can be
-tested or computed is, as soon as its variables are bound; what can fail and aggregates come when
-nothing else is left. Parts of the body that share no variable with what is asked for become
-branches as soon as they fall apart from the rest: a witness is enough for them, or their count.
+Variables are bound one at a time, in the order that costs least (`order.py`), in which aggregates
+have their places too; whatever else can be tested or computed is, as soon as its variables are
+bound, but for what can fail, which comes when nothing else is left. Parts of the body that share no
+variable with what is asked for become branches as soon as they fall apart from the rest: a witness
+is enough for them, or their count.
 Above 300 lines because the steps of one conjunction share its state: what is bound, what waits.
 """
 
@@ -24,7 +25,6 @@ from gdatalog.plan.nodes import (
     Guard,
     Join,
     Participant,
-    Reduction,
     Restore,
     Seek,
     Slot,
@@ -46,11 +46,18 @@ from gdatalog.planner.items import (
     TestItem,
     item_may_fail,
     variables_of,
-    variables_of_exprs,
 )
 from gdatalog.planner.opening import computed_late, cuts_of, kind_of, open_atom, within_atom
 from gdatalog.planner.order import Order, best_order
 from gdatalog.planner.pattern_maker import PatternMaker
+from gdatalog.planner.reductions import (
+    aggregate_branch,
+    expected_cost,
+    given_out,
+    may_be_early,
+    next_due,
+    widens,
+)
 from gdatalog.planner.reuse import reuse_lists
 from gdatalog.planner.sizes import Params, Statistics
 from gdatalog.planner.symmetry import in_degree_order, without_implied
@@ -99,6 +106,11 @@ class PlanBuilder:
         items = tuple(dict.fromkeys(items))  # said twice is said once
         items = in_degree_order(items, outer, live, bag, self.sizes, restores)
         return without_implied(items, self.sizes)
+
+    def apart(self) -> PlanBuilder:
+        """One for a plan that is made to see what it costs."""
+        params = None if self.params is None else Params(self.params.values)
+        return PlanBuilder(self.sizes, restores=False, params=params)
 
     def tries(self) -> tuple[TrieRef, ...]:
         return tuple(atom.trie() for atom in self.atoms)
@@ -155,7 +167,10 @@ class _Conjunction:
         for atom in self.atoms:
             maker.atom(atom, plan.sizes(atom.item.relation, atom.item.version))
         for item in self.waiting:
-            maker.item(item)
+            if isinstance(item, AggregateItem) and may_be_early(item):
+                maker.item(item, expected_cost(plan, item))
+            else:
+                maker.item(item)
         pattern = maker.finish(self.comparisons, self.bag, self.compacts)
         order = best_order(pattern, self.rows)
         plan.cost += order.work
@@ -173,6 +188,7 @@ class _Conjunction:
             if (
                 variables_of(part) & self.live
                 or not variables_of(part) - self.bound
+                or not widens(part)
                 or any(map(item_may_fail, part))
                 # only whether, or how often, it has rows: a guard
                 or (len(part) == 1 and _single(part[0]))
@@ -230,14 +246,20 @@ class _Conjunction:
         for item in self.waiting:
             if self._ready(item):
                 return True
-        if self._split():
-            return True
         generators = [
             item
             for item in self.waiting
             if isinstance(item, GenerateItem) and item.sources <= self.bound
         ]
         candidates = self._candidates()
+        others = [*candidates, *(item.slot.name for item in generators)]
+        before = min(map(self._rank, others), default=inf)
+        due = next_due(self.waiting, self.bound, self._rank, before)
+        if due is not None:
+            self._compute(due)
+            return True
+        if self._split():
+            return True
         joined = {
             name: atoms for name, atoms in candidates.items() if any(atom.order for atom in atoms)
         }
@@ -262,13 +284,12 @@ class _Conjunction:
                 self._done(item, Assign(slot.name, "bool", item.as_test(), (), True))
                 self.steps.append(Filter(slot))
                 return True
-        if candidates:
-            self._join(candidates)
-            return True
         late = [item for item in self.waiting if self._computable(item)]
         if late:
-            # A sum may overflow: whatever else can narrow the rows comes before it.
-            self._compute(min(late, key=item_may_fail))
+            self._compute(late[0])
+            return True
+        if candidates:
+            self._join(candidates)
             return True
         return False
 
@@ -319,8 +340,9 @@ class _Conjunction:
         self.steps.append(step)
 
     def _assign(self, item: Equation, may_fail: bool) -> bool:
+        given = given_out(self.waiting)
         for slot, value in item.ways():
-            if slot.name not in self.bound and slots(value) <= self.bound:
+            if slot.name not in (self.bound | given) and slots(value) <= self.bound:
                 step = Assign(slot.name, slot.type, value, self._participants(slot.name), may_fail)
                 self._done(item, step)
                 self.bound.add(slot.name)
@@ -418,7 +440,7 @@ class _Conjunction:
             if not item.variables <= self.bound
             and any(item.variables <= atom.item.variables for atom in opened)
         ]
-        parts = components(rest, self.bound)
+        parts = list(filter(widens, components(rest, self.bound)))
         if self.bag and len(parts) < 2:
             return False
         asked = self.live - self.bound
@@ -443,7 +465,7 @@ class _Conjunction:
 
     def _computable(self, item: Item) -> bool:
         if isinstance(item, AggregateItem):
-            return item.reads <= self.bound
+            return item.reads <= self.bound and not may_be_early(item)
         return isinstance(item, NotItem) and item.variables <= self.bound
 
     def _compute(self, item: Item) -> None:
@@ -457,41 +479,16 @@ class _Conjunction:
             return
         assert isinstance(item, AggregateItem)
         name = item.slot.name
-        taken = name in self.bound or any(atom.open(name) for atom in self.atoms)
+        taken = any(atom.open(name) for atom in self.atoms)
         result = self.plan.variable(item.slot.type) if taken else item.slot
-        self._done(item, self._aggregate(item, result))
+        self._done(item, aggregate_branch(self.plan, item, result, self.rows))
         self.bound.update((result.name, *(export.name for export in item.exports)))
-        if taken and name in self.bound:
-            self.steps.append(Filter(Apply("=", (item.slot, result), "bool")))
-        elif taken:
+        if taken:
             participants = self._participants(name)
             self.steps.append(Assign(name, item.slot.type, result, participants))
             self.bound.add(name)
-
-    def _aggregate(self, item: AggregateItem, result: Slot) -> Branch:
-        reads = item.reads
-        targets = variables_of_exprs(item.targets)
-        exports = tuple((export.name, export.type) for export in item.exports)
-        live = targets | {name for name, _ in exports}
-        if len(item.alternatives) > 1:
-            # Bindings of several alternatives are a set of what they bind: all of it is asked for.
-            bindings = tuple(
-                tuple(sorted({n for n in names if n not in reads} | targets))
-                for names in item.bindings
-            )
-            inner = tuple(
-                self.plan.steps(part, reads, frozenset(names), False, self.rows)
-                for part, names in zip(item.alternatives, bindings, strict=True)
-            )
-        else:
-            bindings = (tuple(sorted(live)),)
-            bag = item.kind in ("count", "sum", "mean")
-            part = item.alternatives[0]
-            inner = (self.plan.steps(part, reads, live - reads, bag, self.rows),)
-        reduction = Reduction(
-            item.kind, item.targets, result.name, result.type, bindings, exports, item.span
-        )
-        return Branch("aggregate", tuple(sorted(reads)), inner, reduction)
+        assert self.order is not None
+        self.rows = self.order.estimates.get(name, self.rows)
 
 
 def _single(item: Item) -> bool:

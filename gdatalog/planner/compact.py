@@ -6,10 +6,10 @@ the same for many a. Only for sets of rows: a count needs every binding.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from gdatalog.plan.effects import all_steps, binds, participants, reads
-from gdatalog.plan.nodes import Compact, Guard, Join, Step, TrieRef
+from gdatalog.plan.nodes import Assign, Branch, Compact, Guard, Join, Step, TrieRef
 
 
 def compact_rows(
@@ -29,6 +29,7 @@ def compact_rows(
     stands: dict[int, list[str]] = {}  # by trie: the variables that lead to where it stands
     bound: list[str] = list(given)
     dead: set[str] = set()
+    computed: dict[str, frozenset[str]] = {}  # of what can be told from others, from which
     done: list[Step] = []
     for at, step in enumerate(steps):
         rest = steps[at:]
@@ -36,7 +37,11 @@ def compact_rows(
             needed = set(live).union(*map(reads, rest))
             walked = {part.trie for later in rest for part in participants(later)}
             needed.update(name for trie in walked for name in stands.get(trie, ()))
-            newly = [name for name in bound if name not in needed and name not in dead]
+            newly = [
+                name
+                for name in bound
+                if name not in needed and name not in dead and not _told(name, needed, computed)
+            ]
             if newly:
                 dead.update(newly)
                 keep = tuple(name for name in bound if name in needed)
@@ -44,9 +49,20 @@ def compact_rows(
                 done.append(Compact(keep, lasting))
         done.append(step)
         bound.extend(binds(step))
+        if isinstance(step, Assign) or (
+            isinstance(step, Branch) and step.reduction is not None and not step.reduction.exports
+        ):
+            computed[binds(step)[0]] = reads(step)
         for part in participants(step):
             stands.setdefault(part.trie, []).extend(binds(step) or sorted(reads(step)))
     return tuple(done)
+
+
+def _told(name: str, by: Collection[str], computed: Mapping[str, frozenset[str]]) -> bool:
+    """Whether a variable's value can be told from others: rows equal in those are equal in it."""
+    return name in by or (
+        name in computed and all(_told(other, by, computed) for other in computed[name])
+    )
 
 
 def _used(steps: Sequence[Step]) -> Iterator[int]:

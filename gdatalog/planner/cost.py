@@ -39,6 +39,12 @@ class Estimates:
         self.sampler = sampler
         self.formula = Formula(pattern)
         self._holding = self.formula.holding
+        self._computed = [(at, found.needs) for at, found in pattern.aggregates.items()]
+        self._computed += [
+            (target, needs)
+            for target, needs in pattern.equations
+            if any(needs >> at & 1 for at in pattern.aggregates)
+        ]
         self._rows: dict[int, float] = {}
         self._levels: dict[tuple[int, int], Level] = {}
         self._refined: dict[tuple[int, int, int, int], Level] = {}
@@ -72,6 +78,10 @@ class Estimates:
                         *(self.formula.roots(atom, at) for atom in self._holding[at]),
                         inf,
                     )
+                # An aggregate has one value for each binding of what it hangs on.
+                rest = self._without_computed(bound)
+                if rest != bound:
+                    found = min(found, self.rows(rest))
                 # No more than are tried when the last of them is bound, whichever that is.
                 for at in bits(bound & ~self.pattern.outer):
                     rest = bound & ~(1 << at)
@@ -80,6 +90,13 @@ class Estimates:
                         found = min(found, self.tried(at, rest))
             self._rows[bound] = found
         return found
+
+    def _without_computed(self, bound: int) -> int:
+        """Of some variables those from which aggregates give the others their values."""
+        for target, needs in reversed(self._computed):
+            if not needs & ~bound:
+                bound &= ~(1 << target)
+        return bound
 
     def _sampled(self, bound: int) -> float | None:
         sample = self.sampler.sample(bound) if self.sampler and bound else None
@@ -101,6 +118,9 @@ class Estimates:
 
     def level(self, at: int, bound: int, made: Made = NONE) -> Level:
         """Binding a variable, for each binding of those before, where some lists were made."""
+        computed = self.pattern.aggregates.get(at)
+        if computed is not None:
+            return Level(computed.cost, 0, False)
         plain = self._levels.get((at, bound))
         if plain is None:
             plain = self._levels[at, bound] = self._plain(at, bound)

@@ -201,11 +201,14 @@ def item_may_fail(item: Item) -> bool:
         case NotItem():
             return any(item_may_fail(part) for inner in item.alternatives for part in inner)
         case AggregateItem():
-            return item.kind in ("sum", "mean") or any(
-                item_may_fail(part) for inner in item.alternatives for part in inner
-            )
+            return item.kind in ("sum", "mean") or fails_inside(item)
         case _:
             return False
+
+
+def fails_inside(item: AggregateItem) -> bool:
+    """Whether what an aggregate is of can fail: not only its sum, by being too large."""
+    return any(item_may_fail(part) for inner in item.alternatives for part in inner)
 
 
 def _bool(op: str, left: Expr, right: Expr) -> Expr:

@@ -4,13 +4,18 @@ The search goes over sets: `rest` is to be bound, `path` is what is known on the
 bound, less what nobody needs any more). Where the rest falls into parts that share no literal,
 parts that are not asked for become branches: of a set a witness is enough (`exists`), of a bag
 how many there are (`count`), and what a branch costs depends on what it reads alone. Up to
-`EXACT` variables every order is weighed; beyond, the cheapest next variable is taken.
+`EXACT` variables every order is weighed; beyond, the cheapest next variable is taken. An aggregate
+is a variable too: it has one value, at a cost, once what it hangs on is bound.
+
+Above 300 lines because all that is weighed at a place of the search is weighed here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import reduce
 from math import inf
+from operator import or_
 
 from gdatalog.planner.cost import Estimates, Made
 from gdatalog.planner.formula import TINY
@@ -60,16 +65,29 @@ class Search:
     def _candidates(self, place: Place) -> list[int]:
         """What may be bound next: what something known leads to, if there is such a thing."""
         pattern, estimates = self.pattern, self.estimates
+        if place.due is not None:
+            return [place.due]
         free = place.rest & ~pattern.computed
         first = [at for at in bits(free) if not pattern.before[at] & free]
         found = [at for at in first if estimates.joined(at, place.path)]
+        computed = self._aggregates(place)
         if found or not free:
-            return self._lowest(found, free)
-        if place.rest & pattern.computed:
-            return []  # what is computed last may connect what is left
+            return [*self._lowest(found, free), *computed]
+        if computed and place.path & ~pattern.outer:
+            return computed  # before a product: it may connect what is left
+        if self._computable(place):
+            return []  # so may what is computed last
         sourced = {given.variable for given in pattern.given if not given.sources & ~place.path}
         found = [at for at in first if estimates.formula.holding[at] or at in sourced]
-        return self._lowest(found, free)
+        return [*self._lowest(found, free), *computed]
+
+    def _aggregates(self, place: Place) -> list[int]:
+        """Those that could be computed next."""
+        return [
+            at
+            for at, aggregate in self.pattern.aggregates.items()
+            if place.rest >> at & 1 and not aggregate.needs & ~place.path
+        ]
 
     def _lowest(self, candidates: list[int], free: int) -> list[int]:
         """Without those that have a neighbour of lower rank yet to come, if others are left."""
@@ -111,8 +129,14 @@ class Search:
 
     def _late(self, place: Place) -> Place:
         """What is left when what is computed last has been."""
-        path = self.pattern.closed(place.path | place.rest & self.pattern.computed, place.rest)
+        known = self._computable(place) or place.rest & self.pattern.computed
+        path = self.pattern.closed(place.path | known, place.rest)
         return place._replace(path=path, rest=place.rest & ~path)
+
+    def _computable(self, place: Place) -> int:
+        """What is computed last and could be by now."""
+        late = (1 << at for at, needs in self.pattern.late if not needs & ~place.path)
+        return place.rest & reduce(or_, late, 0)
 
     def _choice(self, at: int, place: Place, enough: float) -> Choice:
         """Binding a variable next; what it costs need not be known where it is `enough`."""
@@ -120,7 +144,9 @@ class Search:
         turn = self._turn(at, place)
         others = estimates.level(at, place.path, place.made).others
         cost = ROW * estimates.rows(place.path) + turn.tried * (1 + PROBE * others) + turn.extra
-        work, indexes = turn.tried, self._index(at, place.path)
+        # What an aggregate looks at is counted where its own steps are planned.
+        work = 0.0 if at in self.pattern.aggregates else turn.tried
+        indexes = self._index(at, place.path)
         for below, rows in (*turn.parts, (turn.next, turn.rows)):
             if below.rest and cost + indexes <= enough:
                 choice, share = self._best(below), self._share(below, rows)
@@ -134,7 +160,7 @@ class Search:
 
     def _turn(self, at: int, place: Place) -> Turn:
         pattern, estimates = self.pattern, self.estimates
-        path, rest, exists, made = place
+        path, rest, exists, made = place.path, place.rest, place.exists, place.made
         bit = 1 << at
         bound = pattern.closed(path | bit, rest)
         left = rest & ~bound
@@ -165,7 +191,8 @@ class Search:
 
     def _made(self, at: int, path: int, left: int, made: Made) -> Made:
         """The lists that there are now, as far as a variable that is left can refine them."""
-        lists = made.union(self.estimates.made(at, path))
+        own = () if at in self.pattern.aggregates else self.estimates.made(at, path)
+        lists = made.union(own)
         if not lists:
             return made
         asked = [
@@ -187,24 +214,39 @@ class Search:
         """Parts that are not asked for become branches."""
         pattern, estimates = self.pattern, self.estimates
         parts = pattern.components(turn.next.rest)
-        if pattern.bag and len(parts) < 2:
+        wide = list(filter(pattern.widens, parts))
+        if pattern.bag and len(wide) < 2:
             return
         kept = 0
         apart: list[tuple[float, float, Place]] = []
         for part in parts:
-            if part & (pattern.live | pattern.risky):
+            if part & (pattern.live | pattern.risky) or part not in wide:
                 kept |= part
                 continue
             reads = pattern.around(part) & turn.next.path
             place = Place(reads, part, not pattern.bag)
             rows = max(TINY, estimates.rows(reads))
             passed = min(1.0, estimates.rows(reads | part) / rows)
-            # What costs little and lets little through comes first.
-            apart.append((self._best(place).cost / rows / max(TINY, 1 - passed), passed, place))
+            apart.append((_worth(self._best(place).cost / rows, passed), passed, place))
+        if apart and (due := self._tested(turn.next, min(apart)[0])) is not None:
+            turn.next = turn.next._replace(due=due)
+            return
         for _, passed, place in sorted(apart):
             turn.parts.append((place, min(turn.rows, estimates.rows(place.path))))
             turn.rows *= passed
         turn.next = turn.next._replace(rest=kept)
+
+    def _tested(self, place: Place, than: float) -> int | None:
+        """An aggregate of which a test is better made before the branches are looked into."""
+        pattern, rows = self.pattern, self.estimates.rows
+        found = []
+        for at in self._aggregates(place):
+            after = rows(pattern.closed(place.path | 1 << at, place.rest))
+            passed = min(1.0, after / max(TINY, rows(place.path)))
+            if passed < 1:
+                found.append((_worth(pattern.aggregates[at].cost, passed), at))
+        worth, at = min(found, default=(inf, -1))
+        return at if worth < than else None
 
     def _emit(self, turn: Turn, at: int, path: int) -> None:
         """What it costs to hand rows on: to the answer, or on as fewer rows."""
@@ -215,8 +257,10 @@ class Search:
             grouped = pattern.bag and not pattern.live >> at & 1
             turn.extra += EMIT * (self.estimates.rows(path) if grouped else turn.rows)
         if pattern.live >> at & 1 and not pattern.bag:
-            missing = [output for output in pattern.outputs if not path >> output & 1]
-            if missing and missing[0] != at:
+            missing = [
+                output for output in pattern.outputs if not (path | pattern.computed) >> output & 1
+            ]
+            if missing and missing[0] != at and at not in pattern.aggregates:
                 turn.extra += UNORDERED * turn.after  # the answer has to be sorted
         if pattern.compacts and rest:
             kept = bound & (pattern.live | pattern.around(rest))
@@ -257,10 +301,17 @@ class Search:
         turn = self._turn(at, place)
         name = self.pattern.names[at]
         order.rank[name] = len(order.rank)
-        order.estimates[name] = turn.after * scale
+        # Of an aggregate those are told that pass the tests of its value.
+        rows = turn.rows if at in self.pattern.aggregates else turn.after
+        order.estimates[name] = rows * scale
         for branch, rows in turn.parts:
             self._describe(branch, self._share(branch, rows) * scale, order)
         self._describe(turn.next, self._share(turn.next, turn.rows) * scale, order)
+
+
+def _worth(cost: float, passed: float) -> float:
+    """By what one test comes before another: it is cheap, or lets little through."""
+    return cost / max(TINY, 1 - passed)
 
 
 def best_order(pattern: Pattern, rows: float) -> Order:

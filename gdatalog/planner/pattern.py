@@ -94,6 +94,14 @@ class Range:
         return min((times for others, _, times in self.rows if others >> at & 1), default=1.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """A variable that holds an aggregate: what it hangs on, and what it costs for each row."""
+
+    needs: int
+    cost: float
+
+
 @dataclass(slots=True)
 class Pattern:
     """A conjunction's variables and literals; sets of variables are ints, a bit for each."""
@@ -104,6 +112,8 @@ class Pattern:
     links: list[int] = field(default_factory=list)  # the variables of each literal
     risky: int = 0  # variables of literals that may fail
     computed: int = 0  # variables that wait for such a literal, or for an aggregate
+    late: list[tuple[int, int]] = field(default_factory=list)  # of them, and what each needs
+    aggregates: dict[int, Aggregated] = field(default_factory=dict)  # those that may come early
     equations: list[tuple[int, int]] = field(default_factory=list)  # variable, what it needs
     equal: list[int] = field(default_factory=list)  # the variables of each equation
     tests: list[tuple[int, float]] = field(default_factory=list)  # what they read, how many pass
@@ -134,6 +144,8 @@ class Pattern:
             opaque |= whole
         for given in self.given:
             opaque |= 1 << given.variable | given.sources
+        for needs in (*(a.needs for a in self.aggregates.values()), *dict(self.late).values()):
+            opaque |= needs
         free = [at for at in range(len(self.names)) if not opaque >> at & 1]
         self.before, self.behind = [0] * len(self.names), [0] * len(self.names)
         for at in free:
@@ -194,6 +206,12 @@ class Pattern:
             apart.append(mine)
             parts = apart
         return sorted(parts)
+
+    def widens(self, part: int) -> bool:
+        """Whether some variables can have several values: else they are computed of others."""
+        return any(atom.mask & part for atom in self.atoms) or any(
+            part >> given.variable & 1 for given in self.given
+        )
 
     def around(self, part: int) -> int:
         """The variables that share a literal with some others, and these."""

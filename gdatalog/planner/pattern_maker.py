@@ -19,7 +19,8 @@ from gdatalog.planner.items import (
     TestItem,
     item_may_fail,
 )
-from gdatalog.planner.pattern import Given, Pattern, PatternAtom, Range
+from gdatalog.planner.pattern import Aggregated, Given, Pattern, PatternAtom, Range
+from gdatalog.planner.reductions import given_out
 from gdatalog.planner.sizes import PASSES, Looked, Params, Size
 
 # How much of the rows other tests let through.
@@ -44,6 +45,8 @@ class PatternMaker:
         self.place = {name: at for at, name in enumerate(names)}
         self.pattern = Pattern(names, outer=self.mask(outer), live=self.mask(live))
         asked = (name for name in outputs if name in self.place)
+        # What an aggregate gives is computed, and never solved for.
+        self.given_out = given_out(items)
         self.bounds: dict[int, list[tuple[str, Expr]]] = {}  # of variables, by what is no variable
         self.pattern.outputs = tuple(self.place[name] for name in asked)
 
@@ -115,8 +118,9 @@ class PatternMaker:
         self.pattern.atoms.append(found)
         self.pattern.links.append(found.mask)
 
-    def item(self, item: Item) -> None:
-        """What an item that is no atom means for the search."""
+    def item(self, item: Item, cost: float | None = None) -> None:
+        """What an item that is no atom means for the search. `cost`: of an aggregate that may come
+        early, for each row."""
         pattern = self.pattern
         whole = self.mask(item.variables)
         pattern.links.append(whole)
@@ -130,10 +134,12 @@ class PatternMaker:
                 pattern.filters.append(whole)
             case Equation(may_fail=False):
                 for slot, value in item.ways():
-                    pattern.equations.append((self.place[slot.name], self.mask(slots(value))))
+                    if slot.name not in self.given_out:
+                        pattern.equations.append((self.place[slot.name], self.mask(slots(value))))
                 pattern.equal.append(whole)
             case Equation(left=Slot(name=name)):
                 pattern.computed |= self.mask((name,))
+                pattern.late.append((self.place[name], self.mask(slots(item.right))))
             case GenerateItem(slot=slot):
                 values = item.size()
                 values = RANGE if values == inf else float(values)
@@ -142,8 +148,17 @@ class PatternMaker:
                 ranks = self.mask(item.ranks)
                 pattern.equations += [(self.place[value.name], ranks) for value in item.values]
             case AggregateItem():
-                computed = (item.slot, *item.exports)
-                pattern.computed |= self.mask([slot.name for slot in computed])
+                self._aggregate(item, cost)
+
+    def _aggregate(self, item: AggregateItem, cost: float | None) -> None:
+        pattern, at = self.pattern, self.place[item.slot.name]
+        needs = self.mask(item.reads)
+        pattern.computed |= self.mask([slot.name for slot in (item.slot, *item.exports)])
+        pattern.equations += [(self.place[slot.name], 1 << at) for slot in item.exports]
+        if cost is None:
+            pattern.late.append((at, needs))
+        else:
+            pattern.aggregates[at] = Aggregated(needs, cost)
 
     def _test(self, test: Expr, whole: int) -> None:
         pattern = self.pattern

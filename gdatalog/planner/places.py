@@ -11,13 +11,15 @@ from gdatalog.planner.cost import NONE, Made
 class Place(NamedTuple):
     """Where the search is: what is known on the way, and what is still to be bound.
 
-    `exists`: one match is enough. `made` are lists that a later level may refine.
+    `exists`: one match is enough. `made` are lists that a later level may refine. `due`: an
+    aggregate that is to be computed next, if there is one.
     """
 
     path: int
     rest: int
     exists: bool
     made: Made = NONE
+    due: int | None = None
 
 
 class Choice(NamedTuple):

@@ -65,7 +65,7 @@ class Sampler:
         for atom in pattern.atoms:
             held |= atom.mask
         computed = sum(1 << at for at in {target for target, _ in pattern.equations})
-        if pattern.given or pattern.computed or computed & held:
+        if pattern.given or (pattern.computed | computed) & held:
             return False
         self.held = held
         for atom in pattern.atoms:

@@ -33,6 +33,8 @@ def print_given(nest: Nest, given: Given, dtypes: Sequence[Any], known: Known, l
     text.line("base = np.int64(0)")
     text.line(f"total = np.int64(len({columns[0]}))")
     with text.block("while next_task(total)" if nest.tile else "while True"):
+        if nest.tile:
+            nest.commit()
         if not nest.tile:
             with text.block("if start >= stop"):
                 take = nest.call("take", "control", "threads", "total", "grain")

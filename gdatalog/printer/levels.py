@@ -97,6 +97,8 @@ def _tasks(
         and nest.recodable(recoded)
     )
     with text.block("while next_task(total)" if nest.tile else "while True"):
+        if nest.tile:
+            nest.commit()
         if aligned:
             # Rows of bits are made anew by each task of a list: better that it has one.
             assert child is not None
@@ -157,7 +159,7 @@ def _loop(
     with turns(nest, walk, known, lanes, sought) as turn:
         inner = known.inner()
         inner.clip = inner.unit = None
-        if known.clip is not None:
+        if known.clip is not None or known.unit is not None:
             inner.first_task = None
         inner.spread = known.spread and not walk.others
         inner.alone = known.alone or lanes
@@ -237,6 +239,7 @@ def print_generate(
     """A variable takes given values, each once, or those of a range."""
     nest.split = True  # what comes before any list is not worth sharing
     known.spread = False
+    known.unit = None  # the turns of a loop below come again for each value
     text = nest.text
     turn = text.name("i")
     if step.span is not None:

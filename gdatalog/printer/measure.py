@@ -49,17 +49,18 @@ def measure(nest: Nest, steps: Sequence[Step], at: int, met: Met, known: Known) 
     if known.clip is not None:
         within.first_task = None
 
-    def tell(count: str, other: Slot | None) -> None:
-        nest.bound(first_of(steps[at:], step, other), within, count)
+    def tell(count: str, other: Slot | None, share: bool) -> None:
+        nest.bound(first_of(steps[at:], step, other), within, count, share)
 
     return measured(nest, step, _others(steps, at), met, known, tell)
 
 
-# Told of how many values there are, at first and after each that is left out.
-Tell = Callable[[str, Slot | None], None]
+# Told of how many values there are, at first and after each that is left out; and whether that is
+# each lane's share of them.
+Tell = Callable[[str, Slot | None, bool], None]
 
 
-def untold(count: str, other: Slot | None) -> None:
+def untold(count: str, other: Slot | None, share: bool) -> None:
     """What is no number of bindings."""
 
 
@@ -90,7 +91,7 @@ def measured(
         node = walk.node
         if node is not None and node.trie.weighted:
             sums = nest.arguments.of_trie(nest.number[node.trie], "sums")
-            tell(f"max(np.int64(0), np.int64({walk.high}) - np.int64({walk.low}))", None)
+            tell(f"max(np.int64(0), np.int64({walk.high}) - np.int64({walk.low}))", None, False)
             end = f"{sums}[max({walk.low}, {walk.high})]"
             text.line(f"{count} = np.int64({end} - {sums}[{walk.low}])")
             return count, False
@@ -98,10 +99,10 @@ def measured(
         places = [(walk.array, (walk.low, walk.high))]
     else:
         places, share = _common(nest, step, met, known, count)
-    tell(count, None)
+    tell(count, None, share)
     for at_, other in enumerate(others):
         _leave_out(nest, step, met, known, count, places, other, others[:at_], share)
-        tell(count, other)
+        tell(count, other, share)
     return count, share
 
 

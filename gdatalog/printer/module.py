@@ -75,10 +75,10 @@ def print_plan(
     """The function of a plan: for a CPU's thread, or for a `tile` of so many lanes of a GPU.
 
     `given`: the dtypes of the columns of the rows that it is run for. `counted`: it counts what it
-    binds, for a profile; a tile's does not.
+    binds, for a profile.
     """
     nest = Nest(join, tries, intersect, tile)
-    counting = Counting(list(all_steps(nest.join.steps))) if counted and not tile else None
+    counting = Counting(list(all_steps(nest.join.steps))) if counted else None
     nest.counting = counting
     text, known = nest.text, Known(alone=tile == 1)
     leaf.start(nest)
@@ -88,18 +88,18 @@ def print_plan(
         else:
             nest.run(nest.join.steps, 0, known, leaf)
     leaf.finish(nest)
-    nest.commit()
-    prologue = list(ROWS)
-    if counting is not None:
-        prologue += counting.finish(nest)
+    if not tile:
+        nest.commit()
+    single = isinstance(leaf, Groups) and not leaf.keys
+    counters = [] if counting is None else counting.finish(nest, not single)
     outputs = [a for a in nest.arguments.found.values() if a.kind == "output"]
     outputs.sort(key=lambda argument: int(argument.name[3:]))
     arguments = [a for a in nest.arguments.found.values() if a.kind != "output"] + outputs
     if tile:
-        source = _loops(nest)
+        source = loops_alone(nest, _plan(nest), counters)
     else:
         text.line("state[0], state[1], state[4] = 0, 0, n")
-        source = module_of(nest, arguments, _plan(nest), prologue)
+        source = module_of(nest, arguments, _plan(nest), [*ROWS, *counters])
     return Printed(
         _shape(join, leaf),
         source,
@@ -110,16 +110,16 @@ def print_plan(
         len(outputs),
         nest.tasks,
         nest.grain,
-        isinstance(leaf, Groups) and not leaf.keys,
+        single,
         tile,
         () if counting is None else counting.counters,
     )
 
 
-def _loops(nest: Nest) -> str:
-    """The loops alone, which `gpu_ops` makes a kernel of."""
-    lines = [f"# {line}" for line in _plan(nest)]
-    return "\n".join([*lines, "def walk():", *nest.text.lines, ""])
+def loops_alone(nest: Nest, told: Sequence[str], prologue: Sequence[str]) -> str:
+    """The loops of a tile, which `gpu_ops` makes a kernel of."""
+    lines = [*(f"# {line}" for line in told), "def walk():"]
+    return "\n".join([*lines, *(f"    {line}" for line in prologue), *nest.text.lines, ""])
 
 
 def _shape(join: JoinPlan, leaf: Leaf) -> str:

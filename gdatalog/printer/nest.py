@@ -162,11 +162,11 @@ class Nest:
             self.text.line(f"{amount} = {self.call('sum_of_lanes', amount)}")
         return amount
 
-    def bound(self, step: Step, known: Known, amount: str = "1") -> None:
+    def bound(self, step: Step, known: Known, amount: str = "1", share: bool = False) -> None:
         """So many values were bound at a step, or rows have passed it; none pass a Compact, which
-        is not done here."""
+        is not done here. `share`: each lane has its share of them."""
         if self.counting is not None and not isinstance(step, Compact):
-            self.counting.add(self, step, known, amount, False)
+            self.counting.add(self, step, known, amount, False, share)
 
     def tried(self, step: Step, known: Known) -> None:
         """A value is looked at."""

@@ -93,13 +93,13 @@ class _Pairs:
     known: Known
     one: str = ""  # how many the first level has
 
-    def first(self, count: str, other: Slot | None) -> None:
+    def first(self, count: str, other: Slot | None, share: bool) -> None:
         self.one = count
         step = first_of(self.steps, self.pair.first, other)
         if self._place(step) < self._place(self.pair.last):
-            self.nest.bound(step, self.known, count)
+            self.nest.bound(step, self.known, count, share)
 
-    def last(self, count: str, other: Slot | None) -> None:
+    def last(self, count: str, other: Slot | None, share: bool) -> None:
         step = first_of(self.steps, self.pair.last, other)
         firsts = [first_of(self.steps, self.pair.first, slot) for slot in self.pair.others[0]]
         apart = next(
@@ -110,7 +110,7 @@ class _Pairs:
         )
         before = all(self._place(each) < self._place(self.pair.last) for each in firsts)
         if before and self._place(step) < apart:
-            self.nest.bound(step, self.known, f"{self.one} * {count}")
+            self.nest.bound(step, self.known, f"{self.one} * {count}", share)
 
     def _place(self, step: Step) -> int:
         return next(place for place, each in enumerate(self.steps) if each is step)

@@ -181,7 +181,7 @@ def _shared(
         with nest.text.block(f"if not {nest.call('has_bit', bits.array, bits.start, position)}"):
             nest.text.line("continue")
         inner = known.inner()
-        inner.unit = None
+        inner.unit = inner.first_task = None
         _bind(nest, steps, at, position, inner, leaf)
 
 
@@ -407,7 +407,7 @@ def _measure(
         counted = nest.call(f"count_row{shared}", bits.array, bits.start, group.words)
         text.line(f"{count} = {counted}")
         parts = [bits]
-    nest.bound(step, known, count)
+    nest.bound(step, known, count, share)
     before: list[str] = []
     for later in steps[at + 1 :]:
         other = unequal(later, step.variable)
@@ -415,7 +415,7 @@ def _measure(
         if other.name not in before:
             _leave_out(nest, other.name, before, count, parts, known, share)
             before.append(other.name)
-        nest.bound(later, known, count)
+        nest.bound(later, known, count, share)
     return count, share
 
 

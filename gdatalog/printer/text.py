@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from gdatalog.printer.expressions import Unprintable
 
 MOST_LOOPS = 20  # inside each other, as Python allows
+TYPES = frozenset({"i32", "i64"})  # what kernels call types, and no variable
 
 
 class Text:
@@ -40,5 +41,6 @@ class Text:
         their number."""
         assert not stem.endswith("_"), stem
         number = self._taken.get(stem, 0)
+        number += f"{stem}{number}" in TYPES
         self._taken[stem] = number + 1
         return f"{stem}{number}"

@@ -125,6 +125,15 @@ def begin_unit(
         text.line("break")
     if leaf.marks_tasks():
         text.line("mark_task()")
+        nest.commit(first)
     if last is None:
         known.unit = text.name("unit")
         text.line(f"{known.unit} = {unit}")
+    if nest.counting is not None:
+        # Of what leads to turns that were given to another task, only that which begins with the
+        # first of them counts.
+        whole = f"first_turn({unit}) == 0"
+        if known.first_task is not None:
+            whole += f" and {known.first_task} == 1"
+        known.first_task = text.name("first_task")
+        text.line(f"{known.first_task} = np.int64({whole})")

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_join
 from gdatalog.plan.merge import Steps, merged
 from gdatalog.printer.arguments import Argument, numba_type
+from gdatalog.printer.counting import Counting
 from gdatalog.printer.expressions import Unprintable
-from gdatalog.printer.module import Printed
+from gdatalog.printer.module import Printed, loops_alone
 from gdatalog.printer.nest import STOPPED, Nest
 from gdatalog.printer.scope import Known
 from gdatalog.printer.worklist import Listed, Recursive, into
@@ -34,6 +36,7 @@ def print_tiles(
     counts: bool,
     intersect: str,
     tile: int,
+    counted: bool = False,
 ) -> Printed:
     """The loops of a tile; the rest as for `worklist.print_split`."""
     if any(listed.stamps is None for listed in lists):
@@ -41,17 +44,20 @@ def print_tiles(
     plan, parts = merged([rule.join for rule in rules])
     nest = Nest(plan, tries, intersect, tile)
     nest.split = nest.tasks = True  # the work is shared by values
+    counting = Counting([step for part in parts for step in all_steps(part)]) if counted else None
+    nest.counting = counting
     printer = _Printer(nest, lists, counts)
     printer.run(rules, parts, splits)
+    prologue = [] if counting is None else counting.finish(nest, not counts)
     found = list(nest.arguments.found.values())
     outputs = sorted(
         (argument for argument in found if argument.kind == "output"),
         key=lambda argument: int(argument.name[3:]),
     )
-    told = [f"# {line}" for rule in rules for line in format_join(rule.join)]
+    told = [line for rule in rules for line in format_join(rule.join)]
     return Printed(
         f"{'counts' if counts else 'rows'} of a fixpoint of {len(rules)} rules",
-        "\n".join([*told, "def walk():", *nest.text.lines, ""]),
+        loops_alone(nest, told, prologue),
         (*(argument for argument in found if argument.kind != "output"), *outputs),
         tuple(nest.arguments.scalars),
         nest.expressions,
@@ -60,6 +66,7 @@ def print_tiles(
         True,
         1,
         lanes=tile,
+        counters=() if counting is None else counting.counters,
     )
 
 
@@ -93,6 +100,7 @@ class _Printer:
             with text.block("if not begin_unit(u, u)"):
                 text.line("break")
             text.line("mark_task()")
+            self.nest.commit()
             text.line(f"own = {self.at(values, 'u')}")
             for at in range(len(self.lists)):
                 self._begin(at)

@@ -23,6 +23,7 @@ from gdatalog.engine.knobs import STRATEGIES, Strategy, threads_of
 from gdatalog.errors import DeviceError, Error, UsageError, meant
 from gdatalog.report.shown import FORMS
 from gdatalog.shell.commands.registry import chosen
+from gdatalog.shell.editor.terminal import give_back
 from gdatalog.shell.messages import say, say_error, say_unexpected
 from gdatalog.shell.options import FORMATS
 from gdatalog.shell.output import Output
@@ -267,5 +268,6 @@ def main(begun: Begun | None = None) -> NoReturn:
     if code == INTERRUPTED:
         with suppress(OSError):
             sys.stdout.flush()
+        give_back()
         os._exit(code)  # without waiting for a compilation that goes on behind
     sys.exit(code)

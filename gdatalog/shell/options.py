@@ -45,6 +45,28 @@ def plain_options(args: Sequence[str]) -> Mapping[str, str] | None:
     return said if len(named) == given else None  # no parameter is given twice
 
 
+def asks_for_prompt(args: Sequence[str]) -> bool:
+    """Whether a command line has options only, of a kind that a prompt can have, right or wrong.
+
+    >>> asks_for_prompt(["--cluster", "local", "-j", "2", "--timing"])
+    True
+    >>> asks_for_prompt(["--doctor"]), asks_for_prompt(["-c", "p(1)."]), asks_for_prompt(["a.dl"])
+    (False, False, False)
+    """
+    left = list(args)
+    while left:
+        option, equals, _ = left.pop(0).partition("=")
+        if option in _FLAGS:
+            continue
+        if option not in (*_RIGHT, "--cluster"):
+            return False
+        if not equals:
+            if not left:
+                return False
+            left.pop(0)
+    return True
+
+
 def _is_size(text: str) -> bool:
     try:
         return parse_size(text) > 0

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from threading import Event, Thread
 from typing import TYPE_CHECKING, NoReturn
 
-from gdatalog.shell.editor.terminal import can_edit
+from gdatalog.shell.editor.terminal import can_edit, in_foreground, keep_keys
 
 if TYPE_CHECKING:
     from gdatalog.database import Database
@@ -79,6 +79,8 @@ def main() -> NoReturn:
     args = sys.argv[1:]
     said = _plain_options(args) if can_edit() else None
     begun = None if said is None else _begin(args, said.get("--device") == "cpu")
+    if begun is None and can_edit() and _asks_for_prompt(args) and in_foreground():
+        keep_keys()  # for the prompt, which takes a while to come
     try:
         from gdatalog.shell import cli
     except KeyboardInterrupt:
@@ -86,6 +88,12 @@ def main() -> NoReturn:
         sys.exit(130)
     gc.enable()
     cli.main(begun)
+
+
+def _asks_for_prompt(args: Sequence[str]) -> bool:
+    from gdatalog.shell.options import asks_for_prompt
+
+    return asks_for_prompt(args)
 
 
 def _plain_options(args: Sequence[str]) -> Mapping[str, str] | None:

@@ -145,8 +145,10 @@ def _device(repl: Repl, rest: str) -> None:
 def _cluster(repl: Repl, rest: str) -> None:
     words = words_of(rest, "cluster", 0, 1)
     if words:
+        before = repl.db._workspace.stored
         with repl.line("connecting to the cluster"):
             repl.loaded = change(repl.db, words[0], repl.loaded)
+        repl.history.moved(repl, before)
     repl.output.text(told(repl.db))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from gdatalog.engine.texts import Log, Texts
 from gdatalog.errors import Error
+from gdatalog.storage.afar import AfarRows
 from gdatalog.storage.file_sets import version_of
 from gdatalog.storage.lineage import Version
 from gdatalog.storage.relation import Relation
@@ -105,6 +106,31 @@ class History:
         while self.changes and self._held_without(in_use) > self.most_bytes:
             self._let_go(*self.changes.popleft())
             self.dropped = True
+
+    def moved(self, repl: Repl, before: Mapping[str, Relation]) -> None:
+        """Follows the database to other workers, or to none. What was read again there stands for
+        what it was `before`; rows that lay on those that are gone cannot come back."""
+        now = repl.db._workspace.stored
+        changes, self.changes = self.changes, deque()
+        made: dict[int, dict[str, Relation]] = {}  # by id of what they replace
+        for _, state in changes:
+            self._logs.drop(state.texts.log)
+            self._stored.drop(state.stored)
+        while changes:
+            what, state = changes.pop()
+            again = {name for name, r in state.stored.items() if before.get(name) is r}
+            again = {name for name in again if now.get(name) is not before[name]}
+            gone = (r for name, r in state.stored.items() if name not in again)
+            if any(isinstance(relation.store, AfarRows) for relation in gone):
+                self.dropped = True
+                return
+            stored = made.setdefault(
+                id(state.stored), {**state.stored, **{name: now[name] for name in again}}
+            )
+            loaded = {**state.loaded, **{name: repl.loaded[name] for name in again}}
+            self.changes.appendleft((what, State(state.texts, stored, loaded)))
+            self._logs.add(state.texts.log)
+            self._stored.add(stored)
 
     def _let_go(self, what: str, state: State) -> None:
         self._logs.drop(state.texts.log)

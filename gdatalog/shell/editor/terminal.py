@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+_kept: list[Callable[[], None]] = []  # what puts the terminal back, the last first
+
 
 def can_edit() -> bool:
     """Whether a line can be edited, with colours and menus: not in a pipe, or a dumb terminal."""
@@ -28,6 +30,14 @@ def interrupts_noted() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
+def in_foreground() -> bool:
+    """Whether this process may set up its terminal: one in the background would be stopped."""
+    try:
+        return os.getpgrp() == os.tcgetpgrp(sys.stdin.fileno())
+    except (AttributeError, OSError):  # Windows, or the terminal is somebody else's
+        return False
+
+
 def keep_keys() -> Callable[[], None]:
     """Keys that nobody reads yet are neither shown nor lost, and Ctrl-C interrupts.
 
@@ -45,8 +55,16 @@ def keep_keys() -> Callable[[], None]:
 
     def put_back() -> None:
         atexit.unregister(put_back)
+        _kept.remove(put_back)
         termios.tcsetattr(there, termios.TCSANOW, before)
 
     atexit.register(put_back)
+    _kept.append(put_back)
     termios.tcsetattr(there, termios.TCSANOW, now)
     return put_back
+
+
+def give_back() -> None:
+    """Puts the terminal back at once, for an end that Python is not told of."""
+    while _kept:
+        _kept[-1]()

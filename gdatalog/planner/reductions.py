@@ -1,0 +1,93 @@
+"""Aggregates in bodies: the branch that computes one, when it may stand, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from gdatalog.plan.nodes import Branch, Reduction, Slot
+from gdatalog.planner.items import (
+    AggregateItem,
+    AtomItem,
+    GenerateItem,
+    Item,
+    fails_inside,
+    item_may_fail,
+    variables_of_exprs,
+)
+
+if TYPE_CHECKING:
+    from gdatalog.planner.build import PlanBuilder
+
+# What it costs to have an aggregate for a row, besides what it looks at: in values tried.
+ASKED = 1.0
+
+
+def given_out(items: Sequence[Item]) -> frozenset[str]:
+    """The variables that aggregates give their values to."""
+    return frozenset(
+        slot.name
+        for item in items
+        if isinstance(item, AggregateItem)
+        for slot in (item.slot, *item.exports)
+    )
+
+
+def widens(part: Sequence[Item]) -> bool:
+    """Whether a part of a body gives variables several values: else it only computes and tests."""
+    return any(isinstance(item, (AtomItem, GenerateItem)) for item in part)
+
+
+def may_be_early(item: Item) -> bool:
+    """Whether an item is an aggregate that may stand wherever it costs least. That of which
+    something can fail comes last: a sum that is too large is hardly ever met, others are."""
+    return isinstance(item, AggregateItem) and not fails_inside(item)
+
+
+def expected_cost(plan: PlanBuilder, item: AggregateItem) -> float:
+    """What an aggregate is expected to cost for one row."""
+    trial = plan.apart()
+    aggregate_branch(trial, item, item.slot, 1.0)
+    return ASKED + trial.cost
+
+
+def next_due(
+    items: Sequence[Item], bound: set[str], rank: Callable[[str], float], before: float
+) -> AggregateItem | None:
+    """The aggregate that is to be computed now, if one of these is: what it hangs on is bound, and
+    it ranks `before` what could be bound next."""
+    found = [
+        (rank(item.slot.name), item_may_fail(item), item)
+        for item in items
+        if isinstance(item, AggregateItem) and may_be_early(item) and item.reads <= bound
+    ]
+    if not found:
+        return None
+    place, _, first = min(found, key=lambda each: each[:2])
+    return first if place <= before else None
+
+
+def aggregate_branch(plan: PlanBuilder, item: AggregateItem, result: Slot, rows: float) -> Branch:
+    """The branch that computes an aggregate, for so many rows."""
+    reads = item.reads
+    targets = variables_of_exprs(item.targets)
+    exports = tuple((export.name, export.type) for export in item.exports)
+    live = targets | {name for name, _ in exports}
+    if len(item.alternatives) > 1:
+        # Bindings of several alternatives are a set of what they bind: all of it is asked for.
+        bindings = tuple(
+            tuple(sorted({n for n in names if n not in reads} | targets)) for names in item.bindings
+        )
+        inner = tuple(
+            plan.steps(part, reads, frozenset(names), False, rows)
+            for part, names in zip(item.alternatives, bindings, strict=True)
+        )
+    else:
+        bindings = (tuple(sorted(live)),)
+        bag = item.kind in ("count", "sum", "mean")
+        part = item.alternatives[0]
+        inner = (plan.steps(part, reads, live - reads, bag, rows),)
+    reduction = Reduction(
+        item.kind, item.targets, result.name, result.type, bindings, exports, item.span
+    )
+    return Branch("aggregate", tuple(sorted(reads)), inner, reduction)
