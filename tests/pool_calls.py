@@ -20,6 +20,12 @@ def number(value: int) -> int:
     return value
 
 
+def once(path: str) -> int:
+    """Fails when it is called again."""
+    with open(path, "x"):
+        return 1
+
+
 def add(task: Any, cells: list[int], values: Any) -> int:
     """`task` has the same values: they come to what runs here as one."""
     assert task[1]["values"] is values

@@ -25,6 +25,7 @@ from gdatalog.cluster.pool import Call, Kept, Lost, Pool, Stage, TooLarge
 from gdatalog.cluster.pool.calling import Packed
 from gdatalog.cluster.pool.calls import Recipe, made_by
 from gdatalog.cluster.workers.connection import Connection
+from gdatalog.cluster.workers.scheduler import set_free
 from gdatalog.executors.limits import Limits
 from tests import pool_calls
 from tests.clusters import Workers, fork_workers
@@ -292,7 +293,7 @@ def test_drawn_work_while_workers_die(pool: Pool) -> None:
 
 def test_what_is_firm_is_not_made_again(pool: Pool) -> None:
     """Its loss is told, though it could be made again: here in a while."""
-    kept = [found for _, found in with_(pool, Limits(), Call(pool_calls.slowly, (1.0, 3), True))]
+    kept = [found for _, found in with_(pool, Limits(), Call(pool_calls.slowly, (0.5, 3), True))]
     (there,) = pool.where(kept)
     assert there is not None
     kill(pool.connection.client, there)
@@ -302,6 +303,33 @@ def test_what_is_firm_is_not_made_again(pool: Pool) -> None:
     with pytest.raises(Lost, match="a part of test was lost"):
         list(stage)
     assert [found for _, found in with_(pool, Limits(), Call(pool_calls.number, (kept[0],)))] == [3]
+
+
+def test_what_waits_for_what_has_failed_is_told_of(cluster: Workers, tmp_path: Path) -> None:
+    """Dask lets a task wait for ever that is lost after one that it needs had failed."""
+    client = cluster(2)
+    first, second = sorted(client.nthreads())
+
+    def task(function: Any, *args: Any, worker: str = second) -> Any:
+        return client.submit(
+            function, *args, workers=[worker], allow_other_workers=True, pure=False
+        )
+
+    below = task(pool_calls.once, str(tmp_path / "it"), worker=first)
+    one, other = task(pool_calls.number, below, worker=first), task(pool_calls.number, below)
+    assert client.gather([one, other]) == [1, 1]
+    below.release()
+    kill(client, first)
+    until(lambda: one.status == "error")  # what is below failed when it was to be made again
+    kill(client, second)
+    until(lambda: other.status in ("lost", "error"))
+    until(lambda: client.nthreads())
+
+    def told() -> bool:
+        client.run_on_scheduler(set_free, wanted=[other.key])
+        return bool(other.status == "error")
+
+    until(told)
 
 
 def test_what_is_lost_between_two_looks_is_no_nothing() -> None:

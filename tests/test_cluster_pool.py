@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from gdatalog.cluster.pool import Call, Kept, Pool, TooLarge
+from gdatalog.cluster.pool.packing import Packing
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.errors import EvaluationError, Interrupted
 from gdatalog.executors.limits import Limits
@@ -42,6 +43,21 @@ def of(client: Any, way: str) -> Iterator[Pool]:
         pool.placing.send_all()
     yield pool
     pool.close()
+
+
+def test_what_calls_are_given_goes_with_them() -> None:
+    """At once: while it is held here it takes room on a worker."""
+    kept, placed = Kept(None), [Kept(None)]
+    gone = [weakref.ref(kept), weakref.ref(placed[0])]
+    gc.collect()
+    gc.disable()
+    try:
+        runs = Packing().runs([Call(pool_calls.number, (kept,)), Call(len, (placed, kept))])
+        assert [len(run.inputs) for run in runs] == [1, 2]
+        del kept, placed, runs
+        assert [ref() for ref in gone] == [None, None]
+    finally:
+        gc.enable()
 
 
 def given(pool: Pool, calls: list[Call]) -> list[Any]:

@@ -40,13 +40,18 @@ class Outcome(NamedTuple):
 def packed(value: Any, name: Callable[[Any], Any]) -> bytes:
     """A value as bytes, in which everything that has a name by `name` is only named."""
     file = io.BytesIO()
-
-    class Packer(pickle.Pickler):
-        def persistent_id(self, each: Any) -> Any:
-            return name(each)
-
-    Packer(file, protocol=5).dump(value)
+    _Packer(file, name).dump(value)
     return file.getvalue()
+
+
+class _Packer(pickle.Pickler):
+    # Not a class made for each value: that would be a circle, and hold what is kept for a while.
+    def __init__(self, file: io.BytesIO, name: Callable[[Any], Any]) -> None:
+        super().__init__(file, protocol=5)
+        self.name = name
+
+    def persistent_id(self, each: Any) -> Any:
+        return self.name(each)
 
 
 class _Unpacker(pickle.Unpickler):

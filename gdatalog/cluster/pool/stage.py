@@ -60,13 +60,12 @@ class Stage:
         self.firm: Collection[Kept] = ()  # of these none is made again
         self._client = pool.connection.client
         self._name = f"{told.replace('?', 'query ').replace('-', ' ')}-{uuid4().hex[:8]}1"
-        self._number = 0
         self._waiting: list[Run | Call] = []
         self._running: dict[Any, list[Run]] = {}  # by the future that tells of them
         self._ended: SimpleQueue[Any] = SimpleQueue()  # futures
         self._packing = Packing()
         self._remade: dict[Recipe | Origin, Any] = {}  # futures
-        self._added = self._done = 0
+        self._added = self._done = self._number = 0
         self._looked = self._worked = self._asked = monotonic()
 
     def add(self, call: Call) -> None:
@@ -300,9 +299,9 @@ class Stage:
         missing, lost = isinstance(error, Missing), isinstance(error, Lost)
         if isinstance(error, Interrupted):  # the worker let go of it, nobody here did
             error = None
-        revived = 0
         if lost:  # what was made again may be what is not as it was
             self._remade.clear()
+        revived = 0
         if error is None or killed or missing or lost:
             for run in runs:
                 for each, future in zip(run.inputs, run.given, strict=True):
@@ -391,7 +390,8 @@ class Stage:
         self._connected()
         waited = monotonic() - max(self._worked, self._asked)
         if monotonic() - self._worked > PATIENT:
-            free = self._client.run_on_scheduler(set_free, asynchronous=True)
+            keys = [future.key for future in self._running]
+            free = self._client.run_on_scheduler(set_free, wanted=keys, asynchronous=True)
             asyncio.run_coroutine_threadsafe(free, self._loop)  # and nobody waits for it
         if waited > ALONE:
             self._asked = monotonic()

@@ -26,7 +26,9 @@ from gdatalog.executors.limits import Limits
 # Rounds are worth a checkpoint when they took so many times as long as it will, which then costs
 # a twentieth at the most; and when they took so many seconds: less is soon done again.
 SHARE, LEAST = 20.0, 5.0
-RATE = 3e8  # bytes a second, until one was made and has told
+# Bytes a second until one was made and has told: what a machine writes that has room to keep it
+# for a moment. Where a folder is slower, the first one is dear, and others are rare.
+RATE = 1e9
 
 
 @dataclass(frozen=True, slots=True)

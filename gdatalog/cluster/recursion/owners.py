@@ -161,9 +161,16 @@ class Owners:
 
     def _fixpoint(self, course: _Course) -> dict[str, Relation] | None:
         """What comes of it; None if a worker died, and what it had."""
+        try:
+            return self._rounds(course)
+        except Lost as lost:
+            lost.__traceback__ = None  # it is a circle, perhaps, and would hold what is to go
+            return None
+
+    def _rounds(self, course: _Course) -> dict[str, Relation]:
         limits = self.around.limits
         self.course = course
-        with suppress(Lost), limits.watch.work("round", self.run.name, unit="rows") as work:
+        with limits.watch.work("round", self.run.name, unit="rows") as work:
             try:
                 settling = True
                 while course.inbox:
@@ -180,7 +187,6 @@ class Owners:
             for did in course.followed:
                 did.new = 0
             return self._collected(course)
-        return None
 
     def _count_death(self, number: int) -> None:
         self.deaths[number] += 1
