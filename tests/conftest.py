@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests import on_gpu
 from tests.clusters import Workers, workers
@@ -21,6 +22,7 @@ def pytest_configure(config: pytest.Config) -> None:
     on_gpu.configure(config)
     _share_compiled(config)
     _hear_ctrl_c()
+    _draw_the_same()
 
 
 def _share_compiled(config: pytest.Config) -> None:
@@ -36,6 +38,13 @@ def _hear_ctrl_c() -> None:
     """What a shell starts in the background ignores Ctrl-C, and so would what tests start."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _draw_the_same() -> None:
+    """The same cases in each run, unless GDATALOG_SEED is "random"; and none has a deadline."""
+    seeded = os.environ.get("GDATALOG_SEED") != "random"
+    settings.register_profile("gdatalog", derandomize=seeded, deadline=None)
+    settings.load_profile("gdatalog")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

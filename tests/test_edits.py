@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -185,7 +184,6 @@ def edited(examples: int, steps: int) -> settings:
         stateful_step_count=steps,
         deadline=None,
         phases=[Phase.generate],
-        derandomize=os.environ.get("GDATALOG_SEED") != "random",
         suppress_health_check=list(HealthCheck),
     )
 

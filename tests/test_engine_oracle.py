@@ -1,8 +1,8 @@
 """The engine against the oracle and, where SQL can say it, against DuckDB.
 
 Examples and drawn programs, each in one piece and again in chunks of a few rows. How many are
-drawn is GDATALOG_PROGRAMS (300); where it is set, they are others in every run. A program that
-fails is made smaller before it is shown.
+drawn is GDATALOG_PROGRAMS (300); with GDATALOG_SEED=random they are others in every run. A program
+that fails is made smaller before it is shown.
 """
 
 from __future__ import annotations
@@ -190,7 +190,6 @@ def share(percent: int) -> settings:
         max_examples=max(1, PROGRAMS * percent // 100),
         deadline=None,
         phases=[Phase.reuse, Phase.generate],
-        derandomize=os.environ.get("GDATALOG_SEED") != "random",  # the same programs each time
         suppress_health_check=list(HealthCheck),
     )
 

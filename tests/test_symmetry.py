@@ -267,7 +267,6 @@ def share(percent: int) -> settings:
         max_examples=max(1, PATTERNS * percent // 100),
         deadline=None,
         phases=[Phase.reuse, Phase.generate],
-        derandomize=os.environ.get("GDATALOG_SEED") != "random",
         suppress_health_check=list(HealthCheck),
     )
 
