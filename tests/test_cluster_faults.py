@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gdatalog.cluster.pool import Call, Kept, Lost, Pool, Stage, TooLarge
+from gdatalog.cluster.pool import Call, Kept, Lost, Pool, TooLarge
 from gdatalog.cluster.pool.calling import Packed
 from gdatalog.cluster.pool.calls import Recipe, made_by
+from gdatalog.cluster.pool.lineage import Lineage
 from gdatalog.cluster.workers.connection import Connection
 from gdatalog.cluster.workers.scheduler import set_free
 from gdatalog.executors.limits import Limits
@@ -343,16 +344,14 @@ def test_what_is_lost_between_two_looks_is_no_nothing() -> None:
         def status(self) -> str:
             return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
 
-    pool: Any = SimpleNamespace(connection=SimpleNamespace(client=None))
-    stage: Any = Stage(pool, "test", Limits())
     given: list[Any] = []
 
     def mapped(function: Any, worker: Any, *args: Any) -> list[Any]:
         given.append(args[0])
         return [Future("finished")]
 
-    stage._map = mapped
+    sending: Any = SimpleNamespace(map=mapped, bringing=lambda placed, **_: {})
     source, future = Recipe(Packed(b"", ()), (), (), None), Future(*["finished"] * 2, "lost")
     held = made_by(source, future)
-    stage._remake(Recipe(Packed(b"", ()), ((source, ("a",)),), (), None), False)
+    Lineage(sending).remake(Recipe(Packed(b"", ()), ((source, ("a",)),), (), None), False)
     assert given[0] == [future] and held.future is future

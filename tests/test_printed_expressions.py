@@ -119,7 +119,7 @@ def test_drawn_expressions(seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.integers(0, 2**64 - 1))
 def test_many_drawn_expressions(seed: int) -> None:
     compare_drawn(seed, 25)

@@ -108,6 +108,15 @@ class Origin:
         return kept is not None and kept.future.status in BAD
 
 
+def whole(each: Kept | Part) -> Kept:
+    """What is kept, or what it is a part of."""
+    return each.kept if isinstance(each, Part) else each
+
+
+def future_of(each: Kept | Part) -> Any:
+    return each.kept.parts.get(each.key) if isinstance(each, Part) else each.future
+
+
 class _Nothing:
     """The future of what is not there."""
 

@@ -12,7 +12,6 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from gdatalog.cluster.pool.calling import part_of, run_call, run_calls, told_of
 from gdatalog.cluster.pool.calls import (
@@ -20,16 +19,18 @@ from gdatalog.cluster.pool.calls import (
     Call,
     Kept,
     Lost,
-    Origin,
     Part,
     Recipe,
-    Source,
     TooLarge,
+    future_of,
     made_by,
+    whole,
 )
 from gdatalog.cluster.pool.here import Missing
+from gdatalog.cluster.pool.lineage import Lineage
 from gdatalog.cluster.pool.packing import Packing, Run
-from gdatalog.cluster.pool.placing import ALONE, EVERY, OFTEN, Placed, awaited
+from gdatalog.cluster.pool.placing import ALONE, EVERY, OFTEN, awaited
+from gdatalog.cluster.pool.sending import Sending
 from gdatalog.cluster.workers.scheduler import set_free
 from gdatalog.errors import DeviceError, Interrupted, MemoryLimitError
 from gdatalog.executors.limits import Limits
@@ -59,13 +60,13 @@ class Stage:
         self.instead: Callable[[Call, Lost], Call] | None = None  # of what is lost
         self.firm: Collection[Kept] = ()  # of these none is made again
         self._client = pool.connection.client
-        self._name = f"{told.replace('?', 'query ').replace('-', ' ')}-{uuid4().hex[:8]}1"
+        self._sending = Sending(self._client, pool.placing, told)
+        self._lineage = Lineage(self._sending)
         self._waiting: list[Run | Call] = []
         self._running: dict[Any, list[Run]] = {}  # by the future that tells of them
         self._ended: SimpleQueue[Any] = SimpleQueue()  # futures
         self._packing = Packing()
-        self._remade: dict[Recipe | Origin, Any] = {}  # futures
-        self._added = self._done = self._number = 0
+        self._added = self._done = 0
         self._looked = self._worked = self._asked = monotonic()
 
     def add(self, call: Call) -> None:
@@ -117,8 +118,8 @@ class Stage:
             else:
                 together.append(run)
         for each in {id(each): each for run in runs for each in run.inputs}.values():
-            if _whole(each).future.status in ("cancelled", "error"):
-                self._revived(each, False)
+            if whole(each).future.status in ("cancelled", "error"):
+                self._lineage.revived(each, False)
         self._parts([each for run in runs for each in run.inputs if isinstance(each, Part)])
         size = min(TOGETHER, -(-len(together) // (TASKS * max(1, self.pool.slots))))
         groups = [together[at : at + size] for at in range(0, len(together), size or 1)]
@@ -139,7 +140,7 @@ class Stage:
         for part, worker in zip(wanted, self.pool.where([p.kept for p in wanted]), strict=True):
             at.setdefault(worker, []).append(part)
         for worker, some in at.items():
-            futures = self._map(
+            futures = self._sending.map(
                 part_of, worker, [part.kept.future for part in some], [part.key for part in some]
             )
             for part, future in zip(some, futures, strict=True):
@@ -147,7 +148,7 @@ class Stage:
 
     def _submit(self, groups: Sequence[list[Run]], worker: str | None) -> None:
         if groups:
-            futures = self._map(
+            futures = self._sending.map(
                 run_calls,
                 worker,
                 [[run.packed for run in group] for group in groups],
@@ -160,7 +161,7 @@ class Stage:
     def _keep(self, runs: Sequence[Run], worker: str | None) -> None:
         if not runs:
             return
-        futures = self._map(
+        futures = self._sending.map(
             run_call,
             worker,
             [run.packed for run in runs],
@@ -174,45 +175,21 @@ class Stage:
             if run.call.told is None:
                 self._watch(run.made, [run])
         if telling:
-            futures = self._map(
+            futures = self._sending.map(
                 told_of, None, [run.made for run in telling], [run.call.told for run in telling]
             )
             for future, run in zip(futures, telling, strict=True):
                 self._watch(future, [run])
 
     def _given_to(self, run: Run) -> list[Any]:
-        run.given = list(map(_future, run.inputs))
+        run.given = list(map(future_of, run.inputs))
         return run.given
-
-    def _map(self, function: Callable[..., Any], worker: str | None, *args: list[Any]) -> list[Any]:
-        first, self._number = self._number, self._number + len(args[0])
-        futures: list[Any] = self._client.map(
-            function,
-            *args,
-            key=[f"{self._name}-{number:07}" for number in range(first, self._number)],
-            workers=None if worker is None else [worker],
-            allow_other_workers=worker is not None,
-            pure=False,
-        )
-        return futures
 
     def _brought(self, runs: Iterable[Run]) -> dict[Any, Any]:
         """Values that the worker may not have which gets the calls."""
         found: dict[Any, Any] = {}
         for run in runs:
-            found |= self._bringing(run.placed, every=run.missing)
-        return found
-
-    def _bringing(
-        self, placed: Iterable[Placed], sent: bool = False, every: bool = False
-    ) -> dict[Any, Any]:
-        """Those that may not have come to all workers; or all that are sent; or every one."""
-        found = {}
-        for each in placed:
-            if every or (each.sent and (sent or not each.everywhere)):
-                if each.laid.future is None or each.laid.future.status in BAD:
-                    self.pool.placing.send(each)
-                found[each.ref] = each.laid.future
+            found |= self._sending.bringing(run.placed, every=run.missing)
         return found
 
     def _watch(self, future: Any, runs: list[Run]) -> None:
@@ -288,6 +265,15 @@ class Stage:
                 self._raised(run, outcome.error)
         self._waiting += runs[len(value) :]
 
+    def _kept(self, run: Run, told: Any) -> Kept:
+        inputs = []
+        for each in run.inputs:
+            kept = whole(each)
+            part = (each.key,) if isinstance(each, Part) else ()
+            inputs.append((kept.recipe or kept, part))
+        recipe = Recipe(run.packed, tuple(inputs), tuple(run.placed), run.call.worker)
+        return made_by(recipe, run.made, told)
+
     # ------------------------------------------------------------------------------- faults
 
     def _failed(self, runs: list[Run], future: Any) -> None:
@@ -300,13 +286,13 @@ class Stage:
         if isinstance(error, Interrupted):  # the worker let go of it, nobody here did
             error = None
         if lost:  # what was made again may be what is not as it was
-            self._remade.clear()
+            self._lineage.forget()
         revived = 0
         if error is None or killed or missing or lost:
             for run in runs:
                 for each, future in zip(run.inputs, run.given, strict=True):
                     # It may have been made again for another run meanwhile.
-                    revived += self._revived(each, missing) or _future(each) is not future
+                    revived += self._lineage.revived(each, missing) or future_of(each) is not future
         for run in runs:
             run.made = None
             if isinstance(error, Missing):
@@ -404,97 +390,3 @@ class Stage:
     def _stand(self) -> None:
         if any(kept.future.status in BAD for kept in self.firm):
             raise Lost(f"a part of {self.told} was lost with its worker")
-
-    # ------------------------------------------------------------------------------ lineage
-
-    def _kept(self, run: Run, told: Any) -> Kept:
-        inputs = []
-        for each in run.inputs:
-            kept = _whole(each)
-            part = (each.key,) if isinstance(each, Part) else ()
-            inputs.append((kept.recipe or kept, part))
-        recipe = Recipe(run.packed, tuple(inputs), tuple(run.placed), run.call.worker)
-        return made_by(recipe, run.made, told)
-
-    def _revived(self, each: Kept | Part, every: bool) -> bool:
-        """Whether what a call needs was lost; then it is made again. `every`: from all that is
-        placed, for workers do not have it."""
-        kept = _whole(each)
-        lost = kept.future.status in BAD
-        part_lost = False
-        if isinstance(each, Part) and each.key in kept.parts:
-            part_lost = lost or kept.parts[each.key].status in BAD
-            if part_lost:
-                del kept.parts[each.key]
-        if lost and kept.recipe is not None:
-            self._remake(kept.recipe, every)
-        return lost or part_lost
-
-    def _remake(self, recipe: Recipe | Origin, every: bool) -> None:
-        """Makes a value again, and before that what it is made of, as far as that is gone."""
-        self._ask_sources(recipe)
-        todo = [recipe]
-        while todo:
-            each = todo[-1]
-            if self._there(each) is not None:
-                todo.pop()
-                continue
-            if isinstance(each, Origin):  # which has been lost since
-                self._ask_sources(each)
-                continue
-            there = [(*made, self._there(made[0])) for made in each.inputs]  # it may change soon
-            needed = [source for source, _, future in there if future is None]
-            if needed:
-                todo += [source for source in needed if not isinstance(source, Kept)]
-                continue
-            inputs = []
-            for _, part, future in there:
-                inputs += self._map(part_of, None, [future], list(part)) if part else [future]
-            brought = self._bringing(each.placed, sent=True, every=every)
-            (future,) = self._map(run_call, each.worker, [each.packed], [inputs], [brought])
-            self._made_again(each, future)
-            todo.pop()
-
-    def _ask_sources(self, recipe: Recipe | Origin) -> None:
-        """Has sources make again what is needed for something: each all that was lost."""
-        todo: list[Recipe | Origin | Kept] = [recipe]
-        seen: set[Recipe | Origin] = set()
-        wanted: dict[int, tuple[Source, list[Origin]]] = {}
-        while todo:
-            each = todo.pop()
-            if isinstance(each, Kept) or each in seen or self._there(each) is not None:
-                continue
-            seen.add(each)
-            if isinstance(each, Recipe):
-                todo += [source for source, _ in each.inputs]
-            else:
-                wanted.setdefault(id(each.source), (each.source, []))[1].append(each)
-        for source, some in wanted.values():
-            some += [origin for origin in source.origins if origin.lost and origin not in some]
-            for origin, future in zip(some, source.again(some), strict=True):
-                self._made_again(origin, future)
-
-    def _there(self, each: Recipe | Origin | Kept) -> Any:
-        """The future of what is there; None if it has to be made."""
-        if isinstance(each, Kept):
-            return each.future
-        kept = each.kept()
-        if kept is not None and kept.future.status not in BAD:
-            return kept.future
-        found = self._remade.get(each)
-        return found if found is not None and found.status not in BAD else None
-
-    def _made_again(self, each: Recipe | Origin, future: Any) -> None:
-        self._remade[each] = future
-        kept = each.kept()
-        if kept is not None:
-            kept.future = future
-            kept.parts.clear()
-
-
-def _future(each: Kept | Part) -> Any:
-    return each.kept.parts.get(each.key) if isinstance(each, Part) else each.future
-
-
-def _whole(each: Kept | Part) -> Kept:
-    return each.kept if isinstance(each, Part) else each
