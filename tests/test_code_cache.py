@@ -262,6 +262,7 @@ print(found, sum(lists.find.stats.cache_hits.values()), sep="|")
 """
 
 
+@pytest.mark.slow
 def test_helpers_are_compiled_once_for_all_modules(tmp_path):
     assert run(tmp_path, HELPED) == ["6", "0"]
     kept = sorted(tmp_path.rglob("parts.find_*"))

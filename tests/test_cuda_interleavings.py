@@ -118,6 +118,7 @@ def check(
     return launches, splits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "tile"), [("sum", 8), ("paths", 4)])
 def test_answers_are_the_same_in_every_order(
     name: str, tile: int, monkeypatch: pytest.MonkeyPatch

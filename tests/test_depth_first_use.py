@@ -246,6 +246,7 @@ def test_who_asks_for_breadth_first_compiles_nothing(
         db.query(QUICK, strategy="lftj")
 
 
+@pytest.mark.slow
 def test_rows_that_do_not_fit_are_left_to_breadth_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gdatalog.engine.choose.AT_HAND", -1.0)
     monkeypatch.setattr("gdatalog.engine.choose.TO_COMPILE", -1.0)

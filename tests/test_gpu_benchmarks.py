@@ -115,6 +115,7 @@ def test_a_graph_in_the_order_of_degrees() -> None:
 # ------------------------------------------------------------------------------- other people's way
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize(
     ("kernel", "lanes"), [("triangles", 8), ("k4", 16), ("p3", 32), ("k4_bits", 32)]
@@ -146,6 +147,7 @@ def test_kernels_by_hand_count_what_rules_count(driver: Clocked) -> None:
     setting.forget()
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_what_finds_no_room_to_be_shared_is_counted_once() -> None:
     """Hubs' lists, tasks that are shared all the time, and a queue of few tiles."""

@@ -62,6 +62,7 @@ def peak_of(db: gd.Database, text: str) -> tuple[gd.Result, int]:
 WALKS = "E(a, b), E(b, c), E(c, d), a != d, b != d"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "rows"),
     [

@@ -56,6 +56,7 @@ def _compiled(
     return shown
 
 
+@pytest.mark.slow
 def test_every_kernel_compiles() -> None:
     _compiled(generated())
     _compiled(islice(recursion((32,)), 3), ["sm_90"])

@@ -64,6 +64,7 @@ def is_exact(expr: Expr) -> bool:
 # ---------------------------------------------------------------------------- what is computed
 
 
+@pytest.mark.slow
 def test_every_function_on_every_type() -> None:
     exprs = [expr for expr in EVERY if printable(expr) is None and is_exact(expr)]
     assert len(exprs) > 80

@@ -215,6 +215,7 @@ def test_blocks(data: dict[str, Array], query: str, draw: st.DataObject) -> None
         check(met, shares)
 
 
+@pytest.mark.slow
 @given(
     data=databases(),
     query=st.sampled_from(sorted(QUERIES)),

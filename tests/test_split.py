@@ -306,6 +306,7 @@ def test_known_rows_are_not_followed(
         assert set(new) == set(db.relations["p"].fetchall()) - old
 
 
+@pytest.mark.slow
 def test_compiled(ran: list[str]) -> None:
     """Numba takes the same texts: with stamps, with a hash table, rows and counts."""
     for name in ("mutual, of other widths", "three columns", "negation"):
