@@ -107,7 +107,7 @@ def test_what_fits_the_terminal_is_shown_whole(monkeypatch: Any) -> None:
     for lines, count in ((50, 41), (50, 42), (12, 42), (24, 15), (24, 16)):
         size = os.terminal_size((80, lines))
         monkeypatch.setattr(
-            "gdatalog.shell.output.shutil.get_terminal_size", lambda size=size: size
+            "gdatalog.shell.output.shutil.get_terminal_size", lambda *_, size=size, **__: size
         )
         screen = Screen()
         Output(screen).answer(gd.query(f"x(i) <- i = range(0, {count})."))

@@ -33,6 +33,7 @@ def cells_of(join: JoinPlan, bounds: list[int | None]) -> Iterator[Cell]:
         yield Cell(dict(zip(names, stretches, strict=True)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "strategy"),
     [*((query, "levelwise") for query in QUERIES), ("cliques", "lftj"), ("floats", "lftj")],

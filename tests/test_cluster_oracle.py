@@ -52,7 +52,8 @@ def run(
         return answers(db, text, data, defined)
 
 
-@pytest.mark.parametrize("spread", ["partition", pytest.param("replicate", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("spread", SPREAD)
 @pytest.mark.parametrize("example", CORNERS, ids=str)
 def test_corners(cluster: Workers, example: Example, spread: str) -> None:
     agrees_with(cluster(2), spread, example)

@@ -385,6 +385,7 @@ def test_workers_agree_with_one_process(two: Any, spread: str, large: None) -> N
             assert sorted(db.query(text).fetchall()) == expected, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", ["replicate", "partition"])
 def test_many_rows_stay_on_the_workers(
     two: Any, spread: str, large: None, monkeypatch: pytest.MonkeyPatch

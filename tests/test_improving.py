@@ -282,6 +282,7 @@ COMPONENTS = """
 BETWEEN = "p(s, s, min(0.0)) <- W(s, _, _). p(s, y, min(c + w)) <- p(s, x, c), W(x, y, w)."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [PATHS, COMPONENTS, BETWEEN], ids=["paths", "parts", "between"])
 def test_compiled_loops_say_what_rounds_say(text: str, in_place: list[str]) -> None:
     """By Numba, in the order of values; of one source, and of each by one of two threads."""
