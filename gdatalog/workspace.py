@@ -120,7 +120,10 @@ class Workspace:
 
         def made() -> Relation:
             table = table_from(data, columns=columns, declared=declared, what=name, there=xp)
-            return Relation.from_table(table, self.symbols, there)
+            relation = Relation.from_table(table, self.symbols, there)
+            found = relation.length  # which compares the rows
+            assert found <= table.length
+            return relation
 
         path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
         work = self.watch.work("loading", name if path is None else f"{name} from {path}")

@@ -364,7 +364,7 @@ def test_digits_of_many_values() -> None:
 def test_a_sorter_that_was_offered_is_used(as_if_long: None) -> None:
     asked = []
 
-    def offered(count: int) -> sorting.Sorter | None:
+    def offered(count: int, start: bool) -> sorting.Sorter | None:
         asked.append(count)
         return (lambda values, low, high: np.array([1, 2, 3])) if count == 3 else None
 
@@ -375,7 +375,7 @@ def test_a_sorter_that_was_offered_is_used(as_if_long: None) -> None:
         assert sort_values(np.array([8, 9]), 8, 9).tolist() == [8, 9] and asked == [3, 2]
     finally:
         sorting.withdraw(offered)
-    assert sorter_for(1 << 40) is sort_by_digits
+    assert sorter_for(1 << 40, True) is sort_by_digits
 
 
 @quick

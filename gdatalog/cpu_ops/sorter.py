@@ -41,16 +41,17 @@ def sort_buckets(values, room, starts, first, last, low, bits):
 '''
 
 
-def sorter_for(count: int) -> Sorter | None:
-    """The sorter, where it is at hand, or where the sort alone is worth what it waits for."""
-    if count >= WORTH_STARTING:
+def sorter_for(count: int, start: bool) -> Sorter | None:
+    """The sorter, where it is at hand, or where the sort alone is worth what it waits for: then
+    it starts, if it may."""
+    if start and count >= WORTH_STARTING:
         return sort_by_digits
     if "numba" not in sys.modules:
         return None
     from gdatalog.cpu_ops import code_cache
 
     at_hand = code_cache.compiled(code_cache.versioned("sort", SOURCE))
-    return sort_by_digits if at_hand or count >= WORTH_COMPILING else None
+    return sort_by_digits if at_hand or (start and count >= WORTH_COMPILING) else None
 
 
 def sort_by_digits(values: Array, low: int, high: int) -> Array:

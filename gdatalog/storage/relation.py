@@ -277,6 +277,12 @@ class Relation:
         return self.afar is None or not self.afar.away or self.afar.known >= Known.DISTINCT
 
     @property
+    def all_distinct(self) -> bool:
+        """Whether the rows are known to be distinct: then `rows`, `column` and `blocks` give each
+        row once. It costs nothing to ask; `length` finds it out, and loading does."""
+        return self._store.known >= Known.DISTINCT
+
+    @property
     def keys(self) -> Columns:
         """The rows, sorted."""
         return self._store.sorted()

@@ -19,18 +19,15 @@ from typing import Any
 import numpy as np
 
 from gdatalog.spent import spending
+from gdatalog.storage.duplicates import distinct_rows, mix
 from gdatalog.storage.elsewhere import Elsewhere, Known
 from gdatalog.storage.rows import (
     DENSE,
     INT32_MAX,
     INT32_MIN,
     Columns,
-    Packing,
-    firsts,
-    in_sorted,
     sort_rows,
 )
-from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, by_stretches, spread
 from gdatalog.watching import patiently
@@ -220,31 +217,10 @@ class RowStore:
 
     def _make_distinct(self) -> None:
         rows = self.as_they_are()
-        if len(rows) == 1 or self._count < FEW:
-            self._hold(sort_rows(rows), Known.SORTED)
-        elif patiently(self._count, lambda: any(map(_all_different, rows))):
-            self._known = Known.DISTINCT
-        elif Packing.of(rows) is not None:
+        if self._count < FEW:
             self._hold(sort_rows(rows), Known.SORTED)
         else:
-            self._hold(*patiently(self._count, lambda: _wide_distinct(rows)))
-
-
-def _wide_distinct(rows: Columns) -> tuple[Columns, Known]:
-    """Distinct rows, by a number for each, drawn from its values: those of one number may be
-    equal."""
-    numbers = row_numbers(rows)
-    ordered = sort_values(numbers, int(numbers.min()), int(numbers.max()))
-    again = ordered[1:][~firsts(ordered)[1:]]
-    if len(again) == 0:
-        return rows, Known.DISTINCT
-    if len(again) > len(ordered) // 16:
-        return sort_rows(rows), Known.SORTED
-    doubtful = in_sorted(numbers, again)
-    few = sort_rows([column[doubtful] for column in rows])
-    sure = ~doubtful
-    kept = tuple(np.append(column[sure], more) for column, more in zip(rows, few, strict=True))
-    return kept, Known.DISTINCT
+            self._hold(*patiently(self._count, lambda: distinct_rows(rows)))
 
 
 def _joined(blocks: Sequence[Columns]) -> Columns:
@@ -273,40 +249,6 @@ def joined_column(parts: Sequence[Array], dtype: np.dtype[np.generic] | None = N
     return whole
 
 
-def _all_different(column: Array) -> bool:
-    """Whether no value occurs twice; False too where that takes long to find out."""
-    count = len(column)
-    low, high = int(column.min()), int(column.max())
-    if not count <= high - low + 1 <= 4 * count:
-        return False
-    some = np.sort(column[:: max(1, count // 4096)])
-    if not firsts(some).all():
-        return False
-    marks = np.zeros(high - low + 1, dtype=np.bool_)
-    marks[column.astype(np.int64) - low] = True
-    return int(np.count_nonzero(marks)) == count
-
-
-def row_numbers(rows: Columns) -> Array:
-    """A 64-bit number for each row; equal for equal rows, and hardly ever for others."""
-    numbers = np.empty(len(rows[0]), dtype=np.uint64)
-
-    def fill(part: slice) -> None:
-        mine: Array = np.zeros(part.stop - part.start, dtype=np.uint64)
-        for column in rows:
-            mine ^= column[part].astype(np.int64).view(np.uint64)
-            _mix(mine)
-        numbers[part] = mine
-
-    by_stretches(fill, len(numbers))
-    return numbers.view(np.int64)
-
-
-def _mix(numbers: Array) -> None:
-    numbers *= np.uint64(0x9E37_79B9_7F4A_7C15)
-    numbers ^= numbers >> np.uint64(32)
-
-
 def _alike(left: Array, right: Array) -> bool:
     """Whether two columns may have the same values: False if they plainly have not."""
     low, high = int(left.min()), int(left.max())
@@ -329,7 +271,7 @@ def _mixed_sum(column: Array) -> int:
 
     def add(part: slice) -> None:
         mine = column[part].astype(np.int64).view(np.uint64)
-        _mix(mine)
+        mix(mine)
         sums.append(int(mine.sum()))
 
     by_stretches(add, len(column))

@@ -17,18 +17,21 @@ from gdatalog.storage.threads import LONG, cores, spread
 # The sorted values of an array of int64, none less than the first bound or more than the second.
 Sorter = Callable[[Array, int, int], Array]
 
-_offers: list[Callable[[int], Sorter | None]] = []
+# What gives a sorter of so many values; whether it may be started for that, or is to run already.
+Offer = Callable[[int, bool], Sorter | None]
+
+_offers: list[Offer] = []
 
 
-def offer(sorter_for: Callable[[int], Sorter | None]) -> None:
-    """From now on, `sorter_for(length)` is asked for a sorter of so many values.
+def offer(sorter_for: Offer) -> None:
+    """From now on, `sorter_for(length, start)` is asked for a sorter of so many values.
 
     It gives None where its sorter is not worth its start. Who offers comes before who did.
     """
     _offers.insert(0, sorter_for)
 
 
-def withdraw(sorter_for: Callable[[int], Sorter | None]) -> None:
+def withdraw(sorter_for: Offer) -> None:
     """Takes back what was offered."""
     _offers.remove(sorter_for)
 
@@ -39,10 +42,11 @@ def ascends(values: Array) -> bool:
     return bool((few[1:] >= few[:-1]).all()) and bool((values[1:] >= values[:-1]).all())
 
 
-def sort_values(values: Array, low: int, high: int) -> Array:
+def sort_values(values: Array, low: int, high: int, start: bool = True) -> Array:
     """The values of an array of ints in ascending order; it may be the array itself.
 
     None is less than `low` or more than `high`: the closer these are, the less there is to do.
+    `start`: whether a compiled sorter may be started for it.
     """
     if ascends(values):
         return values
@@ -51,29 +55,18 @@ def sort_values(values: Array, low: int, high: int) -> Array:
         return np.sort(values)
     if values.dtype == np.int64:
         for sorter_for in _offers:
-            sorter = sorter_for(count)
+            sorter = sorter_for(count, start)
             if sorter is not None:
                 return sorter(values, low, high)
     return _by_threads(values)
 
 
 def _by_threads(values: Array) -> Array:
-    """Each thread picks the values of a range of its own, and sorts them."""
-    workers = cores()
-    if workers < 2:
-        return np.sort(values)
-    sample = np.sort(values[:: max(1, len(values) // 4096)])
-    borders = np.unique(sample[len(sample) * np.arange(1, workers) // workers])
-
-    def part(number: int) -> Array:
-        if number == 0:
-            mask = values < borders[0]
-        else:
-            mask = values >= borders[number - 1]
-            if number < len(borders):
-                mask &= values < borders[number]
-        mine: Array = values[mask]
-        mine.sort()
-        return mine
-
-    return np.concatenate(spread(part, range(len(borders) + 1), True))
+    """Halves the array by its middle value until each thread has a part, and sorts the parts."""
+    values = values.copy()
+    parts = [values]
+    while 2 * len(parts) <= cores() and len(parts[0]) > 1:
+        spread(lambda part: part.partition(len(part) // 2), parts, True)
+        parts = [half for part in parts for half in np.split(part, [len(part) // 2])]
+    spread(lambda part: part.sort(), parts, True)
+    return values

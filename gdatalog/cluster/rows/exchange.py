@@ -17,7 +17,7 @@ from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.workers.worker import left_of, own_address
 from gdatalog.executors.limits import Limits
 from gdatalog.storage.afar import Part
-from gdatalog.storage.row_store import row_numbers
+from gdatalog.storage.duplicates import row_numbers
 from gdatalog.storage.rows import Columns, concatenate, sort_rows
 from gdatalog.storage.table import Array
 

@@ -1,0 +1,119 @@
+"""Duplicate rows: each of the ways to find them, against Python's sets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gdatalog.storage import duplicates
+from gdatalog.storage.duplicates import distinct_rows
+from gdatalog.storage.elsewhere import Known
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns
+
+COUNT = 40_000
+random = np.random.default_rng(7)
+
+
+def ints(low: int, high: int) -> np.ndarray:
+    return random.integers(low, high, COUNT)
+
+
+def tuples(rows: Columns) -> list[tuple[int, ...]]:
+    return list(zip(*(key.tolist() for key in rows), strict=True))
+
+
+def checked(rows: Columns) -> Known:
+    """Looks for duplicates; gives what is known of the rows then."""
+    found, known = distinct_rows(rows)
+    expected = set(tuples(rows))
+    assert len(found[0]) == len(expected) and set(tuples(found)) == expected
+    if known == Known.SORTED:
+        assert tuples(found) == sorted(expected)
+    return known
+
+
+def few_again(rows: Columns) -> Columns:
+    """The rows, some of them twice."""
+    again = random.integers(0, COUNT, 9)
+    return tuple(np.append(key, key[again]) for key in rows)
+
+
+NARROW = [ints(0, 1000), ints(-500, 500), ints(0, 2)]
+WIDE = [ints(-(2**62), 2**62) // 999 * 999 for _ in range(3)]
+LUMPY = [np.repeat(ints(-(2**61), 2**61)[: COUNT // 100], 100) for _ in range(3)]
+IDS = random.permutation(COUNT) * 1_000_003
+SORTED = np.sort(IDS)
+
+
+@pytest.mark.parametrize(
+    "columns, known",
+    [
+        ([SORTED, *NARROW], Known.SORTED),
+        ([*NARROW, SORTED], Known.DISTINCT),
+        ([*NARROW, IDS], Known.DISTINCT),
+        ([*NARROW, random.permutation(COUNT)], Known.DISTINCT),
+        (NARROW, Known.SORTED),
+        ([ints(0, 2**20) for _ in range(3)], Known.DISTINCT),
+        ([ints(0, 2**20) for _ in range(2)], Known.SORTED),
+        (WIDE, Known.DISTINCT),
+        ([key // 2**40 * 2**40 for key in WIDE], Known.DISTINCT),
+        (LUMPY, Known.SORTED),
+        (np.sort(np.array(NARROW), axis=1), Known.SORTED),
+        ([ints(0, 100)], Known.SORTED),
+        ([np.full(COUNT, 3)] * 2, Known.SORTED),
+    ],
+)  # fmt: skip
+def test_rows_of_every_shape(columns: list[np.ndarray], known: Known) -> None:
+    rows = tuple(columns)
+    assert checked(rows) == known
+    assert checked(few_again(rows)) >= Known.DISTINCT
+    assert checked(tuple(key[::-1] for key in rows)) >= Known.DISTINCT
+    small = tuple(key.astype(np.int32) for key in rows if abs(key).max() < 2**31)
+    if small:
+        checked(small)
+
+
+def test_rows_of_one_hash_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def poor(rows: Columns) -> np.ndarray:
+        return np.arange(len(rows[0])) // 2 * 2 % 39_000
+
+    rows = tuple(key // 2**30 * 2**30 for key in WIDE)
+    monkeypatch.setattr(duplicates, "row_numbers", poor)
+    monkeypatch.setattr(duplicates, "_differs_in_sample", lambda key: False)
+    assert checked(rows) >= Known.DISTINCT
+
+    def good(rows: Columns) -> np.ndarray:
+        numbers = np.arange(len(rows[0]))
+        numbers[7], numbers[11] = numbers[9], numbers[10]  # 7 and 9 differ, 10 and 11 do not
+        return numbers
+
+    monkeypatch.setattr(duplicates, "row_numbers", good)
+    again = tuple(np.append(key[:11], key[10:]) for key in rows)
+    assert checked(again) == Known.DISTINCT
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.integers(1, 4).flatmap(
+        lambda n: st.lists(
+            st.tuples(*[st.sampled_from([0, 1, -1, 2**40, -(2**63), 2**63 - 1])] * n),
+            min_size=1,
+            max_size=40,
+        )
+    )
+)
+def test_drawn_rows(found: list[tuple[int, ...]]) -> None:
+    checked(tuple(np.array(column) for column in zip(*found, strict=True)))
+
+
+def test_what_is_learnt_stays_with_the_relation() -> None:
+    rows = tuple(ints(0, 2**20) for _ in range(3))
+    relation = Relation.of_blocks(("a", "b", "c"), ("int",) * 3, [rows], COUNT)
+    assert not relation.all_distinct
+    assert len(relation) == COUNT
+    assert relation.all_distinct and not relation.sorted
+    assert relation.renamed(("x", "y", "z")).all_distinct
+    assert (relation.column(0) == rows[0]).all()  # as they lie
