@@ -24,6 +24,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from gdatalog.widths import visible, visible_lines, width
+
 MOST_SHOWN = 10  # errors that are printed; more would only scroll past
 
 
@@ -84,23 +86,27 @@ class Span:
         return Span(self.source, self.start, other.end)
 
     def where(self) -> str:
-        return f"{self.source.name}:{self.line}:{self.column}"
+        return f"{visible(self.source.name)}:{self.line}:{self.column}"
 
     def excerpt(self) -> str:
         """The line with carets below the span (its first line, if it has several)."""
         line, column = self.source.place(self.start)
-        full = self.source.line(line)
-        width = max(1, min(self.end - self.start, len(full) - column + 1))
+        full, start = self.source.line(line), column - 1
+        end = max(start, min(start + self.end - self.start, len(full)))
         # A very long line shows the stretch around the span only.
         lead = 0
         if len(full) > 160:
-            lead = max(0, column - 1 - 60)
+            lead = max(0, start - 60)
             full = full[lead : lead + 120]
-            width = min(width, max(1, len(full) - (column - 1 - lead)))
-        pad = "".join("\t" if ch == "\t" else " " for ch in full[: column - 1 - lead])
+        before, marked = full[: start - lead], full[start - lead : end - lead]
+        after = full[end - lead :]
+        shown = "".join(map(visible_lines, (before, marked, after)))
+        # Tabs stay: how wide they are the terminal knows.
+        pad = "\t".join(" " * width(visible(part)) for part in before.split("\t"))
+        carets = "^" * max(1, width(visible(marked.expandtabs(1))))
         gutter = str(line)
         blank = " " * len(gutter)
-        return f" {gutter} | {full}\n {blank} | {pad}{'^' * width}"
+        return f" {gutter} | {shown}\n {blank} | {pad}{carets}"
 
 
 NOWHERE = Span(Source("<none>", ""), 0, 0)
@@ -115,8 +121,9 @@ class Note:
 
     def format(self) -> str:
         if self.span is None or self.span.source == NOWHERE.source:
-            return f"  note: {self.message}"
-        return f"  note: {self.span.where()}: {self.message}\n{self.span.excerpt()}"
+            return f"  note: {visible_lines(self.message)}"
+        message = visible_lines(self.message)
+        return f"  note: {self.span.where()}: {message}\n{self.span.excerpt()}"
 
 
 class Error(Exception):
@@ -149,14 +156,16 @@ class Error(Exception):
         return (self, *self.others)
 
     def format(self) -> str:
-        """This error alone: place, message, the line with carets, notes and hint."""
-        if self.span is None:
-            lines = [f"{self.kind}: {self.message}"]
-        else:
-            lines = [f"{self.span.where()}: {self.kind}: {self.message}", self.span.excerpt()]
+        """This error alone: place, message, the line with carets, notes and hint.
+
+        Control characters are escaped, wherever they come from; `message` has them as they are.
+        """
+        lines = [f"{self.kind}: {visible(self.message)}"]
+        if self.span is not None:
+            lines = [f"{self.span.where()}: {lines[0]}", self.span.excerpt()]
         lines += [note.format() for note in self.notes]
         if self.hint:
-            lines.append(f"  hint: {self.hint}")
+            lines.append(f"  hint: {visible(self.hint)}")
         return "\n".join(lines)
 
     def __str__(self) -> str:

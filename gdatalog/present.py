@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.storage.table import Column, Texts
 from gdatalog.values import TypeName, timestamp_to_text
-from gdatalog.widths import cut, visible, width
+from gdatalog.widths import cut, visible, visible_html, width
 
 if TYPE_CHECKING:
     from gdatalog.result import Result
@@ -155,11 +154,13 @@ def html_table(
     ]
     parts = [f'<table class="dataframe" style="{SHAPE}"><thead><tr>']
     for name, kind, style in zip(names, kinds, styles, strict=True):
-        below = f'<br><small style="font-weight:normal;{FAINT}">{escape(kind)}</small>'
-        parts.append(f"<th{style}>{escape(name)}{below if types else ''}</th>")
+        below = f'<br><small style="font-weight:normal;{FAINT}">{visible_html(kind)}</small>'
+        parts.append(f"<th{style}>{visible_html(name)}{below if types else ''}</th>")
     parts.append("</tr></thead><tbody>")
     for row in rows:
-        shown = ["…"] * len(styles) if row is None else [escape(_shortened(cell)) for cell in row]
+        shown = (
+            ["…"] * len(styles) if row is None else [visible_html(_shortened(cell)) for cell in row]
+        )
         cells = zip(shown, styles, strict=True)
         parts.append(f"<tr>{''.join(f'<td{style}>{cell}</td>' for cell, style in cells)}</tr>")
     parts.append("</tbody></table>")

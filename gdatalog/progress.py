@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from gdatalog.widths import visible
+
 Stage = Literal["loading", "sorting", "planning", "compiling", "joining", "round", "writing"]
 
 
@@ -62,8 +64,9 @@ class Progress:
 
     @property
     def title(self) -> str:
-        """What is done, without how far it is: "sorting E", "path"."""
-        return self.what if self.stage in ("joining", "round") else f"{self.stage} {self.what}"
+        """What is done, without how far it is, to be shown: "sorting E", "path"."""
+        what = visible(self.what)
+        return what if self.stage in ("joining", "round") else f"{self.stage} {what}"
 
     def __str__(self) -> str:
         return f"{self.title}: {', '.join(told)}" if (told := self.figures()) else self.title

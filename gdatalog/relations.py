@@ -9,6 +9,7 @@ from gdatalog.errors import NameResolutionError
 from gdatalog.parser import Program
 from gdatalog.planner.checked import Schema
 from gdatalog.result import Result
+from gdatalog.widths import visible
 
 if TYPE_CHECKING:
     from gdatalog.database import Database
@@ -55,4 +56,4 @@ class Relations(Mapping[str, Result]):
         for name, schema in self._names().items():
             columns = ", ".join(map(": ".join, zip(schema.columns, schema.types, strict=True)))
             lines.append(f"{name}({columns})")
-        return "\n".join(lines) or "no relations"
+        return "\n".join(map(visible, lines)) or "no relations"

@@ -27,6 +27,7 @@ from typing import TypeVar
 
 from gdatalog.errors import Interrupted
 from gdatalog.progress import OnProgress, Progress, Stage, amount, duration
+from gdatalog.widths import visible
 
 EVERY = 0.1  # seconds between two calls of who listens, at the least
 LATE = 1 << 21  # rows, from which on a pass over them is so long that somebody may want to stop
@@ -301,7 +302,7 @@ class Watch:
         last = seen[-1]
         rounds = [progress for progress in seen if progress.stage == "round"]
         if rounds:
-            told = f"{rounds[-1].what}, round {rounds[-1].round or 1}"
+            told = f"{rounds[-1].title}, round {rounds[-1].round or 1}"
             told += f", {amount(rounds[-1].done, rounds[-1].unit)} so far"
         elif last.share is not None:
             told = f"{last.title} at {int(100 * last.share)} %"
@@ -344,7 +345,7 @@ class Watch:
         """A compilation is told of at once: it may be long, and nothing happens meanwhile."""
         import logging
 
-        logging.getLogger("gdatalog").info("compiling %s", what)
+        logging.getLogger("gdatalog").info("compiling %s", visible(what))
         if self._listener is not None:
             self._tell(self._listener)
 

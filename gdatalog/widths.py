@@ -1,4 +1,9 @@
-"""How wide a text is on a terminal, and what of it fits into some width.
+"""Texts as people see them: without control characters, and how wide they are on a terminal.
+
+Names, values, program texts and file names come from anywhere. Whatever shows them to a person, on
+a terminal or in a notebook, passes them through `visible`, `visible_lines` or `visible_html`: else
+an escape sequence could repaint the screen, and a bidi override could show another text than is
+there. Files and pipes in a data format hold the values themselves.
 
 A terminal has cells. Chinese and most emoji take two of them, marks that stand above a letter
 none, and some sequences are shown as one sign: flags, families, letters with several marks.
@@ -14,16 +19,37 @@ _JOINER, _AS_EMOJI = "\u200d", "\ufe0f"
 _KEPT = "\u200c\u200d"  # invisible, but texts are misread without them
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _UNSEEN = re.compile(r"[^\x20-\x7e]")
+_UNSEEN_IN_LINES = re.compile(r"[^\x20-\x7e\n\t]")
 
 
 def visible(text: str) -> str:
-    """The text on one line, without what would move the cursor or turn the text around: such
-    characters are shown as a program would write them.
+    """The text on one line. Control, bidi and other invisible characters, line breaks and lone
+    surrogates are escaped, as a program would write them.
 
     >>> visible("a\\tb\\x1b[31m")
     'a\\\\tb\\\\u001b[31m'
     """
     return text if text.isascii() and text.isprintable() else _UNSEEN.sub(_seen, text)
+
+
+def visible_lines(text: str) -> str:
+    """The same of a text that has lines of its own: line feeds and tabs stay.
+
+    >>> visible_lines("a\\n\\tb\\x1b[31m")
+    'a\\n\\tb\\\\u001b[31m'
+    """
+    return _UNSEEN_IN_LINES.sub(_seen, text)
+
+
+def visible_html(text: str) -> str:
+    """The text on one line, as HTML.
+
+    >>> visible_html("<b>\\u202e")
+    '&lt;b&gt;\\\\u202e'
+    """
+    from html import escape
+
+    return escape(visible(text))
 
 
 def _seen(found: re.Match[str]) -> str:

@@ -28,12 +28,12 @@ FACE = ENGINE | {
     "present", "result", "report", "workspace", "relations", "database", "cluster"
 }  # fmt: skip
 MAY_IMPORT = {
-    "errors": set(),
+    "errors": {"widths"},
     "values": set(),
     "widths": set(),
     "spent": set(),
-    "progress": set(),
-    "watching": {"errors", "progress"},
+    "progress": {"widths"},
+    "watching": {"errors", "progress", "widths"},
     "parser": BASE,
     "plan": BASE,
     "storage": BASE,

@@ -129,13 +129,13 @@ def test_an_error_shows_lines_and_rule() -> None:
     error = compile_error(_refused(source), source, "p(x) <- E(x, _).")
     assert str(error) == (
         "device error: a kernel of `p(x) <- E(x, _).` does not compile\n"
-        '  line 3: identifier "two" is undefined\n'
+        '  note: line 3: identifier "two" is undefined\n'
         "       1 | int one;\n"
         '       2 | extern "C" __global__ void f(int* a) {\n'
         "    -> 3 |   a[0] = two;\n"
         "       4 | }\n"
         "       5 | int* b = &c;\n"
-        '  line 5: identifier "c" is undefined\n'
+        '  note: line 5: identifier "c" is undefined\n'
         "       3 |   a[0] = two;\n"
         "       4 | }\n"
         "    -> 5 | int* b = &c;\n"
@@ -148,11 +148,11 @@ def test_an_error_shows_lines_and_rule() -> None:
 def test_of_many_errors_the_first_are_shown() -> None:
     source = "".join(f"int a{i} = b{i};\n" for i in range(5))
     error = compile_error(_refused(source), source, "p")
-    assert error.message.count("is undefined") == 3
-    assert error.message.endswith("and 2 errors more")
+    assert str(error).count("is undefined") == 3
+    assert error.notes[-1].message == "and 2 errors more"
 
 
 def test_what_is_of_no_line_is_shown_as_it_is() -> None:
     source = '__global__ void f() { asm volatile("no such thing;"); }'
     error = compile_error(_refused(source), source, "p")
-    assert "does not compile\n  ptxas" in error.message and "no such thing" not in error.hint
+    assert "does not compile\n  note: ptxas" in str(error) and "no such thing" not in error.hint

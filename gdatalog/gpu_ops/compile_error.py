@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gdatalog.errors import DeviceError
+from gdatalog.errors import DeviceError, Note
 
 AROUND = 2  # lines before and after the one that failed
 MOST_ERRORS, MOST_LOG = 3, 20
@@ -18,23 +18,24 @@ def compile_error(log: str, source: str, told: str) -> DeviceError:
 
     >>> print(compile_error("a.cu(2): error: no such thing", "int x;\\nint y = z;", "p(x)"))
     device error: a kernel of `p(x)` does not compile
-      line 2: no such thing
+      note: line 2: no such thing
            1 | int x;
         -> 2 | int y = z;
       hint: this is a mistake of gdatalog, please report it; device="cpu" answers meanwhile
     """
     found = [(int(number), what.strip()) for number, what in _ERROR.findall(log)]
-    lines = [f"a kernel of `{' '.join(told.split())}` does not compile"]
     source_lines = source.split("\n")
-    for number, what in found[:MOST_ERRORS]:
-        lines.append(f"  line {number}: {what}")
-        lines += _excerpt(source_lines, number)
+    notes = [
+        "\n".join([f"line {number}: {what}", *_excerpt(source_lines, number)])
+        for number, what in found[:MOST_ERRORS]
+    ]
     if len(found) > MOST_ERRORS:
-        lines.append(f"  and {len(found) - MOST_ERRORS} errors more")
+        notes.append(f"and {len(found) - MOST_ERRORS} errors more")
     if not found:  # ptxas, or an option
-        lines += [f"  {line}" for line in log.strip().splitlines()[:MOST_LOG]]
+        notes.append("\n    ".join(log.strip().splitlines()[:MOST_LOG]))
     return DeviceError(
-        "\n".join(lines),
+        f"a kernel of `{' '.join(told.split())}` does not compile",
+        notes=map(Note, notes),
         hint='this is a mistake of gdatalog, please report it; device="cpu" answers meanwhile',
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 
 from gdatalog.database import Database
 from gdatalog.parser import Program
@@ -11,6 +10,7 @@ from gdatalog.present import html_table
 from gdatalog.shell.commands.registry import ruled
 from gdatalog.shell.messages import short_size_of
 from gdatalog.shell.statements import NOT_EVALUATED, at_hand
+from gdatalog.widths import visible, visible_html, width
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +32,17 @@ class Listing:
             return (
                 "no relations yet: %datalog_load E edges.csv, or a cell that begins with %%datalog"
             )
-        schemas = [f"{line.name}({line.columns})" for line in self.lines]
-        wide = max(map(len, schemas))
+        schemas = [visible(f"{line.name}({line.columns})") for line in self.lines]
+        wide = max(map(width, schemas))
         deep = max(len(line.rows) for line in self.lines)
         return "\n".join(
-            f"{schema:<{wide}}  {line.rows:>{deep}}  {line.origin}"
+            f"{schema}{' ' * (wide - width(schema))}  {line.rows:>{deep}}  {line.origin}"
             for schema, line in zip(schemas, self.lines, strict=True)
         )
 
     def _repr_html_(self) -> str:
         if not self.lines:
-            return f"<p>{escape(repr(self))}</p>"
+            return f"<p>{visible_html(repr(self))}</p>"
         rows = [(line.name, line.columns, line.rows, line.origin) for line in self.lines]
         names, kinds = (
             ("relation", "columns", "rows", "from"),

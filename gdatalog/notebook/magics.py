@@ -36,6 +36,7 @@ from gdatalog.shell.commands.rules import rules_text
 from gdatalog.shell.messages import size_of
 from gdatalog.shell.statements import schema_text
 from gdatalog.watching import Watch
+from gdatalog.widths import visible, visible_lines
 
 # Under these names IPython finds our magics on a shell, and what to leave a line of theirs alone.
 OURS = "_gdatalog_magics"
@@ -181,7 +182,7 @@ class Magics:
         how = How(params, given.strategy, given.limit, given.profile, name is not None, given.quiet)
         answers = self._run(own, how)
         for told in answers.told:
-            print(told)
+            print(visible(told))
         results = list(answers.results)
         if answers.profile is not None:
             self._display(answers.profile)
@@ -225,7 +226,7 @@ class Magics:
         stored = self.db._workspace.stored[name]
         schema = Schema(name, stored.columns, stored.types)
         told = count_line(stored.length) if stored.counted else size_of(stored)
-        print(f"{schema_text(schema)}: {told}")
+        print(visible(f"{schema_text(schema)}: {told}"))
 
     def relations(self, line: str, cell: str | None) -> Listing:
         RELATIONS.read(line)
@@ -236,7 +237,7 @@ class Magics:
         if wanted is not None and wanted not in self.db.relations:
             hint = self.db._workspace.near(wanted)
             raise NameResolutionError(f"there is no relation {wanted!r}", hint=hint)
-        print(rules_text(self.db, wanted))
+        print(visible_lines(rules_text(self.db, wanted)))
 
     def use(self, line: str, cell: str | None) -> Database:
         name = DB.read(line).variable

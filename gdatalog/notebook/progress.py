@@ -9,13 +9,13 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
-from html import escape
 from threading import Event, Thread
 from typing import Any
 
 from gdatalog.progress import duration
 from gdatalog.shell.progress import ProgressLine
 from gdatalog.watching import Watch
+from gdatalog.widths import visible_html
 
 AFTER = 0.5  # seconds: what is quicker needs no bar
 EVERY = 0.2
@@ -80,7 +80,7 @@ def bundle(watch: Watch, seconds: float) -> Bundle:
     html = (
         '<div style="display:flex;align-items:center;gap:0.8em">'
         f'<progress max="1"{value} style="width:14em"></progress>'
-        f"<span>{escape(text)}</span></div>"
+        f"<span>{visible_html(text)}</span></div>"
     )
     return {"text/plain": text, "text/html": html}
 

@@ -9,6 +9,7 @@ from gdatalog.database import Database
 from gdatalog.errors import Error
 from gdatalog.shell.messages import say
 from gdatalog.watching import told_of
+from gdatalog.widths import visible_lines
 
 
 @contextmanager
@@ -30,7 +31,7 @@ def _show_once(error: BaseException, text: str) -> None:
 
     def render() -> list[str]:
         del error._render_traceback_  # type: ignore[attr-defined]
-        return text.splitlines()
+        return visible_lines(text).splitlines()
 
     error._render_traceback_ = render  # type: ignore[attr-defined]
 

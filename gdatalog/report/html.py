@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from html import escape
 from math import log10
 from pathlib import Path
 
 from gdatalog.report.tree import Cell, Node, Table
 from gdatalog.report.words import STAYS, about, unbroken
+from gdatalog.widths import visible_html
 
 _LIGHT = "--ink: #1f2933; --soft: #667382; --line: #d9dfe5; --ground: #ffffff; --raised: #f5f7f9; \
 --guessed: #b6c4d2; --came: #2a9d8f; --spent: #4c78c9; --mark: #b4450f; --mark-ground: #fdeee4; \
@@ -29,7 +29,7 @@ def page(root: Node, title: str) -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title>"
+        f"<title>{visible_html(title)}</title>"
         '<link rel="icon" href="data:,">'
         "<style>body { margin: 24px; background: #eef1f4; } .gdatalog-plan { margin: 0 auto; }"
         " @media (prefers-color-scheme: dark) { body { background: #0d1013; } }</style>"
@@ -65,8 +65,10 @@ class _Drawn:
 
     def all(self) -> Iterator[str]:
         widths = "; ".join(f"--{name}: {size}ch" for name, size in self._widths().items())
-        yield f'<div class="body" style="{widths}"><h1>{escape(self.root.label)}</h1>'
-        yield from (f'<span class="detail">{escape(text)}</span>' for text in self.root.details)
+        yield f'<div class="body" style="{widths}"><h1>{visible_html(self.root.label)}</h1>'
+        yield from (
+            f'<span class="detail">{visible_html(text)}</span>' for text in self.root.details
+        )
         if self.guessed or self.timed:
             yield f'<div class="row titles"><span></span>{self._titles()}</div>'
         for child in self.root.children:
@@ -109,8 +111,10 @@ class _Drawn:
         yield "</div></details>"
 
     def _what(self, node: Node) -> str:
-        marks = "".join(f'<span class="mark">{escape(mark)}</span>' for mark in node.marks)
-        details = "".join(f'<span class="detail">{escape(text)}</span>' for text in node.details)
+        marks = "".join(f'<span class="mark">{visible_html(mark)}</span>' for mark in node.marks)
+        details = "".join(
+            f'<span class="detail">{visible_html(text)}</span>' for text in node.details
+        )
         return (
             f'<span class="what"><span class="label">{_words(node.label)}</span>'
             f"{marks}{details}</span>"
@@ -166,7 +170,7 @@ def _cells(cells: list[tuple[str, str]]) -> str:
 
 def _words(label: str) -> str:
     """A label whose lines do not end within brackets, if that can be."""
-    words = (escape(word) for word in unbroken(label).split(" "))
+    words = (visible_html(word) for word in unbroken(label).split(" "))
     return " ".join(f'<span class="word">{w}</span>' if STAYS in w else w for w in words)
 
 
@@ -207,4 +211,4 @@ def _table(table: Table) -> str:
 
 def _cell(tag: str, cell: Cell, is_text: bool) -> str:
     text = "" if cell is None else f"{cell:,}" if isinstance(cell, (int, float)) else cell
-    return f"<{tag}{' class=text' if is_text else ''}>{escape(text)}</{tag}>"
+    return f"<{tag}{' class=text' if is_text else ''}>{visible_html(text)}</{tag}>"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gdatalog.report.tree import Kind, Node
 from gdatalog.report.words import about, took
+from gdatalog.widths import visible
 
 # Shapes by what a node is, as mermaid opens and closes them; others are boxes.
 _SHAPES: dict[Kind, tuple[str, str]] = {
@@ -78,4 +79,4 @@ def _escaped(text: str) -> str:
     """Entities of mermaid, whose names stand for what would end a label or be read as a tag, and
     for `%%`, behind which it looks for settings wherever that stands."""
     names = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;"}
-    return "".join(names.get(ch, ch) for ch in text).replace("%%", "#37;#37;")
+    return "".join(names.get(ch, ch) for ch in visible(text)).replace("%%", "#37;#37;")

@@ -9,6 +9,7 @@ from textwrap import wrap
 
 from gdatalog.report.tree import Kind, Node, Table
 from gdatalog.report.words import STAYS, about, unbroken
+from gdatalog.widths import visible
 from gdatalog.widths import width as shown_width
 
 WIDTH = 100
@@ -45,7 +46,7 @@ def text(root: Node, width: int = WIDTH) -> str:
     p(x) <- E(x, y).
     └ y in E(x, [y])     ~1,200
     """
-    rows = [*_rows(root)]
+    rows = [replace(row, text=visible(row.text)) for row in _rows(root)]
     names = [name for name in _TITLES if any(name in row.cells for row in rows)]
     widths = {
         name: max(len(_TITLES[name]), *(len(row.cells.get(name, "")) for row in rows))
@@ -196,4 +197,4 @@ def table_lines(table: Table) -> list[str]:
 
 
 def cell_text(cell: str | int | float) -> str:
-    return f"{cell:,}" if isinstance(cell, (int, float)) else cell
+    return f"{cell:,}" if isinstance(cell, (int, float)) else visible(cell)

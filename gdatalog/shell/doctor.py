@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from gdatalog.widths import visible_lines
+
 if TYPE_CHECKING:
     from gdatalog.cpu_ops.code_cache import Size
     from gdatalog.database import Database
@@ -51,7 +53,7 @@ class Diagnosis:
             lines.append(f"{finding.name:<{wide}}  {finding.found}")
             if finding.cure:
                 lines.append(f"{'':<{wide}}  -> {finding.cure}")
-        return "\n".join(lines)
+        return visible_lines("\n".join(lines))
 
     __repr__ = __str__
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gdatalog import __version__
 from gdatalog.errors import Error
+from gdatalog.widths import visible_lines
 
 if TYPE_CHECKING:
     from gdatalog.storage.relation import Relation
@@ -35,6 +36,8 @@ def took(seconds: float, whom: str) -> str:
 
 
 def say(text: str) -> None:
+    """Says a text of some lines, without the control characters that names may bring along."""
+    text = visible_lines(text)
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
     with contextlib.suppress(OSError):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TextIO
 
 from gdatalog.parser.syntax import Directive
@@ -13,6 +14,7 @@ from gdatalog.report.shown import Shown
 from gdatalog.result import Result
 from gdatalog.storage.table import Table
 from gdatalog.storage.writers import facts_text, table_text
+from gdatalog.widths import visible, visible_lines
 
 FEWEST_ROWS, MANY_ROWS = 4, 20  # of an answer that does not fit the terminal
 AROUND = 9  # lines of a terminal that are not rows: the box, the prompts around it, a bar below
@@ -23,6 +25,9 @@ class Output:
 
     On a terminal an answer is a box with its first and last rows; elsewhere it is whole, with a
     header and tabs, unless a format was asked for. A terminal is measured for each answer.
+
+    What goes to a terminal is to be seen, whatever the format: control characters are escaped
+    there. In a file or a pipe they stay, as the format has them.
     """
 
     def __init__(self, stream: TextIO, format: str | None = None, *, spaced: bool = True) -> None:
@@ -37,18 +42,14 @@ class Output:
     def answer(self, result: Result, took: str | None = None) -> None:
         """An answer to a query, in the format that was chosen; `took`: how long."""
         self._begin("answer")
-        for piece in self._pieces(result, took):
-            self.stream.write(piece)
-        self.stream.flush()
+        self._write(self._pieces(result, took))
 
     def relation(self, name: str, result: Result, directive: Directive) -> None:
         """An `.output` to stdout: framed as Soufflé does, unless a format was chosen."""
         if self.given or self.format == "box":
             self._begin("answer")
-            if self.format in ("box", "markdown"):
-                self.stream.write(f"{name}\n")
-            for piece in self._pieces(result):
-                self.stream.write(piece)
+            titled = self.format in ("box", "markdown")
+            self._write(chain([f"{name}\n"] * titled, self._pieces(result)))
         else:
             self._begin("listing")
             options = dict(directive.options)
@@ -57,22 +58,19 @@ class Output:
             # The first piece is made before the frame: an error leaves no open frame behind.
             rows = facts_text(_sorted(result).table(), name, delimiter=delimiter)
             names = "\n" + delimiter.join(result.columns) if header else ""
-            self.stream.write(f"---------------\n{name}{names}\n===============\n")
-            for piece in rows:
-                self.stream.write(piece)
-            self.stream.write("===============\n")
-        self.stream.flush()
+            frame = f"---------------\n{name}{names}\n===============\n"
+            self._write(chain([frame], rows, ["===============\n"]))
 
     def size(self, name: str, count: int) -> None:
         """A `.printsize`."""
         self._begin("listing")
-        self.stream.write(f"{name}\t{count}\n")
-        self.stream.flush()
+        self._write([f"{name}\t{count}\n"])
 
     def plan(self, plan: Shown, form: str | None = None) -> None:
         """An explanation or a profile: as a text that fits the terminal, or in a form."""
         if form is not None:
-            self.text(plan.render(form))
+            self._begin("answer")
+            self._write([plan.render(form), "\n"])
         elif self.stream.isatty():
             self.text(plan.to_text(shutil.get_terminal_size().columns))
         else:
@@ -81,7 +79,12 @@ class Output:
     def text(self, text: str) -> None:
         """What was asked for and is no answer: an explanation, help."""
         self._begin("answer")
-        self.stream.write(text + "\n")
+        self._write([visible_lines(text), "\n"])
+
+    def _write(self, pieces: Iterable[str]) -> None:
+        """Writes what was begun."""
+        for piece in pieces:
+            self.stream.write(visible_lines(piece) if self.stream.isatty() else piece)
         self.stream.flush()
 
     def _begin(self, kind: str) -> None:
@@ -118,7 +121,7 @@ def _sorted(result: Result) -> Result:
 def _markdown(table: Table) -> Iterator[str]:
     def line(texts: tuple[str, ...] | list[str]) -> str:
         safe = (text.replace("\\", "\\\\").replace("|", "\\|") for text in texts)
-        return "| " + " | ".join(" ".join(text.splitlines()) for text in safe) + " |\n"
+        return "| " + " | ".join(visible(" ".join(text.splitlines())) for text in safe) + " |\n"
 
     yield line(table.names)
     yield "|" + "|".join("--:" if k in ("int", "float") else "---" for k in table.types) + "|\n"

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from gdatalog.progress import Progress, duration, format_bytes
 from gdatalog.watching import Watch
-from gdatalog.widths import cut, visible, width
+from gdatalog.widths import cut, width
 
 AFTER = 2.0  # seconds: what is quicker needs no line
 EVERY = 0.2
@@ -85,7 +85,7 @@ class ProgressLine:
         """The line, for a terminal of so many columns: one that wrapped could not be taken back."""
         progress, parts = self.watch.told()
         told = progress or Progress("joining", self.what or "running")
-        title = visible(told.title)
+        title = told.title
         if told.left is None:
             parts.append(duration(perf_counter() - self._started))
         held = memory_used()

@@ -19,6 +19,7 @@ from gdatalog.shell.messages import say, say_error, tuples
 from gdatalog.shell.program import answer_all
 from gdatalog.spent import Costs, so_far
 from gdatalog.storage.relation import Relation
+from gdatalog.widths import visible
 
 if TYPE_CHECKING:
     from gdatalog.shell.repl import Repl
@@ -190,5 +191,6 @@ def at_hand(session: Session, name: str) -> Relation | None:
 
 
 def schema_text(schema: Schema) -> str:
+    """A relation with its columns and types, as they are shown."""
     columns = zip(schema.columns, schema.types, strict=True)
-    return f"{schema.name}({', '.join(f'{column}: {kind}' for column, kind in columns)})"
+    return visible(f"{schema.name}({', '.join(f'{column}: {kind}' for column, kind in columns)})")

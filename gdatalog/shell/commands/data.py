@@ -23,6 +23,7 @@ from gdatalog.shell.messages import say, short_size_of, size_of, tuples
 from gdatalog.shell.progress import memory_used
 from gdatalog.shell.statements import NOT_EVALUATED, at_hand, schema_text
 from gdatalog.storage.relation import Relation
+from gdatalog.widths import width
 
 if TYPE_CHECKING:
     from gdatalog.shell.repl import Repl
@@ -43,8 +44,9 @@ def _relations(repl: Repl, rest: str) -> None:
     if not rows:
         repl.output.text("no relations yet: type a fact, e(1, 2). or read a file, .load E e.csv")
         return
-    wide, deep = (max(len(row[at]) for row in rows) for at in (0, 1))
-    repl.output.text("\n".join(f"{a:<{wide}}  {b:>{deep}}  {c}".rstrip() for a, b, c in rows))
+    wide, deep = (max(width(row[at]) for row in rows) for at in (0, 1))
+    lines = (f"{a}{' ' * (wide - width(a))}  {b:>{deep}}  {c}".rstrip() for a, b, c in rows)
+    repl.output.text("\n".join(lines))
 
 
 def _rows(relation: Relation) -> int:

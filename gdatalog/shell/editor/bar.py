@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gdatalog.progress import format_bytes
 from gdatalog.shell.editor.known import Status
+from gdatalog.widths import visible
 
 Pieces = list[tuple[str, str]]  # texts, each with its style
 
@@ -44,7 +45,7 @@ def bar(
         if columns < -3:
             break
         shown += [("", " · ")] * bool(shown) + part
-    return shown
+    return [(style, visible(text)) for style, text in shown]
 
 
 def _number(count: int, what: str) -> str:

@@ -316,8 +316,9 @@ def _in_directive(tokens: list[Token], word: str, known: Known) -> Found:
         for name in _fitting(word, known.relations):
             yield f"{name}(", columns_text(name, known.relations[name]), name
     elif first.type == "DECL" and last.type == "LPAR" and tokens[1].value in known.relations:
-        columns = columns_text("", known.relations[str(tokens[1].value)])[1:]
-        if columns.startswith(word):
+        named = known.relations[str(tokens[1].value)]
+        columns = columns_text("", named)[1:]
+        if columns.startswith(word) and all(_is_variable(column) for column, _ in named):
             yield columns, "its columns", ""
 
 

@@ -17,6 +17,7 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.lexers import Lexer
 
 from gdatalog.shell.editor.known import Known
+from gdatalog.widths import visible
 
 if TYPE_CHECKING:
     from gdatalog.shell.editor.highlighting import Highlighter
@@ -77,8 +78,8 @@ class Names(Completer):
             yield Choice(
                 found.text,
                 found.start - cursor,
-                display=found.shown or found.text,
-                display_meta=found.about,
+                display=visible(found.shown or found.text),
+                display_meta=visible(found.about),
             )
 
 
