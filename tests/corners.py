@@ -145,6 +145,36 @@ CORNERS = [
         },
     ),
     Example(
+        "6 groups: the values of the head's terms, not the variables in them",
+        """
+        a(x / 2, sum(y)) <- E(x, y).
+        b(x / 2, x / 2 + 1, count(), min(y)) <- E(x, y).
+        c(cat(to_string(x % 2), "!"), mean(y)) <- E(x, y).
+        d(x % 2 + count(), max(y)) <- E(x, y).
+        e(x, x / 2, count()) <- E(x, y), y > 10.
+        f(x / 2, min(y)) <- E(x, y).
+        f(y, min(x)) <- E(x, y), y = 0.
+        f(9, 4).
+        g(7, count()) <- E(x, _), x > 5.
+        h(x - x, count()) <- E(x, _), x > 5.
+        k(10 / (x - 2), count()) <- E(x, y), x != 2.
+        asked(n) <- b(1, 2, n, _).
+        """,
+        {
+            "a": {(0, 50), (1, 33)},
+            "b": {(0, 1, 2, 20), (1, 2, 3, 1)},
+            "c": {("1!", 62 / 3), ("0!", 10.5)},
+            "d": {(3, 30), (2, 20), (2, 12)},
+            "e": {(1, 0, 2), (2, 1, 1), (3, 1, 1)},
+            "f": {(0, 20), (1, 1), (9, 4)},
+            "g": {(7, 0)},
+            "h": set(),
+            "k": {(-10, 2), (10, 1)},
+            "asked": {(3,)},
+        },
+        {"E": (PAIR, [(1, 20), (1, 30), (2, 20), (3, 12), (2, 1)])},
+    ),
+    Example(
         "6 multiplicity: `;` is a union of bindings, not a sum of counts",
         """
         a(n) <- n = count : { (A(x) ; B(x)) }.
@@ -158,6 +188,47 @@ CORNERS = [
             "B": (("int",), [(2,), (3,)]),
             "C": (("int",), [(1,), (2,)]),
         },
+    ),
+    Example(
+        "6 scopes: what an aggregate's value binds outside is another variable inside",
+        """
+        a(y) <- y = min z + y : { S("A", z), S("B", y) }.
+        b(n) <- n = count : { E(n, _) }.
+        c(n) <- n = sum n : { E(n, _) }.
+        d(n, m) <- m = max y : { E(n, y) }, k = m + 1, n = k - 2.
+        e(n, m) <- m = max y : { E(n, y) }, n > 0.
+        f(n) <- 10 - n = count : { E(n, _) }.
+        """,
+        {
+            "a": {(5,)},
+            "b": {(3,)},
+            "c": {(4,)},
+            "d": {(5, 6)},
+            "e": {(1, 6)},
+            "f": {(7,)},
+        },
+        {
+            "S": (("symbol", "int"), [("A", 3), ("A", 4), ("B", 2)]),
+            "E": (PAIR, [(1, 5), (1, 6), (2, 5)]),
+        },
+    ),
+    Example(
+        "6 scopes: variables of what is aggregated are its own where its body binds them",
+        """
+        a(x, m) <- E(x, n), m = max n : { E(_, n) }.
+        b(x, m) <- E(x, n), m = sum n + z : { E(z, _), z != n }.
+        c(n, m) <- E(n, _), m = sum y : { E(x, y), k = min x : { E(x, n) ; E(x, 5) }, k = x }.
+        d(n, sum n : { E(n, _) }) <- E(n, _).
+        e(x, n) <- E(x, y), n = sum y : { E(x, y) }.
+        """,
+        {
+            "a": {(1, 6), (2, 6)},
+            "b": {(1, 19), (1, 22), (2, 19)},
+            "c": {(1, 11), (2, 11)},
+            "d": {(1, 4), (2, 4)},
+            "e": {(1, 11), (2, 5)},
+        },
+        {"E": (PAIR, [(1, 5), (1, 6), (2, 5)])},
     ),
     Example(
         "7 failure: computed only where the rest of the body holds",

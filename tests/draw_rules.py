@@ -242,7 +242,11 @@ class Drawing:
         optima = self.chance(30)
         body = self.body(union=optima)
         group = [n for n in sorted(body.scope.types) if self.chance(30)][:2]
-        args: list[tuple[Expr, str]] = [(Var(n), body.scope.types[n]) for n in group]
+        args: list[tuple[Expr, str]] = [
+            (body.of_type(kind, 1) if self.chance(25) else Var(n), kind)
+            for n in group
+            for kind in [body.scope.types[n]]
+        ]
         if self.chance(10):
             args.append((self.constant("int"), "int"))
         inexact = False
@@ -265,7 +269,7 @@ class Drawing:
             size += self.work
             again = [
                 Call(arg.name, (other.of_type(kind),))
-                if isinstance(arg, Call)
+                if isinstance(arg, Call) and arg.name in OPTIMA and len(arg.args) == 1
                 else other.of_type(kind)
                 for arg, kind in args
             ]

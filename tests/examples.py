@@ -310,16 +310,16 @@ EXAMPLES = [
         fails=True,
     ),
     Example(
-        "groups are of variables; min and max combine by column",
+        "groups are the values of the terms",
         """
         c(x % 2, count()) <- A(x, _).
         m(x % 2, min(y)) <- A(x, y).
         b(x % 2, min(y), count()) <- A(x, y).
         """,
         {
-            "c": {(1, 1), (1, 2), (0, 1)},
+            "c": {(1, 3), (0, 1)},
             "m": {(1, 5), (0, 1)},
-            "b": {(1, 5, 1), (1, 6, 2), (0, 1, 1)},
+            "b": {(1, 5, 3), (0, 1, 1)},
         },
         {"A": (PAIR, [(1, 5), (3, 6), (3, 7), (2, 1)])},
     ),

@@ -195,14 +195,17 @@ class Oracle:
             for env in bindings:
                 yield tuple(self.value(arg, env) for arg in head.args)
             return
-        outside = set().union(*(_names_outside(arg) for arg in head.args))
-        groups: dict[tuple[Value, ...], list[Env]] = {}
+        keys = list(_group_terms(head))
+        groups: dict[tuple[Value, ...], tuple[Env, list[Env]]] = {}
         for env in bindings:
-            groups.setdefault(tuple(env[name] for name in sorted(outside)), []).append(env)
-        if not outside and all(a.name in ("count", "count_distinct", "sum") for a in aggregates):
-            groups.setdefault((), [])
-        for key, envs in groups.items():
-            group = dict(zip(sorted(outside), key, strict=True))
+            try:
+                key = tuple(self.value(term, env) for term in keys)
+            except Void:
+                continue
+            groups.setdefault(key, (env, []))[1].append(env)
+        if not keys and all(a.name in ("count", "count_distinct", "sum") for a in aggregates):
+            groups.setdefault((), ({}, []))
+        for group, envs in groups.values():
             try:
                 yield tuple(self.head_value(arg, group, envs) for arg in head.args)
             except Void:
@@ -425,8 +428,18 @@ def _head_aggregates(expr: Expr) -> list[Call]:
     return [found for arg in expr.args for found in _head_aggregates(arg)]
 
 
+def _group_terms(head: Atom) -> Iterator[Expr]:
+    """The terms whose values are the group: those without an aggregate, and the variables beside
+    one. A term without variables is the same for all, and makes no group."""
+    for arg in head.args:
+        if _head_aggregates(arg):
+            yield from map(Var, sorted(_names_outside(arg)))
+        elif names(arg):
+            yield arg
+
+
 def _names_outside(expr: Expr) -> set[str]:
-    """The variables of a head's argument that are outside of its aggregates: the group."""
+    """The variables of a head's argument that are outside of its aggregates."""
     if _is_aggregate(expr):
         return set()
     if isinstance(expr, Call):

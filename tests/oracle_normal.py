@@ -42,12 +42,15 @@ class Neg:
 
 @dataclass(frozen=True)
 class Gen:
-    """`name` is the aggregate of `targets` (names bound by the body) over the body."""
+    """`name` is the aggregate of `targets` (names bound by the body) over the body.
+
+    `aggregated`: the program's variables in the aggregated expressions."""
 
     name: str
     kind: str
     targets: tuple[str, ...]
     body: list[list[Any]]
+    aggregated: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -204,7 +207,7 @@ class Normaliser:
         ]
         body = self.branches(And((node.body, *equations)))
         name = fresh("%agg")
-        return Var(name), [Gen(name, node.kind, targets, body)]
+        return Var(name), [Gen(name, node.kind, targets, body, frozenset(names(node.targets)))]
 
 
 def _name_wildcards(node: Any) -> Any:

@@ -2,7 +2,8 @@
 
 Atoms come first: a variable that an atom binds is never computed. Then generators and equations
 as their variables allow, tests as soon as they can be made, and aggregates when all else that
-can be bound is: they share with the branch what it binds without them.
+can be bound is: they share with the branch what it binds without them, but for the variables of
+what they aggregate that their own body binds.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ def find_order(branch: list[Any], bound: set[str], wanted: set[str]) -> list[tup
     without = _binds(others, bound)
     gens: dict[int, tuple[set[str], set[str]]] = {}
     final = set(without)
+    # A variable that some aggregate's value binds outside is another than the one inside.
+    valued = _binds(others, without | {item.name for item in branch if isinstance(item, Gen)})
     for item in branch:
         if isinstance(item, Gen):
-            exports = (_exportable(item) - without) & (names(others) | wanted)
-            gens[id(item)] = without & names(item.body), exports
+            exports = (_exportable(item) - valued) & (names(others) | wanted)
+            gens[id(item)] = (without & names(item.body)) - _own(item, without), exports
             final |= exports | {item.name}
     final = _binds(others, final)
 
@@ -56,6 +59,15 @@ def find_order(branch: list[Any], bound: set[str], wanted: set[str]) -> list[tup
         else:
             raise ValueError(f"unsafe: {left}")
     return order
+
+
+def _own(gen: Gen, without: set[str]) -> set[str]:
+    """The variables of the aggregated expressions that the aggregate's own body binds."""
+    found = set(gen.aggregated)
+    for branch in gen.body:
+        items = [item for item in branch if not isinstance(item, Gen)]
+        found &= _binds(items, without - gen.aggregated)
+    return found
 
 
 def _exportable(gen: Gen) -> set[str]:

@@ -412,9 +412,9 @@ def _select(
     select = f"SELECT {', '.join(columns) or '1 AS c0'} FROM {source}"
     if not found:
         return select, kinds
-    keys = [name for arg in head.args for name in _group(arg)]
+    keys = [key for at, arg in enumerate(head.args) for key in _group(arg, at, outer)]
     if keys:
-        return f"{select} GROUP BY {', '.join(outer.sql[name] for name in keys)}", kinds
+        return f"{select} GROUP BY {', '.join(keys)}", kinds
     always = all(call.name in ("count", "count_distinct", "sum") for call in found)
     return select if always else f"{select} HAVING count(*) > 0", kinds
 
@@ -464,12 +464,20 @@ def _result(arg: Expr, bindings: Bindings) -> str:
     return bindings.kind(arg)
 
 
-def _group(arg: Expr) -> Iterator[str]:
+def _group(arg: Expr, at: int, outer: Bindings) -> list[str]:
+    """A column by its number; beside an aggregate the variables."""
+    inside = sorted(_variables(arg))
+    if _has_aggregate(arg):
+        return [outer.sql[name] for name in inside]
+    return [str(at + 1)] if inside else []
+
+
+def _variables(arg: Expr) -> set[str]:
+    """The variables outside of aggregates."""
     if isinstance(arg, Var):
-        yield arg.name
-    elif isinstance(arg, Call) and not _is_aggregate(arg):
-        for part in arg.args:
-            yield from _group(part)
+        return {arg.name}
+    parts = arg.args if isinstance(arg, Call) and not _is_aggregate(arg) else ()
+    return set().union(*map(_variables, parts))
 
 
 def _value(value: Value) -> str:

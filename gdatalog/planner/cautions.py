@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from gdatalog.errors import Caution
 from gdatalog.parser.syntax import (
@@ -25,10 +25,9 @@ from gdatalog.parser.syntax import (
     Var,
     Wildcard,
 )
-from gdatalog.plan.functions import AGGREGATES
 from gdatalog.planner.catalog import Catalog
 from gdatalog.planner.walk import Node, children, variables, walk
-from gdatalog.planner.words import did_you_mean, either, show
+from gdatalog.planner.words import did_you_mean, show
 
 # Soufflé's pragmas and qualifiers: what they ask for is either done anyway or not needed.
 PRAGMAS = frozenset(
@@ -54,15 +53,17 @@ OPTIONS = {
 }
 
 
-def cautions_of(program: Program, catalog: Catalog, whole: bool) -> tuple[Caution, ...]:
-    found: list[Caution] = []
+def cautions_of(
+    program: Program, catalog: Catalog, whole: bool, earlier: Iterable[Caution] = ()
+) -> tuple[Caution, ...]:
+    """All of them, in the order of the text; `earlier`: those that other checks found."""
+    found = list(dict.fromkeys(earlier))
     souffle = _has_souffle_types(program)
     for statement in program.statements:
         match statement:
             case Rule(heads, body) if body is not None:
                 found += _used_once(heads, body)
                 found += _products(body)
-                found += _computed_groups(heads)
                 if souffle:
                     found += _wildcards_counted((*heads, body))
             case Query(body):
@@ -98,33 +99,6 @@ def _used_once(heads: Sequence[Atom], body: Literal) -> Iterator[Caution]:
         if seen[name] == 1 and not name.startswith("_") and name not in in_heads:
             hint = f"write `_` if it is not needed, or `_{name}` to keep the name"
             yield Caution(f"the variable `{name}` is used only once", var.span, hint)
-
-
-def _computed_groups(heads: Sequence[Atom]) -> Iterator[Caution]:
-    """`c(v / 2, count())` groups by v, so that one v / 2 may come in several rows."""
-    for head in heads:
-        parts = [part for arg in head.args for part in walk(arg)]
-        kinds = {part.name for part in parts if isinstance(part, Call) and _is_aggregate(part)}
-        if kinds <= {"min", "max"}:
-            continue  # these combine by the columns of the head
-        for arg in head.args:
-            names = list(variables(arg))
-            if isinstance(arg, Call) and names and not any(map(_is_aggregate, walk(arg))):
-                yield Caution(
-                    f"the groups are those of {either([f'`{n}`' for n in names], 'and')}, so "
-                    f"one value of {show(arg)} may come in several rows",
-                    arg.span,
-                    f"to group by it, compute it in the body: `k = {arg.span.text}`, and `k` here",
-                )
-
-
-def _is_aggregate(node: Node) -> bool:
-    """Whether a part of a head aggregates; `min` and `max` of one argument do."""
-    return (
-        isinstance(node, Call)
-        and node.name in AGGREGATES
-        and (node.name not in ("min", "max") or len(node.args) == 1)
-    )
 
 
 def _products(literal: Literal) -> Iterator[Caution]:

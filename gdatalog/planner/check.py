@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gdatalog.errors import Error, TypeMismatchError, raise_together
+from gdatalog.errors import Caution, Error, TypeMismatchError, raise_together
 from gdatalog.parser.syntax import Atom, HeadAggregate, Pragma, Program, Query, Rule, Var
 from gdatalog.planner.catalog import Catalog, Relation, collect
 from gdatalog.planner.cautions import cautions_of
@@ -41,7 +41,8 @@ def check(
     errors: list[Error] = []
     params = {} if params is None else params
     catalog = collect(program, known, errors)
-    facts, rules, queries = _resolve(program, catalog, params, errors)
+    cautions: list[Caution] = []
+    facts, rules, queries = _resolve(program, catalog, params, errors, cautions)
     types = _infer(catalog, facts, rules, params, errors)
     typed = list(types.checked_rules())
     for rule in typed:
@@ -61,16 +62,20 @@ def check(
         directives=tuple(catalog.directives),
         pragmas=tuple(s.args for s in program.statements if isinstance(s, Pragma)),
         param_types=types.param_types(),
-        cautions=cautions_of(program, catalog, whole),
+        cautions=cautions_of(program, catalog, whole, cautions),
         last=_last(program),
     )
 
 
 def _resolve(
-    program: Program, catalog: Catalog, params: Mapping[str, TypeName], errors: list[Error]
+    program: Program,
+    catalog: Catalog,
+    params: Mapping[str, TypeName],
+    errors: list[Error],
+    cautions: list[Caution],
 ) -> tuple[Facts, list[CheckedRule], list[CheckedQuery]]:
     """Facts apart, rules with their names resolved, and the rules that answer queries."""
-    names = Names(catalog, params, errors)
+    names = Names(catalog, params, errors, cautions)
     facts = Facts()
     rules: list[CheckedRule] = []
     queries: list[CheckedQuery] = []

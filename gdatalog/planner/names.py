@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from gdatalog.errors import Error, NameResolutionError, Span, TypeMismatchError
+from gdatalog.errors import Caution, Error, NameResolutionError, Span, TypeMismatchError
 from gdatalog.parser.format import format_node
 from gdatalog.parser.syntax import (
     Aggregate,
@@ -62,6 +62,7 @@ class Names:
     catalog: Catalog
     params: Mapping[str, TypeName]
     errors: list[Error]
+    cautions: list[Caution]
     fresh: Fresh = field(default_factory=Fresh)
     scoped: bool = False  # a negation or an aggregate was met
     unknown: set[str] = field(default_factory=set)  # relations; said once of a statement
@@ -143,7 +144,9 @@ class Names:
         if not items:
             return None
         whole = conjunction(items, items[0].span)
-        return Scopes(self.fresh, self.errors).rule(heads, whole) if self.scoped else whole
+        if not self.scoped:
+            return whole
+        return Scopes(self.fresh, self.errors, self.cautions).rule(heads, whole)
 
     def _fail(self, message: str, span: Span, hint: str | None = None) -> None:
         self.errors.append(NameResolutionError(message, span, hint=hint))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from gdatalog.parser.syntax import Expr as SyntaxExpr
+from gdatalog.parser.syntax import Var
 from gdatalog.plan.effects import all_steps, reads
 from gdatalog.plan.nodes import (
     Apply,
@@ -30,6 +32,7 @@ from gdatalog.planner.items import (
 from gdatalog.planner.normalise import Normaliser, count_variables
 from gdatalog.planner.sizes import Params, Statistics
 from gdatalog.planner.symmetry import one_of_each
+from gdatalog.planner.walk import contains_head_aggregate, variables, variables_beside
 from gdatalog.values import TypeName
 
 # These ask for which bindings there are, not for how many.
@@ -62,9 +65,9 @@ def plan_rule(
     )
     alternatives = normal.body(rule.body)
     head_items: list[Item] = []
-    aggregated = rule.aggregated
+    computed = _computed_per_group(rule)
     head = tuple(
-        normal.expression(arg, head_items) if aggregated else normal.head(arg, head_items)
+        normal.expression(arg, head_items) if arg in computed else normal.head(arg, head_items)
         for arg in rule.head.args
     )
     gathers = tuple(normal.gathers)
@@ -108,7 +111,7 @@ def plan_rule(
             plans = [replace(join, orbit=orbit)]
         else:
             # Several alternatives bind the same variables: their bindings are one set.
-            names = sorted(own[group[0]] | targets)
+            names = sorted(own[group[0]] | live)
             outputs = tuple(Slot(name, normal.type_of(name)) for name in names)
             told = frozenset(names)
             plans = [
@@ -130,6 +133,20 @@ def plan_rule(
         tuple(bindings),
         rule.span,
     )
+
+
+def _computed_per_group(rule: CheckedRule) -> list[SyntaxExpr]:
+    """The arguments of an aggregated head that are computed once for each group: those with an
+    aggregate, and those of variables that are themselves keys of the group. The others are keys,
+    and are computed for each binding."""
+    if not rule.aggregated:
+        return []
+    args = rule.head.args
+    whole = [arg for arg in args if contains_head_aggregate(arg)]
+    keys = {arg.name for arg in args if isinstance(arg, Var)}
+    for arg in whole:
+        keys |= variables_beside(arg)
+    return [*whole, *(arg for arg in args if variables(arg).keys() <= keys)]
 
 
 def plan_over(

@@ -1,8 +1,10 @@
 """Scopes: variables local to a negation or an aggregate get a name of their own (`y~2`).
 
 A variable in a negation that occurs nowhere else on its branch is local to it. A variable of
-an aggregate is the rule's if the rule without its aggregates binds it; else it is local to that
-aggregate, and where a min or max has such a one that is used outside, it is exported.
+an aggregate is the rule's if the rule without its aggregates binds it, unless it stands in the
+aggregated expression and the aggregate's own body binds it; else it is local to that aggregate,
+as in Soufflé. A local variable of a min or max that is used outside is exported, unless the
+aggregate's value binds it there: in `y = min z + y : { ... }` the two `y` are different variables.
 
 `bound` is what the scope binds without its aggregates, `used` and `direct` are the variables
 that occur elsewhere on the same branch: anywhere, and outside of aggregates.
@@ -14,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from gdatalog.errors import Error, SafetyError
+from gdatalog.errors import Caution, Error, SafetyError
 from gdatalog.parser.syntax import Aggregate, And, Atom, Call, Cast, Expr, Literal, Not, Or, Var
 from gdatalog.planner.binding import bound_by
 from gdatalog.planner.walk import N, Node, children, rebuild, variables
@@ -38,12 +40,25 @@ class Fresh:
 class Scopes:
     fresh: Fresh
     errors: list[Error]
+    cautions: list[Caution]
     exported: Names = frozenset()
+    # Of the rule or the aggregate at hand: what is bound before, and the scopes inside each other.
+    held: Names = frozenset()
+    scopes: tuple[Literal, ...] = ()
 
     def rule(self, heads: Iterable[Atom], body: Literal) -> Literal:
         """The body with its local variables renamed; those of the heads are never local."""
         in_heads = frozenset(name for head in heads for name in variables(head))
-        return self._literal(body, _binds(body, frozenset()), in_heads, in_heads)
+        self.scopes = ()
+        return self._scope(body, _binds(body, frozenset()), in_heads, in_heads)
+
+    def _scope(self, literal: Literal, bound: Names, used: Names, direct: Names) -> Literal:
+        """A literal whose variables may be bound by parts of it that others do not see."""
+        outside = self.scopes
+        self.scopes = (*outside, literal)
+        scoped = self._literal(literal, bound, used, direct)
+        self.scopes = outside
+        return scoped
 
     def _literal(self, literal: Literal, bound: Names, used: Names, direct: Names) -> Literal:
         match literal:
@@ -61,7 +76,7 @@ class Scopes:
                 before, after = self.exported, self.exported
                 for item in literal.items:
                     self.exported = before
-                    branches.append(self._literal(item, _binds(item, bound), used, direct))
+                    branches.append(self._scope(item, _binds(item, bound), used, direct))
                     after |= self.exported
                 self.exported = after
                 return replace(literal, items=tuple(branches))
@@ -74,7 +89,7 @@ class Scopes:
     def _negation(self, negation: Not, bound: Names, used: Names, direct: Names) -> Not:
         inside = [name for name in variables(negation.body) if name not in used]
         body = rename(negation.body, {name: self.fresh.name(name) for name in inside})
-        return replace(negation, body=self._literal(body, _binds(body, bound), used, direct))
+        return replace(negation, body=self._scope(body, _binds(body, bound), used, direct))
 
     def _expr(self, expr: Expr, bound: Names, direct: Names) -> Expr:
         match expr:
@@ -86,8 +101,12 @@ class Scopes:
                 return expr
 
     def _aggregate(self, aggregate: Aggregate, bound: Names, direct: Names) -> Aggregate:
+        own = _own_targets(aggregate, bound)
+        for name in own & bound:
+            self._hides(aggregate, name)
+        bound = (bound - own) & variables(aggregate).keys()
         inside = [name for name in variables(aggregate) if name not in bound]
-        exports = [name for name in inside if name in direct]
+        exports = self._exports(aggregate, [name for name in inside if name in direct], own)
         if exports and aggregate.kind not in ("min", "max"):
             self._escapes(aggregate, exports)
         for name in exports:
@@ -96,12 +115,55 @@ class Scopes:
         renamed = rename(aggregate, new) if new else aggregate
         # Inside, the rest of the rule is out of sight: what is shared is bound already.
         targets = frozenset(name for target in renamed.targets for name in variables(target))
-        held = bound & variables(renamed).keys()
-        used = targets | held | frozenset(exports)
-        body = self._literal(renamed.body, _binds(renamed.body, held), used, targets)
+        used = targets | bound | frozenset(exports)
+        outside, self.held, self.scopes = (self.held, self.scopes), bound, ()
+        body = self._scope(renamed.body, _binds(renamed.body, bound), used, targets)
+        self.held, self.scopes = outside
         whole = replace(renamed, body=body)
-        own = tuple(name for name in variables(whole) if name not in bound)
-        return replace(whole, exports=tuple(exports), locals=own)
+        mine = tuple(name for name in variables(whole) if name not in bound)
+        return replace(whole, exports=tuple(exports), locals=mine)
+
+    def _exports(self, aggregate: Aggregate, names: list[str], own: Names) -> list[str]:
+        """Which of its variables that occur outside the aggregate gives values to: those that no
+        value of an aggregate binds there."""
+        if not names:
+            return []
+        valued = self._known(None)
+        others = self._known(aggregate)
+        for name in names:
+            if name in others and name not in own:
+                self._of_another(aggregate, name)
+        return [name for name in names if name not in valued]
+
+    def _known(self, but: Aggregate | None) -> Names:
+        """What is bound here when all aggregates have values, or all but one."""
+        known = self.held | {_VALUE.name}
+        for literal in self.scopes:
+            known = _binds(_valued(literal, but), known)
+        return known
+
+    def _hides(self, aggregate: Aggregate, name: str) -> None:
+        shown = own_name(name)
+        self.cautions.append(
+            Caution(
+                f"the `{shown}` in this {aggregate.kind} is not the `{shown}` outside of it: the "
+                "variables of what is aggregated are the aggregate's own",
+                aggregate.span,
+                "rename one of the two",
+            )
+        )
+
+    def _of_another(self, aggregate: Aggregate, name: str) -> None:
+        shown = own_name(name)
+        self.errors.append(
+            SafetyError(
+                f"`{shown}` is local to this {aggregate.kind}, and outside of it is the value of "
+                "another aggregate",
+                variables(aggregate)[name].span,
+                hint=f"to share it, compute `{shown}` in a rule of its own and read it here by an "
+                "atom; else rename one of the two",
+            )
+        )
 
     def _escapes(self, aggregate: Aggregate, names: list[str]) -> None:
         name = own_name(names[0])
@@ -124,6 +186,26 @@ class Scopes:
                 )
             )
         self.exported |= {name}
+
+
+_VALUE = Var("~value")  # stands for the value of any aggregate
+
+
+def _valued(node: N, but: Aggregate | None) -> N:
+    """The node with a variable in the place of each aggregate but one."""
+
+    def change(part: Node) -> Node:
+        if isinstance(part, Aggregate):
+            return part if part is but else _VALUE
+        return rebuild(part, change)
+
+    return rebuild(node, change)
+
+
+def _own_targets(aggregate: Aggregate, bound: Names) -> Names:
+    """The variables of the aggregated expression that the aggregate's own body binds."""
+    targets = frozenset(name for target in aggregate.targets for name in variables(target))
+    return targets & _binds(aggregate.body, bound - targets)
 
 
 def rename(node: N, names: Mapping[str, str]) -> N:

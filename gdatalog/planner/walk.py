@@ -82,6 +82,15 @@ def contains_head_aggregate(node: Node) -> bool:
     return any(isinstance(part, HeadAggregate) for part in walk(node))
 
 
+def variables_beside(node: Node) -> set[str]:
+    """The variables of a head's term that stand outside of its aggregates."""
+    if isinstance(node, Var):
+        return {node.name}
+    if isinstance(node, HeadAggregate):
+        return set()
+    return {name for child in children(node) for name in variables_beside(child)}
+
+
 def contains_aggregate(node: Node) -> bool:
     return any(isinstance(part, Aggregate) for part in walk(node))
 
