@@ -188,6 +188,9 @@ class Database:
     def __iter__(self) -> Iterator[str]:
         return iter(self.relations)
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
+
     @property
     def relations(self) -> Relations:
         """All relations by name: a mapping to results, evaluated when asked for."""

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from operator import index
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gdatalog.errors import DeviceError
+from gdatalog.errors import DeviceError, UsageError
 from gdatalog.storage.afar import AfarRows, Shape
 from gdatalog.storage.elsewhere import Elsewhere, Lying, device_values
 from gdatalog.storage.keys import decode_blocks
+from gdatalog.storage.ordering import order_of, place_of, plain, turned, turned_back
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, concatenate, order_rows, sort_rows
 from gdatalog.storage.symbols import SymbolTable
@@ -29,10 +32,15 @@ if TYPE_CHECKING:
 BATCH = 1 << 20
 # Rows of each file of a folder.
 FILE = 1 << 22
+# Rows that are decoded at once where they are fetched a few at a time.
+FETCHED = 1 << 12
 
 
 class Result:
     """The rows of an answer. Their order is unspecified; `sorted()` sorts them.
+
+    `r["x"]` is a column as a NumPy array, `r[0]` a row as a tuple, `r[2:5]` a result of some of
+    the rows. Rows are decoded when they are asked for: `len(r)`, `r.shape` and slices copy nothing.
 
     >>> import gdatalog as gd
     >>> r = gd.query("big(x) <- n(x), x > 1.", {"n": [(1,), (2,), (3,)]})
@@ -40,6 +48,8 @@ class Result:
     (2, ('x',), ('int',))
     >>> r.sorted().fetchall()
     [(2,), (3,)]
+    >>> r.sorted()[0], r.sorted()["x"].tolist()
+    ((2,), [2, 3])
     """
 
     def __init__(
@@ -51,6 +61,7 @@ class Result:
         self._away: Lying | None = None  # the same, if they lie on a device
         self._whole = blocks is None
         self._exported: dict[str, Any] | None = None
+        self._cursor: Iterator[tuple[Any, ...]] | None = None  # of fetchone and fetchmany
 
     def __len__(self) -> int:
         if self._away is None and self._blocks is None:
@@ -75,6 +86,11 @@ class Result:
         return self._relation.types
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """How many rows and columns there are."""
+        return len(self), len(self.columns)
+
+    @property
     def new(self) -> Result:
         """The rows of the relation that came when it last changed; all, where it was made from
         the beginning.
@@ -95,32 +111,101 @@ class Result:
         first, *others = relation.news
         return Result(first.joined(*others).renamed(relation.columns), self._symbols)
 
-    def sorted(self) -> Result:
-        """The same rows, sorted by all columns from the left; texts by code points."""
+    def sorted(
+        self,
+        by: str | Sequence[str] | None = None,
+        *,
+        descending: bool | Sequence[bool] = False,
+    ) -> Result:
+        """The same rows, sorted by the columns that are named, in this order; else by all columns
+        from the left. Texts are sorted by code points.
+
+        `descending` turns the order round, for all these columns or for each of them. Rows that
+        are equal in them are sorted by the other columns.
+
+        >>> import gdatalog as gd
+        >>> r = gd.query("?- n(x, y).", {"n": [(1, 5), (2, 7), (3, 7)]})
+        >>> r.sorted("y", descending=True).fetchall()
+        [(2, 7), (3, 7), (1, 5)]
+        """
+        order = order_of(self.columns, by, descending)
         relation, (rows, device) = self._relation, self._lying()
         if not rows or not relation.types:
             return self
         if device is not None and "symbol" not in relation.types:
             with device.use():
-                return self._with([device.ops.sort_rows(device.ops.concatenate(rows))], device)
+                keys = turned(device.ops.concatenate(rows), order)
+                return self._with([turned_back(device.ops.sort_rows(keys), order)], device)
         rows = self._rows()
         if "symbol" not in relation.types:
-            whole = len(self) == relation.length
-            keys = relation.keys if whole else sort_rows(concatenate(rows))
-            return Result(relation, self._symbols, [keys])
+            if plain(order) and len(self) == relation.length:
+                return Result(relation, self._symbols, [relation.keys])
+            keys = sort_rows(turned(concatenate(rows), order))
+            return Result(relation, self._symbols, [turned_back(keys, order)])
         keys, ranks = concatenate(rows), self._symbols.ranks()
-        order = order_rows(
-            [
-                ranks[key] if kind == "symbol" else key
-                for key, kind in zip(keys, relation.types, strict=True)
-            ]
+        values = tuple(
+            ranks[key] if kind == "symbol" else key
+            for key, kind in zip(keys, relation.types, strict=True)
         )
-        return Result(relation, self._symbols, [tuple(key[order] for key in keys)])
+        places = order_rows(turned(values, order))
+        return Result(relation, self._symbols, [tuple(key[places] for key in keys)])
+
+    sort = sorted
 
     def head(self, n: int) -> Result:
         """The first `n` rows, in whatever order they are in."""
         count = len(self)
         return self._part(0, min(n, count) if n >= 0 else max(0, count + n))
+
+    @overload
+    def __getitem__(self, key: str) -> Array: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> Result: ...
+
+    @overload
+    def __getitem__(self, key: int) -> tuple[Any, ...]: ...
+
+    def __getitem__(self, key: Any) -> Any:
+        """A column by its name, a row by its number, or a slice of the rows, as a result."""
+        if isinstance(key, str):
+            return self._column(place_of(self.columns, key))
+        if isinstance(key, slice):
+            start, stop, step = key.indices(len(self))
+            if step != 1:
+                raise UsageError(
+                    f"a slice of an answer has no step: {step}",
+                    hint=f"r.to_numpy()[::{step}], or r.sorted(descending=True)",
+                )
+            return self._part(start, max(start, stop))
+        try:
+            at = index(key)
+        except TypeError:
+            raise UsageError(
+                f"an answer has nothing under {key!r}",
+                hint='r["x"] is a column, r[0] a row, r[2:5] some of the rows',
+            ) from None
+        count = len(self)
+        if not -count <= at < count:
+            raise IndexError(f"there is no row {at:,} in an answer of {count:,}")
+        return self._part(at % count, at % count + 1).fetchall()[0]
+
+    def _column(self, at: int) -> Array:
+        """One column, decoded; no other is copied from a device."""
+        from gdatalog.storage.export import numpy_column
+
+        kind, (blocks, device) = self._relation.types[at], self._lying()
+        if device is None or self._away is None or self._away.here is not None:
+            rows: Sequence[Columns] = [(block[at],) for block in self._rows()]
+        else:
+            rows = device.brought([(block[at],) for block in blocks])
+        (column,) = patiently(
+            len(self), lambda: decode_blocks(rows, [kind], self._symbols), "writing"
+        )
+        return numpy_column(kind, column)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.columns)
 
     def _lying(self) -> tuple[Sequence[Columns], Elsewhere | None]:
         """The rows in blocks, where they lie: from the first call on in one order, whatever
@@ -191,11 +276,28 @@ class Result:
 
     # ------------------------------------------------------------------------------ exports
 
-    def df(self, sort: bool = False) -> pd.DataFrame:
-        """A pandas DataFrame: int64, float64, bool, str and datetime64[ns, UTC], always."""
+    def df(
+        self,
+        sort: bool | str | Sequence[str] | None = False,
+        *,
+        descending: bool | Sequence[bool] = False,
+    ) -> pd.DataFrame:
+        """A pandas DataFrame: int64, float64, bool, str and datetime64[ns, UTC], always.
+
+        `sort`: by the columns that are named, as `sorted` does; True sorts by all of them.
+        """
         from gdatalog.storage.export import to_pandas
 
-        table = self.sorted().table() if sort else self.table()
+        if sort is False or sort is None:
+            if descending is not False:
+                raise UsageError(
+                    "descending= says how to sort, and nothing is sorted",
+                    hint='df(sort="x", descending=True), or df(sort=True, descending=True)',
+                )
+            table = self.table()
+        else:
+            by = None if isinstance(sort, (bool, np.bool_)) else sort
+            table = self.sorted(by, descending=descending).table()
         frame: pd.DataFrame = patiently(
             table.length, lambda: to_pandas(table, given=True), "writing"
         )
@@ -311,17 +413,43 @@ class Result:
         return (self._part(at, at + rows).table(room) for at in pieces)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows as tuples of Python values; timestamps as pandas Timestamps."""
+        """All rows as tuples of Python values; timestamps as pandas Timestamps. After `fetchone`
+        or `fetchmany`, the rows that these have not given; then it begins anew.
+        """
         from gdatalog.storage.export import to_rows
 
-        return to_rows(self.table())
+        cursor, self._cursor = self._cursor, None
+        return to_rows(self.table()) if cursor is None else list(cursor)
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row; None after the last one, until `fetchall` is called.
+
+        >>> import gdatalog as gd
+        >>> r = gd.query("?- n(x).", {"n": [(1,), (2,), (3,)]}).sorted()
+        >>> r.fetchone(), r.fetchmany(5), r.fetchone()
+        ((1,), [(2,), (3,)], None)
+        """
+        return next(iter(self.fetchmany(1)), None)
+
+    def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
+        """The next rows, so many at the most; none after the last one."""
+        if size < 0:
+            raise UsageError(f"a number of rows cannot be negative: {size}")
+        if self._cursor is None:
+            self._cursor = self._stream(FETCHED)
+        return list(islice(self._cursor, size))
+
+    def _stream(self, rows: int) -> Iterator[tuple[Any, ...]]:
+        """The rows as tuples, so many decoded at once."""
+        from gdatalog.storage.export import to_rows
+
+        return (row for table in self._tables(rows) for row in to_rows(table))
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        if self._far is None:
-            return iter(self.fetchall())
-        from gdatalog.storage.export import to_rows
+        from gdatalog.storage.export import named_rows, to_rows
 
-        return (row for table in self._tables(BATCH) for row in to_rows(table))
+        rows = to_rows(self.table()) if self._far is None else self._stream(BATCH)
+        return named_rows(self.columns, rows)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Arrow's stream interface: batches of rows, each decoded when it is asked for."""

@@ -62,6 +62,27 @@ def triangles() -> set[tuple[int, ...]]:
     }
 
 
+def test_answers_are_sorted_by_named_columns_on_the_device(db: gd.Database) -> None:
+    db["E"] = EDGES
+    found = db.query(TRIANGLES)
+    rows = sorted(triangles())
+    down = found.sorted(["z", "x"], descending=[True, False])
+    assert down.fetchall() == sorted(rows, key=lambda row: (-row[2], row[0], row[1]))
+    assert found.sorted("y")[1:3].fetchall() == sorted(rows, key=lambda row: row[1])[1:3]
+
+
+@counted
+def test_a_column_or_a_row_alone_is_copied(db: gd.Database, fetched: list[int]) -> None:
+    db["E"] = EDGES
+    found = db.query(TRIANGLES)
+    count = len(triangles())
+    assert found.shape == (count, 3) and len(found[1:]) == count - 1 and fetched == []
+    assert sorted(found["y"].tolist()) == sorted(row[1] for row in triangles())
+    assert fetched == [count]
+    assert found[0] in triangles()
+    assert fetched == [count, 1, 1, 1]
+
+
 @counted
 def test_rows_are_copied_when_they_are_asked_for_and_once(
     db: gd.Database, fetched: list[int]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,123 @@ def test_parts_of_an_answer(many: gd.Result) -> None:
     assert many.sorted().head(3).sorted().head(2).fetchall() == [(1,), (2,)]
     assert len(many.head(0)) == 0 and len(many.head(1000)) == 100
     assert many.head(10).sorted().df().shape == (10, 1)
+
+
+ROWS_TO_SORT = [(2, "b", 0.5), (1, "a", -1.0), (1, "B", 3.0), (3, "a", 0.5), (1, "a", 7.0)]
+
+
+@pytest.mark.parametrize("columns", [("k", "s", "f"), ("k", "f")])
+def test_sorting_by_named_columns(columns: tuple[str, ...]) -> None:
+    rows = [tuple(row["ksf".index(c)] for c in columns) for row in ROWS_TO_SORT]
+    data = {"t": pd.DataFrame(dict(zip(columns, zip(*rows, strict=True), strict=True)))}
+    found = gd.query(f"?- t({', '.join(columns)}).", data)
+
+    def expected(by: list[str], down: list[bool]) -> list[Any]:
+        """Rows that are equal in all that is named stand in the order of the rest."""
+        out = sorted(rows)
+        for name, turn in reversed(list(zip(by, down, strict=True))):
+            out.sort(key=lambda row: row[columns.index(name)], reverse=turn)
+            # Python's sort keeps equal rows as they stand, upwards and downwards.
+        return out
+
+    for by in (["f"], ["k"], ["k", "f"], ["f", "k"], ["f", "k", "f"], list(columns)):
+        for down in ([False] * len(by), [True] * len(by), [True, *[False] * (len(by) - 1)]):
+            wanted = expected(by, down)
+            assert found.sorted(by, descending=down).fetchall() == wanted
+            assert found.sort(by, descending=down).fetchall() == wanted
+            frame = found.df(sort=by, descending=down)
+            assert list(frame.itertuples(index=False, name=None)) == wanted
+    assert found.sorted("f").fetchall() == expected(["f"], [False])
+    assert found.df(sort="f", descending=True)["f"].tolist()[0] == 7.0
+    assert found.sorted(descending=True).fetchall() == sorted(rows, reverse=True)
+    assert found.sorted("k").head(3).sorted("f")["f"].tolist() == [-1.0, 3.0, 7.0]
+
+
+def test_sorting_downwards_reaches_both_ends() -> None:
+    least, most = -(1 << 63), (1 << 63) - 1
+    data = {"n": [(least, False), (0, True), (most, False), (-1, True), (1 << 40, True)]}
+    found = gd.query("?- n(x, b).", data)
+    assert found.sorted("x", descending=True)["x"].tolist() == [most, 1 << 40, 0, -1, least]
+    assert found.sorted("b", descending=True)["b"].tolist() == [True] * 3 + [False] * 2
+    floats = [(-0.5,), (float("-inf"),), (float("inf"),), (0.0,), (1e300,)]
+    values = gd.query("?- f(x).", {"f": floats}).sorted(descending=True)["x"].tolist()
+    assert values == [row[0] for row in sorted(floats, reverse=True)]
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "text"),
+    [
+        (lambda r: r.df(sort="j"), gd.NameResolutionError, "its columns are i, f, s, b, t"),
+        (lambda r: r.df(sort=["f", "T"]), gd.NameResolutionError, "did you mean 't'?"),
+        (lambda r: r.sorted("ff"), gd.NameResolutionError, "no column 'ff'"),
+        (lambda r: r["I"], gd.NameResolutionError, "did you mean 'i'?"),
+        (lambda r: r.df(sort=3), gd.UsageError, "by columns' names, not by 3"),
+        (lambda r: r.df(descending=True), gd.UsageError, "nothing is sorted"),
+        (lambda r: r.sorted("f", descending=[True, False]), gd.UsageError, "2 values for 1"),
+        (lambda r: r[::2], gd.UsageError, "no step"),
+        (lambda r: r[1.5], gd.UsageError, "nothing under 1.5"),
+        (lambda r: r[9], IndexError, "no row 9 in an answer of"),
+        (lambda r: r[-9], IndexError, "no row -9"),
+        (lambda r: r.fetchmany(-1), gd.UsageError, "cannot be negative"),
+    ],
+)
+def test_what_cannot_be_asked_of_an_answer(
+    result: gd.Result, call: Any, kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        call(result)
+    assert text in str(caught.value)
+
+
+def test_columns_rows_and_slices(result: gd.Result) -> None:
+    count, found = len(result), result.sorted()
+    assert found.shape == (count, 5)
+    array = found.to_numpy()
+    for name in found.columns:
+        column = found[name]
+        assert column.dtype == array[name].dtype and column.tolist() == array[name].tolist()
+        column[:] = column[::-1].copy()  # it is the caller's
+        assert found[name].tolist() == array[name].tolist()
+    rows = found.fetchall()
+    assert [found[at] for at in range(-count, count)] == rows + rows
+    assert [type(found[np.int64(at)]) for at in range(count)] == [tuple] * count
+    for part in (slice(0, 1), slice(1, None), slice(-1, None), slice(5, 2), slice(-9, 9)):
+        assert isinstance(found[part], gd.Result) and found[part].fetchall() == rows[part]
+    assert found[:1].columns == found.columns
+
+
+def test_rows_one_after_the_other(many: gd.Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gdatalog.result.FETCHED", 7)
+    found, rows = many.sorted(), [(n,) for n in range(1, 101)]
+    assert found.fetchall() == found.fetchall() == rows
+    assert [found.fetchone(), found.fetchmany(), found.fetchmany(9)] == [
+        (1,), [(2,)], rows[2:11]
+    ]  # fmt: skip
+    assert list(found) == rows  # a loop has its own place
+    assert found.fetchall() == rows[11:]
+    assert found.fetchone() == (1,)
+    assert found.fetchmany(1000) == rows[1:]
+    assert (found.fetchone(), found.fetchmany(3), found.fetchall()) == (None, [], [])
+    assert found.fetchall() == rows
+
+
+def test_other_libraries_take_an_answer_as_it_is(result: gd.Result) -> None:
+    names, kinds = list(result.columns), result.df().dtypes.tolist()
+    assert pl.DataFrame(result).columns == pa.table(result).column_names == names
+    assert pl.DataFrame(result).height == pa.table(result).num_rows == len(result)
+    if len(result):  # of no rows pandas' constructor takes no names
+        frame = pd.DataFrame(result)
+        assert (list(frame.columns), frame.dtypes.tolist()) == (names, kinds)
+        assert plain(frame) == ROWS
+    assert pickle.loads(pickle.dumps(list(result))) == result.fetchall()
+    assert np.array(result).shape == (result.shape if len(result) else (0,))
+
+
+def test_names_of_columns_are_completed() -> None:
+    db = gd.connect()
+    db["edge"] = [(1, 2)]
+    assert db._ipython_key_completions_() == ["edge"]
+    assert db["edge"]._ipython_key_completions_() == list(db["edge"].columns)
 
 
 def test_what_people_see(many: gd.Result, capsys: pytest.CaptureFixture[str]) -> None:

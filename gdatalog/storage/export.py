@@ -7,7 +7,7 @@ and pandas Timestamps: Python's own datetime has no nanoseconds, and would cut t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -151,11 +151,15 @@ def to_numpy(table: Table) -> Array:
     fields = [(name, formats[kind]) for name, kind in zip(table.names, table.types, strict=True)]
     found: Array = np.empty(table.length, dtype=fields)
     for name, kind, column in zip(table.names, table.types, table.columns, strict=True):
-        if isinstance(column, Texts):
-            found[name] = column.decode()
-        else:
-            found[name] = column.view("datetime64[ns]") if kind == "timestamp" else column
+        found[name] = numpy_column(kind, column)
     return found
+
+
+def numpy_column(kind: TypeName, column: Column) -> Array:
+    """A column as a NumPy array of int64, float64, bool, objects (texts) or datetime64[ns]."""
+    if isinstance(column, Texts):
+        return column.decode()
+    return column.view("datetime64[ns]") if kind == "timestamp" else column
 
 
 def to_rows(table: Table) -> list[tuple[Any, ...]]:
@@ -166,6 +170,20 @@ def to_rows(table: Table) -> list[tuple[Any, ...]]:
         python_values(kind, column) for kind, column in zip(table.types, table.columns, strict=True)
     ]
     return list(zip(*columns, strict=True))
+
+
+def named_rows(names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """The same rows as tuples that know their columns' names, by which pandas.DataFrame names its
+    columns."""
+    row: type[_Row] = type("Row", (_Row,), {"__slots__": (), "_fields": tuple(names)})
+    return map(row, rows)
+
+
+class _Row(tuple[Any, ...]):
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (tuple(self),)
 
 
 def python_values(kind: TypeName, column: Column) -> list[Any]:
