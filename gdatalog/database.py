@@ -25,6 +25,7 @@ from gdatalog.progress import OnProgress
 from gdatalog.relations import Relations
 from gdatalog.report import Explanation, Profile, explain
 from gdatalog.result import Result
+from gdatalog.storage.load_options import Findings, LoadOptions
 from gdatalog.workspace import Workspace
 
 _INSIDE = frozenset({__name__, "gdatalog.workspace", "gdatalog.engine.session"})
@@ -136,8 +137,11 @@ class Database:
             workspace.check_open()
             if isinstance(data, Result):
                 data = data.shared(workspace.symbols)
-            relation = workspace.relation_of(name, data, columns)
+            findings = Findings()
+            options = LoadOptions(columns, findings)
+            relation = workspace.relation_of(name, data, options)
             workspace.stored = {**workspace.stored, name: relation}
+            workspace.tell_of(findings)
 
     def __setitem__(self, name: str, data: Any) -> None:
         self.load(name, data)
@@ -164,8 +168,10 @@ class Database:
             schema = Schema(name, before.columns, before.types)
             if isinstance(rows, Result):
                 rows = rows.shared(workspace.symbols)
-            more = workspace.relation_of(name, rows, None, schema)
+            findings = Findings()
+            more = workspace.relation_of(name, rows, LoadOptions(None, findings), schema)
             workspace.stored = {**workspace.stored, name: extended(before, more)}
+            workspace.tell_of(findings)
 
     def __delitem__(self, name: str) -> None:
         with self._lock:

@@ -1,13 +1,14 @@
 """What a database holds: data, the texts whose rules stay, and what has been evaluated of them.
 
 The face (`database.py`) locks it and hands out results; the shell works with it directly.
+Above 300 lines, for both ask one object for everything.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,7 @@ from gdatalog.errors import Caution, UsageError, meant
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Statement
 from gdatalog.planner.checked import Schema
+from gdatalog.storage.load_options import PLAIN, Findings, LoadOptions
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.watching import OBJECT, Watch, patiently
@@ -93,7 +95,7 @@ class Workspace:
     # --------------------------------------------------------------------------------- data
 
     def relation_of(
-        self, name: str, data: Any, columns: Sequence[str] | None, schema: Schema | None = None
+        self, name: str, data: Any, options: LoadOptions = PLAIN, schema: Schema | None = None
     ) -> Relation:
         """The relation that data make under a name, by its declaration if there is one."""
         from gdatalog.storage.frames import table_from
@@ -109,17 +111,17 @@ class Workspace:
         declared = schema or self._declared(name)
         if isinstance(data, Relation):
             own = data.columns, data.types
-            if columns is None and (declared is None or own == (declared.columns, declared.types)):
+            if options == PLAIN and (declared is None or own == (declared.columns, declared.types)):
                 return data
             data = data.to_table(self.symbols)
-        found = self._afar(name, data, columns, declared)
+        found = self._afar(name, data, options, declared)
         if found is not None:
             return found
         there = away(self.device.ops)
         xp = None if there is None else there.xp
 
         def made() -> Relation:
-            table = table_from(data, columns=columns, declared=declared, what=name, there=xp)
+            table = table_from(data, options, declared=declared, what=name, there=xp)
             relation = Relation.from_table(table, self.symbols, there)
             found = relation.length  # which compares the rows
             assert found <= table.length
@@ -138,14 +140,19 @@ class Workspace:
             self.device.hold(relation)
         return relation
 
+    def tell_of(self, findings: Findings) -> None:
+        """Says what was found in data that is loaded now."""
+        for caution in findings.warnings:
+            self.on_caution(caution)
+
     def _afar(
-        self, name: str, data: Any, columns: Sequence[str] | None, declared: Schema | None
+        self, name: str, data: Any, options: LoadOptions, declared: Schema | None
     ) -> Relation | None:
         """The relation of data that a cluster's workers read themselves, or have."""
         if self.cluster is None or self.knobs.spread == "never":
             return None
         forced = self.knobs.spread == "partition"
-        wanted = Wanted(name, self.memory_limit, columns, declared, forced)
+        wanted = Wanted(name, self.memory_limit, options.columns, declared, forced)
         with self.watch.work("loading", name):
             return self.cluster.load(data, wanted, self.symbols)
 

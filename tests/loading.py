@@ -13,6 +13,7 @@ import pytest
 from gdatalog.errors import DataError
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.frames import table_from
+from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.readers import read_facts, read_table
 from gdatalog.storage.table import DTYPES, Table, Texts
 
@@ -31,6 +32,12 @@ E = decl(src="int", dst="int")
 S = decl(src="symbol", dst="symbol")
 
 
+def split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Those that a user may give, and those of the functions that are tested."""
+    given = {key: value for key, value in options.items() if key in LoadOptions.__slots__}
+    return given, {key: value for key, value in options.items() if key not in given}
+
+
 def put(name: str, content: str | bytes) -> str:
     Path(name).write_bytes(content.encode() if isinstance(content, str) else content)
     return name
@@ -39,7 +46,8 @@ def put(name: str, content: str | bytes) -> str:
 def read(
     content: str | bytes, declared: Decl | None = None, name: str = "e.csv", **o: Any
 ) -> Table:
-    return read_table(put(name, content), declared=declared, **o)
+    given, how = split(o)
+    return read_table(put(name, content), LoadOptions(**given), declared=declared, **how)
 
 
 def rows(content: str | bytes, declared: Decl | None = None, name: str = "e.csv", **o: Any) -> Any:
@@ -73,7 +81,8 @@ def facts_refused(content: str | bytes, declared: Decl, name: str = "e.facts") -
 
 def load(data: Any, **options: Any) -> Table:
     """A table whose columns are as the contract says."""
-    table = table_from(data, **options)
+    given, how = split(options)
+    table = table_from(data, LoadOptions(**given), **how)
     assert len(table.names) == len(table.types) == len(table.columns)
     for kind, column in zip(table.types, table.columns, strict=True):
         assert len(column) == table.length
@@ -88,6 +97,7 @@ def load(data: Any, **options: Any) -> Table:
 
 
 def refused_data(data: Any, **options: Any) -> str:
+    given, how = split(options)
     with pytest.raises(DataError) as caught:
-        table_from(data, **options)
+        table_from(data, LoadOptions(**given), **how)
     return str(caught.value)

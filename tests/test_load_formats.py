@@ -17,6 +17,7 @@ from loading import E, decl, put, read, refused, rows
 from gdatalog.errors import DataError
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.frames import table_from
+from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.readers import read_table
 from gdatalog.storage.writers import write_table
 
@@ -111,7 +112,7 @@ def test_parquet_and_arrow() -> None:
     assert to_rows(read_table("e.arrow", declared=E)) == [(1, 2)]
     with pa.ipc.new_stream("e.ipc", table.schema) as stream:
         stream.write_table(table)
-    assert to_rows(read_table("e.ipc", columns=["dst"])) == [(2,)]
+    assert to_rows(read_table("e.ipc", LoadOptions(["dst"]))) == [(2,)]
     Path("e.feather.gz").write_bytes(gzip.compress(Path("e.arrow").read_bytes()))
     assert to_rows(read_table("e.feather.gz", declared=E)) == [(1, 2)]
 
@@ -170,4 +171,5 @@ def test_files_that_are_not_there() -> None:
     ]:
         with pytest.raises(DataError) as caught:
             read_table(name)
-        assert str(caught.value) == f"data error: {name}: {message}"
+        shown = name.replace("\0", r"\u0000")
+        assert str(caught.value) == f"data error: {shown}: {message}"

@@ -10,11 +10,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from loading import decl, put
+from loading import decl, put, split
 
 import gdatalog as gd
 from gdatalog.errors import DataError, UsageError
 from gdatalog.storage.export import to_rows
+from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.readers import read_table
 
 
@@ -29,7 +30,8 @@ def write(path: str, **columns: Any) -> None:
 
 
 def rows_of(path: str, **said: Any) -> list[tuple[Any, ...]]:
-    return sorted(to_rows(read_table(path, **said)))
+    given, how = split(said)
+    return sorted(to_rows(read_table(path, LoadOptions(**given), **how)))
 
 
 def test_a_folder_of_parquet_files() -> None:

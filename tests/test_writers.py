@@ -143,7 +143,8 @@ def test_places_that_cannot_be_written() -> None:
     ]:
         with pytest.raises(DataError) as caught:
             write_table(sample(), name)
-        assert str(caught.value).startswith(f"data error: {name}: {message}")
+        shown = name.replace("\0", r"\u0000")
+        assert str(caught.value).startswith(f"data error: {shown}: {message}")
 
 
 def test_permissions_and_links_stay() -> None:

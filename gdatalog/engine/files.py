@@ -16,6 +16,7 @@ from gdatalog.errors import Caution, DataError, Error, Interrupted, Note, Span, 
 from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Directive
 from gdatalog.planner.checked import Schema
+from gdatalog.storage.load_options import Findings, LoadOptions
 from gdatalog.storage.table import Table
 
 
@@ -135,13 +136,18 @@ def locate(directive: Directive, name: str, policy: FilePolicy, folders: Folders
 
 
 def read_relation(
-    directive: Directive, name: str, path: str, schema: Schema | None, folders: Folders
+    directive: Directive,
+    name: str,
+    path: str,
+    schema: Schema | None,
+    folders: Folders,
+    findings: Findings,
 ) -> Table:
     """The data in the file of an `.input`."""
     from gdatalog.storage.readers import read_facts, read_input, read_table
 
     if directive.path is not None:
-        return read_table(path, declared=schema)
+        return read_table(path, LoadOptions(None, findings), declared=schema)
     assert schema is not None
     if directive.options:
         return read_input(name, dict(directive.options), folders.facts, schema)

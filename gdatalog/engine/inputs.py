@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from gdatalog.engine.files import FilePolicy, Folders, locate, placed, read_relation
-from gdatalog.errors import Error
+from gdatalog.errors import Caution, Error
 from gdatalog.parser.syntax import Decl, Directive, Statement
 from gdatalog.planner.checked import Schema
 from gdatalog.storage.file_sets import version_of
 from gdatalog.storage.lineage import Version
+from gdatalog.storage.load_options import Findings
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.row_store import FEW
 from gdatalog.storage.symbols import SymbolTable
@@ -48,6 +49,7 @@ class Inputs(Mapping[str, Relation]):
         policy: FilePolicy,
         read: Read,
         afar: Afar = lambda data, name, schema: None,
+        warn: Callable[[Caution], None] = lambda caution: None,
     ) -> None:
         """`afar`: the relation of a path that others read, if they do."""
         self.stored = stored
@@ -57,6 +59,7 @@ class Inputs(Mapping[str, Relation]):
         self.policy = policy
         self.read = read
         self.afar = afar
+        self.warn = warn
         self._joined: dict[str, Relation] = {}
 
     def __contains__(self, name: object) -> bool:
@@ -110,9 +113,10 @@ class Inputs(Mapping[str, Relation]):
         with placed(directive):
             found, path, schema, key, version = self._find(source, name)
             if found is None:
+                findings = Findings()
 
                 def made() -> Relation:
-                    table = read_relation(directive, name, path, schema, folders)
+                    table = read_relation(directive, name, path, schema, folders, findings)
                     return Relation.from_table(table, self.symbols)
 
                 watch = watching()
@@ -121,6 +125,8 @@ class Inputs(Mapping[str, Relation]):
                         found = self.afar(path, name, schema)
                     found = found or watch.aside(made)
                 self.read.files[key] = version, found
+                for caution in findings.warnings:
+                    self.warn(replace(caution, span=caution.span or directive.span))
             return found
 
     def _find(

@@ -140,7 +140,8 @@ class Session:
         decls = [s for s in everything.statements if isinstance(s, Decl)]
         declared = {name for decl in decls for name in decl.names}
         afar = partial(_afar, settings, self.symbols)
-        early = Inputs({}, sources, {}, self.symbols, settings.policy, self.read, afar)
+        warn = settings.warn
+        early = Inputs({}, sources, {}, self.symbols, settings.policy, self.read, afar, warn)
         for name, (first, *_) in sources.items():
             directive, _ = first
             if name not in declared and name not in known and directive.path is not None:
@@ -160,6 +161,7 @@ class Session:
             settings.policy,
             self.read,
             afar,
+            warn,
         )
         self.evaluation = self._evaluation(self.inputs)
 

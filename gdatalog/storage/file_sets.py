@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import glob, has_magic
 from urllib.parse import unquote
 
 import numpy as np
 
 from gdatalog.errors import DataError
+from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.raw import Declared
 from gdatalog.storage.table import Array, Column, Table, Texts
 from gdatalog.values import INT_MAX, INT_MIN, TypeName
@@ -166,15 +167,15 @@ def key_column(value: int | str, length: int) -> Array | Texts:
 
 def read_set(
     files: Sequence[File],
-    columns: Sequence[str] | None,
+    options: LoadOptions,
     declared: Declared | None,
-    read: Callable[[File, Sequence[str] | None, Declared | None], Table],
+    read: Callable[[File, LoadOptions, Declared | None], Table],
 ) -> Table:
     """The rows of all files, of the types of the first that has any if nothing else is said."""
     tables: list[Table] = []
     for file in files:
         try:
-            table = read(file, columns, declared)
+            table = read(file, options, declared)
         except DataError as error:
             if tables and error.hint is None:
                 error.hint = f"the first file, {files[0].path}, has {_told(tables[0])}"
@@ -182,7 +183,8 @@ def read_set(
         if not tables or (table.length and not tables[0].length):
             tables = [table]
             if table.length and declared is None:
-                columns, declared = table.names, Typed(table.names, table.types)
+                options = replace(options, columns=table.names)
+                declared = Typed(table.names, table.types)
         elif table.length:
             tables.append(table)
     return joined(tables)

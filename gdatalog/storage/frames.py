@@ -18,6 +18,7 @@ from gdatalog.errors import DataError, meant
 from gdatalog.storage.arrays import empty_column
 from gdatalog.storage.cells import cells_column
 from gdatalog.storage.columns import column_from
+from gdatalog.storage.load_options import PLAIN, LoadOptions
 from gdatalog.storage.objects import is_unicode, object_column
 from gdatalog.storage.place import Place
 from gdatalog.storage.raw import Declared, Raw, count_of_columns, listed, raw_of, raw_of_table
@@ -28,16 +29,15 @@ from gdatalog.watching import OBJECT, patiently, watching
 
 def table_from(
     data: Any,
+    options: LoadOptions = PLAIN,
     *,
-    columns: Sequence[str] | None = None,
     declared: Declared | None = None,
     what: str = "data",
     there: Any = None,
 ) -> Table:
     """A table of `data`, whatever it is.
 
-    `columns` selects columns by name, or gives names by position. The columns match the
-    declared ones by name where all of these are there, else by position. Errors speak of the
+    The columns match the declared ones by name where all of these are there. Errors speak of the
     data as `what`, and count rows from 0. `there`: the functions of a device, on which columns
     stay that lie there; else they are copied to the host.
 
@@ -48,22 +48,29 @@ def table_from(
         # Readers build on this file.
         from gdatalog.storage.readers import read_table
 
-        return read_table(data, columns=columns, declared=declared)
+        return read_table(data, options, declared=declared)
     if isinstance(data, Table):
         data = raw_of_table(data)
-    wanted = _wanted_arity(columns, declared)
-    raw = data if isinstance(data, Raw) else raw_of(data, wanted, columns, declared, what, there)
-    return table_of(raw, columns, declared, what, there)
+    wanted = _wanted_arity(options.columns, declared)
+    raw = (
+        data
+        if isinstance(data, Raw)
+        else raw_of(data, wanted, options.columns, declared, what, there)
+    )
+    return table_of(raw, options, declared, what, there)
 
 
 def table_of(
     raw: Raw,
-    columns: Sequence[str] | None,
+    options: LoadOptions,
     declared: Declared | None,
     what: str,
     there: Any = None,
 ) -> Table:
     """The columns that are asked for, each of the type that was declared or that it has."""
+    columns = options.columns
+    if options.findings is not None and columns is None and declared is None:
+        options.findings.warnings += raw.warnings
     if not raw.columns and not raw.length:
         return _empty_table(columns, declared, raw.names is not None, what)
     names, picked = _match(raw, columns, declared, what)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,15 +14,13 @@ from gdatalog.storage.columns import arrow_type
 from gdatalog.storage.file_sets import File, Typed, key_column
 from gdatalog.storage.phases import CUTTING
 from gdatalog.storage.place import FilePlace
-from gdatalog.storage.raw import Raw, raw_of_arrow
+from gdatalog.storage.raw import Raw, data_columns, index_warnings, raw_of_columns
 from gdatalog.storage.table import Texts
 from gdatalog.values import TypeName
 from gdatalog.watching import watching
 
 ROWS_AT_ONCE = 1 << 22  # rows that are read at a time
 ROWS = "gdatalog.rows"  # in a file without columns: how many rows it has
-# Columns that pandas and Dask write for an index that has no name.
-_INDEX = re.compile(r"__index_level_\d+__|__null_dask_index__")
 
 
 def damaged(name: str, error: BaseException) -> DataError:
@@ -38,21 +35,17 @@ def raw_of_parquet(name: str, source: Any, wanted: Sequence[str] | None) -> Raw:
 
     try:
         file = pq.ParquetFile(source)
-        there = _names(file.schema_arrow)
-        only = list(wanted) if wanted and set(wanted) <= set(there) else there
-        table = _groups(file, only)
+        schema = file.schema_arrow
+        there = data_columns(schema.names)
+        only = wanted if wanted and set(wanted) <= set(there) else there
+        table = _groups(file, [there[name] for name in only])
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
         raise damaged(name, error) from error
     if not there:
         said = (table.schema.metadata or {}).get(ROWS.encode(), b"0")
         return Raw((), (), int(said == b"1"))
-    return raw_of_arrow(table)
-
-
-def _names(schema: Any) -> list[str]:
-    """The columns that are data; if none is, all."""
-    return [name for name in schema.names if not _INDEX.fullmatch(name)] or schema.names
+    return replace(raw_of_columns(table, there), warnings=index_warnings(schema, name))
 
 
 def _groups(file: Any, columns: list[str]) -> Any:
@@ -123,7 +116,8 @@ def footer_of(file: File) -> Footer:
             groups = [size.row_group(number) for number in range(size.num_row_groups)]
             told = tuple((group.num_rows, group.total_byte_size) for group in groups)
             types: list[tuple[str, TypeName | None]] = [
-                (name, arrow_type(schema.field(name).type)) for name in _names(schema)
+                (name, arrow_type(schema.field(of).type))
+                for name, of in data_columns(schema.names).items()
             ]
     except FileNotFoundError:
         raise DataError(f"{file.path}: there is no such file") from None
@@ -174,16 +168,16 @@ def raw_of_groups(groups: Groups, wanted: Sequence[str]) -> Raw:
                 f"{path}: the file has changed since it was loaded", hint="load it again"
             )
         with pq.ParquetFile(path, memory_map=True) as file:
-            there = _names(file.schema_arrow)
+            there = data_columns(file.schema_arrow.names)
             named = {*there, *(key for key, _ in groups.file.keys)}.issuperset(wanted)
-            only = [name for name in there if name in wanted] if named else there
+            only = [of for name, of in there.items() if name in wanted or not named]
             table = file.read_row_groups(list(groups.numbers), columns=only)
             table.validate(full=True)
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file any more") from None
     except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
         raise damaged(path, error) from error
-    raw = with_keys(raw_of_arrow(table), groups.file)
+    raw = with_keys(raw_of_columns(table, there), groups.file)
     return replace(raw, place=lambda _, column: RowPlace(path, column, groups.first))
 
 

@@ -5,14 +5,15 @@ Every kind of data that people load has its function: hence the length.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from gdatalog.errors import DataError
+from gdatalog.errors import Caution, DataError
 from gdatalog.storage.device_columns import fetched, lies_on_device
 from gdatalog.storage.place import Place, shown
 from gdatalog.storage.table import Table
@@ -28,12 +29,18 @@ class Declared(Protocol):
     def types(self) -> tuple[TypeName, ...]: ...
 
 
+# Columns that pandas and Dask write for an index, or a level of one, that has no name.
+_INDEX = re.compile(r"__index_level_(\d+)__|__null_dask_index__")
+_ROW_NUMBERS = ("int64", "int32", "uint64", "uint32")
+
+
 @dataclass(frozen=True, slots=True)
 class Raw:
     """Columns as they came: with names, or without (None); `length` counts the rows.
 
     `source`: whether they hold values, cells of a text file, or what JSON can say. `place`
-    makes the place of a column from its position in the data and its name.
+    makes the place of a column from its position in the data and its name. `warnings`: what of
+    the data is not among the columns.
     """
 
     names: tuple[str, ...] | None
@@ -41,6 +48,12 @@ class Raw:
     length: int
     source: Literal["values", "text", "json"] = "values"
     place: Callable[[int, str], Place] | None = None
+    warnings: list[Caution] = field(default_factory=list)
+
+
+def default_name(position: int) -> str:
+    """The name of a column that has none."""
+    return f"column{position}"
 
 
 def raw_of_table(table: Table) -> Raw:
@@ -68,15 +81,20 @@ def raw_of(
         data = data.collect()
     if library == "dask" and hasattr(data, "compute"):
         return raw_of(data.compute(), arity, columns, declared, what, there)
-    if library == "cudf" and there is not None and hasattr(data, "to_pandas"):
-        return _cudf(data)
-    if library in ("cudf", "modin") and hasattr(data, "to_pandas"):
-        data = data.to_pandas()
-        library = "pandas"
-    if library == "pandas":
-        found = _pandas(data)
+    named = columns is not None or declared is not None
+    if library in ("cudf", "modin", "pandas"):
+        # They build on this file.
+        from gdatalog.storage.pandas_frames import raw_of_cudf, raw_of_pandas
+
+        if library == "cudf" and there is not None and hasattr(data, "to_pandas"):
+            return raw_of_cudf(data, what, named)
+        if library != "pandas" and hasattr(data, "to_pandas"):
+            data = data.to_pandas()
+        found = raw_of_pandas(data, what, named)
         if found is not None:
             return found
+    if library == "polars" and getattr(data, "name", None):  # a Series
+        return replace(_arrow(data, what), names=(str(data.name),))
     if isinstance(data, np.ndarray):
         return _numpy(data, what)
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
@@ -104,35 +122,6 @@ def _not_data(data: object, what: str) -> DataError:
         f"{what}: cannot load {shown(data)}, of type {type(data).__name__}",
         hint="load a DataFrame, an Arrow table, an array, a list of tuples, or a file's path",
     )
-
-
-def _pandas(data: Any) -> Raw | None:
-    import pandas as pd
-
-    if isinstance(data, pd.DataFrame):
-        positions = range(data.shape[1])
-        # A frame that was made without names numbers its columns.
-        numbered = isinstance(data.columns, pd.RangeIndex) and len(positions) > 0
-        names = None if numbered else tuple(str(name) for name in data.columns)
-        return Raw(names, tuple(data.iloc[:, i] for i in positions), len(data))
-    if isinstance(data, pd.Series):
-        return Raw(None if data.name is None else (str(data.name),), (data,), len(data))
-    if isinstance(data, pd.MultiIndex):
-        frame = data.to_frame(index=False, allow_duplicates=True)
-        return _pandas(frame)
-    if isinstance(data, pd.Index) or hasattr(data, "__array__"):
-        return Raw(None, (pd.Series(data),), len(data))
-    return None
-
-
-def _cudf(data: Any) -> Raw:
-    """A frame's columns, or a series, as they lie on the device."""
-    if hasattr(data, "columns"):
-        names = tuple(data.columns)
-        numbered = names == tuple(range(len(names))) and len(names) > 0
-        columns = tuple(data[name] for name in names)
-        return Raw(None if numbered else tuple(map(str, names)), columns, len(data))
-    return Raw(None if data.name is None else (str(data.name),), (data,), len(data))
 
 
 def _numpy(data: Any, what: str) -> Raw:
@@ -170,7 +159,7 @@ def _arrow(data: Any, what: str) -> Raw:
             table = pa.table(data)
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise DataError(f"{what}: cannot read the Arrow data: {error}") from error
-    return raw_of_arrow(table)
+    return raw_of_arrow(table, what)
 
 
 def _of_structs(values: Any) -> Any:
@@ -181,8 +170,38 @@ def _of_structs(values: Any) -> Any:
     return pa.Table.from_struct_array(values)
 
 
-def raw_of_arrow(table: Any) -> Raw:
-    return Raw(tuple(table.column_names), tuple(table.columns), table.num_rows)
+def raw_of_arrow(table: Any, what: str) -> Raw:
+    """An Arrow table's columns, but for an index that pandas or Dask wrote without a name."""
+    raw = raw_of_columns(table, data_columns(table.column_names))
+    return replace(raw, warnings=index_warnings(table.schema, what))
+
+
+def raw_of_columns(table: Any, names: Mapping[str, str]) -> Raw:
+    """The columns of an Arrow table that `names` has: the name of each, and that in the table."""
+    told = {of: name for name, of in names.items()}
+    kept = [at for at, of in enumerate(table.column_names) if of in told]
+    shown = tuple(told[table.column_names[at]] for at in kept)
+    return Raw(shown, tuple(table.columns[at] for at in kept), table.num_rows)
+
+
+def data_columns(names: Sequence[str]) -> dict[str, str]:
+    """The columns of a file or an Arrow table: the name of each, and its name in the data.
+
+    A lone index without a name numbers rows; several are the levels of an index, and are data.
+    """
+    unnamed = [name for name in names if _INDEX.fullmatch(name)]
+    if len(unnamed) == 1 and len(names) > 1:
+        return {name: name for name in names if name not in unnamed}
+    return {_INDEX.sub(r"level_\1", name) if len(unnamed) > 1 else name: name for name in names}
+
+
+def index_warnings(schema: Any, what: str) -> list[Caution]:
+    """Warns of an index that is left out, and holds more than the numbers of rows."""
+    from gdatalog.storage.pandas_frames import index_warning
+
+    left = set(schema.names).difference(data_columns(schema.names).values())
+    odd = any(str(schema.field(name).type) not in _ROW_NUMBERS for name in left)
+    return [index_warning(what)] if odd else []
 
 
 def _sparse(data: Any, arity: int | None, what: str) -> Raw:

@@ -29,6 +29,7 @@ from gdatalog.errors import DataError, UsageError
 from gdatalog.storage.file_sets import File, files_of, is_set, read_set
 from gdatalog.storage.frames import table_of
 from gdatalog.storage.json_files import raw_of_json, raw_of_json_lines
+from gdatalog.storage.load_options import PLAIN, LoadOptions
 from gdatalog.storage.parquet import damaged, raw_of_parquet, with_keys
 from gdatalog.storage.phases import READING, TYPING
 from gdatalog.storage.place import FilePlace
@@ -58,12 +59,12 @@ PIECE = 1 << 24  # bytes that are read at a time
 
 def read_table(
     path: str | os.PathLike[str],
+    options: LoadOptions = PLAIN,
     *,
     format: str | None = None,
     delimiter: str | None = None,
     header: bool | None = None,
     quoting: bool | None = None,
-    columns: Sequence[str] | None = None,
     declared: Declared | None = None,
 ) -> Table:
     """The table that a file holds, or files that are one relation: all Parquet files of a folder,
@@ -73,20 +74,20 @@ def read_table(
         _read_file, format=format, delimiter=delimiter, header=header, quoting=quoting
     )  # fmt: skip
     if not is_set(name):
-        return said(File(name), columns, declared)
+        return said(File(name), options, declared)
     files = files_of(name)
     work, number = watching().innermost, count()
 
-    def read(file: File, columns: Sequence[str] | None, declared: Declared | None) -> Table:
+    def read(file: File, options: LoadOptions, declared: Declared | None) -> Table:
         work.one_of(next(number), len(files))
-        return said(file, columns, declared)
+        return said(file, options, declared)
 
-    return read_set(files, columns, declared, read)
+    return read_set(files, options, declared, read)
 
 
 def _read_file(
     file: File,
-    columns: Sequence[str] | None,
+    options: LoadOptions,
     declared: Declared | None,
     *,
     format: str | None,
@@ -94,7 +95,7 @@ def _read_file(
     header: bool | None,
     quoting: bool | None,
 ) -> Table:
-    name = file.path
+    name, columns = file.path, options.columns
     if format is None:
         if not os.path.exists(name) and not os.path.splitext(name)[1]:
             raise _missing(name)  # as likely a folder
@@ -111,7 +112,7 @@ def _read_file(
         wanted = columns if columns is not None else declared.columns if declared else None
         raw = raw_of_parquet(name, pa.BufferReader(data), wanted)
     elif format == "arrow":
-        raw = raw_of_arrow(_arrow(name, data))
+        raw = raw_of_arrow(_arrow(name, data), name)
     elif format == "json":
         raw = raw_of_json(name, data)
     elif format == "jsonl":
@@ -126,14 +127,14 @@ def _read_file(
             header=False if facts and header is None else header,
             declared=_of_names(declared, columns),
         )
-    return _typed(with_keys(raw, file), columns, declared, name)
+    return _typed(with_keys(raw, file), options, declared, name)
 
 
-def _typed(raw: Raw, columns: Sequence[str] | None, declared: Declared | None, name: str) -> Table:
+def _typed(raw: Raw, options: LoadOptions, declared: Declared | None, name: str) -> Table:
     if raw.place is None:
         raw = replace(raw, place=lambda _, column: FilePlace(name, column))
     with watching().innermost.within(*TYPING):
-        return table_of(raw, columns, declared, name)
+        return table_of(raw, options, declared, name)
 
 
 def _of_names(declared: Declared | None, columns: Sequence[str] | None) -> Declared | None:
@@ -234,7 +235,7 @@ def _verbatim(
         picked=positions,
     )
     # By position, whatever the header says.
-    return _typed(replace(raw, names=None), None, declared, path)
+    return _typed(replace(raw, names=None), PLAIN, declared, path)
 
 
 # ---------------------------------------------------------------- bytes

@@ -22,6 +22,7 @@ from gdatalog.errors import DataError
 from gdatalog.storage.afar import Part
 from gdatalog.storage.file_sets import PARQUET, File, Typed, files_of, is_set
 from gdatalog.storage.frames import table_of
+from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.parquet import Footer, Groups, footer_of, groups_of, raw_of_groups, typed_by
 from gdatalog.storage.raw import listed
 from gdatalog.storage.relation import Relation
@@ -157,7 +158,7 @@ class Block:
             types = tuple(typed.types[at] for at in only)
             typed = Typed(tuple(typed.columns[at] for at in only), types)
         wanted = typed.columns if names is None else names
-        return table_of(raw_of_groups(self.groups, wanted), names, typed, path)
+        return table_of(raw_of_groups(self.groups, wanted), LoadOptions(names), typed, path)
 
     def read(self, texts: Codes | None, columns: Sequence[int] | None = None) -> Columns:
         """The rows, as keys: all columns, or some of them."""

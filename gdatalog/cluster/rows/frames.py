@@ -18,6 +18,7 @@ from gdatalog.errors import DataError, DeviceError, Error
 from gdatalog.storage.afar import Part
 from gdatalog.storage.file_sets import Typed
 from gdatalog.storage.frames import table_from
+from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.raw import listed
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
@@ -171,7 +172,7 @@ def partition_of(
     """A partition of a frame, typed and checked; or what is wrong with it, which is raised where
     the user is: a worker would write of it into its log."""
     try:
-        table = table_from(data, columns=columns, declared=declared, what=what)
+        table = table_from(data, LoadOptions(columns), declared=declared, what=what)
     except Error as error:
         return error
     keys = [

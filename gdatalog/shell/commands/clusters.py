@@ -38,7 +38,7 @@ def change(db: Database, where: str, loaded: Mapping[str, Loaded]) -> Mapping[st
                 workspace.device, workspace.why = CPU, "GPUs are for the workers"
         old, workspace.cluster = workspace.cluster, new
         try:
-            again = {name: workspace.relation_of(name, path, None) for name, path in files.items()}
+            again = {name: workspace.relation_of(name, path) for name, path in files.items()}
         except BaseException:
             workspace.cluster = old
             if new is not None:
