@@ -27,6 +27,7 @@ SUITES = (
     "distinct",
     "branches",
     "foreign_keys",
+    "sparse_keys",
     "cores",
     "first",
     "curves",

@@ -13,11 +13,13 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from gdatalog.engine.derived import Seeds, relation_of
+from gdatalog.engine.encoding import encode
 from gdatalog.engine.fixpoint import by_rounds, tried
 from gdatalog.engine.linear import Fixpoint, linearised
 from gdatalog.engine.prepared import Plans
 from gdatalog.engine.splits import Splits
 from gdatalog.engine.surroundings import Surroundings
+from gdatalog.errors import EvaluationError
 from gdatalog.planner.checked import CheckedRule, Schema, Stratum
 from gdatalog.planner.counting import asks_for_counts, counted_rule, counts_of
 from gdatalog.planner.splitting import Split
@@ -60,6 +62,25 @@ def count_stratum(
 ) -> Counted | None:
     """The numbers of a stratum's rows, or what they were `before`; None if it does not split so
     that they would do."""
+    encoded = encode(stratum, seeds, around)
+    if encoded is None:
+        return _count(stratum, seeds, around, readers, before)
+    try:
+        found = _count(encoded.stratum, encoded.seeds, encoded.around, readers, before)
+    except EvaluationError:  # its message would show codes
+        return _count(stratum, seeds, around, readers, before)
+    if found is None or before is not None:
+        return found
+    return replace(found, relations=encoded.decoded(found.relations))
+
+
+def _count(
+    stratum: Stratum,
+    seeds: Seeds,
+    around: Surroundings,
+    readers: Collection[Stratum],
+    before: Mapping[str, Relation] | None,
+) -> Counted | None:
     fixpoint = linearised(Fixpoint(stratum, seeds, around))
     splits = Splits(fixpoint.stratum, fixpoint.seeds, fixpoint.around)
     found = None if splits.split is None else _counted(splits, splits.split, readers, before)

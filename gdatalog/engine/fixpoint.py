@@ -9,6 +9,7 @@ from typing import TypeVar
 from gdatalog.engine.choose import TooSlow, impatience, spend
 from gdatalog.engine.derived import Seeds
 from gdatalog.engine.dying import around_parts, parted_stratum, run_rounds
+from gdatalog.engine.encoding import encode
 from gdatalog.engine.improving import InPlace
 from gdatalog.engine.linear import Fixpoint, linear_of, linearised
 from gdatalog.engine.rounds import Rounds
@@ -16,7 +17,7 @@ from gdatalog.engine.splits import Splits
 from gdatalog.engine.spread import SpreadFixpoint
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Surroundings
-from gdatalog.errors import MemoryLimitError
+from gdatalog.errors import EvaluationError, MemoryLimitError
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.storage.relation import Relation
@@ -34,6 +35,22 @@ def run_stratum(
 
     `seeds`: the rows that they have without any rule.
     """
+    encoded = None if limit is not None else encode(stratum, seeds, around)
+    if encoded is None:
+        return _run(stratum, seeds, around, limit)
+    try:
+        found = _run(encoded.stratum, encoded.seeds, encoded.around)
+    except EvaluationError:  # its message would show codes
+        return _run(stratum, seeds, around)
+    return encoded.decoded(found)
+
+
+def _run(
+    stratum: Stratum,
+    seeds: Seeds,
+    around: Surroundings,
+    limit: int | None = None,
+) -> dict[str, Relation]:
     if not stratum.recursive:
         return StratumRun(stratum, seeds, around).once(limit)
     fixpoint = linearised(Fixpoint(stratum, seeds, around))
@@ -117,6 +134,10 @@ def plan_stratum(
     do it, if it is recursive.
     """
     told: list[str] = []
+    encoded = encode(stratum, {}, around)
+    if encoded is not None:
+        told += encoded.told()
+        stratum, around = encoded.stratum, encoded.around
     plans: list[tuple[CheckedRule, RulePlan]] = []
     linear = linear_of(stratum, around) if stratum.recursive else None
     if linear is not None:

@@ -36,7 +36,8 @@ class Knobs:
     are known: sorted runs, marks, or a hash set. `demand`: whether a query's constants choose what
     is evaluated: "auto" where that pays, "always" where it can be done, "never". `spread`: whether
     a cluster's workers run what they can: "auto" where that pays; "replicate" and "partition" force
-    it, with whole relations on each of them or with parts; "never".
+    it, with whole relations on each of them or with parts; "never". `encode`: whether strata run on
+    dictionary codes: "auto" where keys lie far apart, "always" where it can be done, "never".
     """
 
     strategy: Strategy = "auto"
@@ -48,6 +49,7 @@ class Knobs:
     telling: Telling = "auto"
     demand: str = "auto"
     spread: str = "auto"
+    encode: str = "auto"
 
     @property
     def workers(self) -> int:

@@ -19,6 +19,7 @@ from gdatalog.storage import afar, parts
 from gdatalog.storage.arrays import is_borrowed
 from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.device_columns import device_keys
+from gdatalog.storage.dictionary import Dictionary
 from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
 from gdatalog.storage.lineage import Lineage, Version, stacked
@@ -40,8 +41,8 @@ class Relation:
     """A set of rows as columns of keys."""
 
     __slots__ = (
-        "__weakref__", "_spans", "_store", "_tries", "bits", "columns", "lineage", "loose",
-        "narrowed", "news", "statistics", "types", "version",
+        "__weakref__", "_spans", "_store", "_tries", "bits", "columns", "dictionaries", "encoded",
+        "lineage", "loose", "narrowed", "news", "statistics", "types", "version",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +68,9 @@ class Relation:
         self.loose: dict[tuple[int, ...], Trie | None] = {}
         # The orders of columns that parts of this relation were indexed by in its place.
         self.narrowed: set[tuple[int, ...]] = set()
+        # Dictionaries with all keys of a column, and the rows in codes (`engine/encoding.py`).
+        self.dictionaries: dict[int, list[Dictionary]] = {}
+        self.encoded: dict[object, Relation] = {}
         self.statistics = _statistics_of(store)(store, types, self._tries)
         self.version = Version()
         self.lineage = Lineage()
@@ -181,6 +185,7 @@ class Relation:
         other._over(columns, self.types, self._store)
         other._tries, other.statistics = self._tries, self.statistics
         other.loose = self.loose
+        other.dictionaries, other.encoded = self.dictionaries, self.encoded
         other.version, other.lineage, other.news = self.version, self.lineage, self.news
         return other
 

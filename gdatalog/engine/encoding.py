@@ -1,0 +1,295 @@
+"""Strata that run on the codes of a dictionary, where their keys lie far apart.
+
+Of real ids of 64 bits every look-up is a search, and each takes eight bytes. Where rules only
+compare the keys of some columns (`planner/domains.py`), the columns are encoded once, the rules run
+on the codes, which are dense and fit 32 bits, and the answer is decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gdatalog.engine.derived import Blocks, Derived, Seeds
+from gdatalog.engine.device import CPU
+from gdatalog.engine.stratum import StratumRun
+from gdatalog.engine.surroundings import Surroundings
+from gdatalog.parser.syntax import Const
+from gdatalog.planner.checked import Stratum
+from gdatalog.planner.counting import COUNTS
+from gdatalog.planner.domains import Column, Domain, Use, domains_of, encoded_rules
+from gdatalog.storage.dictionary import ABSENT, Dictionary
+from gdatalog.storage.elsewhere import Known
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.rows import Columns
+from gdatalog.storage.table import Array
+from gdatalog.values import TypeName
+
+# Below so many rows a search costs about what reading an index does.
+LEAST = 10_000
+# Of a relation with so many times fewer rows than another, keys are looked up in the dictionary
+# of the other, and get codes of their own where they are not there.
+FEW = 16
+# How often a relation that is encoded is expected to be read.
+OFTEN = 4
+# Dictionaries and encodings that a relation keeps.
+KEPT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A stratum over codes, and the dictionaries of its relations' columns."""
+
+    stratum: Stratum
+    seeds: Seeds
+    around: Surroundings
+    columns: Mapping[Column, Dictionary]
+
+    def decoded(self, relations: Mapping[str, Relation]) -> dict[str, Relation]:
+        return {name: self._decoded(name, relation) for name, relation in relations.items()}
+
+    def _decoded(self, name: str, relation: Relation) -> Relation:
+        own = {at: d for (of, at), d in self.columns.items() if of == name}
+        if name.endswith(COUNTS):  # its first column is one of the relation that is counted
+            counted = name.removesuffix(COUNTS)
+            at = self.around.schemas[counted].columns.index(relation.columns[0])
+            own = {0: self.columns[counted, at]} if (counted, at) in self.columns else {}
+        if not own:
+            return relation
+        blocks = [
+            tuple(own[at].decode(key) if at in own else key for at, key in enumerate(block))
+            for block in relation.blocks(distinct=False)
+        ]
+        distinct = relation.store.known >= Known.DISTINCT
+        types, length = relation.types, relation.at_most
+        decoded = Relation.of_blocks(relation.columns, types, blocks, length, distinct)
+        for at, dictionary in own.items():
+            if not dictionary.more:
+                _covers(dictionary, decoded, at)
+        return decoded
+
+    def told(self) -> list[str]:
+        """For who asks how the stratum is evaluated."""
+        names = self.around.schemas
+        columns = [
+            f"{name}.{names[name].columns[at]}"
+            for name, at in sorted(self.columns)
+            if name not in self.stratum.relations
+        ]
+        return [f"dictionary codes stand for the keys of {', '.join(columns)}"]
+
+
+def encode(stratum: Stratum, seeds: Seeds, around: Surroundings) -> Encoded | None:
+    """The stratum over codes; None where its keys are dense, or not only compared."""
+    if around.knobs.encode == "never" or around.device is not CPU or around.cluster is not None:
+        return None
+    domains = around.plans.rewritten(
+        "domains", stratum.rules, lambda: domains_of(stratum, around.schemas)
+    )
+    chosen = [at for at, domain in enumerate(domains) if _Keys(domain, stratum, around).sparse]
+    if not chosen:
+        return None
+    rules, uses = around.plans.rewritten(
+        ("encoded", tuple(chosen)),
+        stratum.rules,
+        lambda: encoded_rules(stratum.rules, domains, chosen),
+    )
+    keys = {at: _Keys(domains[at], stratum, around) for at in chosen}
+    forced = around.knobs.encode == "always"
+    if not forced and not stratum.recursive and not all(k.known for k in keys.values()):
+        rows = {id(r): r.at_most for k in keys.values() for r, _ in k.large}
+        if OFTEN * _cost(stratum, around) < sum(rows.values()):
+            return None
+    return _encoded(replace(stratum, rules=rules), seeds, around, keys, uses)
+
+
+def _cost(stratum: Stratum, around: Surroundings) -> float:
+    """The work expected of a stratum's rules as they are, in rows that are looked at."""
+    run = StratumRun(stratum, {}, around)
+    plans = [run.plan(rule, first=True) for rule in stratum.rules]
+    return sum(join.cost for plan in plans for join in plan.joins)
+
+
+class _Keys:
+    """The columns of a domain in the relations below a stratum."""
+
+    def __init__(self, domain: Domain, stratum: Stratum, around: Surroundings) -> None:
+        self.domain = domain
+        self._forced = around.knobs.encode == "always"
+        names = sorted(column for column in domain.columns if column[0] not in stratum.relations)
+        self.below = [(around.relation(name), at) for name, at in names]
+        most = max(relation.at_most for relation, _ in self.below)
+        self.large = [(r, at) for r, at in self.below if FEW * r.at_most >= most and most]
+
+    @property
+    def sparse(self) -> bool:
+        """Whether codes are worth it: the root of an index would have to be searched."""
+        if not self.large or any(not r.store.here or r.afar is not None for r, _ in self.below):
+            return False
+        if self._forced:
+            return True
+        return self.domain.joined and any(
+            relation.at_most >= LEAST and _sparse(relation, at) for relation, at in self.large
+        )
+
+    @property
+    def known(self) -> Dictionary | None:
+        """A dictionary that has been made and has all keys of the large relations."""
+        (first, at), *others = self.large
+        return next(
+            (
+                dictionary
+                for dictionary in first.dictionaries.get(at, ())
+                if all(dictionary in r.dictionaries.get(column, ()) for r, column in others)
+            ),
+            None,
+        )
+
+    def dictionary(self) -> Dictionary:
+        """The dictionary of the large relations: kept, for it is the same for other rules."""
+        found = self.known
+        if found is None:
+            found = Dictionary.of([relation.column(at) for relation, at in self.large])
+            for relation, at in self.large:
+                _covers(found, relation, at)
+        return found
+
+
+def _sparse(relation: Relation, at: int) -> bool:
+    low, high = relation.spans[at]
+    if high - low < 4 * relation.at_most:
+        return False
+    return high - low >= 4 * relation.statistics.distinct(frozenset((at,))) + 1024
+
+
+def _covers(dictionary: Dictionary, relation: Relation, at: int) -> None:
+    """Notes that a dictionary has all keys of a column."""
+    kept = relation.dictionaries.setdefault(at, [])
+    kept[:] = [*kept[1 - KEPT :], dictionary]
+
+
+def _encoded(
+    stratum: Stratum,
+    seeds: Seeds,
+    around: Surroundings,
+    keys: Mapping[int, _Keys],
+    uses: Sequence[Use],
+) -> Encoded | None:
+    base = {column: at for at, each in keys.items() for column in each.domain.columns}
+    first = {at: each.dictionary() for at, each in keys.items()}
+    last = dict(first)
+
+    # Keys that only small relations, seeds and constants have get codes behind all others.
+    params = around.scope.params
+    values = {use.name: _value(use, params) for use in uses}
+    for at, each in keys.items():
+        large = {id(relation) for relation, _ in each.large}
+        found = [r.column(column) for r, column in each.below if id(r) not in large]
+        found += [
+            block[column]
+            for (name, column), domain in base.items()
+            if domain == at
+            for part in seeds.get(name, ())
+            for block in _blocks(part)
+        ]
+        found += [np.array([values[u.name]]) for u in uses if u.domain == at and u.exact]
+        for column in found:
+            last[at] = last[at].extended(column)
+        if len(last[at]) > len(first[at]) and (
+            each.domain.ordered or FEW * (len(last[at]) - len(first[at])) > len(first[at]) + LEAST
+        ):
+            return None
+
+    codes = _codes(uses, values, last)
+    relations: dict[str, Relation] = {}
+
+    def relation(name: str) -> Relation:
+        if name not in relations:
+            plain = around.relation(name)
+            own = [base.get((name, at)) for at in range(len(plain.types))]
+            relations[name] = _relation(plain, own, first, last)
+            if relations[name] is not plain:
+                around.limits.charge(f"codes of {name}", relations[name].nbytes)
+        return relations[name]
+
+    types: dict[str, TypeName] = {**around.param_types}
+    types.update((name, "int") for name in codes)
+    within = replace(
+        around,
+        param_types=types,
+        relation=relation,
+        scope=replace(around.scope, params={**params, **codes}),
+    )
+    columns = {column: last[at] for column, at in base.items()}
+    inner = {name: [_seed(part, name, columns) for part in parts] for name, parts in seeds.items()}
+    return Encoded(stratum, inner, within, columns)
+
+
+def _value(use: Use, params: Mapping[str, object]) -> int:
+    value = use.value.value if isinstance(use.value, Const) else params[use.value.name]
+    assert isinstance(value, int)
+    return value
+
+
+def _codes(
+    uses: Sequence[Use], values: Mapping[str, int], dictionaries: Mapping[int, Dictionary]
+) -> dict[str, int]:
+    """The codes of constants; of one that is no key, a code that nothing else has."""
+    codes: dict[str, int] = {}
+    absent: dict[int, int] = {}
+    for use in uses:
+        value = values[use.name]
+        code = dictionaries[use.domain].bound(value, use.op)
+        if use.op in ("=", "!=") and code == ABSENT:
+            code += ~absent.setdefault(value, len(absent))
+        codes[use.name] = code
+    return codes
+
+
+def _relation(
+    plain: Relation,
+    own: Sequence[int | None],
+    first: Mapping[int, Dictionary],
+    last: Mapping[int, Dictionary],
+) -> Relation:
+    """A relation with codes in some of its columns; kept where all its keys are old ones."""
+    if not any(at is not None for at in own):
+        return plain
+    name = tuple(None if at is None else first[at] for at in own)
+    found = plain.encoded.get(name)
+    if found is not None:
+        return found
+    ordered = True
+    keys = []
+    for column, at in zip(plain.rows, own, strict=True):
+        codes = column if at is None else first[at].encode(column)
+        if at is not None and bool((codes == ABSENT).any()):
+            codes, ordered = last[at].encode(column), False
+        keys.append(codes)
+    known = plain.store.known
+    if ordered and known == Known.SORTED:
+        made = Relation(plain.columns, plain.types, tuple(keys), plain.length)
+    else:
+        made = Relation.of_blocks(
+            plain.columns, plain.types, [tuple(keys)], plain.at_most, known >= Known.DISTINCT
+        )
+    if ordered:
+        while len(plain.encoded) >= KEPT:
+            del plain.encoded[next(iter(plain.encoded))]
+        plain.encoded[name] = made
+    return made
+
+
+def _blocks(part: Derived) -> Sequence[Columns]:
+    return part.blocks if isinstance(part, Blocks) else [part[0]]
+
+
+def _seed(part: Derived, name: str, columns: Mapping[Column, Dictionary]) -> Derived:
+    def code(at: int, key: Array) -> Array:
+        dictionary = columns.get((name, at))
+        return key if dictionary is None else dictionary.encode(key)
+
+    blocks = [tuple(code(at, key) for at, key in enumerate(block)) for block in _blocks(part)]
+    return Blocks(blocks, part.count if isinstance(part, Blocks) else part[1])

@@ -1,0 +1,310 @@
+"""Which columns and variables of a stratum share a domain: their keys are only compared.
+
+If rules do nothing with some keys but compare them with each other and with constants, any other
+keys in the same order do as well, and codes of a dictionary can stand for them (`engine/encoding`).
+A key that a function reads, or that a rule computes, is none of these.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, get_args
+
+from gdatalog.parser.syntax import (
+    Aggregate,
+    And,
+    Atom,
+    Compare,
+    Const,
+    Distinct,
+    Expr,
+    HeadAggregate,
+    Literal,
+    Member,
+    Not,
+    Or,
+    Param,
+    Var,
+)
+from gdatalog.planner.checked import CheckedRule, Schema, Stratum
+from gdatalog.planner.walk import Node, children, rebuild, walk
+
+Column = tuple[str, int]  # of a relation, by its name
+Name = tuple[int, str]  # a variable of a rule, by its number
+
+LITERALS = get_args(Literal)
+_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+# Aggregates whose value is one of the keys that they range over.
+_CHOOSING = frozenset({"min", "max", "any_value"})
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Columns and variables that share keys.
+
+    `ordered`: the order of keys matters. `joined`: a rule looks a key of it up.
+    """
+
+    columns: frozenset[Column]
+    variables: frozenset[Name]
+    ordered: bool
+    joined: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A constant that stands where a key of a domain does: a parameter takes its place.
+
+    `op`: how keys are compared with it. `exact`: there has to be a code for it, for it may become
+    a value of the answer.
+    """
+
+    name: str
+    domain: int  # its place among the stratum's domains
+    value: Const | Param
+    op: str
+    exact: bool
+
+
+def domains_of(stratum: Stratum, schemas: Mapping[str, Schema]) -> tuple[Domain, ...]:
+    """The domains of ints that a stratum's rules read from relations below it."""
+    found = _Finder()
+    for number, rule in enumerate(stratum.rules):
+        found.rule(number, rule)
+    return tuple(found.domains(stratum, schemas))
+
+
+class _Finder:
+    """Unites what is compared: columns and variables, by union-find."""
+
+    def __init__(self) -> None:
+        self._parent: dict[Column | Name, Column | Name] = {}
+        self._open: set[Column | Name] = set()
+        self._ordered: set[Column | Name] = set()
+        self._met: set[Column | Name] = set()  # variables of several atoms
+        self._number = 0
+
+    def domains(self, stratum: Stratum, schemas: Mapping[str, Schema]) -> Iterator[Domain]:
+        columns: dict[Column | Name, set[Column]] = {}
+        variables: dict[Column | Name, set[Name]] = {}
+        for node in list(self._parent):
+            match node:
+                case (str(relation), int(at)):
+                    columns.setdefault(self._root(node), set()).add((relation, at))
+                case (int(rule), str(name)):
+                    variables.setdefault(self._root(node), set()).add((rule, name))
+        closed, ordered, met = (
+            {self._root(node) for node in nodes} for nodes in (self._open, self._ordered, self._met)
+        )
+        for root, members in columns.items():
+            below = any(name not in stratum.relations for name, _ in members)
+            ints = all(schemas[name].types[at] == "int" for name, at in members)
+            if root not in closed and below and ints:
+                names = frozenset(variables.get(root, ()))
+                yield Domain(frozenset(members), names, root in ordered, root in met)
+
+    def _root(self, node: Column | Name) -> Column | Name:
+        parent = self._parent.setdefault(node, node)
+        while parent != node:
+            self._parent[node] = self._parent[parent]
+            node, parent = parent, self._parent[parent]
+        return node
+
+    def _unite(self, nodes: Sequence[Column | Name], ordered: bool = False) -> None:
+        for node in nodes:
+            self._parent[self._root(node)] = self._root(nodes[0])
+            if ordered:
+                self._ordered.add(node)
+
+    def _opens(self, node: Node) -> None:
+        """The variables of an expression, but for those in the bodies of its aggregates."""
+        if isinstance(node, Var):
+            self._root(self._name(node))
+            self._open.add(self._name(node))
+        elif isinstance(node, Aggregate):
+            for target in node.targets:
+                self._opens(target)
+            self._literal(node.body)
+        else:
+            for part in children(node):
+                self._opens(part)
+
+    def _name(self, var: Var) -> Name:
+        return self._number, var.name
+
+    def rule(self, number: int, rule: CheckedRule) -> None:
+        self._number = number
+        for at, arg in enumerate(rule.head.args):
+            self._head(arg, (rule.head.name, at))
+        if rule.body is not None:
+            self._literal(rule.body)
+            atoms = [part for part in walk(rule.body) if isinstance(part, Atom)]
+            names = Counter(arg.name for a in atoms for arg in a.args if isinstance(arg, Var))
+            self._met.update((number, name) for name, uses in names.items() if uses > 1)
+
+    def _head(self, arg: Expr | HeadAggregate, column: Column) -> None:
+        self._root(column)
+        if isinstance(arg, HeadAggregate) and arg.kind in _CHOOSING and len(arg.targets) == 1:
+            self._ordered.add(column)
+            (arg,) = arg.targets
+        match arg:
+            case Var():
+                self._unite([column, self._name(arg)])
+            case Const() | Param():
+                pass
+            case HeadAggregate("count_distinct", targets):
+                self._open.add(column)
+                for target in targets:
+                    if not isinstance(target, Var):
+                        self._opens(target)
+            case _:
+                self._open.add(column)
+                self._opens(arg)
+
+    def _literal(self, node: Literal) -> None:
+        match node:
+            case Atom():
+                for at, arg in enumerate(node.args):
+                    self._root((node.name, at))
+                    if isinstance(arg, Var):
+                        self._unite([(node.name, at), self._name(arg)])
+                    elif not isinstance(arg, Const | Param):
+                        self._open.add((node.name, at))
+                        self._opens(arg)
+            case Compare():
+                for left, op, right in pairs_of(node):
+                    self._pair(left, op, right)
+            case Distinct(args):
+                names = [self._name(arg) for arg in args if isinstance(arg, Var)]
+                if all(isinstance(arg, Var | Const | Param) for arg in args):
+                    self._unite(names)
+                else:
+                    self._opens(node)
+            case Member(item, values):
+                if isinstance(item, Var) and all(isinstance(v, Const | Param) for v in values):
+                    self._root(self._name(item))
+                else:
+                    self._opens(node)
+            case Not() | And() | Or():
+                for part in children(node):
+                    assert isinstance(part, LITERALS)
+                    self._literal(part)
+            case _:
+                self._opens(node)
+
+    def _pair(self, left: Expr, op: str, right: Expr) -> None:
+        sides = (left, right)
+        names = [self._name(side) for side in sides if isinstance(side, Var)]
+        if names and all(isinstance(side, Var | Const | Param) for side in sides):
+            self._unite(names, op not in ("=", "!="))
+        else:
+            for side in sides:
+                self._opens(side)
+
+
+def pairs_of(chain: Compare) -> Iterator[tuple[Expr, str, Expr]]:
+    """The neighbours of a chain of comparisons."""
+    left = chain.first
+    for op, right in chain.rest:
+        yield left, op, right
+        left = right
+
+
+# --------------------------------------------------------------------------------- constants
+
+
+def encoded_rules(
+    rules: Sequence[CheckedRule], domains: Sequence[Domain], chosen: Collection[int]
+) -> tuple[tuple[CheckedRule, ...], tuple[Use, ...]]:
+    """The rules with parameters for the constants that are compared with keys of some domains."""
+    columns = {column: at for at in chosen for column in domains[at].columns}
+    names = {name: at for at in chosen for name in domains[at].variables}
+    uses: dict[tuple[int, object, str, bool], Use] = {}
+
+    def used(value: Const | Param, domain: int, op: str, exact: bool) -> Param:
+        what = value.name if isinstance(value, Param) else (value.type, value.value)
+        key = (domain, (type(value), what), op, exact)
+        if key not in uses:  # no name of a program's parameter has a ~
+            uses[key] = Use(f"code~{len(uses)}", domain, value, op, exact)
+        return Param(uses[key].name, value.span)
+
+    changed = [_Encoder(number, columns, names, used).rule(r) for number, r in enumerate(rules)]
+    return tuple(changed), tuple(uses.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoder:
+    """Replaces the constants of one rule."""
+
+    number: int
+    columns: Mapping[Column, int]
+    names: Mapping[Name, int]
+    used: Callable[[Const | Param, int, str, bool], Param]
+
+    def rule(self, rule: CheckedRule) -> CheckedRule:
+        args = tuple(
+            self._head(arg, self.columns.get((rule.head.name, at)))
+            for at, arg in enumerate(rule.head.args)
+        )
+        body = None if rule.body is None else self._node(rule.body)
+        return replace(rule, head=replace(rule.head, args=args), body=body)
+
+    def _head(self, arg: Expr, domain: int | None) -> Expr:
+        if isinstance(arg, HeadAggregate) and domain is not None:
+            return rebuild(arg, lambda target: self._head(target, domain))
+        return self._constant(arg, domain, "=", True)
+
+    def _constant(self, arg: Expr, domain: int | None, op: str, exact: bool) -> Expr:
+        if domain is None or not isinstance(arg, Const | Param):
+            return arg
+        return self.used(arg, domain, op, exact)
+
+    def _domain(self, side: Expr) -> int | None:
+        return self.names.get((self.number, side.name)) if isinstance(side, Var) else None
+
+    def _node(self, node: Literal) -> Literal:
+        match node:
+            case Atom(name, args):
+                args = tuple(
+                    self._constant(arg, self.columns.get((name, at)), "=", False)
+                    for at, arg in enumerate(args)
+                )
+                return rebuild(replace(node, args=args), self._any)
+            case Compare():
+                return self._compared(node)
+            case Distinct(args):
+                domain = next((d for d in map(self._domain, args) if d is not None), None)
+                args = tuple(self._constant(arg, domain, "!=", False) for arg in args)
+                return replace(node, args=args) if domain is not None else node
+            case Member(item, values) if (domain := self._domain(item)) is not None:
+                values = tuple(self._constant(value, domain, "=", True) for value in values)
+                return replace(node, values=values)
+            case And(items):
+                # A chain of comparisons may have become a conjunction of its own.
+                parts = [self._node(item) for item in items]
+                flat = [part.items if isinstance(part, And) else (part,) for part in parts]
+                return replace(node, items=tuple(chain.from_iterable(flat)))
+        return rebuild(node, self._any)
+
+    def _any(self, node: Any) -> Any:
+        """A part of a literal, or of an expression, in which aggregates have bodies."""
+        return self._node(node) if isinstance(node, LITERALS) else rebuild(node, self._any)
+
+    def _compared(self, node: Compare) -> Literal:
+        """A chain; as a conjunction of its neighbours where a constant becomes a code."""
+        pairs = [self._pair(*pair, node) for pair in pairs_of(node)]
+        if all(
+            new.first is a and new.rest[0][1] is b
+            for new, (a, _, b) in zip(pairs, pairs_of(node), strict=True)
+        ):
+            return node
+        return pairs[0] if len(pairs) == 1 else And(tuple(pairs), node.span)
+
+    def _pair(self, left: Expr, op: str, right: Expr, node: Compare) -> Compare:
+        a, b = self._domain(left), self._domain(right)
+        first = self._constant(left, b, _FLIPPED[op], op == "=")
+        last = self._constant(right, a, op, op == "=")
+        return Compare(self._any(first), ((op, self._any(last)),), node.span)

@@ -1,0 +1,84 @@
+"""A dictionary of keys: the distinct keys of some columns, each with a code from 0 on.
+
+Keys that lie far apart (real ids of 64 bits) make every look-up in an index a search. Their codes
+are dense and fit 32 bits, so that the same look-up is one read of an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gdatalog.storage.table import Array
+
+ABSENT = -1
+
+
+class Dictionary:
+    """Keys in ascending order, whose codes are their positions; `more` follow in any order."""
+
+    __slots__ = ("__weakref__", "keys", "more")
+
+    def __init__(self, keys: Array, more: Sequence[int] = ()) -> None:
+        self.keys = keys
+        self.more = {key: len(keys) + at for at, key in enumerate(more)}
+
+    @staticmethod
+    def of(columns: Sequence[Array]) -> Dictionary:
+        """The dictionary of all keys that occur in these columns."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        # Each column by itself first: most keys occur many times.
+        parts = [pc.unique(pa.array(column)).to_numpy() for column in columns]
+        keys = np.sort(np.concatenate(parts).astype(np.int64, copy=False))
+        first = np.ones(len(keys), dtype=np.bool_)
+        first[1:] = keys[1:] != keys[:-1]
+        return Dictionary(keys[first])
+
+    def __len__(self) -> int:
+        return len(self.keys) + len(self.more)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.keys.nbytes)
+
+    def extended(self, keys: Array) -> Dictionary:
+        """The same codes, and new ones for these keys where they have none."""
+        codes = self.encode(keys)
+        more = dict.fromkeys((*self.more, *keys[codes == ABSENT].tolist()))
+        return Dictionary(self.keys, tuple(more))
+
+    def encode(self, column: Array) -> Array:
+        """The codes of keys; ABSENT where there is none."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        wide = pa.array(column.astype(np.int64, copy=False))
+        found = pc.index_in(wide, value_set=pa.array(self.keys)).fill_null(ABSENT)
+        codes: Array = np.array(found.to_numpy(), dtype=np.int32)
+        if self.more:
+            rows = np.flatnonzero(codes == ABSENT)
+            codes[rows] = [self.more.get(key, ABSENT) for key in column[rows].tolist()]
+        return codes
+
+    def bound(self, key: int, op: str) -> int:
+        """The code that compares with codes as `key` does with keys: `x op key`.
+
+        Only without `more`, whose codes are in no order.
+        """
+        if op in ("=", "!="):
+            return int(self.encode(np.array([key], dtype=np.int64))[0])
+        assert not self.more
+        if op in ("<", ">="):
+            return int(np.searchsorted(self.keys, key, "left"))
+        return int(np.searchsorted(self.keys, key, "right")) - 1
+
+    def decode(self, codes: Array) -> Array:
+        """The keys of codes."""
+        if not self.more:
+            return self.keys[codes]
+        every = np.concatenate([self.keys, np.fromiter(self.more, np.int64, len(self.more))])
+        decoded: Array = every[codes]
+        return decoded

@@ -1,0 +1,173 @@
+"""Strata on dictionary codes: the same answers, and none where keys are more than compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gdatalog
+from gdatalog.errors import EvaluationError
+from gdatalog.parser import parse
+from gdatalog.planner.check import check
+from gdatalog.planner.checked import Schema
+from gdatalog.planner.domains import domains_of
+from gdatalog.storage.dictionary import ABSENT, Dictionary
+from tests.corners import CORNERS, Example
+from tests.draw import PROFILES, Drawn, programs
+from tests.examples import EXAMPLES
+from tests.oracle_values import canonical
+from tests.test_engine_oracle import Data, Relations, agrees_in, answers, share
+
+pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
+
+FAR = 1_000_003
+
+
+def encoded(text: str, data: Data, defined: set[str], number: Any = 0) -> Relations:
+    """What the engine gives on codes, wherever these can stand for keys."""
+    with gdatalog.connect(device="cpu") as db:
+        db._workspace.force(encode="always")
+        return answers(db, text, data, defined)
+
+
+def far_apart(drawn: Drawn) -> Drawn:
+    """The same program, over ints that lie far apart."""
+    data = {
+        name: (
+            types,
+            [
+                tuple(
+                    value * FAR if kind == "int" and abs(value) < 1 << 40 else value
+                    for kind, value in zip(types, row, strict=True)
+                )
+                for row in rows
+            ],
+        )
+        for name, (types, rows) in drawn.data.items()
+    }
+    return replace(drawn, data=data)
+
+
+@pytest.mark.drawn
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+def test_drawn_programs(profile: Any) -> None:
+    @share(8)
+    @given(programs(profile), st.booleans())
+    def agrees(drawn: Drawn, far: bool) -> None:
+        agrees_in(encoded, far_apart(drawn) if far else drawn)
+
+    agrees()
+
+
+@pytest.mark.parametrize("example", CORNERS + EXAMPLES, ids=str)
+def test_examples(example: Example) -> None:
+    if example.fails:
+        defined = Drawn(parse(example.program), {}, 0).defined
+        with pytest.raises(EvaluationError):
+            encoded(example.program, example.data, defined)
+        return
+    found = encoded(example.program, example.data, set(example.expected))
+    assert {name: canonical(rows) for name, rows in found.items()} == {
+        name: canonical(rows) for name, rows in example.expected.items()
+    }
+
+
+KEYS = [-(2**63), -7 * FAR, 0, FAR, 2**63 - 1]
+OPS = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
+
+
+@pytest.mark.parametrize("bound", [*KEYS, -(2**63) + 1, -1, 5, FAR + 1])
+@pytest.mark.parametrize("op", OPS)
+def test_a_code_compares_as_its_key_does(op: str, bound: int) -> None:
+    dictionary = Dictionary(np.array(KEYS))
+    codes = np.arange(len(KEYS))
+    expected = OPS[op](np.array(KEYS), bound)
+    assert (OPS[op](codes, dictionary.bound(bound, op)) == expected).all()
+
+
+def test_a_dictionary_gives_and_takes() -> None:
+    keys = np.array([FAR, 5, FAR, -1])
+    dictionary = Dictionary.of((keys, np.array([9], dtype=np.int32)))
+    assert dictionary.keys.tolist() == [-1, 5, 9, FAR]
+    assert dictionary.decode(dictionary.encode(keys)).tolist() == keys.tolist()
+    assert dictionary.encode(np.array([6, 9])).tolist() == [ABSENT, 2]
+    more = dictionary.extended(np.array([6, 9, 6]))
+    assert len(more) == 5 and more.encode(np.array([6, 9])).tolist() == [4, 2]
+    assert more.decode(np.array([4, 0])).tolist() == [6, -1]
+
+
+SCHEMAS = {
+    "E": Schema("E", ("a", "b"), ("int", "int")),
+    "L": Schema("L", ("v", "label"), ("int", "symbol")),
+}
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("p(x, z) <- E(x, y), E(y, z).", [("E.0 E.1 p.0 p.1", False)]),
+        ("p(x) <- E(x, y), L(y, l).", [("E.1 L.0", False), ("E.0 p.0", False)]),
+        ("p(x) <- E(x, y), x < y.", [("E.0 E.1 p.0", True)]),
+        ("p(x) <- E(x, y), 5 < y, x != 3.", [("E.1", True), ("E.0 p.0", False)]),
+        ("p(x + 1) <- E(x, y).", [("E.1", False)]),
+        ("p(x) <- E(x, y), E(y + 1, _).", []),
+        ("p(min(y)) <- E(_, y).", [("E.1 p.0", True), ("E.0", False)]),
+        ("p(x, sum(y)) <- E(x, y).", [("E.0 p.0", False)]),
+        ("p(n) <- E(_, _), n = count : { E(_, y), y != 2 }.", [("E.0", False), ("E.1", False)]),
+        ("p(x) <- E(x, y), z = 2 * y, E(z, _).", []),
+        ("p(x) <- E(x, _), x in {1, 2}, i = range(0, 3).", [("E.0 p.0", False), ("E.1", False)]),
+        ("p(x) <- E(x, y), distinct(x, y, 7), !L(x, _).", [("E.0 E.1 L.0 p.0", False)]),
+    ],
+)  # fmt: skip
+def test_what_is_only_compared(rule: str, expected: list[tuple[str, bool]]) -> None:
+    checked = check(parse(rule), SCHEMAS, {})
+    (stratum,) = checked.strata
+    found = [
+        (" ".join(sorted(f"{name}.{at}" for name, at in domain.columns)), domain.ordered)
+        for domain in domains_of(stratum, checked.schemas)
+    ]
+    assert sorted(found) == sorted(expected)
+
+
+ROWS = [(x * FAR, y * FAR) for x in range(300) for y in range(x, x + 40)]
+
+
+def test_it_is_said_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gdatalog.engine.encoding.LEAST", 1000)
+    text = "p(x, count()) <- E(x, y), E(y, z), E(z, _w)."
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = ROWS
+        assert "dictionary codes stand for the keys of E.column0, E.column1" in str(
+            db.explain(text)
+        )
+        once = set(db.query(text))
+        relation = db._workspace.stored["E"]
+        db._workspace.force(encode="never")
+        assert "dictionary" not in str(db.explain(text))
+        assert set(db.query(text + " ")) == once
+        assert [len(kept) for kept in relation.dictionaries.values()] == [1, 1]
+        db["E"] = [(x // FAR, y // FAR) for x, y in ROWS]
+        db._workspace.force(encode="auto")
+        assert "dictionary" not in str(db.explain(text))
+
+
+def test_constants_that_are_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gdatalog.engine.encoding.LEAST", 1000)
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = ROWS
+        path = f"r({FAR}) <- E(_, _). r(5) <- E(_, _). r(y) <- r(x), E(x, y)."
+        expected = {(5,), *((y * FAR,) for y in range(1, 339))}
+        assert set(db.query(path)) == expected
+        assert (
+            set(db.query("q(x) <- E(x, y), E(y, z), distinct(x, $a, $b).", {"a": 1, "b": 1}))
+            == set()
+        )
+        assert (
+            len(db.query("q(x) <- E(x, y), E(y, z), distinct(x, $a, $b).", {"a": 1, "b": 2})) == 300
+        )
+        assert len(db.query(f"q(x) <- E(x, y), E(y, z), {7 * FAR - 1} < x < {9 * FAR}.")) == 2
