@@ -110,7 +110,7 @@ def test_what_fits_the_terminal_is_shown_whole(monkeypatch: Any) -> None:
             "gdatalog.shell.output.shutil.get_terminal_size", lambda *_, size=size, **__: size
         )
         screen = Screen()
-        Output(screen).answer(gd.query(f"x(i) <- i = range(0, {count})."))
+        Output(screen).answer("?1", gd.query(f"x(i) <- i = range(0, {count})."))
         shown[lines, count] = screen.getvalue().count("\n") - 5  # without the box around
     assert shown == {(50, 41): 41, (50, 42): 21, (12, 42): 5, (24, 15): 15, (24, 16): 16}
 

@@ -103,6 +103,75 @@ def test_json_of_yes_is_true(run):
     assert json.loads(out) is True
 
 
+SEVERAL = """
+    .decl p(x: int, s: symbol)
+    p(1, "a"). p(2, "é\\n"). none() <- p(7, _).
+    .output p(IO=stdout)
+    .printsize p
+    .output q("q.csv")
+    q(x) <- p(x, _).
+    ?- p(x, _), x > 5.
+    ?- none().
+"""
+
+
+def test_several_answers_in_json_are_one_document(run, tmp_path):
+    code, out, err = run("--format", "json", "-D", str(tmp_path), "-c", SEVERAL)
+    assert (code, err) == (0, "")
+    assert json.loads(out) == [
+        {"name": "p", "rows": [{"x": 1, "s": "a"}, {"x": 2, "s": "é\n"}]},
+        {"name": "p", "size": 2},
+        {"name": "?1", "rows": []},
+        {"name": "?2", "holds": False},
+    ]
+    assert (tmp_path / "q.csv").exists()
+    # What is asked decides, not what comes of it: an answer that fails is left out.
+    texts = "-c", "?- 1 / 0 = x.", "-c", "?- x in {4}."
+    code, out, _ = run("--format", "json", *texts)
+    assert (code, json.loads(out)) == (1, [{"name": "?2", "rows": [{"x": 4}]}])
+    code, out, _ = run("--format", "json", "-c", "?- 1 / 0 = x.", "-c", "?- 2 / 0 = x.")
+    assert (code, json.loads(out)) == (1, [])
+
+
+def test_one_answer_in_json_stands_by_itself(run, tmp_path):
+    for text, expected in (
+        ('p(1). .output p(IO=stdout) .output p("p.csv")', [{"x": 1}]),
+        ("p(1). .printsize p", {"name": "p", "size": 1}),
+        ("?- 1 > 2.", False),
+    ):
+        text = text.replace("p(1).", ".decl p(x: int) p(1).")
+        code, out, err = run("--format", "json", "-D", str(tmp_path), "-c", text)
+        assert (code, json.loads(out), err) == (0, expected, "")
+    assert run("--format", "json", "-c", "p(1).")[1] == ""
+
+
+def test_lines_of_json_are_those_of_all_answers(run):
+    text = "p(1). p(2). .printsize p ?- p(x). ?- p(y), y > 1."
+    _, out, _ = run("--format", "jsonl", "-c", text)
+    assert [json.loads(line) for line in out.split("\n") if line] == [
+        {"name": "p", "size": 2}, {"x": 1}, {"x": 2}, {"y": 2}
+    ]  # fmt: skip
+
+
+def test_a_limit_is_for_what_is_shown(run, tmp_path):
+    text = "n(x) <- x = range(0, 50). .output n .output n(IO=stdout) ?- n(x). ?- n(7)."
+    code, out, err = run("--limit", "3", "--format", "json", "-D", str(tmp_path), "-c", text)
+    assert (code, err) == (0, "")
+    first, second, third = json.loads(out)
+    assert len(first["rows"]) == len(second["rows"]) == 3 and third["holds"] is True
+    assert len((tmp_path / "n.csv").read_text().split()) == 50
+    _, out, _ = run("--limit", "0", "-c", text, "-D", str(tmp_path))
+    assert out == "---------------\nn\n===============\n===============\n\nx\n\nyes\n"
+    _, out, _ = run("--limit", "2", "--format", "box", "-c", "?- x in {1, 2, 3}.")
+    assert out.endswith("\n2 rows (limit 2)\n")
+    _, out, _ = run("--limit", "4", "--format", "box", "-c", "?- x in {1, 2, 3}.")
+    assert out.endswith("\n3 rows\n")
+    code, _, err = run("--limit", "-1", "-c", text)
+    assert code == 2 and "cannot be negative: -1" in err
+    code, _, err = run("--limit", "many", "-c", text)
+    assert code == 2 and "usage error" in err
+
+
 # ------------------------------------------------------------- files, folders, parameters
 
 

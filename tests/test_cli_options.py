@@ -67,6 +67,12 @@ CASES: dict[str, list[Case]] = {
         (["-I", "no", "-I", "lib", "-c", '.include "one.dl" ?- one(x).'], 0, r"x\n1\n", ""),
         (["-c", '.include "one.dl"'], 1, "", r"<command line>:1:1: data error: cannot read .*"),
     ],
+    "--limit": [
+        (["--limit", "1", "-c", "?- x in {7, 7}."], 0, r"x\n7\n", ""),
+        (["--limit", "1", "-c", "?- x in {7, 8}."], 0, r"x\n[78]\n", ""),
+        (["--limit", "-1", *YES], 2, "", r"usage error: a limit cannot be negative: -1\n"),
+        (["--limit", "few", *YES], 2, "", r"usage error: .* '--limit'.*few.*"),
+    ],
     "--device": [
         (["--device", "cpu", *YES], 0, r"yes\n", ""),
         (["--device", "auto", *YES], 0, r"yes\n", ""),

@@ -108,10 +108,11 @@ def _answer(db: Database, session: Session, how: How, ledger: Ledger | None) -> 
     told: list[str] = []
     for ask in _asks(session, how):
         directive = ask.directive
-        wanted = how.limit if directive is None else None
+        wanted = max(1, how.limit) if directive is None and how.limit is not None else None
         result = Result(session.relation(ask.name, wanted), db._workspace.symbols)
         if directive is None or to_stdout(directive):
-            results.append(result if how.limit is None else result.head(how.limit))
+            cut = how.limit is not None and result.columns
+            results.append(result.head(how.limit or 0) if cut else result)
         elif directive.kind == "printsize":
             told.append(f"{ask.name}: {tuples(len(result))}")
         else:

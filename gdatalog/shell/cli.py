@@ -83,6 +83,7 @@ class Among(click.Choice):  # type: ignore[type-arg]
     type=Among((*FORMATS, *(form for form in FORMS if form not in FORMATS))),
     help=f"How answers are written: {', '.join(FORMATS)}; plans: {', '.join(FORMS)}.",
 )
+@click.option("--limit", type=int, metavar="N", help="Rows that an answer has at the most.")
 @click.option("--explain", is_flag=True, help="Print the plans, evaluate nothing.")
 @click.option("--profile", is_flag=True, help="Tell what each step did, on stderr.")
 @click.option("--timing", is_flag=True, help="Tell the time of each answer, on stderr.")
@@ -110,6 +111,7 @@ class Options:
     threads: str | None
     strategy: Strategy
     form: str | None
+    limit: int | None
     explain: bool
     profile: bool
     timing: bool
@@ -138,6 +140,8 @@ def start(options: Options, begun: Begun | None = None) -> int:
         raise UsageError(
             f"{what} have no format {options.form!r}", hint=f"one of {', '.join(forms)}{other}"
         )
+    if options.limit is not None and options.limit < 0:
+        raise UsageError(f"a limit cannot be negative: {options.limit}")
     if options.files.count("-") > 1:
         raise UsageError("stdin (-) can be read once only")
     params = read_parameters(options.params)
@@ -153,6 +157,7 @@ def start(options: Options, begun: Begun | None = None) -> int:
         texts, params, folders, options.explain, options.profile, options.timing, options.bail
     )
     output = Output(sys.stdout, None if options.explain else options.form)
+    output.limit = options.limit
     with heeding(db._workspace.watch):
         failed = run_job(db, job, output, options.form if options.explain else None)
     return max(map(exit_code, failed), default=DONE)
@@ -193,6 +198,7 @@ def _interact(
     spaced = not (interactive and sys.stdout.isatty())
     output = Output(sys.stdout, options.form, spaced=spaced)
     output.timed = not spaced
+    output.limit = options.limit
     repl = Repl(db, output, folders, params, interactive=interactive, bail=options.bail)
     repl.timer = options.timing
     failed = repl.loop() if begun is None else repl.loop(begun.prompt, begun.first)

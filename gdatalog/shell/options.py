@@ -88,4 +88,5 @@ _RIGHT: Mapping[str, Callable[[str], object]] = {
     "--memory-limit": _is_size,
     "--strategy": STRATEGIES.__contains__,
     "--format": FORMATS.__contains__,
+    "--limit": re.compile(r"[0-9]{1,18}").fullmatch,
 }

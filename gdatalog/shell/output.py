@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import TextIO
 
@@ -28,6 +30,9 @@ class Output:
 
     What goes to a terminal is to be seen, whatever the format: control characters are escaped
     there. In a file or a pipe they stay, as the format has them.
+
+    Several answers of one program are one `document` in JSON: an array of objects, each with the
+    `name` of a relation or query and its `rows` (or whether it `holds`, or its `size`).
     """
 
     def __init__(self, stream: TextIO, format: str | None = None, *, spaced: bool = True) -> None:
@@ -35,18 +40,38 @@ class Output:
         self.given = format is not None
         self.format = format or ("box" if stream.isatty() else "tsv")
         self.max_rows: int | None = None  # of a box; None: as many as fit, and all into a file
+        self.limit: int | None = None  # rows that an answer has at the most
         self.timed = False  # whether a box tells how long its answer took
         self.spaced = spaced  # a blank line between answers
         self._last = ""  # what was written last: nothing, an "answer", or a "listing"
+        self._array: str | None = None  # what stands before the next element of a JSON array
 
-    def answer(self, result: Result, took: str | None = None) -> None:
+    @contextmanager
+    def document(self, answers: int) -> Iterator[None]:
+        """Within, a program gives so many answers: in JSON several of them are one array."""
+        if self.format != "json" or answers < 2:
+            yield
+            return
+        self._array = "[\n"
+        yield
+        self._write(["[]\n" if self._array == "[\n" else "\n]\n"])
+        self._array = None
+
+    def answer(self, name: str, result: Result, took: str | None = None) -> None:
         """An answer to a query, in the format that was chosen; `took`: how long."""
+        result = self._limited(result)
+        if self._array is not None:
+            self._element(name, "rows" if result.columns else "holds", self._pieces(result))
+            return
         self._begin("answer")
         self._write(self._pieces(result, took))
 
     def relation(self, name: str, result: Result, directive: Directive) -> None:
         """An `.output` to stdout: framed as Soufflé does, unless a format was chosen."""
-        if self.given or self.format == "box":
+        result = self._limited(result)
+        if self._array is not None:
+            self.answer(name, result)
+        elif self.given or self.format == "box":
             self._begin("answer")
             titled = self.format in ("box", "markdown")
             self._write(chain([f"{name}\n"] * titled, self._pieces(result)))
@@ -63,8 +88,14 @@ class Output:
 
     def size(self, name: str, count: int) -> None:
         """A `.printsize`."""
+        if self._array is not None:
+            self._element(name, "size", [str(count)])
+            return
         self._begin("listing")
-        self._write([f"{name}\t{count}\n"])
+        if self.format in ("json", "jsonl"):
+            self._write([f'{{"name": {json.dumps(name, ensure_ascii=False)}, "size": {count}}}\n'])
+        else:
+            self._write([f"{name}\t{count}\n"])
 
     def plan(self, plan: Shown, form: str | None = None) -> None:
         """An explanation or a profile: as a text that fits the terminal, or in a form."""
@@ -81,6 +112,22 @@ class Output:
         self._begin("answer")
         self._write([visible_lines(text), "\n"])
 
+    def _element(self, name: str, key: str, pieces: Iterable[str]) -> None:
+        """One answer of several, in JSON. An error in its first piece leaves nothing behind."""
+        value = iter(pieces)
+        before = next(value)
+        title = f'{{"name": {json.dumps(name, ensure_ascii=False)}, "{key}": '
+        self._write([self._array or "", title])
+        self._array = ",\n"
+        for piece in value:
+            self._write([before])
+            before = piece
+        self._write([before.rstrip("\n"), "}"])
+
+    def _limited(self, result: Result) -> Result:
+        """At the most so many rows; whether a proposition holds is no matter of rows."""
+        return result.head(self.limit) if self.limit is not None and result.columns else result
+
     def _write(self, pieces: Iterable[str]) -> None:
         """Writes what was begun."""
         for piece in pieces:
@@ -94,7 +141,10 @@ class Output:
 
     def _pieces(self, result: Result, took: str | None = None) -> Iterator[str]:
         if self.format == "box":
-            yield self._box(result, took if self.timed else None) + "\n"
+            met = result.columns and len(result) == self.limit
+            told = [f"limit {self.limit:,}"] if met else []
+            told += [took] if self.timed and took is not None else []
+            yield self._box(result, ", ".join(told) or None) + "\n"
         elif not result.columns:
             words = ("true", "false") if self.format in ("json", "jsonl") else ("yes", "no")
             yield words[0 if result else 1] + "\n"

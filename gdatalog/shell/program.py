@@ -65,7 +65,9 @@ def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> 
                 output.plan(plan, form)
                 return []
             started = perf_counter()
-            failed = answer_all(db, session, output, job.folders, line, job.timing, job.bail)
+            shown = sum(_to_stdout(ask, job.folders) for ask in session.asks())
+            with output.document(shown):
+                failed = answer_all(db, session, output, job.folders, line, job.timing, job.bail)
             seconds = perf_counter() - started
             if job.timing:
                 say(f"total: {seconds:.3f} s")
@@ -101,7 +103,10 @@ def answer_all(
         started, spread = perf_counter(), ledger.spread
         try:
             with line(_title(ask)):
-                result = Result(session.relation(ask.name), db._workspace.symbols)
+                wanted = None
+                if ask.directive is None and output.limit is not None:
+                    wanted = max(1, output.limit)  # one row is what a proposition takes
+                result = Result(session.relation(ask.name, wanted), db._workspace.symbols)
                 len(result)  # what it costs to have it is part of its time
             time = took(perf_counter() - started, session.done_by(spread))
             give(db, ask, result, output, folders, time, line(_title(ask)))
@@ -133,10 +138,10 @@ def give(
     shown = line or nullcontext()
     if directive is None:
         with nullcontext() if output.stream.isatty() else shown:
-            output.answer(result, time)
+            output.answer(ask.name, result, time)
     elif directive.kind == "printsize":
         output.size(ask.name, len(result))
-    elif to_stdout(directive) or (folders.out == "-" and directive.path is None):
+    elif _to_stdout(ask, folders):
         output.relation(ask.name, result, directive)
     else:
         with shown:
@@ -144,6 +149,14 @@ def give(
         if sys.stderr.isatty():
             rows = "1 row" if len(result) == 1 else f"{len(result):,} rows"
             say(f"{ask.name}: {rows} -> {path}")
+
+
+def _to_stdout(ask: Ask, folders: Folders) -> bool:
+    """Whether an answer is shown, not written into a file."""
+    directive = ask.directive
+    if directive is None or directive.kind == "printsize":
+        return True
+    return to_stdout(directive) or (folders.out == "-" and directive.path is None)
 
 
 def _title(ask: Ask) -> str:

@@ -50,6 +50,18 @@ def _change_maxrows(repl: Repl, value: str) -> None:
     repl.output.max_rows = None if value == "auto" else int(value)
 
 
+def _limit_of(repl: Repl) -> str:
+    return "off" if repl.output.limit is None else f"{repl.output.limit:,}"
+
+
+def _change_limit(repl: Repl, value: str) -> None:
+    if value != "off" and not (value.isascii() and value.isdecimal()):
+        raise UsageError(
+            f"not a number of rows: {value!r}", hint=".limit 20, or .limit off for all"
+        )
+    repl.output.limit = None if value == "off" else int(value)
+
+
 def _change_timer(repl: Repl, value: str) -> None:
     repl.timer = chosen(value, ("on", "off"), "timer") == "on"
 
@@ -86,6 +98,7 @@ def _memory_of(repl: Repl) -> str:
 SETTINGS: dict[str, Setting] = {
     "mode": Setting("|".join(FORMATS), "how answers are written", _mode_of, _change_mode),
     "maxrows": Setting("N|auto", "how many rows a box shows", _maxrows_of, _change_maxrows),
+    "limit": Setting("N|off", "how many rows an answer has at most", _limit_of, _change_limit),
     "timer": Setting("on|off", "whether all times are told", _timer_of, _change_timer),
     "strategy": Setting("|".join(STRATEGIES), "how rules are run", _strategy_of, _change_strategy),
     "threads": Setting("N|auto", "for compiled loops", _threads_of, _change_threads),
@@ -119,6 +132,15 @@ def _mode(repl: Repl, rest: str) -> None:
 )  # fmt: skip
 def _maxrows(repl: Repl, rest: str) -> None:
     _setting(repl, "maxrows", rest)
+
+
+@command(
+    "settings", "limit", "[N|off]", "how many rows an answer has at most",
+    ".limit 20",
+    more="A query is evaluated no further than that, where it can be. Files get all rows.",
+)  # fmt: skip
+def _limit(repl: Repl, rest: str) -> None:
+    _setting(repl, "limit", rest)
 
 
 @command(
