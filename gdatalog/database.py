@@ -9,20 +9,18 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from gdatalog.engine.budget import default_limit
 from gdatalog.engine.devices import Opened, Turn, kind_of, open_device
 from gdatalog.engine.files import FilePolicy, Folders, read_program, to_stdout, write_relation
-from gdatalog.engine.inputs import extended
 from gdatalog.engine.knobs import Strategy, parse_size, threads_of
 from gdatalog.engine.ledger import Ledger
-from gdatalog.errors import Caution, NameResolutionError, UsageError
+from gdatalog.errors import Caution, UsageError
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Query
-from gdatalog.planner.checked import Schema
 from gdatalog.progress import OnProgress
-from gdatalog.relations import Relations
+from gdatalog.relations import Inserted, Relations
 from gdatalog.report import Explanation, Profile, explain
 from gdatalog.result import Result
 from gdatalog.storage.load_options import Findings, LoadOptions
@@ -117,7 +115,12 @@ class Database:
         columns: Sequence[str] | None = None,
         on_progress: OnProgress | None = None,
     ) -> None:
-        """Put data under a name, in place of what was there.
+        """Put data under a name, in place of all data that was there.
+
+        Rows that were loaded or inserted, facts of programs and what their `.input`s read are
+        replaced; rules stay, and a warning tells that they still add to the relation. If kept rules
+        do not fit the new data, a warning names them: they are invalid until they fit again, or
+        are dropped.
 
         `data` is a DataFrame (pandas, polars, cuDF), an Arrow table or stream, an array (NumPy,
         CuPy), a list of tuples, a scipy.sparse matrix, a networkx graph, or a path: of a file, of a
@@ -138,51 +141,67 @@ class Database:
             if isinstance(data, Result):
                 data = data.shared(workspace.symbols)
             findings = Findings()
-            options = LoadOptions(columns, findings)
-            relation = workspace.relation_of(name, data, options)
-            workspace.stored = {**workspace.stored, name: relation}
+            relation = workspace.relation_of(name, data, LoadOptions(columns, findings))
+            workspace.put(name, relation)
             workspace.tell_of(findings)
 
     def __setitem__(self, name: str, data: Any) -> None:
         self.load(name, data)
 
-    def insert(self, name: str, rows: Any, *, on_progress: OnProgress | None = None) -> None:
+    def insert(self, name: str, rows: Any, *, on_progress: OnProgress | None = None) -> Inserted:
         """Add rows to a relation, which is made if it is not there.
 
-        `on_progress` is told how much is loaded, as `query` tells it.
+        Rows may be added to a relation that has rules: they are base facts beside what the rules
+        derive, and what comes back says so. `on_progress` is told how much is loaded, as `query`
+        tells it.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
         >>> db["E"] = [(1, 2)]
         >>> db.insert("E", [(2, 3), (1, 2)])
+        E: 2 rows inserted
         >>> len(db["E"])
         2
+        >>> _ = db.run("path(x, y) <- E(x, y).")
+        >>> db.insert("path", [(7, 8)])
+        path: 1 row inserted, as base facts beside its 1 rule
         """
         with self._lock, self._workspace.watch.telling(on_progress):
             workspace = self._workspace
             workspace.check_open()
-            before = workspace.stored.get(name)
-            if before is None:
-                self.load(name, rows)
-                return
-            schema = Schema(name, before.columns, before.types)
             if isinstance(rows, Result):
                 rows = rows.shared(workspace.symbols)
             findings = Findings()
-            more = workspace.relation_of(name, rows, LoadOptions(None, findings), schema)
-            workspace.stored = {**workspace.stored, name: extended(before, more)}
+            count = workspace.add(name, rows, LoadOptions(None, findings))
             workspace.tell_of(findings)
+            return Inserted(name, count, workspace.rules_of(name))
 
-    def __delitem__(self, name: str) -> None:
+    def drop(self, name: str, *, only: Literal["rules", "data"] | None = None) -> tuple[str, ...]:
+        """Drop a relation: its rules, its data and its declaration, or `only` one of the first two.
+
+        Data are rows that were loaded or inserted, facts of programs and what `.input`s read. Gives
+        the relations that depended on it: they cannot be evaluated until it is there again, and a
+        warning names their rules. `del db[name]` drops all of it, too.
+
+        >>> import gdatalog as gd
+        >>> db = gd.connect()
+        >>> _ = db.run("E(1, 2). path(x, y) <- E(x, y).")
+        >>> db.drop("path")
+        ()
+        >>> list(db.relations)
+        ['E']
+        """
+        if only not in (None, "rules", "data"):
+            raise UsageError(f"only is 'rules', 'data' or None, not {only!r}")
         with self._lock:
             workspace = self._workspace
             workspace.check_open()
-            if name not in workspace.stored:
-                raise NameResolutionError(
-                    f"there is no data under the name {name!r}", hint=workspace.near(name)
-                )
-            others = {key: held for key, held in workspace.stored.items() if key != name}
-            workspace.stored = others
+            before = workspace.standing()[1]
+            workspace.drop([name], only or "all")
+            return tuple(sorted(workspace.standing()[1].keys() - before.keys() - {name}))
+
+    def __delitem__(self, name: str) -> None:
+        self.drop(name)
 
     def __getitem__(self, name: str) -> Result:
         """A relation: stored data, or what the rules give."""
@@ -253,7 +272,10 @@ class Database:
         """Keep a text's rules; give what each of its outputs holds.
 
         The rules are views, made anew when what they read changes. Running a text under the
-        same `name` again (or the very same text) replaces the rules that it gave before.
+        same `name` again (or the very same text) replaces the rules that it gave before; kept rules
+        that do not fit the new ones are invalid from then on, and a warning names them. Facts of
+        the text are data as loaded rows are: `db[name] = rows` replaces them, running the text
+        again brings them back.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()

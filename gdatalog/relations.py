@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gdatalog.errors import NameResolutionError
+from gdatalog.errors import Error, NameResolutionError
 from gdatalog.parser import Program
+from gdatalog.planner.broken import Cause
 from gdatalog.planner.checked import Schema
+from gdatalog.planner.words import count
 from gdatalog.result import Result
 from gdatalog.widths import visible
 
@@ -15,21 +18,40 @@ if TYPE_CHECKING:
     from gdatalog.database import Database
 
 
+@dataclass(frozen=True, slots=True)
+class Inserted:
+    """What an insert did: how many rows were given, and how many rules define the relation too."""
+
+    relation: str
+    rows: int
+    rules: int
+
+    def __repr__(self) -> str:
+        told = f"{self.relation}: {count(self.rows, 'row')} inserted"
+        beside = f", as base facts beside its {count(self.rules, 'rule')}"
+        return told + beside * bool(self.rules)
+
+
 class Relations(Mapping[str, Result]):
-    """The relations of a database, by name."""
+    """The relations of a database, by name: those too that cannot be evaluated, because a kept
+    rule of theirs, or of one that they depend on, is invalid."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def _names(self) -> dict[str, Schema]:
+    def _standing(self) -> tuple[dict[str, Schema], Mapping[str, Cause]]:
         with self._db._lock:
-            return self._db._workspace.schemas()
+            return self._db._workspace.standing()
+
+    def _names(self) -> list[str]:
+        schemas, broken = self._standing()
+        return sorted({*schemas, *broken})
 
     def __getitem__(self, name: str) -> Result:
         workspace = self._db._workspace
         with self._db._lock:
             session = workspace.session(Program(()), lasting=True)
-            if name not in session.checked.schemas:
+            if name not in session.checked.schemas and name not in session.validity.broken:
                 raise NameResolutionError(
                     f"there is no relation {name!r}", hint=workspace.near(name)
                 )
@@ -49,11 +71,28 @@ class Relations(Mapping[str, Result]):
 
     def schema(self, name: str) -> Schema:
         """A relation's columns and types; nothing is evaluated."""
-        return self._names()[name]
+        schemas, broken = self._standing()
+        if name in broken:
+            raise broken[name].error_for(name)
+        return schemas[name]
+
+    @property
+    def invalid(self) -> dict[str, Error]:
+        """The relations that cannot be evaluated, each with the error that a query of it raises.
+
+        >>> import gdatalog as gd
+        >>> db = gd.connect()
+        >>> db["E"] = [(1, 2)]
+        >>> _ = db.run("path(x, y) <- E(x, y).")
+        >>> db.relations.invalid
+        {}
+        """
+        return {name: cause.error_for(name) for name, cause in self._standing()[1].items()}
 
     def __repr__(self) -> str:
-        lines = []
-        for name, schema in self._names().items():
+        schemas, broken = self._standing()
+        lines = {name: f"{name}: invalid, {cause.why(name)}" for name, cause in broken.items()}
+        for name, schema in schemas.items():
             columns = ", ".join(map(": ".join, zip(schema.columns, schema.types, strict=True)))
-            lines.append(f"{name}({columns})")
-        return "\n".join(map(visible, lines)) or "no relations"
+            lines[name] = f"{name}({columns})"
+        return "\n".join(visible(lines[name]) for name in sorted(lines)) or "no relations"

@@ -101,7 +101,7 @@ class Result:
         >>> _ = db.run("path(x,z) <- E(x,z) ; path(x,y), E(y,z).")
         >>> len(db["path"])
         3
-        >>> db.insert("E", [(3, 4)])
+        >>> _ = db.insert("E", [(3, 4)])
         >>> db["path"].new.sorted().fetchall()
         [(1, 4), (2, 4), (3, 4)]
         """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,17 +16,21 @@ from gdatalog.engine.cluster import Cluster, Wanted
 from gdatalog.engine.derived import away
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.files import FilePolicy, Folders
-from gdatalog.engine.inputs import Read
+from gdatalog.engine.inputs import Read, extended
 from gdatalog.engine.knobs import Knobs, strategy_of
 from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import Prepared
 from gdatalog.engine.remembered import Memory
 from gdatalog.engine.session import Session, Settings
 from gdatalog.engine.texts import Kept, Texts
-from gdatalog.errors import Caution, UsageError, meant
+from gdatalog.errors import Caution, NameResolutionError, UsageError, meant
 from gdatalog.parser import Program, format_node
-from gdatalog.parser.syntax import Decl, Statement
+from gdatalog.parser.syntax import Decl, Rule, Statement
+from gdatalog.planner.broken import Cause, caution_of
 from gdatalog.planner.checked import Schema
+from gdatalog.planner.statements import Part, names_of
+from gdatalog.planner.validity import Validity
+from gdatalog.planner.words import count
 from gdatalog.storage.load_options import PLAIN, Findings, LoadOptions
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
@@ -62,6 +66,7 @@ class Workspace:
         self._remembered: Memory = {}
         self._read = Read()
         self._prepared = Prepared()
+        self._invalid: frozenset[str] = frozenset()  # the errors of kept statements that were told
 
     def close(self) -> None:
         self.closed = True
@@ -73,7 +78,7 @@ class Workspace:
     def clear(self) -> None:
         """Forget all rules, all data, and all that was made of them."""
         self.stored, self.texts, self._remembered = {}, Texts(), {}
-        self._read = Read()
+        self._read, self._invalid = Read(), frozenset()
         self._prepared = Prepared()
 
     def forget(self) -> None:
@@ -161,16 +166,99 @@ class Workspace:
         if not any(isinstance(s, Decl) and name in s.names for s in self.texts.outline()):
             return None
         others = {key: relation for key, relation in self.stored.items() if key != name}
-        return self.session(Program(()), stored=others).checked.schemas[name]
+        return self.session(Program(()), stored=others).checked.schemas.get(name)
+
+    def put(self, name: str, relation: Relation) -> None:
+        """Stores a relation in place of all that was stated of it as data: rows that were loaded or
+        inserted, facts, and what `.input` reads. Rules stay."""
+        self._change(self.texts.less({name}, "data"), {**self.stored, name: relation}, name)
+        rules = self.rules_of(name)
+        if rules:
+            self.on_caution(
+                Caution(
+                    f"{name} has {count(rules, 'rule')}, which still add to these rows",
+                    hint=f'db.drop("{name}") drops rules and data',
+                )
+            )
+
+    def add(self, name: str, data: Any, options: LoadOptions = PLAIN) -> int:
+        """Adds rows to a relation, beside its facts and rules; gives how many rows came."""
+        before = self.stored.get(name)
+        if before is not None:
+            schema: Schema | None = Schema(name, before.columns, before.types)
+        elif self.texts.speaks_of(name):
+            schema = self.session(Program(())).checked.schemas.get(name)
+        else:
+            schema = None
+        more = self.relation_of(name, data, options, schema)
+        relation = more if before is None else extended(before, more)
+        self._change(self.texts, {**self.stored, name: relation}, name)
+        return more.at_most
+
+    def drop(self, names: Collection[str], part: Part = "all") -> None:
+        """Drops relations: their rules, their data, or both."""
+        schemas, broken = self.standing()
+        for name in names:
+            if name not in schemas and name not in broken:
+                raise NameResolutionError(f"there is no relation {name!r}", hint=self.near(name))
+        stored = self.stored
+        if part != "rules":
+            stored = {name: held for name, held in stored.items() if name not in names}
+        self._change(self.texts.less(names, part), stored, *names)
+
+    def drop_statements(self, gone: Callable[[Statement], bool]) -> None:
+        """Drops kept statements."""
+        self._change(self.texts.revised(lambda kept: [s for s in kept if not gone(s)]), self.stored)
+
+    def forget_texts(self, keys: Collection[str]) -> None:
+        """The texts under these keys are kept no more."""
+        self._change(self.texts.without(keys), self.stored)
+
+    def _change(self, texts: Texts, stored: dict[str, Relation], *names: str) -> None:
+        """Has these texts and data, which differ in some relations; tells which of the kept rules
+        are invalid from now on."""
+        retyped = any(_kind(self.stored.get(name)) != _kind(stored.get(name)) for name in names)
+        session = None
+        if texts is not self.texts or (retyped and any(map(texts.speaks_of, names))):
+            session = self.session(Program(()), stored=stored, texts=texts)
+        self.texts, self.stored = texts, stored
+        if session is not None:
+            self.tell_invalid(session.validity)
+
+    def tell_invalid(self, validity: Validity | None = None) -> None:
+        """Warns of kept statements that have become invalid, each with what depends on it."""
+        if validity is None:
+            validity = self.session(Program(())).validity
+        told, self._invalid = self._invalid, frozenset(map(str, validity.invalid.values()))
+        for error in dict.fromkeys(validity.invalid.values()):
+            if str(error) not in told:
+                self.on_caution(caution_of(error, validity.broken))
+
+    def rules_of(self, name: str) -> int:
+        """How many rules define a relation."""
+        return sum(
+            isinstance(statement, Rule)
+            and statement.body is not None
+            and name in names_of(statement)
+            for statement in (self.texts.outline() if self.texts.speaks_of(name) else ())
+        )
 
     def schemas(self) -> dict[str, Schema]:
-        """The schemas of all relations, by name."""
-        schemas = self.session(Program(())).checked.schemas
-        return {name: schemas[name] for name in sorted(schemas) if not name.startswith("?")}
+        """The schemas of all relations that are not broken, by name."""
+        return self.standing()[0]
+
+    def standing(self) -> tuple[dict[str, Schema], Mapping[str, Cause]]:
+        """The schemas of relations, by name, and those that cannot be evaluated, with the cause."""
+        session = self.session(Program(()))
+        schemas = session.checked.schemas
+        broken = session.validity.broken
+        names = sorted(name for name in schemas if not name.startswith("?") and name not in broken)
+        return {name: schemas[name] for name in names}, broken
 
     def near(self, name: str) -> str | None:
         """A spelling hint."""
-        close = meant(name, self.schemas())
+        schemas, broken = self.standing()
+        close = meant(name, [*schemas, *broken])
         return None if close is None else f"did you mean {close!r}?"
 
     # ----------------------------------------------------------------------------- sessions
@@ -257,6 +345,7 @@ class Workspace:
         params: Mapping[str, Any] | None = None,
         *,
         stored: Mapping[str, Relation] | None = None,
+        texts: Texts | None = None,
         folders: Folders | None = None,
         reports: Ledger | None = None,
         lasting: bool = False,
@@ -284,7 +373,7 @@ class Workspace:
         with self.ledger.spending():
             return Session(
                 self.stored if stored is None else stored,
-                self.texts,
+                self.texts if texts is None else texts,
                 program,
                 self.symbols,
                 settings,
@@ -300,3 +389,9 @@ class Workspace:
         """Says what a session found worth a warning."""
         for caution in session.cautions:
             self.on_caution(caution)
+        if session.lasting:
+            self.tell_invalid(session.validity)
+
+
+def _kind(relation: Relation | None) -> object:
+    return None if relation is None else (relation.columns, relation.types)

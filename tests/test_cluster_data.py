@@ -275,7 +275,7 @@ def test_undoing_brings_nothing_back_that_lay_on_other_workers(
     with gd.connect(device="cpu", cluster=cluster(2).scheduler.address) as db:
         db._workspace.force(spread="partition")
         repl = Repl(db, Output(io.StringIO(), None))
-        repl.take_all(".load G\n.load E\np(1).\n.clear G\np(2).\n.load F 'E/*.parquet'\np(3).\n")
+        repl.take_all(".load G\n.load E\np(1).\n.drop G\np(2).\n.load F 'E/*.parquet'\np(3).\n")
         repl.take_all(".cluster off\n")
         assert db.cluster is None
         capsys.readouterr()

@@ -91,7 +91,7 @@ def test_insert_and_delete(db: gd.Database) -> None:
     assert len(db["E"]) == 4
     del db["E"]
     assert "E" not in db.relations
-    with pytest.raises(gd.NameResolutionError, match="no data under the name 'nev'") as caught:
+    with pytest.raises(gd.NameResolutionError, match="there is no relation 'nev'") as caught:
         del db["nev"]
     assert caught.value.hint == "did you mean 'new'?"
 

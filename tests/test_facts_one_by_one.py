@@ -57,16 +57,16 @@ def test_the_next_fact_costs_what_the_last_one_did(typed: bool, capsys: Any) -> 
 
 
 def test_facts_that_were_checked_are_not_checked_again(monkeypatch: Any) -> None:
-    from gdatalog.engine import prepared
+    from gdatalog.planner import validity
 
     checked: list[int] = []
-    check = prepared.check
+    examine = validity.examine
 
     def counting(program: Any, *args: Any, **options: Any) -> Any:
         checked.append(len(program.statements))
-        return check(program, *args, **options)
+        return examine(program, *args, **options)
 
-    monkeypatch.setattr(prepared, "check", counting)
+    monkeypatch.setattr(validity, "examine", counting)
     with gd.connect(device="cpu") as db:
         for number in range(50):
             db.run(f"E({number}, {number}).")

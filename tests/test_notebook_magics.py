@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from queue import Queue
@@ -147,6 +148,29 @@ def test_a_cell_that_runs_again_replaces_its_rules(notebook: Cells) -> None:
     assert len(notebook.run("%datalog popular(x)", "three")) == 3
     notebook.run("1 + 1", "one")
     assert notebook.run("%datalog popular(x)", "three").fetchall() == [("zoe",)]
+
+
+def test_a_cell_that_no_longer_fits_heals_when_it_is_redefined(notebook: Cells) -> None:
+    notebook.run("%%datalog\nfan(x) <- follows(x, _).", "one")
+    notebook.run('%%datalog\nbob(x) <- fan(x), x = "bob".', "two")
+    notebook.run('%%datalog\ndb_is(x) <- x = "here".', "three")
+    numbers = [(1, 2), (2, 3)]
+    notebook.variables["numbers"] = numbers
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", gd.ProgramWarning)
+        notebook.run("%datalog_load follows numbers")
+    listed = repr(notebook.run("%datalog_relations"))
+    assert re.search(r"^bob +invalid +`=` compares two of one type", listed, re.MULTILINE)
+    assert notebook.run("%datalog db_is(x)").fetchall() == [("here",)]
+    assert "type error: `bob` is invalid" in fails(notebook, "%datalog bob(x)")
+    assert notebook.run("%%datalog\nbob(x) <- fan(x), x = 2.", "two").fetchall() == [(2,)]
+    # Of two cells, the first changes its types and then the second follows.
+    assert notebook.run('%%datalog\nfan("ann").', "one").fetchall() == [("ann",)]
+    assert "warning: `bob` is invalid from now on" in notebook.err
+    assert notebook.run('%%datalog\nbob(x) <- fan(x), x != "bob".', "two").fetchall() == [("ann",)]
+    # A cell that becomes another takes its rules along.
+    notebook.run("1 + 1", "one")
+    assert "warning: `bob` is invalid from now on: there is no relation `fan`" in notebook.err
 
 
 def test_lines_of_a_cell_are_told_apart(notebook: Cells) -> None:

@@ -16,6 +16,7 @@ from gdatalog.engine.prepared import Plans, Recent
 from gdatalog.parser import parse as parse_text
 from gdatalog.parser.syntax import Rule
 from gdatalog.plan.nodes import RulePlan
+from gdatalog.planner import validity
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.storage.relation import Relation
 
@@ -44,7 +45,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         monkeypatch.setattr(module, name, watching)
 
     watched(prepared, "parse_with_cautions", "parsed")
-    watched(prepared, "check", "checked")
+    watched(validity, "examine", "checked")
     watched(stratum, "plan_rule", "planned")
     yield done
 

@@ -186,10 +186,10 @@ def test_every_change_is_taken_back(tmp_path: Path, monkeypatch: Any, capsys: An
         "?- p(x, z).",
         "e(7, 8).",
         ".read p.dl",
-        ".clear 2",
+        ".drop 2",
         ".load e p.dl",
         "e(3, 4). e(4, 5).",
-        ".clear q r",
+        ".drop q r",
         ".clear all",
         "s(1 / 0).",
     ]
@@ -199,17 +199,18 @@ def test_every_change_is_taken_back(tmp_path: Path, monkeypatch: Any, capsys: An
         if prompt.held() != states[-1]:
             states.append(prompt.held())
     capsys.readouterr()
-    assert len(states) == 10
+    assert len(states) == 11
     for state in reversed(states[:-1]):
         prompt.feed(".undo")
         assert prompt.held() == state
     prompt.feed(".undo")
     assert capsys.readouterr().err.splitlines() == [
         "taken back: .clear all",
-        "taken back: .clear q r",
+        "taken back: .drop q r",
         "taken back: e(3, 4). (and 1 more)",
-        "taken back: .clear 2",
+        "taken back: .drop 2",
         "taken back: .read p.dl",
+        "taken back: e(7, 8).",
         "taken back: p(x, z) <- e(x, y), e(y, z).",
         "taken back: .load e e.csv",
         "taken back: .decl f(x: int)",
@@ -223,12 +224,12 @@ def test_undoing_notes_no_more_than_it_may(monkeypatch: Any, capsys: Any) -> Non
     prompt = Prompt()
     prompt.feed(*(f"e({n})." for n in range(6)))
     for _ in range(3):
-        prompt.feed("f(1).", ".clear f")
+        prompt.feed("f(1).", ".drop f")
     capsys.readouterr()
     prompt.feed(*[".undo"] * 4)
-    # Each `.clear` leaves seven statements that only `.undo` needs; those of two are too many.
+    # Each `.drop` leaves seven statements that only `.undo` needs; those of two are too many.
     assert capsys.readouterr().err.splitlines() == [
-        "taken back: .clear f",
+        "taken back: .drop f",
         "taken back: f(1).",
         "nothing to take back",
         "nothing to take back",

@@ -14,14 +14,15 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from weakref import ref
 
-from gdatalog.errors import Caution
+from gdatalog.engine.texts import Outline
+from gdatalog.errors import Caution, Error
 from gdatalog.parser import Program, parse_with_cautions
-from gdatalog.parser.syntax import Const
+from gdatalog.parser.syntax import Const, Statement
 from gdatalog.plan.nodes import RulePlan, Version
-from gdatalog.planner.check import check
 from gdatalog.planner.checked import Checked, CheckedRule, Schema, Stratum
 from gdatalog.planner.dying import Parted
 from gdatalog.planner.sizes import Looked, Params, Size, Statistics
+from gdatalog.planner.validity import VALID, Validity, check_with
 from gdatalog.planner.walk import walk
 from gdatalog.spent import spending
 from gdatalog.storage.relation import Relation
@@ -199,10 +200,12 @@ def _looking(relation: RelationOf, make: Callable[[RelationOf], Value]) -> tuple
 
 @dataclass(slots=True)
 class CheckedText:
-    """A checked program, and what else is known of it."""
+    """A checked program, and what else is known of it. `validity` is that of the statements that
+    the database keeps."""
 
     checked: Checked
     texts: Sequence[object] = ()  # what its key names by identity, so that they live on
+    validity: Validity = VALID
     plans: Plans = field(default_factory=Plans)
     demands: dict[Hashable, Any] = field(default_factory=dict)  # see `engine.demand`
     _interned: SymbolTable | None = None
@@ -226,10 +229,12 @@ class Prepared:
 
     texts: Recent[tuple[Program, tuple[Caution, ...]]] = field(default_factory=Recent)
     programs: Recent[CheckedText] = field(default_factory=Recent)
+    validities: Recent[tuple[Validity, Sequence[object]]] = field(default_factory=Recent)
 
     def clear(self) -> None:
         self.texts.clear()
         self.programs.clear()
+        self.validities.clear()
 
     def parse(self, text: str, name: str, bare: bool) -> tuple[Program, tuple[Caution, ...]]:
         """A text's program, and what is worth a warning."""
@@ -243,23 +248,37 @@ class Prepared:
 
     def check(
         self,
-        texts: Sequence[object],
-        program: Program,
+        outlines: Sequence[Outline],
+        own: Program,
+        said: Sequence[Statement],
         known: Mapping[str, Schema],
         types: Mapping[str, TypeName],
         whole: bool,
+        unread: Mapping[int, Error],
     ) -> CheckedText:
-        """`program` checked: it is made of `texts`, which are known by their identity."""
-        key = (
-            tuple(map(id, texts)),
+        """A text checked with the statements that the database keeps, those of `outlines`. Both are
+        known by their identity.
+
+        `said`: what the checks have to see of the text. `unread`: kept statements, by their id,
+        whose files cannot be read.
+        """
+        over = (
+            tuple(map(id, outlines)),
             tuple(known.items()),
             tuple(sorted(types.items())),
-            whole,
+            tuple((at, str(error)) for at, error in unread.items()),
         )
+        key = (over, id(own) if said else None, whole)
         found = self.programs.get(key)
         if found is None:
+            kept = [statement for outline in outlines for statement in outline.statements]
+            before = self.validities.get(over)
             with spending("planning"):
-                checked = check(program, known, types, whole=whole)
-            found = CheckedText(checked, tuple(texts))
+                checked, validity, alone = check_with(
+                    kept, said, known, types, unread, None if before is None else before[0], whole
+                )
+            if alone is not None:
+                self.validities.put(over, (alone, tuple(outlines)))
+            found = CheckedText(checked, (*outlines, own), validity)
             self.programs.put(key, found)
         return found

@@ -27,11 +27,12 @@ from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.prepared import CheckedText, Prepared
 from gdatalog.engine.remembered import Memory
 from gdatalog.engine.texts import Outline, Stated, Texts
-from gdatalog.errors import Caution, DataError, UsageError
+from gdatalog.errors import Caution, DataError, Error, UsageError
 from gdatalog.executors.limits import Limits
 from gdatalog.parser import Program, expand_includes
 from gdatalog.parser.syntax import Decl, Directive, Include, Query, Rule, Statement
 from gdatalog.planner.checked import Checked, CheckedQuery, Schema
+from gdatalog.planner.validity import Validity
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, Value
@@ -121,11 +122,6 @@ class Session:
         self.stated = Stated(self.texts, self.outline)
         seen = self.texts.seen()
         said = () if self.texts.says_all(self.outline) else self.outline.statements
-        # A rule that is kept and stands in the text too is one rule.
-        own = {s for s in said if isinstance(s, Rule) and s.body is not None}
-        kept = (s for view in seen for s in view.outline.statements)
-        views = [s for s in kept if not (own and isinstance(s, Rule) and s.body and s in own)]
-        everything = Program((*views, *said))
         sources = input_sources(
             [
                 *((kept.outline.statements, kept.folders) for kept in seen),
@@ -137,21 +133,29 @@ class Session:
             for name, relation in self.stored.items()
         }
         # Files whose relation nobody declared are read first: their types are the data's.
-        decls = [s for s in everything.statements if isinstance(s, Decl)]
+        decls = [s for s in (*self.texts.outline(), *said) if isinstance(s, Decl)]
         declared = {name for decl in decls for name in decl.names}
         afar = partial(_afar, settings, self.symbols)
         warn = settings.warn
         early = Inputs({}, sources, {}, self.symbols, settings.policy, self.read, afar, warn)
+        own = set(map(id, said))
+        unread: dict[int, Error] = {}
         for name, (first, *_) in sources.items():
             directive, _ = first
             if name not in declared and name not in known and directive.path is not None:
-                relation = early.file(first, name)
+                try:
+                    relation = early.file(first, name)
+                except DataError as error:
+                    if id(directive) in own:
+                        raise
+                    unread[id(directive)] = error
+                    continue
                 known[name] = Schema(name, relation.columns, relation.types, directive.span)
         given = {name: parameter(name, value) for name, value in self.params.items()}
         self.params = {name: value for name, (_, value) in given.items()}
         types = {name: kind for name, (kind, _) in given.items()}
-        texts = (*(kept.outline for kept in seen), *([program] if said else []))
-        self.text = self.prepared.check(texts, everything, known, types, self.whole)
+        outlines = [kept.outline for kept in seen]
+        self.text = self.prepared.check(outlines, program, said, known, types, self.whole, unread)
         self.checked = self.text.checked
         self.inputs = Inputs(
             self.stored,
@@ -195,6 +199,11 @@ class Session:
             settings.cluster,
             frozenset(ask.name for ask in self.asks()),
         )
+
+    @property
+    def validity(self) -> Validity:
+        """Which of the statements that the database keeps are valid."""
+        return self.text.validity
 
     def kept_outline(self) -> Outline:
         """What the checks see of that part of the text which the database would keep."""
@@ -268,6 +277,9 @@ class Session:
         return self.checked.last
 
     def relation(self, name: str, limit: int | None = None) -> Relation:
+        cause = self.validity.broken.get(name)
+        if cause is not None:
+            raise cause.error_for(name)
         with self.settings.ledger.spending():
             return answer(self.evaluation, name, limit, self.whole_asks())
 

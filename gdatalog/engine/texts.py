@@ -11,7 +11,7 @@ Above 300 lines, for facts, the log and what a program sees of it lean on one or
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_
 from typing import overload
@@ -19,6 +19,7 @@ from typing import overload
 from gdatalog.engine.files import Folders
 from gdatalog.parser.syntax import Atom, Rule, Statement
 from gdatalog.planner.facts import Shape, shape_of
+from gdatalog.planner.statements import Part, names_of, reads_of, without
 
 
 class Facts(Sequence[Atom]):
@@ -161,6 +162,7 @@ class Log:
     at: dict[str, int] = field(default_factory=dict)  # where the text of a key is
     seen: list[int] = field(default_factory=list)  # those that the checks see
     shapes: dict[tuple[str, Shape], int] = field(default_factory=dict)  # first met there
+    names: dict[str, int] = field(default_factory=dict)  # of relations; first met there
     facts: dict[str, list[Atom]] = field(default_factory=dict)
     homes: dict[str, list[int]] = field(default_factory=dict)  # in which text each of them is
     kinds: dict[str, list[Shape]] = field(default_factory=dict)  # of a relation's facts
@@ -172,6 +174,9 @@ class Log:
         at, outline = len(self.keys), kept.outline
         if not (outline.plain and outline.shapes.keys() <= self.shapes.keys()):
             self.seen.append(at)
+            for statement in outline.statements:
+                for name in (*names_of(statement), *reads_of(statement)):
+                    self.names.setdefault(name, at)
         for shape in outline.shapes:
             if shape not in self.shapes:
                 self.shapes[shape] = at
@@ -248,6 +253,23 @@ class Texts(Mapping[str, Kept]):
         if not any(key in self for key in keys):
             return self
         return Texts({key: kept for key, kept in self.items() if key not in keys})
+
+    def revised(self, change: Callable[[Sequence[Statement]], Sequence[Statement]]) -> Texts:
+        """The texts with other statements each; those that are left with none go."""
+        found = {key: kept.less(change(kept.statements)) for key, kept in self.items()}
+        if all(kept is self[key] for key, kept in found.items()):
+            return self
+        return Texts({key: kept for key, kept in found.items() if kept.statements})
+
+    def less(self, names: Collection[str], part: Part = "all") -> Texts:
+        """The texts without what they say of some relations."""
+        if not any(self.speaks_of(name) for name in names):
+            return self
+        return self.revised(lambda statements: without(statements, names, part))
+
+    def speaks_of(self, name: str) -> bool:
+        """Whether a text defines, declares or reads a relation."""
+        return self.log.names.get(name, self._length) < self._length
 
     def repeats(self, key: str, text: Sequence[Statement]) -> bool:
         """Whether a text of facts alone is there already."""

@@ -98,9 +98,8 @@ def explained(
 
 def forget(db: Database, keys: Sequence[str]) -> None:
     """The texts under these keys are kept no more."""
-    workspace = db._workspace
     with db._lock:
-        workspace.texts = workspace.texts.without(keys)
+        db._workspace.forget_texts(keys)
 
 
 def _answer(db: Database, session: Session, how: How, ledger: Ledger | None) -> Answers:

@@ -6,16 +6,19 @@ from dataclasses import dataclass
 
 from gdatalog.database import Database
 from gdatalog.parser import Program
+from gdatalog.planner.statements import ruled
 from gdatalog.present import html_table
-from gdatalog.shell.commands.registry import ruled
 from gdatalog.shell.messages import short_size_of
 from gdatalog.shell.statements import NOT_EVALUATED, at_hand
 from gdatalog.widths import visible, visible_html, width
 
+INVALID = "invalid"
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`rows`: how many, or that this is not known yet."""
+    """`rows`: how many, that this is not known yet, or that the relation is invalid; then `origin`
+    says why."""
 
     name: str
     columns: str
@@ -32,7 +35,10 @@ class Listing:
             return (
                 "no relations yet: %datalog_load E edges.csv, or a cell that begins with %%datalog"
             )
-        schemas = [visible(f"{line.name}({line.columns})") for line in self.lines]
+        schemas = [
+            visible(line.name if line.rows == INVALID else f"{line.name}({line.columns})")
+            for line in self.lines
+        ]
         wide = max(map(width, schemas))
         deep = max(len(line.rows) for line in self.lines)
         return "\n".join(
@@ -58,7 +64,12 @@ def list_relations(db: Database) -> Listing:
         session = workspace.session(Program(()))
         with_rules = ruled(workspace.texts.outline())
         lines = []
-        for name, schema in sorted(session.checked.schemas.items()):
+        broken = session.validity.broken
+        for name in sorted({*session.checked.schemas, *broken}):
+            if name in broken:
+                lines.append(Line(name, "", INVALID, broken[name].why(name)))
+                continue
+            schema = session.checked.schemas[name]
             found = at_hand(session, name)
             pairs = zip(schema.columns, schema.types, strict=True)
             columns = ", ".join(f"{column}: {kind}" for column, kind in pairs)

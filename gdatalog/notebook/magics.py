@@ -150,7 +150,8 @@ class Magics:
         self._end_bar()
         gone = self.cells.end(result)
         if gone and self._db is not None and not self._db._workspace.closed:
-            forget(self._db, gone)
+            with warnings_on_stderr(self._db):
+                forget(self._db, gone)
 
     @property
     def db(self) -> Database:

@@ -17,6 +17,7 @@ from gdatalog.errors import (
     TypeMismatchError,
 )
 from gdatalog.parser.syntax import Column, Decl, Directive, Program, Rule, TypeDecl
+from gdatalog.planner.broken import NOTHING_BROKEN, Cause
 from gdatalog.planner.checked import Schema
 from gdatalog.planner.words import count, did_you_mean
 from gdatalog.values import TYPE_NAMES, TypeName
@@ -54,6 +55,7 @@ class Catalog:
     relations: dict[str, Relation] = field(default_factory=dict)
     types: dict[str, TypeName] = field(default_factory=lambda: dict(BASE_TYPES))
     directives: list[Directive] = field(default_factory=list)
+    broken: Mapping[str, Cause] = field(default_factory=dict)
 
 
 def show_schema(schema: Schema) -> str:
@@ -62,9 +64,14 @@ def show_schema(schema: Schema) -> str:
     return f"{schema.name}({', '.join(columns)})"
 
 
-def collect(program: Program, known: Mapping[str, Schema], errors: list[Error]) -> Catalog:
+def collect(
+    program: Program,
+    known: Mapping[str, Schema],
+    errors: list[Error],
+    broken: Mapping[str, Cause] = NOTHING_BROKEN,
+) -> Catalog:
     """The relations and types of the program; what its declarations get wrong."""
-    catalog = Catalog()
+    catalog = Catalog(broken=broken)
     _types([s for s in program.statements if isinstance(s, TypeDecl)], catalog, errors)
     for name, schema in known.items():
         said = "is declared with" if schema.declared else "has data with"
@@ -257,7 +264,10 @@ def _directives(program: Program, catalog: Catalog, errors: list[Error]) -> None
                 catalog.relations.setdefault(name, relation)
     for directive in found:
         for name in directive.names:
-            if name not in catalog.relations:
+            if name in catalog.broken:
+                if (directive.kind, name) in said:
+                    errors.append(catalog.broken[name].error_for(name, directive.span))
+            elif name not in catalog.relations:
                 errors.append(no_such_relation(name, directive.span, catalog))
     catalog.directives = found
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from gdatalog.errors import Caution, Error, TypeMismatchError, raise_together
 from gdatalog.parser.syntax import Atom, HeadAggregate, Pragma, Program, Query, Rule, Var
+from gdatalog.planner.broken import NOTHING_BROKEN, Cause
 from gdatalog.planner.catalog import Catalog, Relation, collect
 from gdatalog.planner.cautions import cautions_of
 from gdatalog.planner.checked import Checked, CheckedQuery, CheckedRule, Schema
@@ -38,9 +39,24 @@ def check(
     `whole`: the program is all there is, so that a declared relation without data is worth a
     warning; not so for a line in the REPL.
     """
+    checked, errors = examine(program, known, params or {}, whole=whole)
+    raise_together(errors)
+    assert checked is not None
+    return checked
+
+
+def examine(
+    program: Program,
+    known: Mapping[str, Schema],
+    params: Mapping[str, TypeName],
+    *,
+    whole: bool = True,
+    broken: Mapping[str, Cause] = NOTHING_BROKEN,
+) -> tuple[Checked | None, list[Error]]:
+    """The same, with all errors handed back. `broken`: relations that cannot be evaluated; the
+    program may not speak of them."""
     errors: list[Error] = []
-    params = {} if params is None else params
-    catalog = collect(program, known, errors)
+    catalog = collect(program, known, errors, broken)
     cautions: list[Caution] = []
     facts, rules, queries = _resolve(program, catalog, params, errors, cautions)
     types = _infer(catalog, facts, rules, params, errors)
@@ -53,8 +69,9 @@ def check(
         if stratum.recursive and wrong.isdisjoint(stratum.relations):
             check_improving(stratum, errors)
     schemas = _schemas(catalog, types, typed, errors)
-    raise_together(errors)
-    return Checked(
+    if errors:
+        return None, errors
+    checked = Checked(
         schemas=schemas,
         strata=strata,
         facts={name: facts.typed(name, schemas[name].types) for name in facts.atoms},
@@ -65,6 +82,7 @@ def check(
         cautions=cautions_of(program, catalog, whole, cautions),
         last=_last(program),
     )
+    return checked, errors
 
 
 def _resolve(

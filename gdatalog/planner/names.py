@@ -90,6 +90,9 @@ class Names:
 
     def fact(self, fact: Atom) -> None:
         """Check a fact that `planner.facts` has taken."""
+        self._start()
+        if self._is_broken(fact.name, fact.span):
+            return
         self._arity(fact)
         for arg in fact.args:
             self._expr(arg)
@@ -99,6 +102,9 @@ class Names:
         self.queries += 1
         if isinstance(query.body, Test) and isinstance(query.body.expr, Var):
             name = query.body.expr.name
+            self._start()
+            if self._is_broken(name, query.body.expr.span):
+                return None, None
             relation = self.catalog.relations.get(name)
             if relation is None:
                 self.errors.append(no_such_relation(name, query.body.expr.span, self.catalog))
@@ -121,7 +127,8 @@ class Names:
 
     def _hint_at_fact(self, body: Literal, error: Error) -> None:
         """`likes(alice, bob).` of a relation that is not there is a fact without its quotes."""
-        if not isinstance(body, Atom) or body.name in self.catalog.relations or not body.args:
+        known = self.catalog.relations.keys() | self.catalog.broken.keys()
+        if not isinstance(body, Atom) or body.name in known or not body.args:
             return
         words = {a.name.lower() for a in body.args if isinstance(a, Var)}
         if words & {"null", "none", "nil"}:
@@ -180,6 +187,8 @@ class Names:
                 return literal
 
     def _atom(self, atom: Atom) -> Literal:
+        if self._is_broken(atom.name, atom.span):
+            return Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
         if atom.name in self.catalog.relations:
             self._arity(atom)
             return Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
@@ -204,6 +213,14 @@ class Names:
         if did_you_mean(atom.name, self.catalog.relations) is None and function is not None:
             error.hint = function
         return error
+
+    def _is_broken(self, name: str, span: Span) -> bool:
+        """Whether a relation cannot be evaluated, which is an error, once in a statement."""
+        cause = self.catalog.broken.get(name)
+        if cause is not None and name not in self.unknown:
+            self.unknown.add(name)
+            self.errors.append(cause.error_for(name, span))
+        return cause is not None
 
     def _arity(self, atom: Atom) -> None:
         relation = self.catalog.relations[atom.name]
@@ -374,7 +391,8 @@ class Names:
 
     def _head(self, head: Atom, fact: bool) -> tuple[Atom, list[Literal]]:
         """The head, and what of it goes to the body: its aggregates that have their own."""
-        self._arity(head)
+        if not self._is_broken(head.name, head.span):
+            self._arity(head)
         self.lifted, self.ground = [], fact
         args = tuple(self._expr(arg, "in a head") for arg in head.args)
         lifted, self.lifted = self.lifted, None

@@ -7,7 +7,7 @@ min or max in the head, must not lie on a cycle; the error shows the cycle, step
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from gdatalog.errors import Error
 from gdatalog.parser.syntax import Aggregate, Atom, HeadAggregate, Not
@@ -24,7 +24,8 @@ def stratify(rules: Sequence[CheckedRule], errors: list[Error]) -> tuple[Stratum
         by_head.setdefault(rule.head.name, []).append(rule)
         steps.setdefault(rule.head.name, []).extend(steps_of(rule))
     strata: list[Stratum] = []
-    for component in components(steps):
+    reads = {name: [step.body for step in of] for name, of in steps.items()}
+    for component in components(reads):
         defined = tuple(name for name in component if name in by_head)
         if not defined:
             continue
@@ -63,23 +64,23 @@ def _steps(rule: CheckedRule, node: Node, through: str, negated: bool = False) -
         yield from _steps(rule, child, through, isinstance(node, Not))
 
 
-def components(steps: Mapping[str, Sequence[Step]]) -> Iterator[list[str]]:
-    """Strongly connected components by Tarjan, each after all that it depends on."""
+def components(reads: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
+    """Strongly connected components by Tarjan, each after all that it reads."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
     on_stack: set[str] = set()
-    for root in steps:
+    for root in reads:
         if root in index:
             continue
-        work = [(root, iter(steps[root]))]
+        work = [(root, iter(reads[root]))]
         index[root] = low[root] = len(index)
         stack.append(root)
         on_stack.add(root)
         while work:
             name, rest = work[-1]
-            step = next(rest, None)
-            if step is None:
+            read = next(rest, None)
+            if read is None:
                 work.pop()
                 if work:
                     parent = work[-1][0]
@@ -90,13 +91,13 @@ def components(steps: Mapping[str, Sequence[Step]]) -> Iterator[list[str]]:
                         component.append(stack.pop())
                     on_stack.difference_update(component)
                     yield component[::-1]
-            elif step.body not in index:
-                index[step.body] = low[step.body] = len(index)
-                stack.append(step.body)
-                on_stack.add(step.body)
-                work.append((step.body, iter(steps.get(step.body, ()))))
-            elif step.body in on_stack:
-                low[name] = min(low[name], index[step.body])
+            elif read not in index:
+                index[read] = low[read] = len(index)
+                stack.append(read)
+                on_stack.add(read)
+                work.append((read, iter(reads.get(read, ()))))
+            elif read in on_stack:
+                low[name] = min(low[name], index[read])
 
 
 def _forbidden(

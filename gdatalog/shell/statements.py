@@ -14,7 +14,7 @@ from gdatalog.errors import Error, UsageError, raise_together
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Directive, Rule, Statement, TypeDecl
 from gdatalog.planner.checked import Schema
-from gdatalog.shell.commands.registry import ruled
+from gdatalog.planner.statements import ruled
 from gdatalog.shell.messages import say, say_error, tuples
 from gdatalog.shell.program import answer_all
 from gdatalog.spent import Costs, so_far

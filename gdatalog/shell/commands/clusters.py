@@ -29,7 +29,7 @@ def change(db: Database, where: str, loaded: Mapping[str, Loaded]) -> Mapping[st
         if left:
             raise UsageError(
                 f"the rows of {left[0]} lie on the workers",
-                hint=f".clear {' '.join(left)} lets go of them first",
+                hint=f".drop --data {' '.join(left)} lets go of them first",
             )
         new = None
         if where != "off":

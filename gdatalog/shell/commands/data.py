@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Sequence
-from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from gdatalog.engine.files import write_answer
-from gdatalog.engine.texts import Kept, Texts
-from gdatalog.errors import Error, UsageError
+from gdatalog.errors import UsageError
 from gdatalog.parser import Program, format_node
-from gdatalog.parser.syntax import Atom, Decl, Directive, Rule, Statement
-from gdatalog.planner.walk import walk
+from gdatalog.parser.syntax import Statement
+from gdatalog.planner.statements import Part, ruled
 from gdatalog.progress import format_bytes
-from gdatalog.shell.commands.registry import command, known, names_of, numbered, ruled, words_of
+from gdatalog.shell.commands.registry import (
+    COMMANDS,
+    command,
+    example_of,
+    known,
+    numbered,
+    words_of,
+)
 from gdatalog.shell.commands.undoing import Loaded
 from gdatalog.shell.messages import say, short_size_of, size_of, tuples
 from gdatalog.shell.progress import memory_used
@@ -37,10 +41,15 @@ def _relations(repl: Repl, rest: str) -> None:
     rows = []
     with repl.db._lock:
         session = workspace.session(Program(()))
-        for name, schema in sorted(session.checked.schemas.items()):
+        broken = session.validity.broken
+        for name in sorted({*session.checked.schemas, *broken}):
+            if name in broken:
+                rows.append((name, "invalid", broken[name].why(name)))
+                continue
             found = at_hand(session, name)
             told = NOT_EVALUATED if found is None else short_size_of(found)
-            rows.append((schema_text(schema), told, "rules" if name in with_rules else ""))
+            schema = schema_text(session.checked.schemas[name])
+            rows.append((schema, told, "rules" if name in with_rules else ""))
     if not rows:
         repl.output.text("no relations yet: type a fact, e(1, 2). or read a file, .load E e.csv")
         return
@@ -56,9 +65,9 @@ def _rows(relation: Relation) -> int:
 @command("data", "schema", "[RELATION]", "columns and types, as .decl writes them", ".schema edge")
 def _schema(repl: Repl, rest: str) -> None:
     words = words_of(rest, "schema", 0, 1)
-    schemas = repl.db._workspace.schemas()
-    names = [known(repl, words[0])] if words else list(schemas)
-    lines = [f".decl {schema_text(schemas[name])}" for name in names]
+    relations = repl.db.relations
+    names = [known(repl, words[0])] if words else list(repl.db._workspace.schemas())
+    lines = [f".decl {schema_text(relations.schema(name))}" for name in names]
     repl.output.text("\n".join(lines) or "no relations")
 
 
@@ -122,93 +131,59 @@ def _stats(repl: Repl, rest: str) -> None:
 
 
 @command(
-    "data", "clear", "RELATION ...", "forget their rules, facts and data",
-    ".clear path", ".clear 3", ".clear all",
-    more="A number is that of .rules. `.clear all` leaves an empty database; .undo brings it back.",
+    "data", "drop", "RELATION ...", "drop relations: their rules, facts and data",
+    ".drop path", ".drop 3", ".drop --rules path", ".drop --data edge",
+    more="What depended on them is invalid then. A number is that of .rules. --rules drops rules "
+    "alone, --data facts, rows that were loaded, and what .input reads. .undo brings it back.",
 )  # fmt: skip
-def _clear(repl: Repl, rest: str) -> None:
-    names = words_of(rest, "clear", 1, 1000)
+def _drop(repl: Repl, rest: str) -> None:
+    words = words_of(rest, "drop", 1, 1000)
+    part: Part = "all"
+    for option, only in (("--rules", "rules"), ("--data", "data")):
+        if option in words:
+            part = cast(Part, only)
+    names = [word for word in words if word not in ("--rules", "--data")]
+    if not names or len(words) - len(names) > 1 or names[0].startswith("-"):
+        raise UsageError(f"it is used as {COMMANDS['drop'].usage}", hint=example_of("drop"))
     workspace = repl.db._workspace
     before = repl.history.state(repl)
-    if all(name.isdecimal() for name in names):
-        _clear_numbers(repl, sorted(set(map(int, names))))
-        return
-    if names == ["all"] and "all" not in repl.db.relations:
-        workspace.clear()
-        repl.loaded = {}
-        repl.history.keep(repl, ".clear all", before)
-        say("the database is empty")
-        return
-    gone = {known(repl, name) for name in names}
-    texts = {
-        key: kept.less(_without(kept.statements, gone)) for key, kept in workspace.texts.items()
-    }
-    readers = _readers([s for kept in texts.values() for s in kept.statements], gone)
-    if readers:
-        raise UsageError(
-            f"rules of {', '.join(sorted(readers))} read {', '.join(sorted(gone))}",
-            hint=f"clear them too: .clear {' '.join(sorted(gone | readers))}",
-        )
-    workspace.texts = Texts({key: kept for key, kept in texts.items() if kept.statements})
-    workspace.stored = {k: data for k, data in workspace.stored.items() if k not in gone}
-    repl.loaded = {k: loaded for k, loaded in repl.loaded.items() if k not in gone}
-    repl.history.keep(repl, f".clear {' '.join(names)}", before)
-    say(f"forgotten: {', '.join(sorted(gone))}")
+    with repl.db._lock:
+        if all(name.isdecimal() for name in names):
+            gone = _numbered(repl, sorted(set(map(int, names))))
+            ids = set(map(id, gone))
+            workspace.drop_statements(lambda statement: id(statement) in ids)
+            told = list(map(format_node, gone))
+        else:
+            workspace.drop(names, part)
+            told = [f"{'' if part == 'all' else f'{part} of '}{', '.join(dict.fromkeys(names))}"]
+    repl.loaded = {k: loaded for k, loaded in repl.loaded.items() if k in workspace.stored}
+    repl.history.keep(repl, f".drop {rest.strip()}", before)
+    for line in told:
+        say(f"dropped: {line}")
 
 
-def _clear_numbers(repl: Repl, numbers: list[int]) -> None:
-    """Forgets statements by the numbers that `.rules` gives them."""
-    workspace, before = repl.db._workspace, repl.history.state(repl)
-    listed = numbered(workspace.statements())
+def _numbered(repl: Repl, numbers: list[int]) -> list[Statement]:
+    """Statements by the numbers that `.rules` gives them."""
+    listed = numbered(repl.db._workspace.statements())
     for number in numbers:
         if not 1 <= number <= len(listed):
             raise UsageError(f"there is no rule number {number}", hint=".rules lists them")
-    gone = [listed[number - 1] for number in numbers]
-    left: dict[str, Kept] = {}
-    for key, kept in workspace.texts.items():
-        rest = tuple(s for s in kept.statements if not any(s is other for other in gone))
-        if rest:
-            left[key] = kept.less(rest)
-    workspace.texts = Texts(left)
-    try:
-        workspace.session(Program(()))
-    except Error as error:
-        workspace.texts = before.texts
+    return [listed[number - 1] for number in numbers]
+
+
+@command(
+    "data", "clear", "all", "drop everything: an empty database",
+    ".clear all",
+    more=".undo brings it back.",
+)  # fmt: skip
+def _clear(repl: Repl, rest: str) -> None:
+    words = words_of(rest, "clear", 1, 1000)
+    if words != ["all"]:
         raise UsageError(
-            f"without it there is an error: {error.message}", hint="clear what needs it first"
-        ) from None
-    repl.history.keep(repl, f".clear {' '.join(map(str, numbers))}", before)
-    for statement in gone:
-        say(f"forgotten: {format_node(statement)}")
-
-
-def _readers(statements: Sequence[Statement], names: set[str]) -> set[str]:
-    """The relations whose rules read these, or read what reads them."""
-    found: set[str] = set()
-    while True:
-        more = {
-            head.name
-            for rule in statements
-            if isinstance(rule, Rule) and rule.body is not None
-            if any(isinstance(p, Atom) and p.name in names | found for p in walk(rule.body))
-            for head in rule.heads
-        }
-        if more <= found:
-            return found
-        found |= more
-
-
-def _without(text: tuple[Statement, ...], gone: set[str]) -> list[Statement]:
-    """The statements, less what they say of relations that are to go."""
-    kept: list[Statement] = []
-    for statement in text:
-        names = names_of(statement)
-        rest = [name for name in names if name not in gone]
-        if len(rest) == len(names):
-            kept.append(statement)
-        elif rest and isinstance(statement, Rule):
-            heads = tuple(head for head in statement.heads if head.name not in gone)
-            kept.append(replace(statement, heads=heads))
-        elif rest and isinstance(statement, (Decl, Directive)):
-            kept.append(replace(statement, names=tuple(rest)))
-    return kept
+            ".clear empties the database: .clear all", hint=f".drop {rest.strip()} drops these"
+        )
+    before = repl.history.state(repl)
+    repl.db._workspace.clear()
+    repl.loaded = {}
+    repl.history.keep(repl, ".clear all", before)
+    say("the database is empty")

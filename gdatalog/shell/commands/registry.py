@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from gdatalog.errors import NameResolutionError, UsageError, meant
-from gdatalog.parser.syntax import Decl, Directive, Rule, Statement
+from gdatalog.parser.syntax import Statement
+from gdatalog.planner.statements import is_fact
 
 if TYPE_CHECKING:
     from gdatalog.shell.repl import Repl
@@ -91,27 +92,6 @@ def known(repl: Repl, name: str) -> str:
             hint=repl.db._workspace.near(name) or ".relations lists them",
         )
     return name
-
-
-def names_of(statement: Statement) -> tuple[str, ...]:
-    """The relations that a statement says something of."""
-    if isinstance(statement, Rule):
-        return tuple(head.name for head in statement.heads)
-    return statement.names if isinstance(statement, (Decl, Directive)) else ()
-
-
-def is_fact(statement: Statement) -> bool:
-    return isinstance(statement, Rule) and statement.body is None
-
-
-def ruled(statements: Iterable[Statement]) -> set[str]:
-    """The relations that have rules."""
-    return {
-        name
-        for statement in statements
-        if isinstance(statement, Rule) and statement.body is not None
-        for name in names_of(statement)
-    }
 
 
 def numbered(statements: Iterable[Statement]) -> list[Statement]:

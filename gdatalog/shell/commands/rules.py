@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gdatalog.engine.files import read_text
+from gdatalog.engine.session import Session
 from gdatalog.errors import Error
 from gdatalog.parser import Program, format_node
-from gdatalog.parser.syntax import Rule
-from gdatalog.shell.commands.registry import (
-    command,
-    is_fact,
-    known,
-    names_of,
-    numbered,
-    ruled,
-    words_of,
-)
+from gdatalog.parser.syntax import Rule, Statement
+from gdatalog.planner.statements import is_fact, names_of, ruled
+from gdatalog.planner.validity import Validity
+from gdatalog.shell.commands.registry import command, known, numbered, words_of
 from gdatalog.shell.messages import say, size_of
 from gdatalog.shell.statements import NOT_EVALUATED, at_hand, take_file
+from gdatalog.widths import visible
 
 if TYPE_CHECKING:
     from gdatalog.database import Database
@@ -42,20 +37,26 @@ def _rules(repl: Repl, rest: str) -> None:
 
 
 def rules_text(db: Database, only: str | None) -> str:
-    """The rules and declarations that are kept, all or those of one relation, with sizes."""
+    """The rules and declarations that are kept, all or those of one relation: with sizes, or with
+    what makes them invalid."""
     every = db._workspace.statements()
     listed = numbered(every)
-    sizes = _sizes(db, ruled(every))
+    with db._lock:
+        session = db._workspace.session(Program(()))
+        sizes = {name: _size(session, name) for name in ruled(every)}
+    validity = session.validity
     wide = len(str(len(listed)))
     lines = []
     for number, statement in enumerate(listed, 1):
         names = names_of(statement)
         if only is None or only in names:
             line = f"{number:>{wide}}  {format_node(statement)}"
-            # Of each relation the size is told once, at its first rule.
-            heads = names if isinstance(statement, Rule) else ()
-            told = [f"{name}: {sizes.pop(name)}" for name in heads if name in sizes]
-            lines.append(f"{line}  // {', '.join(told)}" if told else line)
+            told = _invalid(statement, validity)
+            if told is None:
+                # Of each relation the size is told once, at its first rule.
+                heads = names if isinstance(statement, Rule) else ()
+                told = ", ".join(f"{name}: {sizes.pop(name)}" for name in heads if name in sizes)
+            lines.append(f"{line}  // {told}" if told else line)
     facts = [s for s in every if is_fact(s) and (only is None or only in names_of(s))]
     if facts:
         names = tuple(dict.fromkeys(name for fact in facts for name in names_of(fact)))
@@ -64,20 +65,33 @@ def rules_text(db: Database, only: str | None) -> str:
     return "\n".join(lines) or "no rules"
 
 
-def _sizes(db: Database, names: Iterable[str]) -> dict[str, str]:
-    """What is known of the sizes of relations; if a file has gone, say, that is no error here."""
+def _invalid(statement: Statement, validity: Validity) -> str | None:
+    """What makes a statement invalid, or its relation."""
+    error = validity.invalid.get(id(statement))
+    if error is not None:
+        return f"invalid: {visible(error.message)}"
+    if not isinstance(statement, Rule):
+        return None
+    broken = [name for name in names_of(statement) if name in validity.broken]
+    if not broken:
+        return None
+    return f"not evaluated: {validity.broken[broken[0]].why(broken[0])}"
+
+
+def _size(session: Session, name: str) -> str:
+    """What is known of a relation's size; if a file has gone, say, that is no error here."""
+    if name in session.validity.broken:
+        return "invalid"
     try:
-        with db._lock:
-            session = db._workspace.session(Program(()))
-            there = {name: at_hand(session, name) for name in names}
+        found = at_hand(session, name)
     except Error as error:
-        return dict.fromkeys(names, error.kind)
-    return {n: NOT_EVALUATED if found is None else size_of(found) for n, found in there.items()}
+        return error.kind
+    return NOT_EVALUATED if found is None else size_of(found)
 
 
 @command(
-    "rules", "undo", "", "take back what was kept or cleared last",
-    more="A rule, a fact, a declaration, .load, .read or .clear; again, what was before that.",
+    "rules", "undo", "", "take back what was kept or dropped last",
+    more="A rule, a fact, a declaration, .load, .read, .drop, .clear; again, what was before that.",
 )  # fmt: skip
 def _undo(repl: Repl, rest: str) -> None:
     words_of(rest, "undo", 0, 0)

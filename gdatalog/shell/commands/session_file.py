@@ -37,12 +37,15 @@ class Saved:
 
 
 def saved(session: Session, loaded: Mapping[str, Loaded], path: str) -> Saved:
-    """What is to be written to `path` for a database: `session` is of all that it keeps."""
+    """What is to be written to `path` for a database: `session` is of all that it keeps. Invalid
+    statements, and those that depend on them, are written as comments: they would be refused."""
     folder = os.path.dirname(os.path.abspath(path))
     statements: list[Statement] = []
+    aside: list[Statement] = []
     for kept in session.texts.values():
         for statement in kept.statements:
-            statements += _moved(statement, kept.folders, folder)
+            found = statements if session.validity.fits(statement) else aside
+            found += _moved(statement, kept.folders, folder)
     taken = {s.path for s in statements if isinstance(s, Directive)}
     stem = os.path.splitext(os.path.basename(path))[0]
     data: dict[str, Relation] = {}
@@ -62,6 +65,9 @@ def saved(session: Session, loaded: Mapping[str, Loaded], path: str) -> Saved:
         named = shlex.quote(os.path.basename(path))
         lines.append(f"// It has parameters: gdatalog {params} {named}")
     lines += map(format_node, statements)
+    if aside:
+        lines.append("// These were not valid when this was saved:")
+        lines += [f"// {line}" for s in aside for line in format_node(s).splitlines()]
     return Saved("".join(line + "\n" for line in lines), len(statements), data, params)
 
 

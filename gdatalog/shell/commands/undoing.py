@@ -154,6 +154,7 @@ class History:
         workspace = repl.db._workspace
         workspace.texts, workspace.stored = state.texts, state.stored
         repl.loaded = state.loaded
+        workspace.tell_invalid()
         return what
 
 

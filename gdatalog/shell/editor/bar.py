@@ -19,7 +19,7 @@ def bar(
 ) -> Pieces:
     """What has room in so many columns. Without a status, the engine is still on its way.
 
-    >>> status = Status("cpu", "", 2, 1500, None, 8 << 30)
+    >>> status = Status("cpu", "", 2, 0, 1500, None, 8 << 30)
     >>> "".join(text for _, text in bar(status, "", "", None, "Tab completes", 40))
     'cpu · 2 relations, 1,500 rows · 8.0 GiB'
     """
@@ -28,7 +28,10 @@ def bar(
     memory = format_bytes(status.limit)
     if status.used is not None:
         memory = f"{format_bytes(status.used)} of {memory}"
-    counts = f"{_number(status.relations, 'relation')}, {_number(status.rows, 'row')}"
+    counts = _number(status.relations, "relation")
+    if status.invalid:
+        counts += f" ({status.invalid:,} invalid)"
+    counts += f", {_number(status.rows, 'row')}"
     # The first are the last to go where there is no room for all.
     parts: list[Pieces] = [[("class:bar-device", status.device)]]
     if doing:

@@ -32,11 +32,13 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the bottom bar tells. `rows` are those of data and of what has been evaluated."""
+    """What the bottom bar tells. `invalid`: relations that cannot be evaluated. `rows` are those of
+    data and of what has been evaluated."""
 
     device: str
     why: str
     relations: int
+    invalid: int
     rows: int
     used: int | None
     limit: int
@@ -58,15 +60,16 @@ def look(db: Database) -> tuple[Known, Status]:
     workspace = db._workspace
     with db._lock:
         try:
-            schemas = workspace.schemas()
+            schemas, broken = workspace.standing()
         except Exception:  # who asks for them is told; a prompt goes on without names
-            schemas = {}
+            schemas, broken = {}, {}
         held = {**workspace.evaluated(), **workspace.stored}
         known = Known(
             {
                 name: tuple(zip(schema.columns, schema.types, strict=True))
                 for name, schema in schemas.items()
-            },
+            }
+            | dict.fromkeys(broken, ()),
             tuple(s.name for s in workspace.texts.outline() if isinstance(s, TypeDecl)),
             tuple(workspace.params),
             {c.name: (c.arguments, c.summary) for c in COMMANDS.values()},
@@ -79,7 +82,8 @@ def look(db: Database) -> tuple[Known, Status]:
         status = Status(
             place_of(db),
             "" if workspace.why in (ASKED, NO_GPU) else workspace.why,
-            len(schemas),
+            len({*schemas, *broken}),
+            len(broken),
             sum(relation.at_most for name, relation in held.items() if name in schemas),
             memory_used(),
             db.memory_limit,
