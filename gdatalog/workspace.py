@@ -176,7 +176,7 @@ class Workspace:
         if rules:
             self.on_caution(
                 Caution(
-                    f"{name} has {count(rules, 'rule')}, which still add to these rows",
+                    f"{name} has {count(rules, 'rule')}, which still add{'s' * (rules == 1)} to these rows",
                     hint=f'db.drop("{name}") drops rules and data',
                 )
             )

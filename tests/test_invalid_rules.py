@@ -307,7 +307,7 @@ def test_data_take_the_place_of_facts_and_inputs(db: gd.Database, tmp_path: Path
 def test_rules_stay_beside_new_data_which_is_told(db: gd.Database) -> None:
     said = warned(lambda: db.load("s", [(1,)]))
     assert said == [
-        "warning: s has 1 rule, which still add to these rows\n"
+        "warning: s has 1 rule, which still adds to these rows\n"
         '  hint: db.drop("s") drops rules and data'
     ]
     assert rows(db["s"]) == [(1,), (7,)]
