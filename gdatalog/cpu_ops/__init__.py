@@ -15,7 +15,15 @@ from gdatalog.cpu_ops.arrays import (
     totals,
 )
 from gdatalog.cpu_ops.evaluate import evaluate, test
-from gdatalog.cpu_ops.exact import add_counts, counts_by, exact_sums, halves, means, ranks_of, times
+from gdatalog.cpu_ops.exact import (
+    add_counts,
+    counts_by,
+    exact_sums,
+    means,
+    ranks_of,
+    split_sums,
+    times,
+)
 from gdatalog.cpu_ops.meet import (
     bound_in,
     count_met,
@@ -56,7 +64,6 @@ __all__ = [
     "first_rows",
     "float_to_key",
     "group_rows",
-    "halves",
     "holds",
     "in_sorted",
     "intersect",
@@ -76,6 +83,7 @@ __all__ = [
     "shortest",
     "sort_across",
     "sort_rows",
+    "split_sums",
     "sums_by",
     "survivors",
     "test",

@@ -11,6 +11,7 @@ import numpy as np
 
 from gdatalog.storage.rows import firsts, in_sorted
 from gdatalog.storage.table import Array
+from gdatalog.values import INT_MAX, INT_MIN
 
 
 def survivors(mask: Array) -> Array:
@@ -131,10 +132,15 @@ def sums_by(groups: Array, count: int, amounts: Array | None) -> Array:
 
 
 def best_by(groups: Array, count: int, values: Array, least: bool) -> Array:
-    """The row that holds the least (or greatest) of each group of ints; no group is empty.
+    """The first row that holds the least (or greatest) of each group of ints; none is empty.
 
-    `~` turns the order round, and unlike `-` has no overflow.
+    >>> best_by(np.array([0, 1, 0, 1]), 2, np.array([5, 7, 3, 7]), least=True).tolist()
+    [2, 1]
     """
-    order = np.lexsort((values if least else ~values, groups))
-    best: Array = order[firsts(groups[order])]
-    return best
+    values = values.astype(np.int64, copy=False)
+    best = np.full(count, INT_MAX if least else INT_MIN, dtype=np.int64)
+    (np.minimum if least else np.maximum).at(best, groups, values)
+    rows = np.flatnonzero(values == best[groups])[::-1]
+    found = np.empty(count, dtype=np.int64)
+    found[groups[rows]] = rows  # of equal places the last one stays
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -66,6 +67,28 @@ def test(expr: Expr, column: ColumnOf, size: int, scope: Scope) -> Array:
     return np.broadcast_to(values, (size,)) if len(values) != size else values
 
 
+def _compared_keys(expr: Apply, column: ColumnOf, scope: Scope) -> Array | None:
+    """A comparison of columns and constants, by their keys: keys are in the order of values, but
+    for those of symbols."""
+    if expr.function not in EQUALITY and (
+        expr.function not in ORDER or expr.args[0].type == "symbol"
+    ):
+        return None
+    keys: list[Any] = []
+    for arg in expr.args:
+        if isinstance(arg, Slot):
+            keys.append(column(arg.name))
+        elif isinstance(arg, (Constant, Parameter)):
+            value = arg.value if isinstance(arg, Constant) else scope.params[arg.name]
+            keys.append(encode_value(value, arg.type, scope.symbols))
+        else:
+            return None
+    if all(isinstance(key, int) for key in keys):
+        return None
+    compared: Array = (EQUALITY.get(expr.function) or ORDER[expr.function])(*keys)
+    return compared
+
+
 def _values(expr: Expr, column: ColumnOf, scope: Scope) -> tuple[Array, Array | None]:
     if isinstance(expr, Slot):
         return to_values(column(expr.name), expr.type), None
@@ -73,6 +96,9 @@ def _values(expr: Expr, column: ColumnOf, scope: Scope) -> tuple[Array, Array | 
         value = expr.value if isinstance(expr, Constant) else scope.params[expr.name]
         key = np.array([encode_value(value, expr.type, scope.symbols)], dtype=np.int64)
         return to_values(key, expr.type), None
+    compared = _compared_keys(expr, column, scope)
+    if compared is not None:
+        return compared, None
     args, failed = [], None
     for arg in expr.args:
         values, bad = _values(arg, column, scope)

@@ -70,6 +70,19 @@ def halves(values: Array, weight: Array | None) -> tuple[Array, Array]:
     return high * weight + (product >> 32), product & 0xFFFF_FFFF
 
 
+def split_sums(
+    groups: Array, count: int, values: Array, weight: Array | None
+) -> tuple[Array, Array]:
+    """The sum of value * weight of each group as high * 2^32 + low, which cannot overflow."""
+    if weight is None and len(values):
+        most = max(-int(values.min()), int(values.max()))
+        if most * len(values) < 1 << 63:
+            whole = sums_by(groups, count, values.astype(np.int64, copy=False))
+            return whole >> 32, whole & 0xFFFF_FFFF
+    high, low = halves(values.astype(np.int64, copy=False), weight)
+    return exact_sums(groups, count, high), sums_by(groups, count, low)
+
+
 def means(high: Array, low: Array, counts: Array) -> Array:
     """(high * 2^32 + low) / count, rounded once."""
     rows = zip(high.tolist(), low.tolist(), counts.tolist(), strict=True)

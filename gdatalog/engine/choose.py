@@ -38,14 +38,18 @@ _taken: dict[object, float] = {}  # seconds, by join and what becomes of its row
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """`patience`: seconds after which it is chosen again; None: there is no other choice."""
+    """`patience`: seconds after which it is chosen again; None: there is no other choice. `scans`:
+    the rows of a relation as they lie, chunk by chunk."""
 
     breadth_first: bool
     reason: str
     patience: float | None = None
+    scans: bool = False
 
     @property
     def kind(self) -> str:
+        if self.scans:
+            return "scan"
         return "breadth-first" if self.breadth_first else "depth-first"
 
     def __str__(self) -> str:
@@ -110,10 +114,10 @@ def choose(nest: Candidate, spent: float = 0.0) -> Choice:
     """Which executor runs a join, of which `spent` seconds of patience did not see the end."""
     if nest.knobs.strategy == "levelwise":
         return Choice(True, ASKED_FOR)
-    over = nest.join.given is not None and bool(nest.join.given.columns)
-    if over and not widens(nest.join) and nest.knobs.strategy == "auto":
-        return Choice(True, "whole columns are passed over")
     small = looked_at(nest.join.cost)
+    narrow = not widens(nest.join) or nest.knobs.scans == "always"
+    if nest.join.scan is not None and nest.knobs.strategy == "auto" and narrow:
+        return Choice(True, small, scans=True)
     again = spent_on((nest.join, nest.form)) >= ENOUGH
     if nest.knobs.strategy == "auto" and not again and not spent and nest.join.cost < AT_HAND:
         return Choice(True, small, FIRST)

@@ -103,7 +103,7 @@ class Nest:
         """The columns of the rows that the plan is run for."""
         if self.join.given is None:
             return ()
-        rows, _ = self.sources.rows_of(self.join.given.relation)
+        rows, _ = self.sources.rows_of(self.join)
         xp = self.device.ops.xp
         return tuple(xp.ascontiguousarray(column) for column in rows)
 

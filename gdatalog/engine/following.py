@@ -173,7 +173,7 @@ class Following(Rounds):
         choices: list[list[TrieRef]] = []
         led: Mapping[int, Array] = {}
         if join.given is not None and not large:
-            led = led_to(join, self.rows_of(join.given.relation)[0])
+            led = led_to(join, self.rows_of(join)[0])
         for number, ref in enumerate(join.tries):
             relation = self._relation(ref.relation)
             near = None

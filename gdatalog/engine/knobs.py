@@ -38,6 +38,7 @@ class Knobs:
     a cluster's workers run what they can: "auto" where that pays; "replicate" and "partition" force
     it, with whole relations on each of them or with parts; "never". `encode`: whether strata run on
     dictionary codes: "auto" where keys lie far apart, "always" where it can be done, "never".
+    `scans`: whether a rule of one atom scans its relation: "auto" where that pays, "always", "never".
     """
 
     strategy: Strategy = "auto"
@@ -50,6 +51,7 @@ class Knobs:
     demand: str = "auto"
     spread: str = "auto"
     encode: str = "auto"
+    scans: str = "auto"
 
     @property
     def workers(self) -> int:

@@ -57,6 +57,7 @@ class RuleRun:
     executors: dict[int, Choice] = field(default_factory=dict)  # by the number of the join
     left: str | None = None  # why it ran on the CPU, where the device was another
     spread: Spread | None = None  # over the workers of a cluster
+    scanned: dict[str, int] = field(default_factory=dict)  # rows of a relation that was scanned
 
     def spent(self, costs: Costs) -> None:
         """What running it has cost beside work on rows."""
@@ -71,11 +72,7 @@ class RuleRun:
         for step, more in seen.items():
             if step not in own:
                 continue
-            entry = self.seen.setdefault(step, Seen())
-            entry.rows_in += more.rows_in
-            entry.tried += more.tried
-            entry.rows_out += more.rows_out
-            entry.seconds += more.seconds
+            self.seen.setdefault(step, Seen()).add(more)
 
 
 @dataclass(slots=True)

@@ -79,7 +79,7 @@ class Plans:
 
     def __init__(self) -> None:
         # By identity, of rules and strata that are held here so that no other gets theirs.
-        self._found: dict[tuple[int, bool], tuple[CheckedRule, list[Planned]]] = {}
+        self._found: dict[tuple[int, bool, int | None], tuple[CheckedRule, list[Planned]]] = {}
         self._parted: dict[tuple[int, str], tuple[Stratum, Held, Parted | None]] = {}
         self._following: dict[tuple[int, frozenset[str]], tuple[dict[str, int], RulePlan]] = {}
         # Rules and strata in other words, by what they are made of.
@@ -112,8 +112,8 @@ class Plans:
         if made == before:
             made = before
         for rule in () if before is None or made is before else before.stratum.rules:
-            for first in (True, False):
-                self._found.pop((id(rule), first), None)
+            for key in [key for key in self._found if key[0] == id(rule)]:
+                del self._found[key]
         self._parted[id(stratum), way] = stratum, made_of, made
         return made
 
@@ -124,13 +124,14 @@ class Plans:
         relation: RelationOf,
         make: Callable[[RelationOf, Params], RulePlan],
         values: Mapping[str, Any],
+        scans: int | None = None,
     ) -> RulePlan:
         """The plan of a rule in the first round or a later one; `make` asks for relations.
 
-        A plan serves other values of parameters, if these leave about as much of what is compared
-        with them.
+        `scans`: how many rows a relation has, at least, that the plan scans. A plan serves other
+        values of parameters, if these leave about as much of what is compared with them.
         """
-        _, plans = self._found.setdefault((id(rule), first), (rule, []))
+        _, plans = self._found.setdefault((id(rule), first, scans), (rule, []))
         plans[:] = [known for known in plans if _same(known.made_of, relation)]
         for known in plans:
             if all(_alike(looked, relation, values) for looked in known.looked):

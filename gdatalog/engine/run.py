@@ -22,8 +22,9 @@ from gdatalog.executors.levelwise import Levelwise, Seen
 from gdatalog.executors.lftj import GiveUp
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.reduction import add_rows
-from gdatalog.executors.sinks import Bag, RowSet, Sink
-from gdatalog.plan.effects import longest_first, may_fail, one_row_each
+from gdatalog.executors.scan import Scan
+from gdatalog.executors.sinks import Bag, Kept, RowSet, Sink
+from gdatalog.plan.effects import longest_first, may_fail, one_row_each, widens
 from gdatalog.plan.nodes import JoinPlan, RulePlan
 from gdatalog.spent import Costs, so_far
 
@@ -64,6 +65,11 @@ class Run:
         """The rows of a join that gives none of them twice: they need not be compared."""
         (join,) = self.plan.joins
         nest = self._nest(0, form_of_rows(join))
+        if join.scan is not None and not widens(join) and self.sources.once(join):
+            kept = Kept(join.outputs, self.device.ops, self.scope, self.limits)
+            self._run(0, nest, lambda patience: self._levelwise(join, kept, None), _compiled)
+            self._count(kept.count)
+            return Blocks(kept.blocks, kept.count)
         found: Blocks | None = None
 
         def depth_first() -> None:
@@ -138,8 +144,20 @@ class Run:
         first = Frontier(1)
         if join.orbit != 1:
             first = Frontier(1, columns={WEIGHT: self.device.ops.xp.full(1, join.orbit)})
+        if join.scan is not None:
+            rows, count = self.sources.rows_of(join)
+            workers = self.knobs.workers if self.device is CPU else 1
+            scan = Scan(
+                join, rows, count, tries, self.device.ops, self.scope, limits, workers, seen
+            )
+            with impatience(limits, patience):
+                scan.run(sink)
+            if self.report is not None and seen is not None:
+                self.report.saw(seen)
+                self.report.scanned[join.scan.relation] = count
+            return
         if join.given is not None:
-            rows, count = self.sources.rows_of(join.given.relation)
+            rows, count = self.sources.rows_of(join)
             names = (slot.name for slot in join.given.slots)
             first = Frontier(count, columns=dict(zip(names, rows, strict=True)))
         with impatience(limits, patience):
@@ -214,6 +232,10 @@ class Run:
             rows, _ = union.finish()
             add_rows(gathering, plan.keys, names, rows)
         return rows_of_groups(plan, gathering, self.device.ops, self.scope)
+
+
+def _compiled() -> None:
+    raise AssertionError("a scan that tests rows and computes is not compiled")
 
 
 def run_rule(

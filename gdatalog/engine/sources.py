@@ -1,4 +1,4 @@
-"""What a plan reads while it runs: tries, and the new rows that it is run for."""
+"""What a plan reads while it runs: tries, and the rows that it is given."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gdatalog.engine.derived import Rows
-from gdatalog.plan.nodes import TrieRef
+from gdatalog.plan.nodes import JoinPlan, TrieRef
 from gdatalog.storage.trie import Trie
 
 TrieOf = Callable[[TrieRef], Trie]
-RowsOf = Callable[[str], Rows]
+RowsOf = Callable[[JoinPlan], Rows]
 
 
-def no_rows(relation: str) -> Rows:
-    raise AssertionError(f"nothing is new in {relation}")
+def no_rows(join: JoinPlan) -> Rows:
+    raise AssertionError("nothing is given to this plan")
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """`rows_of`: what is new of a relation, on the device, in any order."""
+    """`rows_of`: the rows that a join is given, on the device, in any order: what is new of a
+    relation, or all rows of one that it scans. `once`: whether no row of a scan is given twice,
+    as the scan sees it."""
 
     trie_of: TrieOf
     rows_of: RowsOf = no_rows
+    once: Callable[[JoinPlan], bool] = lambda join: False

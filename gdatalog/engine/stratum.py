@@ -33,17 +33,18 @@ from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.ledger import RuleRound, RuleRun, StratumTold
 from gdatalog.engine.narrowing import narrowed
 from gdatalog.engine.run import run_rule
+from gdatalog.engine.scanning import indexed, least_scanned, scanned
 from gdatalog.engine.sources import Sources, TrieOf
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.parser.syntax import Atom
-from gdatalog.plan.nodes import RulePlan, TrieRef, Version
+from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef, Version
 from gdatalog.planner.adornments import as_called
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.rules import plan_over, plan_rule
 from gdatalog.planner.sizes import Assumed, Params, Size
 from gdatalog.planner.walk import walk
 from gdatalog.spent import Costs, so_far, spending
-from gdatalog.storage.elsewhere import brought
+from gdatalog.storage.elsewhere import Known, brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 from gdatalog.watching import patiently
@@ -172,25 +173,39 @@ class StratumRun:
         around = self.around
         recursive = self.stratum.relations if self.stratum.recursive else ()
 
-        def make(relation: Callable[[str], Relation], params: Params) -> RulePlan:
+        def make(
+            relation: Callable[[str], Relation], params: Params, least: int | None = None
+        ) -> RulePlan:
             def sizes(name: str, version: Version) -> Size:
                 return self._sizes(name, version, relation)
 
             return plan_rule(
                 rule, around.schemas, around.param_types, sizes, recursive, first=first,
-                params=params,
+                params=params, scans=least,
             )  # fmt: skip
 
-        def planned() -> RulePlan:
-            return around.plans.plan(rule, first, around.relation, make, around.scope.params)
+        def planned(least: int | None) -> RulePlan:
+            return around.plans.plan(
+                rule, first, around.relation, partial(make, least=least), around.scope.params, least
+            )
 
         with around.limits.watch.work("planning", self.called(rule)), spending("planning"):
-            plan = patiently(self._rows_read(rule), planned, None)
+            least = self._least_scanned()
+            plan = planned(least) if least is not None else None
+            if plan is None or not plan.joins or indexed(plan, around.relation):
+                plan = patiently(self._rows_read(rule), partial(planned, None), None)
             if around.cluster is not None and not self.recursive(rule):
                 plan = self._where_it_lies(rule, plan) or plan
         if not any(plan is other for _, other in self.planned):
             self.planned.append((rule, plan))
         return plan
+
+    def _least_scanned(self) -> int | None:
+        """How many rows a relation has, at least, that is scanned; None where nothing is."""
+        around = self.around
+        if self.stratum.recursive or around.device is not CPU or around.cluster is not None:
+            return None
+        return least_scanned(around.knobs)
 
     def _where_it_lies(self, rule: CheckedRule, plan: RulePlan) -> RulePlan | None:
         """The same for the rows of one relation where these lie, if that is worth it."""
@@ -254,7 +269,7 @@ class StratumRun:
             report.seconds += perf_counter() - began
             report.spent(so_far() - before)
         with limits.watch.work("joining", self.called(did.rule)):
-            sources, found = Sources(trie_of, self.rows_of), None
+            sources, found = Sources(trie_of, self.rows_of, self._once), None
             on_host = Sources(
                 partial(self.trie_of, device=CPU, parts=parts), partial(self.rows_of, device=CPU)
             )
@@ -289,14 +304,30 @@ class StratumRun:
     def _finished(self, ref: TrieRef) -> Relation | None:
         return None if ref.relation in self.tables else self.around.relation(ref.relation)
 
-    def rows_of(self, name: str, device: Device | None = None) -> Rows:
-        """What is new of a relation, in any order."""
-        delta = self.deltas[name]
+    def rows_of(self, join: JoinPlan, device: Device | None = None) -> Rows:
+        """The rows that a join is given, in any order: what is new of a relation, or the columns
+        that it scans of one; where rows are counted none of these is there twice."""
+        assert join.given is not None
+        if join.scan is not None:
+            whole = self.around.relation(join.scan.relation)
+            scanned(join, whole)
+            if join.bag:
+                with spending("indexing"):
+                    whole.store.distinct()
+            rows = whole.rows
+            return tuple(rows[at] for at in join.scan.columns), len(rows[0])
+        delta = self.deltas[join.given.relation]
         if self.around.device is CPU:
             return delta.rows, delta.length
         columns = delta.sorted_keys
         here = (device or self.around.device) is CPU
         return tuple(map(brought, columns)) if here else laid(columns, self.ops), delta.length
+
+    def _once(self, join: JoinPlan) -> bool:
+        """Whether no two rows are the same in the columns that a join scans."""
+        assert join.scan is not None
+        whole = self.around.relation(join.scan.relation)
+        return len(join.scan.columns) == len(whole.types) and whole.store.known >= Known.DISTINCT
 
     def trie_of(self, ref: TrieRef, device: Device | None = None, parts: Parts = NO_PARTS) -> Trie:
         device = device or self.around.device

@@ -82,6 +82,15 @@ class Gathering:
         first, groups = ops.group_rows(keys, size)
         count = len(first)
         partial: list[Array] = []
+        rows_of: list[Array] = []  # how many rows each group has
+
+        def counted(sums: Callable[[Array, int, Array | None], Array]) -> Array:
+            if weight is not None:
+                return sums(groups, count, weight)
+            if not rows_of:
+                rows_of.append(sums(groups, count, None))
+            return rows_of[0]
+
         for at, spec in enumerate(self.specs):
             targets = [ops.evaluate(target, column, size, self.scope)[0] for target in spec.targets]
             if spec.kind == "count_distinct":
@@ -94,17 +103,15 @@ class Gathering:
             elif spec.kind in ("min", "max", "any_value"):
                 partial.append(targets[0][self._best(spec, groups, count, targets[0])])
             elif spec.kind == "count":
-                partial.append(ops.counts_by(groups, count, weight))
+                partial.append(counted(ops.counts_by))
             elif spec.targets[0].type == "float":
                 values = ops.key_to_float(targets[0])
                 with_weight = values if weight is None else values * weight
                 partial.append(ops.sums_by(groups, count, with_weight))
-                partial.append(ops.sums_by(groups, count, weight))
+                partial.append(counted(ops.sums_by))
             else:
-                high, low = ops.halves(targets[0].astype(xp.int64), weight)
-                partial.append(ops.exact_sums(groups, count, high))
-                partial.append(ops.sums_by(groups, count, low))
-                partial.append(ops.exact_sums(groups, count, weight))
+                partial += ops.split_sums(groups, count, targets[0], weight)
+                partial.append(counted(ops.exact_sums))
         self.blocks.append((*(key[first] for key in keys), *partial))
         self.pending += count
         if self.pending > max(self.limits.chunk, self.settled):

@@ -61,6 +61,13 @@ class Seen:
     rows_out: int = 0
     seconds: float = 0.0
 
+    def add(self, other: Seen) -> None:
+        """What happened at the same step elsewhere."""
+        self.rows_in += other.rows_in
+        self.tried += other.tried
+        self.rows_out += other.rows_out
+        self.seconds += other.seconds
+
 
 @dataclass(slots=True)
 class Levelwise:

@@ -36,6 +36,18 @@ class Sink(ABC):
     def emit_counts(self, frontier: Frontier, counts: Array) -> None:
         raise AssertionError(f"a {type(self).__name__} does not count")
 
+    @property
+    def divisible(self) -> bool:
+        """Whether several sinks may take parts of the rows, to be put together: by `apart`, a new
+        sink of this kind, and `take`, which takes what another has, and that is not used again."""
+        return False
+
+    def apart(self, limits: Limits) -> Any:
+        raise AssertionError(f"a {type(self).__name__} takes all rows")
+
+    def take(self, other: Any) -> None:
+        raise AssertionError(f"a {type(self).__name__} takes all rows")
+
     def wanted(self, frontier: Frontier) -> Array | None:
         """Which rows may still change anything; None: all."""
         return None
@@ -118,6 +130,13 @@ class RowSet(Sink):
         if self.limit is not None and self.count >= self.limit:
             self.done = True
 
+    @property
+    def divisible(self) -> bool:
+        return self.limit is None
+
+    def apart(self, limits: Limits) -> RowSet:
+        return RowSet(self.outputs, self.ops, self.scope, limits, None)
+
     def take(self, other: RowSet) -> None:
         """The rows of another set, which is not used any more."""
         given = self.given + other.given
@@ -164,6 +183,43 @@ class RowSet(Sink):
         return self._settled, self.count
 
 
+class Kept(Sink):
+    """The rows of some expressions, of which no two are equal, as they come."""
+
+    divisible = True
+
+    def __init__(self, outputs: Sequence[Expr], ops: Any, scope: Any, limits: Limits) -> None:
+        self.outputs = outputs
+        self.ops = ops
+        self.scope = scope
+        self.limits = limits
+        self.blocks: list[Columns] = []
+        self.count = 0
+        self._bytes = 0
+
+    def emit(self, frontier: Frontier) -> None:
+        self._add(
+            tuple(
+                self.ops.evaluate(output, frontier.column, frontier.size, self.scope)[0]
+                for output in self.outputs
+            )
+        )
+        self.limits.charge("answers", self._bytes)
+
+    def _add(self, block: Columns) -> None:
+        self.blocks.append(block)
+        self.count += len(block[0])
+        self._bytes += sum(column.nbytes for column in block)
+
+    def apart(self, limits: Limits) -> Kept:
+        return Kept(self.outputs, self.ops, self.scope, limits)
+
+    def take(self, other: Kept) -> None:
+        for block in other.blocks:
+            self._add(block)
+        self.limits.charge("answers", self._bytes)
+
+
 class Bag(Sink):
     """Aggregates over all bindings, each as often as its weight says."""
 
@@ -172,6 +228,15 @@ class Bag(Sink):
         self.gathering = gathering
         self.only_counts = all(spec.kind == "count" for spec in gathering.specs)
         self.needs = frozenset(key.name for key in keys)
+
+    divisible = True
+
+    def apart(self, limits: Limits) -> Bag:
+        gathering = self.gathering
+        return Bag(self.keys, Gathering(gathering.specs, gathering.ops, gathering.scope, limits))
+
+    def take(self, other: Bag) -> None:
+        self.gathering.join(other.gathering)
 
     def emit(self, frontier: Frontier) -> None:
         columns = tuple(frontier.column(key.name) for key in self.keys)

@@ -113,6 +113,13 @@ class Sums(Meetings):
         product = low * weight
         return high * weight + (product >> 32), product & 0xFFFF_FFFF
 
+    def split_sums(
+        self, groups: Array, count: int, values: Array, weight: Array | None
+    ) -> tuple[Array, Array]:
+        """The sum of value * weight of each group as high * 2^32 + low."""
+        high, low = self.halves(values.astype(self.xp.int64), weight)
+        return self.exact_sums(groups, count, high), self.sums_by(groups, count, low)
+
     def means(self, high: Array, low: Array, counts: Array) -> Array:
         """(high * 2^32 + low) / count, rounded once: by Python, a group at a time."""
         rows = zip(*self.xp.stack([high, low, counts]).tolist(), strict=True)

@@ -264,7 +264,8 @@ class Given:
     """Rows that a plan is run for, each in turn: what is new of a relation. Their columns are
     these variables, which all steps find bound. `rows`: as many as estimates were made for.
 
-    `columns`: all rows of the relation are given, some at a time, and these columns of them.
+    `columns`: all rows of the relation are given, some at a time, and these columns of them: such
+    a plan is a scan.
     """
 
     relation: str
@@ -290,6 +291,11 @@ class JoinPlan:
     orbit: int = 1
     cost: float = field(default=0.0, compare=False)
     given: Given | None = None
+
+    @property
+    def scan(self) -> Given | None:
+        """The relation that the plan scans, if it is a scan."""
+        return self.given if self.given is not None and self.given.columns else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,5 +337,5 @@ class RulePlan:
     @property
     def passes_over(self) -> str | None:
         """The relation of which it is given all rows, some at a time, if there is one."""
-        given = (join.given for join in self.joins if join.given is not None)
-        return next((each.relation for each in given if each.columns), None)
+        scans = (join.scan for join in self.joins)
+        return next((scan.relation for scan in scans if scan is not None), None)

@@ -7,9 +7,7 @@ from dataclasses import replace
 
 from gdatalog.parser.syntax import Expr as SyntaxExpr
 from gdatalog.parser.syntax import Var
-from gdatalog.plan.effects import all_steps, reads
 from gdatalog.plan.nodes import (
-    Apply,
     Expr,
     Given,
     JoinPlan,
@@ -25,11 +23,11 @@ from gdatalog.planner.items import (
     AtomItem,
     Conjunction,
     Item,
-    TestItem,
     variables_of,
     variables_of_exprs,
 )
 from gdatalog.planner.normalise import Normaliser, count_variables
+from gdatalog.planner.scans import given_of, scan_of, scanning
 from gdatalog.planner.sizes import Params, Statistics
 from gdatalog.planner.symmetry import one_of_each
 from gdatalog.planner.walk import contains_head_aggregate, variables, variables_beside
@@ -49,12 +47,15 @@ def plan_rule(
     first: bool = True,
     old: Version = "old",
     params: Params | None = None,
+    scans: int | None = None,
 ) -> RulePlan:
     """The plan of a rule whose relations of the same stratum are `recursive`.
 
     In the first round of a fixpoint only alternatives without a recursive atom give anything.
     Later there is one join for each recursive atom, which is given the delta's rows; atoms before
     it read all rows, atoms after it only the `old` ones, so that no pair is joined twice.
+
+    `scans`: an alternative of one atom scans its relation if that has at least so many rows.
     """
     nodes = [*rule.head.args, *([] if rule.body is None else [rule.body])]
     normal = Normaliser(
@@ -76,6 +77,11 @@ def plan_rule(
     if first:
         alternatives = [items for items in alternatives if not any(_deltas(items, recursive, old))]
         followed = [None] * len(alternatives)
+        if scans is not None:
+            for at, items in enumerate(alternatives):
+                scan = scan_of(items, sizes, scans)
+                if scan is not None:
+                    followed[at], alternatives[at] = scan
     else:
         variants = [variant for items in alternatives for variant in _deltas(items, recursive, old)]
         alternatives = [items for items, _ in variants]
@@ -170,15 +176,7 @@ def plan_over(
         return None
     shared = {key.name for key in over.keys}
     shared.update(name for gather in over.gathers for name in variables_of_exprs(gather.targets))
-    joins = []
-    for join in over.joins:
-        assert join.given is not None
-        slots = join.given.slots
-        asked = shared.union(variables_of_exprs(join.outputs), *map(reads, all_steps(join.steps)))
-        columns = tuple(at for at, slot in enumerate(slots) if slot.name in asked) or (0,)
-        given = replace(join.given, slots=tuple(slots[at] for at in columns), columns=columns)
-        joins.append(replace(join, given=given))
-    return replace(over, joins=tuple(joins))
+    return replace(over, joins=tuple(scanning(join, shared) for join in over.joins))
 
 
 def _plan_join(
@@ -192,7 +190,9 @@ def _plan_join(
     given: Given | None = None,
 ) -> JoinPlan:
     names = () if given is None else tuple(slot.name for slot in given.slots)
-    rows = 1.0 if given is None else sizes(given.relation, "delta").rows
+    rows = 1.0
+    if given is not None:
+        rows = sizes(given.relation, "full" if given.columns else "delta").rows
     asked = [output.name for output in outputs if isinstance(output, Slot)]
     builder = PlanBuilder(sizes, asked, params=params)
     steps = builder.whole(items, live, bag, frozenset(names), rows)
@@ -205,7 +205,8 @@ def _plan_join(
     if not bag:
         steps = compact_rows(steps, tries, live, recursive, names)
     given = None if given is None else replace(given, rows=rows)
-    return JoinPlan(tries, steps, tuple(outputs), bag, cost=builder.cost, given=given)
+    join = JoinPlan(tries, steps, tuple(outputs), bag, cost=builder.cost, given=given)
+    return join if join.scan is None else replace(scanning(join, live), cost=rows + join.cost)
 
 
 def _deltas(
@@ -227,23 +228,8 @@ def _deltas(
                 changed.append(item)
         followed = items[delta]
         assert isinstance(followed, AtomItem)
-        given, tests = _given(followed)
+        given, tests = given_of(followed)
         yield (*tests, *changed), given
-
-
-def _given(atom: AtomItem) -> tuple[Given, list[TestItem]]:
-    """The rows of an atom as given ones, and what they must pass: its constants, and columns that
-    are to be equal."""
-    found: list[Slot] = []
-    tests: list[TestItem] = []
-    for at, arg in enumerate(atom.args):
-        if isinstance(arg, Slot) and arg not in found:
-            found.append(arg)
-            continue
-        slot = Slot(f"~given{at}", arg.type)
-        found.append(slot)
-        tests.append(TestItem(Apply("=", (slot, arg), "bool")))
-    return Given(atom.relation, tuple(found)), tests
 
 
 def _own(items: Conjunction, given: Given | None) -> frozenset[str]:

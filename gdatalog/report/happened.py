@@ -174,7 +174,7 @@ class Evaluated:
         ]
         told = frozenset(n for n, choice in run.executors.items() if choice.breadth_first)
         executor, children = plan_nodes(
-            plan, executors, Happened(run.seen, self.seconds, told, followed)
+            plan, executors, Happened(run.seen, self.seconds, told, {**followed, **run.scanned})
         )
         work = run.seconds - run.compiling - run.indexing - run.moving
         rate = [per_second(run.rows, work)] if run.rows and work > 0 else []

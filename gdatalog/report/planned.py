@@ -194,7 +194,7 @@ def knobs_text(knobs: Knobs) -> str:
         count = knobs.threads
         told.append(f"{count} thread{'s' * (count > 1)}" if count else "a thread for each core")
     forced = {"intersect": knobs.intersect, "split": knobs.split, "dying": knobs.dying,
-              "telling": knobs.telling, "demand": knobs.demand}  # fmt: skip
+              "telling": knobs.telling, "demand": knobs.demand, "scans": knobs.scans}  # fmt: skip
     told += [f"{name} {value}" for name, value in forced.items() if value != "auto"]
     return ", ".join(told)
 

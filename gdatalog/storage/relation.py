@@ -9,7 +9,7 @@ Above 300 lines, for all that can be asked of a relation stands here, done elsew
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -42,7 +42,7 @@ class Relation:
 
     __slots__ = (
         "__weakref__", "_spans", "_store", "_tries", "bits", "columns", "dictionaries", "encoded",
-        "lineage", "loose", "narrowed", "news", "statistics", "types", "version",
+        "lineage", "loose", "narrowed", "news", "scans", "statistics", "types", "version",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +71,8 @@ class Relation:
         # Dictionaries with all keys of a column, and the rows in codes (`engine/encoding.py`).
         self.dictionaries: dict[int, list[Dictionary]] = {}
         self.encoded: dict[object, Relation] = {}
+        # How often it was scanned for constants, by the columns of these.
+        self.scans: dict[frozenset[int], int] = {}
         self.statistics = _statistics_of(store)(store, types, self._tries)
         self.version = Version()
         self.lineage = Lineage()
@@ -184,7 +186,7 @@ class Relation:
         other = Relation.__new__(Relation)
         other._over(columns, self.types, self._store)
         other._tries, other.statistics = self._tries, self.statistics
-        other.loose = self.loose
+        other.loose, other.scans = self.loose, self.scans
         other.dictionaries, other.encoded = self.dictionaries, self.encoded
         other.version, other.lineage, other.news = self.version, self.lineage, self.news
         return other
@@ -409,6 +411,11 @@ class Relation:
     ) -> bool:
         """Whether this trie has been made."""
         return trie_name(order, tests, weighted, False, False) in self._tries
+
+    @property
+    def indexes(self) -> Collection[TrieName]:
+        """The tries that have been made."""
+        return self._tries.keys()
 
     def _build_ranked(
         self, order: tuple[int, ...], tests: tuple[RowTest, ...], weighted: bool

@@ -1,0 +1,160 @@
+"""Scans: the rows of one relation run through the steps of a plan, a chunk at a time.
+
+No index is read for them. Parts of many rows are scanned by several threads, each into a sink of
+its own; the sinks are put together in the order of the rows, so that sums of floats do not depend
+on how many threads there are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any
+
+from gdatalog.executors.frontier import Frontier
+from gdatalog.executors.levelwise import Levelwise, Seen
+from gdatalog.executors.limits import Limits
+from gdatalog.executors.sinks import Sink
+from gdatalog.plan.effects import all_steps, expressions, widens
+from gdatalog.plan.nodes import Apply, Expr, JoinPlan
+from gdatalog.storage.table import Array
+from gdatalog.storage.trie import Trie
+from gdatalog.watching import PATIENCE, Left
+
+PART = 1 << 20  # rows that one thread scans into one sink
+FIRST = 1 << 10  # rows of the first chunk, where a few answers are enough
+
+
+@dataclass(slots=True)
+class Scan:
+    """One scan: `count` rows, whose `rows` are the columns that the plan reads."""
+
+    join: JoinPlan
+    rows: Sequence[Array]
+    count: int
+    tries: Sequence[Trie]
+    ops: Any
+    scope: Any
+    limits: Limits
+    workers: int = 1
+    seen: dict[int, Seen] | None = None
+    _named: dict[Any, Array] = field(init=False)
+
+    def __post_init__(self) -> None:
+        assert self.join.given is not None
+        names = (slot.name for slot in self.join.given.slots)
+        self._named = dict(zip(names, self.rows, strict=True))
+
+    def run(self, sink: Sink) -> None:
+        """Gives the sink what comes of the rows; stops when it wants no more."""
+        starts = range(0, self.count, PART)
+        parts = [range(start, min(start + PART, self.count)) for start in starts]
+        if not sink.divisible or len(parts) < 2:
+            self._one_by_one(sink)
+            return
+        workers = min(self.workers, len(parts))
+        if workers > 1 and self._by_threads(workers):
+            self._together(parts, workers, sink)
+            return
+        for done, part in enumerate(parts):
+            into = sink.apart(self.limits)
+            walk = self._walk(self.limits, self.seen)
+            for rows in self._chunks(part):
+                walk.run(self.join.steps, 0, self._frontier(rows), into)
+            sink.take(into)
+            self.limits.watch.part(done + 1, len(parts))
+
+    def _one_by_one(self, sink: Sink) -> None:
+        work, whole = self.limits.watch.innermost, max(1, self.count)
+        walk = self._walk(self.limits, self.seen)
+        for rows in self._chunks(range(self.count), not sink.divisible):
+            with work.within(rows.start / whole, rows.stop / whole):
+                walk.run(self.join.steps, 0, self._frontier(rows), sink)
+            if sink.done:
+                return
+
+    def _walk(self, limits: Limits, seen: dict[int, Seen] | None) -> Levelwise:
+        return Levelwise(self.tries, self.ops, self.scope, limits, seen)
+
+    def _chunks(
+        self, rows: range, few: bool = False, poll: Callable[[], None] | None = None
+    ) -> Iterator[range]:
+        """Rows in chunks; if a `few` answers may be enough the first ones are short."""
+        start, size = rows.start, min(FIRST, self.limits.chunk) if few else self.limits.chunk
+        while start < rows.stop:
+            (poll or self.limits.poll)()
+            yield range(start, min(start + size, rows.stop))
+            start, size = start + size, min(4 * size, self.limits.chunk)
+
+    def _frontier(self, rows: range) -> Frontier:
+        part = slice(rows.start, rows.stop)
+        return Frontier(len(rows), columns={name: key[part] for name, key in self._named.items()})
+
+    # -------------------------------------------------------------------------------- threads
+
+    def _by_threads(self, workers: int) -> bool:
+        """Whether several threads may scan: no new text is made, and what they hold has room."""
+        made = [expr for step in all_steps(self.join.steps) for expr in expressions(step)]
+        room = PART * 8 * (len(self.rows) + len(self.join.outputs)) * (workers + 1)
+        return (
+            not widens(self.join)
+            and not any(map(_looks_into_texts, (*made, *self.join.outputs)))
+            and room <= self.limits.spare()
+        )
+
+    def _together(self, parts: Sequence[range], workers: int, sink: Sink) -> None:
+        limits, left = self.limits, Event()
+
+        def poll() -> None:
+            if left.is_set():
+                raise Left
+
+        def scan(rows: range) -> tuple[Sink, dict[int, Seen] | None]:
+            own = Limits(limits.chunk, max(1, limits.spare() // (workers + 1)))
+            own.poll = poll
+            into = sink.apart(own)
+            seen: dict[int, Seen] | None = None if self.seen is None else {}
+            walk = self._walk(own, seen)
+            for chunk in self._chunks(rows, poll=poll):
+                walk.run(self.join.steps, 0, self._frontier(chunk), into)
+            return into, seen
+
+        todo = deque(parts)
+        running: deque[Future[tuple[Sink, dict[int, Seen] | None]]] = deque()
+        with ThreadPoolExecutor(workers) as pool:
+            try:
+                for done in range(len(parts)):
+                    while todo and len(running) <= workers:
+                        running.append(pool.submit(scan, todo.popleft()))
+                    into, seen = self._wait(running.popleft())
+                    sink.take(into)
+                    for name, other in (seen or {}).items():
+                        assert self.seen is not None
+                        self.seen.setdefault(name, Seen()).add(other)
+                    limits.watch.part(done + 1, len(parts))
+            except BaseException:
+                left.set()
+                raise
+
+    def _wait(
+        self, future: Future[tuple[Sink, dict[int, Seen] | None]]
+    ) -> tuple[Sink, dict[int, Seen] | None]:
+        while True:
+            try:
+                return future.result(PATIENCE)
+            except NotYet:
+                self.limits.poll()
+
+
+def _looks_into_texts(expr: Expr) -> bool:
+    """Whether an expression makes texts or orders them; the symbol table serves one thread."""
+    if not isinstance(expr, Apply):
+        return False
+    kinds = {expr.type, *(arg.type for arg in expr.args)}
+    if "symbol" in kinds and expr.function not in ("=", "!="):
+        return True
+    return any(map(_looks_into_texts, expr.args))

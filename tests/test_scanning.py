@@ -1,0 +1,214 @@
+"""Rules of one atom scan their relation: against the oracle, and what a plan and a profile say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+
+import gdatalog as gd
+from gdatalog.engine import scanning
+from gdatalog.errors import EvaluationError
+from gdatalog.executors import scan
+from tests import test_engine_oracle as oracle
+from tests.corners import CORNERS, Example
+from tests.draw import Drawn, aggregate_programs, programs, relational_programs, string_programs
+from tests.examples import EXAMPLES
+from tests.oracle_values import canonical
+
+pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
+
+
+def run(text: str, data: oracle.Data, defined: set[str], number: int) -> oracle.Relations:
+    """The answers of scans; the number chooses threads, and the rows of chunks and parts."""
+    with gd.connect(device="cpu", threads=1 + number % 2) as db:
+        db._workspace.force(scans="always")
+        db._workspace.chunk_rows = (1, 3, 100)[number % 3]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(scan, "PART", (1, 2, 7, 1 << 20)[number % 4])
+            return oracle.answers(db, text, data, defined)
+
+
+@pytest.mark.drawn
+@oracle.share(12)
+@given(programs())
+def test_programs(drawn: Drawn) -> None:
+    oracle.agrees_in(run, drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(10)
+@given(relational_programs())
+def test_relational_programs(drawn: Drawn) -> None:
+    oracle.agrees_in(run, drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(15)
+@given(aggregate_programs())
+def test_aggregate_programs(drawn: Drawn) -> None:
+    oracle.agrees_in(run, drawn)
+
+
+@pytest.mark.drawn
+@oracle.share(8)
+@given(string_programs())
+def test_string_programs(drawn: Drawn) -> None:
+    oracle.agrees_in(run, drawn)
+
+
+@pytest.mark.parametrize("example", CORNERS + EXAMPLES, ids=str)
+def test_example(example: Example) -> None:
+    for number in (0, 5):
+        if example.fails:
+            with pytest.raises(EvaluationError):
+                run(example.program, example.data, oracle._heads(example), number)
+            continue
+        found = run(example.program, example.data, set(example.expected), number)
+        assert {name: canonical(rows) for name, rows in found.items()} == {
+            name: canonical(rows) for name, rows in example.expected.items()
+        }
+
+
+# ------------------------------------------------------------------------------- larger tables
+
+
+ROWS = 50_000
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    random = np.random.default_rng(3)
+    return pd.DataFrame({
+        "k": random.permutation(ROWS),
+        "j": random.integers(-20, 20, ROWS),
+        "v": random.normal(size=ROWS).round(3),
+        "s": random.choice(["oak", "elm", "ash", "yew"], ROWS),
+    })  # fmt: skip
+
+
+@pytest.fixture
+def db(table: pd.DataFrame) -> gd.Database:
+    found = gd.connect(threads=2)
+    found["f"] = table
+    return found
+
+
+def indexes(db: gd.Database) -> int:
+    return len(db._workspace.stored["f"]._tries)
+
+
+def rows(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
+    return sorted(map(tuple, frame.drop_duplicates().to_numpy().tolist()))
+
+
+@pytest.mark.parametrize("part", [1000, 7001, 1 << 20])
+def test_filters_projections_and_groups(
+    db: gd.Database, table: pd.DataFrame, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "PART", part)
+    few = table[(table.v > 2.5) & (table.j != 3)]
+    assert sorted(db.query("?- f(k, j, v, s), v > 2.5, j != 3.").fetchall()) == rows(few)
+    assert sorted(db.query("p(j, s) <- f(_, j, v, s), v < 0.0.").fetchall()) == rows(
+        table[table.v < 0][["j", "s"]]
+    )
+    assert sorted(db.query("p(k + 1) <- f(k, 7, _, _).").fetchall()) == [
+        (k + 1,) for k in sorted(table.k[table.j == 7])
+    ]
+    asked = "g(s, sum(k), count(), min(v), max(s), count_distinct(j)) <- f(k, j, v, s), j > 0."
+    some = table[table.j > 0].groupby("s")
+    assert sorted(db.query(asked).fetchall()) == [
+        (s, int(g.k.sum()), len(g), g.v.min(), s, g.j.nunique()) for s, g in some
+    ]
+    assert db.query("n(sum(v)) <- f(_, _, v, _).").fetchall() == [(pytest.approx(table.v.sum()),)]
+    assert indexes(db) == 0
+
+
+def test_threads_add_floats_in_one_order(
+    table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "PART", 3000)
+    found = set()
+    for threads in (1, 2, 5):
+        with gd.connect(threads=threads) as db:
+            db["f"] = table
+            found.add(tuple(sorted(db.query("g(j, sum(v)) <- f(_, j, v, _).").fetchall())))
+    assert len(found) == 1
+
+
+def test_a_few_rows_stop_the_scan(db: gd.Database, table: pd.DataFrame) -> None:
+    looked: list[int] = []
+    whole = scan.Scan._frontier
+
+    def frontier(self: scan.Scan, rows: range) -> Any:
+        looked.append(len(rows))
+        return whole(self, rows)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scan.Scan, "_frontier", frontier)
+        found = db.query("?- f(k, j, v, s), v > 0.0.", limit=5).fetchall()
+    assert len(found) == 5 and set(found) <= set(map(tuple, table.to_numpy().tolist()))
+    assert sum(looked) <= scan.FIRST
+
+
+def test_rows_that_come_twice_are_counted_once() -> None:
+    db = gd.connect()
+    frame = pd.DataFrame({"a": np.arange(20_000) % 100, "b": np.arange(20_000) % 300})
+    db["f"] = frame
+    assert db.query("n(count(), sum(b)) <- f(_, b).").fetchall() == [
+        (300, int(np.arange(300).sum()))
+    ]
+    assert len(db.query("?- f(a, b), b > 1.")) == 298
+
+
+def test_sums_that_leave_64_bits_and_computations_that_fail() -> None:
+    db = gd.connect()
+    large = (1 << 62) + np.arange(20_000)
+    db["f"] = pd.DataFrame({"a": np.arange(20_000), "b": large})
+    with pytest.raises(EvaluationError, match=f"the sum {int(sum(map(int, large)))} does not fit"):
+        db.query("n(sum(b)) <- f(_, b).")
+    assert db.query("n(sum(c)) <- f(a, b), c = b - 4611686018427387904.").fetchall() == [
+        (sum(range(20_000)),)
+    ]
+    with pytest.raises(EvaluationError, match="division by zero"):
+        db.query("p(b / a) <- f(a, b).")
+    assert len(db.query("p(a, b / a) <- f(a, b), a != 0.")) == 19_999
+    with pytest.raises(EvaluationError, match="division by zero"):
+        db.query("p(b / a) <- f(a, b).", limit=1)
+
+
+def test_an_index_that_is_there_is_used(db: gd.Database, table: pd.DataFrame) -> None:
+    text = "?- f(k, $j, v, s)."
+    assert "scan" in str(db.explain(text, {"j": 3}))
+    expected = len(table[table.j == 3])
+    for _ in range(scanning.PASSES + 1):
+        assert len(db.query(text, {"j": 3})) == expected
+    assert indexes(db) == 1
+    assert "scan" not in str(db.explain(text, {"j": 3}))
+    assert len(db.query(text, {"j": 3})) == expected
+
+
+def test_what_explain_and_profile_tell(db: gd.Database, table: pd.DataFrame) -> None:
+    text = "q(k) <- f(k, _, v, _), v > 1.0."
+    plan = str(db.explain(text))
+    assert "scan: about 50,000 rows to look at" in plan
+    assert "for each row of f, of which it reads k, v" in plan
+    told = str(db.profile(text))
+    assert "50,000" in told and f"{int((table.v > 1).sum()):,}" in told
+
+
+@pytest.mark.parametrize("strategy", ["lftj", "levelwise"])
+def test_a_forced_strategy_reads_indexes(db: gd.Database, strategy: Any) -> None:
+    assert len(db.query("p(j) <- f(_, j, _, _).", strategy=strategy)) == 40
+    assert indexes(db) > 0
+
+
+def test_a_memory_limit_holds(table: pd.DataFrame) -> None:
+    db = gd.connect(memory_limit="64MiB", threads=2)
+    db["f"] = pd.DataFrame({"k": np.arange(3_000_000, dtype=np.int32)})
+    with pytest.raises(gd.MemoryLimitError, match="answers"):
+        db.query("p(k, k * 3, k * 5, k * 7) <- f(k).")
+    assert db.query("n(sum(k * 3)) <- f(k).").fetchall() == [(3 * sum(range(3_000_000)),)]
