@@ -37,11 +37,11 @@ from gdatalog.cpu_ops.meet import (
 from gdatalog.cpu_ops.runs import holds, merged, narrowed, packing
 from gdatalog.cpu_ops.sorter import sorter_for
 from gdatalog.storage import sorting
+from gdatalog.storage.grouping import group_rows
 from gdatalog.storage.keys import float_to_key, key_to_float
 from gdatalog.storage.rows import (
     concatenate,
     first_rows,
-    group_rows,
     in_sorted,
     order_rows,
     row_firsts,

@@ -12,12 +12,13 @@ from gdatalog.engine.choose import Choice, Impatient, choose, impatience, took
 from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows, give_bag
 from gdatalog.engine.derived import Blocks, Derived, Rows
 from gdatalog.engine.device import CPU, Device
+from gdatalog.engine.heads import rows_of_groups
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.ledger import RuleRound, RuleRun
 from gdatalog.engine.sources import Sources
-from gdatalog.executors.failure import NotOnDevice, describe_failure
+from gdatalog.executors.failure import NotOnDevice
 from gdatalog.executors.frontier import WEIGHT, Frontier
-from gdatalog.executors.gather import Gathering, neutral
+from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Levelwise, Seen
 from gdatalog.executors.lftj import GiveUp
 from gdatalog.executors.limits import Limits
@@ -286,35 +287,3 @@ def run_rule(
     if did is not None:
         did.seconds += seconds
     return found
-
-
-def rows_of_groups(plan: RulePlan, gathering: Gathering, ops: Any, scope: Scope) -> Rows:
-    """What a rule's head says of each group."""
-    xp = ops.xp
-    keys, values = gathering.finish(plan.keys)
-    count = len(values[0])
-    if count == 0 and not plan.keys:
-        empty = [neutral(gather) for gather in plan.gathers]
-        if any(value is None for value in empty):
-            count = 0
-        else:
-            values = [xp.full(1, value, dtype=xp.int64) for value in empty]
-            count = 1
-    if count == 0:
-        return tuple(xp.empty(0, dtype=xp.int32) for _ in plan.head), 0
-    names = [*(key.name for key in plan.keys), *(gather.variable for gather in plan.gathers)]
-    columns: dict[Any, Any] = dict(zip(names, (*keys, *values), strict=True))
-    return _heads(plan, Frontier(count, columns=columns), ops, scope)
-
-
-def _heads(plan: RulePlan, frontier: Frontier, ops: Any, scope: Scope) -> Rows:
-    """The head's expressions of keys and gathered values."""
-    heads = []
-    for expr in plan.head:
-        keys, failed = ops.evaluate(expr, frontier.column, frontier.size, scope)
-        if failed is not None and bool(failed.any()):
-            bad = ops.survivors(failed)[:1]
-            raise describe_failure(expr, frontier.take(bad), ops, scope)
-        heads.append(keys)
-    rows = ops.sort_rows(heads)
-    return rows, len(rows[0])

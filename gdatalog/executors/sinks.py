@@ -1,4 +1,7 @@
-"""Where the rows of an execution go: into a set, into aggregates, into marks on outer rows."""
+"""Where the rows of an execution go: into a set, into aggregates, into marks on outer rows.
+
+Above 300 lines, for every kind of sink stands here.
+"""
 
 from __future__ import annotations
 

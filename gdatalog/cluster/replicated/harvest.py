@@ -18,7 +18,7 @@ from gdatalog.cluster.rows.texts import makes_texts, placed_texts
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.derived import Blocks, Derived, lying_afar
 from gdatalog.engine.device import CPU
-from gdatalog.engine.run import rows_of_groups
+from gdatalog.engine.heads import rows_of_groups
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.sinks import RowSet
