@@ -19,13 +19,13 @@ from gdatalog import cpu_ops as ops
 from gdatalog.cpu_ops.arrays import pieces
 from gdatalog.engine.best import Best
 from gdatalog.engine.growing import Growing
+from gdatalog.storage.grouping import group_rows
 from gdatalog.storage.keys import float_to_key, key_to_float
 from gdatalog.storage.marked import MarkedRows
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import (
     Packing,
     first_rows,
-    group_rows,
     in_sorted,
     sort_rows,
     sorted_set,

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.storage.grouping import group_rows
 from gdatalog.storage.keys import float_to_key
-from gdatalog.storage.rows import group_rows
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, timestamp_to_text
