@@ -38,7 +38,8 @@ class Knobs:
     a cluster's workers run what they can: "auto" where that pays; "replicate" and "partition" force
     it, with whole relations on each of them or with parts; "never". `encode`: whether strata run on
     dictionary codes: "auto" where keys lie far apart, "always" where it can be done, "never".
-    `scans`: whether a rule of one atom scans its relation: "auto" where that pays, "always", "never".
+    `scans`: whether a rule of one atom scans its relation: "auto" where that pays, "always" or
+    "never".
     """
 
     strategy: Strategy = "auto"
