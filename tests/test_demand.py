@@ -265,6 +265,8 @@ SHAPES = {
     "a head that computes": "up(x, x + 1) <- N(x). up(x, y + 1) <- up(x, y), y < 6. ?- up(2, y).",
     "what it computes is asked for": "up(x, x + 1) <- N(x). up(x, y + 1) <- up(x, y), y < 6. "
     "?- up(x, 5).",
+    "a rule that adds nothing": "path(x, z) <- F(x, z). path(x, z) <- path(x, z), F(z, _). "
+    "?- path(2, z).",
     "twice the same variable": PATH + "?- path(x, x), small(x).",
     "views over views": PATH + "a(x, y) <- path(x, y), x != y. b(y) <- a(1, y). ?- b(y), F(y, _).",
     "choices": PATH + "?- (x = 1 ; x = 2), path(x, y).",

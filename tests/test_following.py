@@ -468,3 +468,19 @@ def test_drawn_recursive_programs(drawn: Drawn) -> None:
 @given(aggregate_programs())
 def test_drawn_aggregates(drawn: Drawn) -> None:
     agrees_in(in_two_steps, drawn)
+
+
+@pytest.mark.parametrize("negated", ["!B(x)", "0 = count : { B(x) }"])
+def test_a_new_rule_asks_all_parts_of_a_relation(
+    negated: str, monkeypatch: pytest.MonkeyPatch, ways: list[str]
+) -> None:
+    as_if_many(monkeypatch, 1 << 40)
+    with gd.connect(device="cpu") as db:
+        db["A"], db["B"], db["D"] = [(1,), (2,), (3,)], [(x,) for x in range(0, 90, 2)], [(77,)]
+        db.run("q(x) <- D(x).")
+        assert set(db["q"]) == {(77,)}
+        db.insert("B", [(1,)])
+        assert len(db._workspace.stored["B"].parts) == 2
+        db.run(f"q(x) <- A(x), {negated}.")
+        assert set(db["q"]) == {(3,), (77,)}
+        assert ways[-1] == "q followed"

@@ -88,3 +88,9 @@ def test_a_set_that_grows_keeps_its_keys() -> None:
         seen.update(pairs)
         assert known.count == len(seen)
         assert known.room >= 0
+
+
+def test_all_rows_come_back_the_first_of_the_space_too() -> None:
+    rows = Hashed(KeySpace((0,), (9,)))
+    assert rows.news((np.array([0, 7], dtype=np.int32),)).all()
+    assert sorted(rows.rows()[0].tolist()) == [0, 7]

@@ -59,7 +59,7 @@ def asks_for_counts(rule: CheckedRule, names: Collection[str]) -> bool:
     if rule.body is None:
         return True
     read = [part for part in walk(rule.body) if _reads(part, dict.fromkeys(names, 0))]
-    return len(read) < 2 and all(
+    return all(
         bool(atom.args) and counted_rule(rule, {atom.name: column}) is not None
         for atom in read
         if isinstance(atom, Atom)
