@@ -4,7 +4,8 @@
 #     make demo          runs queries/triangles.dl and shows the answer; on a GPU too, where one is
 #     make demo-cluster  starts workers on this machine, asks them, kills one, and stops them
 #     make test          the tests, some minutes
-#     make check         style, types, all tests, the slow ones too
+#     make check-rest    style, types, the slow tests
+#     make check         both
 #     make coverage      how much of the parser, planner, engine and storage the quick tests run
 #     make docs          builds the documentation, in site/
 #     make bench         the benchmarks, in at most 20 minutes; make bench-full runs the rest too
@@ -25,7 +26,7 @@ WANTED := $(BIN)/python -m gdatalog.gpu_ops.wanted
 COVERED := parser planner plan engine storage
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage docs bench bench-full bench-again test-gpu bench-gpu clean
+.PHONY: help demo test check check-rest coverage docs bench bench-full bench-again test-gpu bench-gpu clean
 
 help:
 	@sed -n 's/^#     make/make/p' Makefile
@@ -47,12 +48,16 @@ demo-cluster: $(VENV)/cluster
 test: $(VENV)/dev
 	GDATALOG_PROGRAMS=150 GDATALOG_FUZZ=150 $(PYTEST)
 
-# Those that draw their cases draw twice as many as in `make test`.
-check: $(VENV)/dev
+# What `make test` leaves out.
+check-rest: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(PYTEST) -m 'not gpu'
+	$(PYTEST) -m 'slow and not gpu'
+
+check:
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory check-rest
 
 # Not in the slow tests, nor in those of kernels: it makes them slower by half.
 coverage: $(VENV)/dev

@@ -83,6 +83,7 @@ def test_says_what_it_can_make(folder: Path) -> None:
         "demo",
         "demo-cluster",
         "test",
+        "check-rest",
         "check",
         "coverage",
         "docs",
