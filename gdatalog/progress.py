@@ -18,8 +18,8 @@ class Progress:
     `what` is worked on: a relation, with the file that it is from or goes to. `done` of `total`
     are so many of `unit` ("rows", "bytes", "values", "parts"); `total` is None where nobody
     knows the end. `round` is the round of a recursion, and `new_rows` how many rows came new in
-    it. (While a file is read in bytes, or rows are sorted, `new_rows` says how many rows these
-    are.) `seconds` have passed since this work began.
+    it. While data are loaded, which is told in bytes, or rows are sorted, `new_rows` says how many
+    rows there are in all, once that is known. `seconds` have passed since this work began.
 
     >>> from gdatalog import Progress
     >>> half = Progress("loading", "E from e.csv", 43_000_000, 100_000_000, "bytes", seconds=4.3)
@@ -64,9 +64,15 @@ class Progress:
 
     @property
     def title(self) -> str:
-        """What is done, without how far it is, to be shown: "sorting E", "path"."""
+        """What is done, without how far it is, to be shown: "sorting E (40,000 rows)", "path"."""
         what = visible(self.what)
-        return what if self.stage in ("joining", "round") else f"{self.stage} {what}"
+        if self.stage in ("joining", "round"):
+            return what
+        # Rows of all the work: beside the share that is done they would seem to be done too.
+        if self.stage in ("loading", "sorting") and self.new_rows and self.unit != "rows":
+            rows = amount(self.new_rows, "rows")
+            what = rows if what == "rows" else f"{what} ({rows})"
+        return f"{self.stage} {what}"
 
     def __str__(self) -> str:
         return f"{self.title}: {', '.join(told)}" if (told := self.figures()) else self.title
@@ -75,8 +81,6 @@ class Progress:
         """How far it is, in a few words each; none where nothing is known."""
         told = [] if self.round is None else [f"round {self.round}"]
         share, left, rate = self.share, self.left, self.rate
-        if self.stage in ("loading", "sorting") and self.new_rows and self.unit != "rows":
-            told.append(amount(self.new_rows, "rows"))
         if share is None:
             new = "" if self.stage != "round" else f"{self.new_rows or 0:,} new of "
             if self.done or new:

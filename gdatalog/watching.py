@@ -109,8 +109,8 @@ class Work:
     """A piece of work: `what` is done at which stage, and how much of it."""
 
     __slots__ = (
-        "_depth", "_watch", "began", "done", "new_rows", "round", "span", "stage", "total", "unit",
-        "what",
+        "_depth", "_watch", "began", "done", "new_rows", "round", "several", "span", "stage",
+        "total", "unit", "what",
     )  # fmt: skip
 
     def __init__(self, watch: Watch, stage: Stage, what: str, total: int | None, unit: str) -> None:
@@ -123,6 +123,7 @@ class Work:
         self.new_rows: int | None = None
         self.began = perf_counter()
         self.span = 0.0, 1.0  # which part of it is at hand
+        self.several = False  # whether it has parts that follow each other, such as files
         self._watch = watch
         self._depth = 0
 
@@ -154,27 +155,35 @@ class Work:
         """Within, a part of the part at hand is at hand: from one share of it to another.
 
         Where nobody knows how much work there is, it has ten thousand parts; but of a file, which
-        may be a pipe.
+        may be a pipe, and of rounds, whose rows are counted and whose end nobody knows.
         """
         before = start, end = self.span
-        if self.total is None and self.stage != "loading":
+        if self.total is None and self.stage not in ("loading", "round"):
             self.total, self.unit = 10_000, "parts"
-        total = self.total or 0
         self.span = start + (end - start) * low, start + (end - start) * high
-        self.done = int(total * self.span[0])
+        self._begins_at(self.span[0])
         try:
             yield
         finally:
-            self.done = int(total * self.span[1])
+            self._begins_at(self.span[1])
             self.span = before
+
+    def _begins_at(self, share: float) -> None:
+        if self.total is not None:
+            self.done = int(self.total * share)
 
     def one_of(self, number: int, parts: int) -> None:
         """The part at hand is one of several, counted from 0, from now on."""
         if parts > 1:
-            self.span = 0.0, 1.0
-            with self.within(number / parts, (number + 1) / parts):
-                span, done = self.span, self.done
-            self.span, self.done = span, done
+            self.stretch(number / parts, (number + 1) / parts)
+
+    def stretch(self, low: float, high: float) -> None:
+        """The part at hand is one of several, from one share of all to another, from now on."""
+        self.several = True
+        self.span = 0.0, 1.0
+        with self.within(low, high):
+            span, done = self.span, self.done
+        self.span, self.done = span, done
 
     def share(self, share: float) -> None:
         """So much of the part at hand is done."""
@@ -334,11 +343,14 @@ class Watch:
         return self.works[-1] if self.works else Work(self, "joining", "", None, "")
 
     def part(self, done: int, total: int) -> None:
-        """So many parts of the innermost work are done, or of the part of it that is at hand."""
+        """So many parts of the innermost work are done, or of the part of it that is at hand.
+
+        Of rounds that says nothing: their rows are counted, and nobody knows their end.
+        """
         work = self.innermost
         if work.span != (0.0, 1.0):
             work.share(done / total)
-        else:
+        elif work.stage != "round":
             work.done, work.total, work.unit = done, total, work.unit or "parts"
 
     def begun_compiling(self, what: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import gdatalog as gd
@@ -17,6 +18,7 @@ from gdatalog import watching
 from gdatalog.progress import Progress
 from gdatalog.shell.progress import ProgressLine
 from gdatalog.storage import rows
+from gdatalog.storage.readers import read_table
 from gdatalog.storage.relation import Relation
 from gdatalog.watching import Left, Watch
 from tests.interpreted import interpreted
@@ -59,6 +61,50 @@ def test_what_a_value_says() -> None:
     endless = Progress("loading", "E", 0, None)
     assert (endless.share, endless.rate, endless.left) == (None, None, None)
     assert str(endless) == "loading E"
+
+
+def test_rows_of_all_the_work_do_not_stand_beside_the_share_that_is_done() -> None:
+    loading = Progress("loading", "E", 39, 100, "bytes", new_rows=5_000_000)
+    assert str(loading) == "loading E (5,000,000 rows): 39 %, 39 B of 100 B"
+    assert str(Progress("sorting", "E", 39, 100, "parts", new_rows=7)) == "sorting E (7 rows): 39 %"
+    assert str(Progress("sorting", "rows", new_rows=7)) == "sorting 7 rows"
+
+
+def test_rounds_have_no_share() -> None:
+    """Parts of a round are no parts of its rows."""
+    watch = Watch()
+    with watch.work("round", "path", unit="rows") as rounds:
+        rounds.round, rounds.new_rows, rounds.done = 3, 1000, 25_000
+        watch.part(3, 10)
+        with rounds.within(0.2, 0.4):
+            watch.part(1, 2)
+        progress, told = watch.told()
+        assert progress is not None and progress.share is None
+        assert told[:2] == ["round 3", "1,000 new of 25,000 rows"]
+        with watch.work("joining", "path (rule 2 of 3)"):
+            watch.part(3, 10)
+            assert watch.told()[1][-1] == "now rule 2 of 3 at 30 %"
+
+
+@pytest.mark.usefixtures("every", "late")
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_of_several_files_their_bytes_are_told(tmp_path: Path, ending: str) -> None:
+    """Neither the bytes nor the rows of one of them stand beside the share of all."""
+    for number, length in enumerate((2000, 10, 500)):
+        path, frame = tmp_path / f"{number}.{ending}", pd.DataFrame({"a": range(length)})
+        frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+    sizes = [path.stat().st_size for path in sorted(tmp_path.iterdir())]
+    loading: list[Progress] = []
+    watch = Watch()
+    with watch.call(), watch.telling(loading.append), watch.work("loading", "E"):
+        read_table(f"{tmp_path}/*.{ending}")
+    assert loading and {(p.total, p.unit, p.new_rows) for p in loading} == {
+        (sum(sizes), "bytes", None)
+    }
+    done = [p.done for p in loading]
+    assert done == sorted(done)
+    assert any(0 < p.done < sizes[0] for p in loading)
+    assert any(sizes[0] < p.done < sizes[0] + sizes[1] for p in loading)
 
 
 @pytest.mark.usefixtures("every")
@@ -155,7 +201,7 @@ def test_a_sort_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     db.query("?- E(x, y), E(y, x).", strategy="levelwise", on_progress=seen.append)
     sorts = [p for p in seen if p.stage == "sorting"]
     assert sorts and {(p.total, p.new_rows) for p in sorts} == {(None, 40_000)}
-    assert str(sorts[0]) == "sorting E: 40,000 rows"
+    assert "sorting E (40,000 rows)" in map(str, sorts)
 
 
 @pytest.mark.usefixtures("every")

@@ -80,7 +80,8 @@ def table_of(
     types: list[TypeName] = []
     converted = []
     watch, work = watching(), watching().innermost
-    work.new_rows = raw.length
+    if not work.several:  # of several files nobody knows yet how many rows they have
+        work.new_rows = raw.length
     if work.stage == "loading" and work.total is None:
         work.total, work.unit = raw.length, "rows"
     for position, (name, origin) in enumerate(zip(names, picked, strict=True)):

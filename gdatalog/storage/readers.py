@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import count
+from itertools import accumulate, pairwise
 from typing import Any
 
 from gdatalog.errors import DataError, UsageError
@@ -76,13 +76,25 @@ def read_table(
     if not is_set(name):
         return said(File(name), options, declared)
     files = files_of(name)
-    work, number = watching().innermost, count()
+    work, ends = watching().innermost, [0, *accumulate(map(_size_of, files))]
+    if work.stage == "loading" and ends[-1]:
+        work.total, work.unit = ends[-1], "bytes"
+    stretches = iter(pairwise(ends))
 
     def read(file: File, options: LoadOptions, declared: Declared | None) -> Table:
-        work.one_of(next(number), len(files))
+        start, end = next(stretches)
+        if ends[-1] and len(files) > 1:
+            work.stretch(start / ends[-1], end / ends[-1])
         return said(file, options, declared)
 
     return read_set(files, options, declared, read)
+
+
+def _size_of(file: File) -> int:
+    try:
+        return os.stat(file.path).st_size
+    except OSError:  # who reads it says so
+        return 0
 
 
 def _read_file(
@@ -262,7 +274,7 @@ def read_bytes(name: str) -> bytes:
     work = watching().innermost
     try:
         size = os.stat(name).st_size  # 0 of a pipe, whose end nobody knows
-        if work.stage == "loading" and size:
+        if work.stage == "loading" and size and not work.several:
             work.total, work.unit = size, "bytes"
         with work.within(*READING):
             data = _read(name)

@@ -98,7 +98,8 @@ class _Dataset:
         asked, keeping = self.asked, self.asked.keeping
         step = max(1, sum(block.groups.rows for block in blocks) // SAMPLE)
         stage = asked.stage("load")
-        before, work = 0, watching().innermost
+        before = 0
+        watching().innermost.new_rows = sum(block.groups.rows for block in blocks)
         for number, block in enumerate(blocks):
             stage.add(Call(seen, (block, -before % step, step), tag=number))
             before += block.groups.rows
@@ -109,7 +110,6 @@ class _Dataset:
             for some in one.texts.values():
                 texts.update(dict.fromkeys(some.to_pylist()))
             asked.check_texts(len(texts))
-            work.new_rows = (work.new_rows or 0) + one.look.rows
         placed = self._placed(list(texts)) if "symbol" in typed.types else None
         all_seen = [found[at] for at in range(len(blocks))]
         parts = [
