@@ -26,6 +26,7 @@ from gdatalog.engine.texts import Kept, Texts
 from gdatalog.errors import Caution, NameResolutionError, UsageError, meant
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Rule, Statement
+from gdatalog.parser.words import RESERVED
 from gdatalog.planner.broken import Cause, caution_of
 from gdatalog.planner.checked import Schema
 from gdatalog.planner.statements import Part, names_of
@@ -37,7 +38,6 @@ from gdatalog.storage.symbols import SymbolTable
 from gdatalog.watching import OBJECT, Watch, patiently
 
 _NAME = re.compile(r"[^\W\d][\w?]*(\.[\w?]+)*'*")
-_RESERVED = frozenset({"true", "false", "not", "inf", "_"})
 
 
 class Workspace:
@@ -105,10 +105,10 @@ class Workspace:
         """The relation that data make under a name, by its declaration if there is one."""
         from gdatalog.storage.frames import table_from
 
-        if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or name in RESERVED:
             hint = "a name is a letter or `_`, then letters, digits and `_`"
             other = re.sub(r"\W", "_", name) if isinstance(name, str) else ""
-            if _NAME.fullmatch(other) and other not in _RESERVED:
+            if _NAME.fullmatch(other) and other not in RESERVED:
                 hint += f": {other!r}"
             raise UsageError(f"not a relation's name: {name!r}", hint=hint)
         if isinstance(data, (str, os.PathLike)):

@@ -40,6 +40,8 @@ def test_facts_of_one_symbol_have_empty_texts() -> None:
 def test_propositions() -> None:
     assert facts("()\n", decl()) == [()]
     assert facts("()\n()\n", decl()) == [()]
+    assert facts("\n", decl()) == [()]  # as in Soufflé
+    assert facts("\r\n", decl()) == [()]
     assert facts("", decl()) == []
 
 

@@ -55,6 +55,17 @@ def test_csv_of_two_ints(text: str) -> None:
     assert rows(text, E) == [(1, 2), (3, 4)]
 
 
+@pytest.mark.parametrize("ending", ["csv", "tsv", "facts", "json", "jsonl", "parquet", "arrow"])
+def test_a_proposition_that_was_written_is_read_back(ending: str) -> None:
+    import gdatalog as gd
+
+    gd.connect().run(f'e(). .output e("e.{ending}")')
+    db = gd.connect()
+    db.load("e", f"e.{ending}")
+    assert db.query("?- e().")
+    assert gd.connect().query(f'.decl e() .input e("e.{ending}") ?- e().')
+
+
 def test_only_names_that_are_all_there_make_a_header_of_symbols() -> None:
     assert rows("src,dst\na,b\n", S) == [("a", "b")]
     assert rows("src,other\na,b\n", S) == [("src", "other"), ("a", "b")]
@@ -242,7 +253,8 @@ def test_empty_files() -> None:
             "x\n",
             decl(),
             "e.csv:1:1: data error: expected (), found 'x'\n"
-            "  hint: a relation without columns is true if its file holds (), false if empty",
+            "  hint: a relation without columns is true if its file has a line, () or a blank one, "
+            "and false if the file is empty",
         ),
     ],
 )

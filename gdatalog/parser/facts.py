@@ -21,7 +21,7 @@ _TIME = r"@[0-9]++(?:-[0-9]++)*+(?:T[0-9]++(?::[0-9]++)*+(?:\.[0-9]++)?+)?+(?![\
 _BOOL = r"(?:true|false)(?![\w.?'])"
 _ARGUMENT = rf"[ \t]*+(?:{_INT}|{_FLOAT}|{_TEXT}|{_TIME}|{_BOOL})[ \t]*+"
 _FACT = re.compile(
-    r"[ \t\r\n]*+(?!(?:_|not|inf|true|false)\b)([^\W\d]\w*+)[ \t]*+"
+    r"[ \t\r\n]*+(?!(?:_|not|inf|null|nil|true|false)\b)([^\W\d]\w*+)[ \t]*+"
     rf"\(({_ARGUMENT}(?:,{_ARGUMENT})*+)\)\.(?![\w.?])"
 )
 _PART = re.compile(

@@ -87,7 +87,7 @@ def _side_by_side(failure: Failure) -> Explained | ParseError | None:
             f"`{before.value}` is no word of the language", before.span, "write `!` or `not`"
         )
     if lower == "is" and failure.after and failure.after.text.lower() in ("not", "null"):
-        return mistake("there is no null", token.span, "every column of a row has a value")
+        return mistake("there is no null yet", token.span, NO_NULL)
     if lower in _WORDS:
         return mistake(f"`{word}` is no operator", token.span, _WORDS[lower])
     if token.start == before.end and '"' in (before.text[-1:], token.text[:1]):
@@ -113,7 +113,7 @@ def _side_by_side(failure: Failure) -> Explained | ParseError | None:
             return mistake(
                 f"`{before.text}` cannot name a relation",
                 before.span,
-                "true, false, not, inf and _ are reserved",
+                "true, false, not, inf, null, nil and _ are reserved",
             )
         if not new_line(before, token):
             return mistake(

@@ -112,6 +112,10 @@ def scan(source: Source, at: int) -> Scanned:
                 kind = "OPERATOR"
             elif value in NAMED:
                 kind, value = NAMED[value]
+                if kind == "NULL":
+                    tokens.append(wrong_token(source, kind, start, end, arrow))
+                    operand = True
+                    continue
                 if kind == "IN" and not operand:
                     kind = "NAME"
                 elif kind == "NAME":

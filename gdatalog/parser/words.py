@@ -19,11 +19,18 @@ NAMED: dict[str, tuple[str, Any]] = {
     "true": ("BOOL", True),
     "false": ("BOOL", False),
     "inf": ("NUMBER", float("inf")),
+    "null": ("NULL", "null"),
+    "nil": ("NULL", "nil"),
     "not": ("NOT", "not"),
     "in": ("IN", "in"),
     "bnot": ("NAME", "bnot"),
     "lnot": ("NAME", "lnot"),
 }
+RESERVED = frozenset({"true", "false", "not", "inf", "null", "nil", "_"})  # what names nothing
+NO_NULL = (
+    "every column of a row has a value: give the rows that have one a relation of their own, "
+    'or write a value that stands for none, such as -1 or ""'
+)
 
 
 def find_words(tokens: list[Token]) -> None:

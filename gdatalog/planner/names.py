@@ -9,7 +9,8 @@ the walk is: in a head, in a fact, in an aggregate. Hence the length.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -38,11 +39,12 @@ from gdatalog.parser.syntax import (
     Var,
     Wildcard,
 )
+from gdatalog.parser.words import NO_NULL
 from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, TYPES
 from gdatalog.planner.catalog import Catalog, arity_error, no_such_relation, no_such_type
 from gdatalog.planner.checked import CheckedQuery, CheckedRule
 from gdatalog.planner.scopes import Fresh, Scopes
-from gdatalog.planner.walk import variables
+from gdatalog.planner.walk import variables, walk
 from gdatalog.planner.words import INSTEAD, did_you_mean, either, nearest
 from gdatalog.values import TypeName
 
@@ -52,6 +54,7 @@ PREDICATES = ("contains", "distinct", "match", "starts_with")  # which stand as 
 _NAMED = tuple(name for name in (*CALLABLE, *sorted(AGGREGATES)) if name.isidentifier())
 _OPERATORS = ("band", "bor", "bxor", "bshl", "bshr", "bshru", "bnot", "land", "lor", "lxor", "lnot")
 _BOOLS = ("true", "false")
+_NULLS = ("null", "nil", "none")
 _LISTED = sorted(name for name in FUNCTIONS if name.isidentifier() and name not in _OPERATORS)
 
 
@@ -77,6 +80,7 @@ class Names:
         """One rule a head; none if a name is wrong."""
         before = len(self.errors)
         self._start()
+        self._constants_meant((*rule.heads, *(() if rule.body is None else (rule.body,))))
         body = None if rule.body is None else self._literal(rule.body)
         heads = [self._head(head, rule.body is None) for head in rule.heads]
         if len(self.errors) > before:
@@ -112,6 +116,7 @@ class Names:
             return CheckedQuery(name, relation.arity == 0, query.span), None
         before = len(self.errors)
         self._start()
+        self._constants_meant((query.body,))
         resolved = self._literal(query.body)
         if query.bare and len(self.errors) > before:
             self._hint_at_fact(query.body, self.errors[-1])
@@ -130,13 +135,26 @@ class Names:
         known = self.catalog.relations.keys() | self.catalog.broken.keys()
         if not isinstance(body, Atom) or body.name in known or not body.args:
             return
-        words = {a.name.lower() for a in body.args if isinstance(a, Var)}
-        if words & {"null", "none", "nil"}:
-            error.hint = "there is no null: every column of a row has a value"
-        elif did_you_mean(body.name, self.catalog.relations) is None:
+        if did_you_mean(body.name, self.catalog.relations) is None:
             meant = (_as_constant(a) for a in body.args)
             fact = format_node(replace(body, args=tuple(meant)))
             error.hint = f"a name is a variable here: for a fact, did you mean `{fact}.`?"
+
+    def _constants_meant(self, nodes: Sequence[Atom | Literal]) -> None:
+        """Variables such as `True` and `NULL`, which are constants in other languages."""
+        seen = [part for node in nodes for part in walk(node) if isinstance(part, Var)]
+        uses = Counter(var.name for var in seen)
+        for var in {var.name: var for var in reversed(seen)}.values():
+            meant = var.name.lower()
+            if meant == var.name or meant not in (*_BOOLS, *_NULLS):
+                continue
+            message, hint = f"`{var.name}` is a variable here", f"did you mean `{meant}`?"
+            if meant in _NULLS:
+                message, hint = f"{message}: there is no null yet", NO_NULL
+            if uses[var.name] == 1:
+                self._fail(message, var.span, hint)
+            else:
+                self.cautions.append(Caution(message, var.span, hint))
 
     def _start(self) -> None:
         self.fresh = Fresh()

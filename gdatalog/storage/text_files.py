@@ -47,7 +47,7 @@ def raw_of_text(
     arity = None if declared is None else len(declared.types)
     if data.startswith(_UTF16):
         raise DataError(f"{name}: the text is UTF-16", hint="save it as UTF-8")
-    if arity == 0:
+    if arity == 0 or (arity is None and data.strip() == b"()"):
         return _proposition(name, data)
     if delimiter is None:
         delimiter = _sniff(name, data, quoted, declared)
@@ -109,16 +109,17 @@ def _unlike(names: Sequence[str] | None, declared: Declared | None) -> str | Non
 
 
 def _proposition(name: str, data: bytes) -> Raw:
-    """A relation without columns: `()` on a line says that it is true."""
+    """A relation without columns: a line, blank or `()`, says that it is true, as in Soufflé."""
     lines = data.decode(errors="replace").splitlines()
     for number, line in enumerate(lines, 1):
         if line.strip() not in ("", "()"):
             raise DataError(
                 f"expected (), found {shown(line)}",
                 Span(Source(name, line, number), 0, len(line)),
-                hint="a relation without columns is true if its file holds (), false if empty",
+                hint="a relation without columns is true if its file has a line, () or a blank one, and "
+                "false if the file is empty",
             )
-    return Raw((), (), sum(1 for line in lines if line.strip()))
+    return Raw((), (), len(lines))
 
 
 # ---------------------------------------------------------------- what was not said
