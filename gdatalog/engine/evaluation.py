@@ -108,6 +108,8 @@ class Evaluation:
         """A relation, if it is there without evaluating a rule; of one that was evaluated, if
         nothing has changed since that it was made of."""
         stratum = self._home.get(name)
+        if name in self.checked.unbound:
+            return None
         if name in self._known or stratum is None:
             return self.relation(name)
         below = {read: self.known(read) for read in self._reads(stratum)}
@@ -159,6 +161,8 @@ class Evaluation:
     def _evaluate(self, wanted: Iterable[str]) -> None:
         """Evaluates what the wanted relations need, strata below first."""
         needed = self.needed(wanted)
+        for name in sorted(needed & self.checked.unbound.keys()):
+            raise self.checked.unbound[name]
         counting: dict[tuple[str, ...], Stratum] = {}  # strata that read how many rows there are
         strata = [s for s in self.checked.strata if needed & set(s.relations)]
         for stratum in strata:

@@ -15,7 +15,7 @@ from gdatalog.parser.directive_mistakes import directive_mistake
 from gdatalog.parser.failure import Explained, Failure, brackets, innermost, mistake, new_line
 from gdatalog.parser.foreign import sql, sql_star, sql_word
 from gdatalog.parser.tokens import VALUES, Token
-from gdatalog.parser.words import AGGREGATES
+from gdatalog.parser.words import AGGREGATES, NO_NULL
 
 ENDS = VALUES | {"RPAR", "RBRACE"}
 _OPERATORS = frozenset({"OPERATOR", "SIGN", "COMPARE", "EQUAL", "NOT", "IN"})

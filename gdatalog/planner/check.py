@@ -1,6 +1,6 @@
 """The checks: from a program as it was written to one that makes sense, or all of its errors.
 
-    names -> types -> safety -> aggregated heads -> strata -> cautions
+    names -> types -> inline relations -> safety -> aggregated heads -> strata -> cautions
 
 Each pass goes on with what those before it left usable, and says nothing that only follows
 from an error already found.
@@ -19,8 +19,8 @@ from gdatalog.planner.checked import Checked, CheckedQuery, CheckedRule, Schema
 from gdatalog.planner.facts import Facts
 from gdatalog.planner.heads import check_heads
 from gdatalog.planner.improving import check_improving
+from gdatalog.planner.inlining import expand_inline
 from gdatalog.planner.names import Names
-from gdatalog.planner.safety import check_safety
 from gdatalog.planner.strata import stratify
 from gdatalog.planner.types import Types
 from gdatalog.planner.words import either, own_name
@@ -61,9 +61,10 @@ def examine(
     facts, rules, queries = _resolve(program, catalog, params, errors, cautions)
     types = _infer(catalog, facts, rules, params, errors)
     typed = list(types.checked_rules())
-    for rule in typed:
-        check_safety(rule, errors)
-    typed, wrong = check_heads(typed, facts.atoms, catalog, errors)
+    asked = {query.relation: query.span for query in queries}
+    inlined = expand_inline(program, catalog, typed, facts.atoms, asked, errors)
+    cautions += inlined.cautions
+    typed, wrong = check_heads(inlined.rules, facts.atoms, catalog, errors)
     strata = stratify(typed, errors)
     for stratum in strata:
         if stratum.recursive and wrong.isdisjoint(stratum.relations):
@@ -81,6 +82,8 @@ def examine(
         param_types=types.param_types(),
         cautions=cautions_of(program, catalog, whole, cautions),
         last=_last(program),
+        inline=inlined.names,
+        unbound=inlined.unbound,
     )
     return checked, errors
 

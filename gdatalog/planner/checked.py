@@ -1,6 +1,7 @@
 """What the checks hand to the planner: rules that make sense, with the types of everything.
 
 In a checked rule
+- relations that are declared inline stand expanded in the bodies that read them;
 - there is one head; a rule with several heads has become several rules;
 - every `Atom` names a relation; calls of functions that stood as literals are `Test`,
   `distinct(...)` is `Distinct`, `i = range(...)` is `Range`;
@@ -19,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gdatalog.errors import Caution, Span
+from gdatalog.errors import Caution, Error, Span
 from gdatalog.parser.syntax import Atom, Directive, Literal
 from gdatalog.values import TypeName
 
@@ -87,3 +88,5 @@ class Checked:
     param_types: Mapping[str, TypeName]
     cautions: tuple[Caution, ...]
     last: str | None  # the first head of the last rule or fact: what db.query returns by default
+    inline: frozenset[str] = frozenset()  # the relations whose rules stand where they were read
+    unbound: Mapping[str, Error] = field(default_factory=dict)  # those of them that are never made

@@ -78,6 +78,10 @@ def variables(node: Node) -> dict[str, Var]:
     return found
 
 
+def head_aggregates(node: Node) -> list[HeadAggregate]:
+    return [part for part in walk(node) if isinstance(part, HeadAggregate)]
+
+
 def contains_head_aggregate(node: Node) -> bool:
     return any(isinstance(part, HeadAggregate) for part in walk(node))
 

@@ -142,6 +142,9 @@ def _evaluate(repl: Repl, session: Session, before: Texts, held: Mapping[str, Re
         added = "1 fact added" if len(new) == 1 else f"{len(new):,} facts added"
         say(f"{name}: {added if new else 'nothing new'}, {tuples(count)}")
     for name in dict.fromkeys(head.name for rule in rules for head in rule.heads):
+        if name in session.checked.inline:
+            say(f"{name}: inline, expanded where it is read")
+            continue
         spread = session.settings.ledger.spread
         count, seconds = _count(repl, session, name)
         came = _came(session.relation(name), held.get(name))

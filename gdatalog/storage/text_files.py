@@ -116,8 +116,8 @@ def _proposition(name: str, data: bytes) -> Raw:
             raise DataError(
                 f"expected (), found {shown(line)}",
                 Span(Source(name, line, number), 0, len(line)),
-                hint="a relation without columns is true if its file has a line, () or a blank one, and "
-                "false if the file is empty",
+                hint="a relation without columns is true if its file has a line, () or a blank one,"
+                " and false if the file is empty",
             )
     return Raw((), (), len(lines))
 

@@ -1,0 +1,368 @@
+"""Inline relations: their rules stand in the place of the atoms that read them, as in Soufflé.
+
+After `.decl near(x: int, y: int) inline` and `near(x, y) <- x <= y + 2, y <= x + 2.` the atom
+`near(a, b)` is `a <= b + 2, b <= a + 2`. Several rules become a `;`, a negated atom a negated
+group. So a rule of an inline relation may leave variables of its head unbound; where it
+binds all of them the relation is made when it is asked for by its name.
+
+A relation that cannot be expanded is made, with a warning: one that is recursive, aggregates in
+its head, has data or facts, or is an output. So it is where an aggregate ranges over its
+rows: the variables of its rules would count as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gdatalog.errors import Caution, Error, Note, Span
+from gdatalog.parser.syntax import (
+    Aggregate,
+    And,
+    Atom,
+    Compare,
+    Const,
+    Decl,
+    Expr,
+    Literal,
+    Not,
+    Or,
+    Param,
+    Program,
+    Test,
+    Var,
+)
+from gdatalog.planner.catalog import Catalog
+from gdatalog.planner.checked import CheckedRule
+from gdatalog.planner.names import conjunction, disjunction
+from gdatalog.planner.safety import check_safety
+from gdatalog.planner.walk import (
+    N,
+    Node,
+    children,
+    contains_aggregate,
+    head_aggregates,
+    rebuild,
+    variables,
+    walk,
+)
+from gdatalog.planner.words import own_name
+from gdatalog.values import TypeName
+
+MOST_ALTERNATIVES = 64  # that one rule may get by it
+_WITHOUT = "without `inline` there is no warning"
+COUNTING = frozenset({"count", "sum", "mean"})  # the number of bindings matters to these
+
+
+@dataclass(slots=True)
+class Inlined:
+    """The rules after expansion. `names`: the relations that were expanded; `unbound`: those of
+    them that cannot be made, and why."""
+
+    rules: list[CheckedRule]
+    names: frozenset[str] = frozenset()
+    unbound: dict[str, Error] = field(default_factory=dict)
+    cautions: list[Caution] = field(default_factory=list)
+
+
+def expand_inline(
+    program: Program,
+    catalog: Catalog,
+    rules: Sequence[CheckedRule],
+    facts: Collection[str],
+    asked: Mapping[str, Span],
+    errors: list[Error],
+) -> Inlined:
+    """The rules with their inline relations expanded, and checked for safety.
+
+    `facts`: the relations that have some; `asked`: those that queries name as a whole, and where.
+    """
+    spans = _declared_inline(program)
+    expansion = _Expansion(rules, facts, catalog, spans) if spans else None
+    expanded = list(rules) if expansion is None else expansion.all()
+    found = Inlined(expanded)
+    unsafe: dict[str, list[Error]] = {}
+    for rule, before in zip(expanded, rules, strict=True):
+        wrong: list[Error] = []
+        check_safety(rule, wrong)
+        if expansion is not None and rule.head.name in expansion.definitions:
+            if wrong:
+                unsafe.setdefault(rule.head.name, []).extend(wrong)
+        else:
+            errors += wrong if expansion is None else [expansion.placed(e, before) for e in wrong]
+    if expansion is None:
+        return found
+    found.cautions = expansion.cautions
+    found.names = frozenset(expansion.definitions)
+    found.rules = [rule for rule in expanded if rule.head.name not in unsafe]
+    places = {atom.name: atom.span for rule in found.rules for atom in _atoms(rule)} | dict(asked)
+    for name, wrong in unsafe.items():
+        if name in places:
+            note = Note(f"all rows of `{name}` are needed here, though it is inline", places[name])
+            wrong[0].notes = (*wrong[0].notes, note)
+            errors.append(wrong[0])
+        found.unbound[name] = wrong[0]
+    return found
+
+
+def _declared_inline(program: Program) -> dict[str, Span]:
+    return {
+        name: statement.span
+        for statement in program.statements
+        if isinstance(statement, Decl) and "inline" in statement.qualifiers
+        for name in statement.names
+    }
+
+
+def _within(inner: Span, outer: Span) -> bool:
+    return inner.source is outer.source and outer.start <= inner.start <= outer.end
+
+
+def _atoms(rule: CheckedRule) -> Iterator[Atom]:
+    nodes: list[Node] = [*rule.head.args, *([] if rule.body is None else [rule.body])]
+    for node in nodes:
+        yield from (part for part in walk(node) if isinstance(part, Atom))
+
+
+def _reads(rule: CheckedRule) -> set[str]:
+    return {atom.name for atom in _atoms(rule)}
+
+
+class _Expansion:
+    """`definitions`: the rules of each relation that is expanded, expanded themselves; `made`:
+    of those that are not, why."""
+
+    def __init__(
+        self,
+        rules: Sequence[CheckedRule],
+        facts: Collection[str],
+        catalog: Catalog,
+        spans: Mapping[str, Span],
+    ) -> None:
+        self.rules = rules
+        self.spans = spans
+        self.cautions: list[Caution] = []
+        self.definitions: dict[str, list[CheckedRule]] = {}
+        self.made: dict[str, Note] = {}
+        self.by_name = {name: [r for r in rules if r.head.name == name] for name in spans}
+        done_otherwise = {name: d.kind for d in catalog.directives for name in d.names}
+        waiting: list[str] = []
+        for name in spans:
+            why = None
+            if name in done_otherwise:
+                why = f".{done_otherwise[name]} names it"
+            elif catalog.relations[name].has_data:
+                why = "it has data"
+            elif any(rule.aggregated for rule in self.by_name[name]):
+                why = "its rules aggregate in the head"
+            elif name in facts:
+                why = "it has facts beside its rules"
+            if not self.by_name[name]:
+                continue  # there is nothing to make
+            if why is None:
+                waiting.append(name)
+            else:
+                self._made(name, why)
+        self._define(waiting)
+
+    def placed(self, error: Error, rule: CheckedRule) -> Error:
+        """An error in a rule of an inline relation, with the place that reads the relation."""
+        span = error.span
+        if rule.head.name in self.made:
+            error.notes = (*error.notes, self.made[rule.head.name])
+        if span is None or _within(span, rule.span):
+            return error
+        inline = [atom for atom in _atoms(rule) if atom.name in self.definitions]
+        for atom in inline:
+            if any(_within(span, own.span) for own in self.definitions[atom.name]):
+                note = Note(f"`{atom.name}` is inline, and is read here", atom.span)
+                error.notes = (*error.notes, note)
+                return error
+        return error
+
+    def _define(self, waiting: list[str]) -> None:
+        """Those first that read no other; what is left reads itself."""
+        while waiting:
+            reads = {name: set().union(*map(_reads, self.by_name[name])) for name in waiting}
+            free = [name for name in waiting if reads[name].isdisjoint(waiting)]
+            for name in free:
+                self.definitions[name] = list(map(self.rule, self.by_name[name]))
+            if not free:
+                free = [name for name in waiting if name in _reached(name, reads)]
+                for name in free:
+                    self._made(name, "it is recursive")
+            waiting = [name for name in waiting if name not in free]
+
+    def all(self) -> list[CheckedRule]:
+        """All rules, in their order."""
+        done = {id(old): new for name, new_rules in self.definitions.items()
+                for old, new in zip(self.by_name[name], new_rules, strict=True)}  # fmt: skip
+        return [done.get(id(rule)) or self.rule(rule) for rule in self.rules]
+
+    def rule(self, rule: CheckedRule) -> CheckedRule:
+        if rule.body is None or self.definitions.keys().isdisjoint(_reads(rule)):
+            return rule
+        return _Reader(self, rule).expanded()
+
+    def _made(self, name: str, why: str) -> None:
+        message = f"`{name}` is declared inline, and is made all the same: {why}"
+        self.made[name] = Note(message, self.spans[name])
+        self.cautions.append(Caution(message, self.spans[name], _WITHOUT))
+
+    def made_for(self, atom: Atom, why: str) -> None:
+        message = f"`{atom.name}` is declared inline, and is made for this atom: {why}"
+        self.cautions.append(Caution(message, atom.span, _WITHOUT))
+
+
+def _reached(name: str, reads: Mapping[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    todo = [name]
+    while todo:
+        for other in reads.get(todo.pop(), ()):
+            if other not in found:
+                found.add(other)
+                todo.append(other)
+    return found
+
+
+class _Reader:
+    """One rule while its atoms are expanded."""
+
+    def __init__(self, expansion: _Expansion, rule: CheckedRule) -> None:
+        self.expansion = expansion
+        self.rule = rule
+        self.types: dict[str, TypeName] = dict(rule.types)
+        self.alternatives = 1
+        self.made = 0
+        kinds = {part.kind for part in head_aggregates(rule.head)}
+        self.counting = not kinds.isdisjoint(COUNTING)
+        self.aggregated = not kinds <= {"min", "max"}  # a rule that may have no `;`
+
+    def expanded(self) -> CheckedRule:
+        assert self.rule.body is not None
+        body = self._literal(self.rule.body, positive=True)
+        return replace(self.rule, body=body, types=self.types)
+
+    def _literal(self, literal: Literal, positive: bool) -> Literal:
+        match literal:
+            case And():
+                items = [self._literal(item, positive) for item in literal.items]
+                return conjunction(items, literal.span)
+            case Or():
+                items = [self._literal(item, positive) for item in literal.items]
+                return disjunction(items, literal.span)
+            case Not():
+                body = self._literal(literal.body, positive=False)
+                return body.body if isinstance(body, Not) else replace(literal, body=body)
+            case Atom() if literal.name in self.expansion.definitions:
+                return self._atom(literal, positive)
+            case _:
+                self._aggregates(literal)
+                return literal
+
+    def _aggregates(self, literal: Literal) -> None:
+        if contains_aggregate(literal):
+            for part in walk(literal):
+                if isinstance(part, Atom) and part.name in self.expansion.definitions:
+                    self.expansion.made_for(part, "an aggregate ranges over its rows")
+                    return
+
+    def _atom(self, atom: Atom, positive: bool) -> Literal:
+        definitions = self.expansion.definitions[atom.name]
+        if positive and not self._may_expand(definitions):
+            self.expansion.made_for(atom, "an aggregate ranges over its rows")
+            return atom
+        if self.alternatives * len(definitions) > MOST_ALTERNATIVES:
+            why = f"this rule would have more than {MOST_ALTERNATIVES} alternatives"
+            self.expansion.made_for(atom, why)
+            return atom
+        self.alternatives *= len(definitions)
+        found = [self._instance(definition, atom) for definition in definitions]
+        return disjunction(found, atom.span) if len(found) > 1 else found[0]
+
+    def _may_expand(self, definitions: Sequence[CheckedRule]) -> bool:
+        """Whether the aggregates of the head are the same over what the atom becomes."""
+        if not self.aggregated:
+            return True
+        if len(definitions) > 1 or _branches(definitions[0].body):
+            return False
+        return not self.counting or _adds_no_variable(definitions[0])
+
+    def _instance(self, definition: CheckedRule, atom: Atom) -> Literal:
+        """What an atom says by one rule."""
+        head, body = definition.head, definition.body
+        exported = {
+            name
+            for part in (() if body is None else walk(body))
+            if isinstance(part, Aggregate)
+            for name in part.exports
+        }
+        put: dict[str, Expr] = {}
+        equal: list[tuple[Expr, Expr]] = []
+        for own, given in zip(head.args, atom.args, strict=True):
+            simple = isinstance(given, Var | Const | Param)
+            if isinstance(own, Var) and own.name not in put and own.name not in exported and simple:
+                put[own.name] = given
+            elif not isinstance(own, Const) or own != given:
+                equal.append((given, own))
+        inside = dict.fromkeys(variables(head))
+        if body is not None:
+            inside |= dict.fromkeys(variables(body))
+        for name in inside:
+            if name not in put:
+                self.made += 1
+                new = f"{own_name(name)}~i{self.made}"
+                put[name] = Var(new)
+                self.types[new] = definition.types[name]
+        items = [] if body is None else [_substituted(body, put)]
+        for given, own in equal:
+            items.append(Compare(given, (("=", _substituted(own, put)),), atom.span))
+        return conjunction(items, atom.span) if items else Test(Const("bool", True, atom.span))
+
+
+def _substituted(node: N, put: Mapping[str, Expr]) -> N:
+    if isinstance(node, Var):
+        new = put[node.name]
+        return replace(new, span=node.span)  # type: ignore[return-value]
+    changed = rebuild(node, lambda part: _substituted(part, put))
+    if isinstance(changed, Aggregate):
+        names = {old: new.name for old, new in put.items() if isinstance(new, Var)}
+        return replace(
+            changed,
+            exports=tuple(names[name] for name in changed.exports),
+            locals=tuple(names[name] for name in changed.locals),
+        )
+    return changed
+
+
+def _adds_no_variable(definition: CheckedRule) -> bool:
+    """Whether each binding of the body is one row: then an atom counts as often expanded."""
+    if not all(isinstance(arg, Var) for arg in definition.head.args) or definition.body is None:
+        return False
+    heads = variables(definition.head).keys()
+    return set(_binding(definition.body)) <= heads
+
+
+def _branches(body: Literal | None) -> bool:
+    """Whether there is a `;` outside of negations and aggregates."""
+    match body:
+        case Or():
+            return True
+        case And():
+            return any(map(_branches, body.items))
+        case _:
+            return False
+
+
+def _binding(node: Node) -> Iterator[str]:
+    """The variables that a literal may bind: not those local to negations and aggregates."""
+    match node:
+        case Var(name):
+            yield name
+        case Not():
+            return
+        case Aggregate():
+            yield from node.exports
+        case _:
+            for child in children(node):
+                yield from _binding(child)
