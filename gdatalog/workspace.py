@@ -174,9 +174,10 @@ class Workspace:
         self._change(self.texts.less({name}, "data"), {**self.stored, name: relation}, name)
         rules = self.rules_of(name)
         if rules:
+            add = "adds" if rules == 1 else "add"
             self.on_caution(
                 Caution(
-                    f"{name} has {count(rules, 'rule')}, which still add{'s' * (rules == 1)} to these rows",
+                    f"{name} has {count(rules, 'rule')}, which still {add} to these rows",
                     hint=f'db.drop("{name}") drops rules and data',
                 )
             )
