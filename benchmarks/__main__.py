@@ -1,4 +1,5 @@
-"""Runs the benchmarks; prints a Markdown report and writes it to docs/benchmarks."""
+"""Runs the benchmarks; prints a Markdown report and writes it to docs/benchmarks, unless others
+were at work on the machine."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks import resident
-from benchmarks.machine import BUSY, LOAD, machine
+from benchmarks.machine import BUSY, LOAD, machine, wait_until_quiet
 from benchmarks.pictures import draw
 from benchmarks.records import Case, asks
 from benchmarks.remembered import Remembered
@@ -35,6 +36,7 @@ SUITES = (
     "startup",
     "loading",
 )
+_UNTRUSTED = "the figures of this run are not to be trusted"
 OUT = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
 
 
@@ -49,9 +51,15 @@ def main() -> int:
         _write(cases, seen["machine"], seen["left out"], out or OUT)
         return 0
     facts = machine()
-    if not options.small and float(facts[LOAD]) > BUSY:
-        print(f"the machine is busy (load {facts[LOAD]}): wait, or mistrust", file=sys.stderr)
-    cases, left_out = _run(options, idle=float(facts[LOAD]) <= BUSY)
+    if not options.small:
+        facts[LOAD] = wait_until_quiet(options.wait)
+    idle = float(facts[LOAD]) <= BUSY
+    if not (idle or options.small):
+        print(f"the machine is busy (load {facts[LOAD]}): {_UNTRUSTED}", file=sys.stderr)
+        if options.out is None and out is not None:
+            print(f"{out} keeps the report that it has; --out writes this one", file=sys.stderr)
+            out = None
+    cases, left_out = _run(options, idle)
     report = _write(cases, facts, left_out, out) if out else markdown(cases, facts, left_out, [])
     print(report)
     wrong = [figure for case in cases for figure in case.figures if "WRONG" in figure.trouble]
@@ -101,6 +109,13 @@ def _options() -> Namespace:
     parser.add_argument("--out", type=Path, help=f"default: {OUT.name}, if all suites run")
     parser.add_argument("--only", default="", help="works whose names have this in them")
     parser.add_argument("--minutes", type=float, help="begin nothing that would take longer")
+    parser.add_argument(
+        "--wait",
+        type=float,
+        default=5,
+        metavar="MINUTES",
+        help="for others to leave the machine; default: 5",
+    )
     parser.add_argument("--full", action="store_true", help="slow sides and sizes too")
     parser.add_argument("--huge", action="store_true", help="random graphs of 100M edges too")
     parser.add_argument("--again", action="store_true", help="slow peers are not taken from memory")

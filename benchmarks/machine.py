@@ -4,15 +4,38 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from time import sleep
 
 from benchmarks.peers import PACKAGES
 from benchmarks.sides import THREADS
 
 OURS = ("numpy", "numba", "pandas", "pyarrow")
 
-LOAD, BUSY = "load before", 1.0  # from then on figures are not to be trusted
+LOAD, BUSY = "load before", 1.0  # above that, figures are not to be trusted
+PAUSE = 5.0  # seconds between two looks at the load
+
+
+def load() -> float:
+    """How many processes wanted to run, on average over the last minute."""
+    return round(os.getloadavg()[0], 1)
+
+
+def wait_until_quiet(minutes: float, pause: Callable[[float], object] = sleep) -> float:
+    """The load, once it is low enough for figures to be trusted, or after so many minutes."""
+    found, left = load(), 60 * minutes
+    if found > BUSY and left > 0:
+        print(
+            f"the machine is busy (load {found}): waiting for at most {minutes:g} minutes",
+            file=sys.stderr,
+        )
+    while found > BUSY and left > 0:
+        pause(PAUSE)
+        found, left = load(), left - PAUSE
+    return found
 
 
 def cores() -> int:
@@ -30,7 +53,7 @@ def machine() -> dict[str, str | int | float]:
         "processor": _processor(),
         "cores": cores(),
         "memory GiB": memory_gib(),
-        LOAD: round(os.getloadavg()[0], 1),
+        LOAD: load(),
         "threads of each side": THREADS,
         "python": platform.python_version(),
         **_versions(),

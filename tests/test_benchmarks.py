@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 from time import sleep
@@ -11,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks import __main__ as command
 from benchmarks import memory, paths, patterns, points_to, recursion
 from benchmarks.columns import read_columns, write_columns
 from benchmarks.graphs import Graph, directed_rmat, rmat, short, uniform, weights, wu
-from benchmarks.machine import same_machine
+from benchmarks.machine import LOAD, same_machine, wait_until_quiet
 from benchmarks.peers import DuckDB, SciPy
 from benchmarks.pictures import draw
 from benchmarks.race import Race
@@ -341,6 +344,46 @@ def test_a_report_tells_what_was_asked_for_and_seen() -> None:
     assert "![a picture](a.png)" in text
     assert "No time was left for the rest" in text
     assert Case.from_dict(case.to_dict()) == case
+
+
+@pytest.mark.parametrize(
+    ("loads", "args", "waits", "written"),
+    [
+        ([0.4], [], 0, "docs"),
+        ([3.0, 2.0, 0.9], [], 2, "docs"),
+        ([3.0] * 100, [], 60, None),  # the good report stays
+        ([3.0] * 100, ["--wait", "0"], 0, None),
+        ([3.0] * 100, ["--wait", "0", "--out", "elsewhere"], 0, "elsewhere"),
+        ([0.4], ["cliques"], 0, None),
+    ],
+)
+def test_a_report_of_a_busy_machine_is_not_published(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    loads: list[float],
+    args: list[str],
+    waits: int,
+    written: str | None,
+) -> None:
+    paused: list[float] = []
+    after, ours = iter(loads), [Case("cliques", "K3", [Figure("ours", 0.1)])]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["benchmarks", *args])
+    monkeypatch.setattr(command, "OUT", tmp_path / "docs")
+    monkeypatch.setattr(command, "machine", lambda: {LOAD: 9.9})
+    monkeypatch.setattr(command, "wait_until_quiet", partial(wait_until_quiet, pause=paused.append))
+    monkeypatch.setattr("benchmarks.machine.load", lambda: next(after))
+    monkeypatch.setattr(command, "_run", lambda options, idle: (ours, []))
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "README.md").write_text("the good report")
+    assert command.main() == 0
+    shown = capsys.readouterr()
+    assert len(paused) == waits and ("waiting for at most" in shown.err) == (waits > 0)
+    busy = loads[waits] > 1
+    assert ("these figures mean little" in shown.out) == busy == ("not to be trusted" in shown.err)
+    page = tmp_path / (written or "docs") / "README.md"
+    assert page.read_text() == ("the good report" if written is None else shown.out[:-1])
 
 
 def test_pictures_are_drawn_of_what_there_is(tmp_path: Path) -> None:

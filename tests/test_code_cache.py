@@ -332,17 +332,41 @@ def test_a_folder_that_others_write_to(folder, tmp_path, monkeypatch):
     parent = tmp_path / "shared"
     parent.mkdir()
     parent.chmod(0o777)
-    with pytest.raises(PermissionError, match="is not ours alone"):
+    with pytest.raises(PermissionError, match="shared can be changed by other users"):
         code_cache.own(parent / "code")
     parent.chmod(0o1777)  # as /tmp: each may make folders, but not change another's
     (parent / "code").chmod(0o755)
     assert code_cache.own(parent / "code").stat().st_mode & 0o777 == 0o700
     (parent / "link").symlink_to(tmp_path)
-    with pytest.raises(PermissionError, match="is not ours alone"):
+    with pytest.raises(PermissionError, match="link is no folder of this user"):
         code_cache.own(parent / "link")
-    monkeypatch.setattr(os, "getuid", lambda: 12345678)
-    with pytest.raises(PermissionError, match="is not ours alone"):
-        code_cache.own(parent / "code")
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs owners of files")
+@pytest.mark.parametrize("mode", [0o755, 0o1777])
+def test_a_folder_in_one_of_another_user(tmp_path, monkeypatch, mode):
+    """Its owner may rename what is in it, whatever the mode; so may root, who may do all."""
+    parent, user = tmp_path / "theirs", os.getuid()
+    code = code_cache.own(parent / "code")
+    parent.chmod(mode)
+    stat, owner = Path.stat, {}
+
+    def owned(self, **options):
+        found = stat(self, **options)
+        if self != parent:
+            return found
+        return os.stat_result((*found[:4], owner["of parent"], *found[5:10]))
+
+    monkeypatch.setattr(Path, "stat", owned)
+    for owner["of parent"] in (user, 0):
+        assert code_cache.own(code) == code
+    owner["of parent"] = user + 1
+    with pytest.raises(PermissionError, match="theirs can be changed by other users"):
+        code_cache.own(code)
+    owner["of parent"] = 0
+    monkeypatch.setattr(os, "getuid", lambda: user + 2)
+    with pytest.raises(PermissionError, match="code is no folder of this user"):
+        code_cache.own(code)
 
 
 # Files of this process cannot be larger than so many bytes: what a full disk is like.

@@ -346,15 +346,20 @@ def _numba_version() -> str:
 
 
 def own(path: Path) -> Path:
-    """The folder, which nobody else can write to: what is in it is executed."""
+    """The folder, which nobody else can write to, or put another in the place of: what is in it is
+    executed. So its parent belongs to this user or to root, and others cannot rename what is in
+    that."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
     if hasattr(os, "getuid"):
         above, found = path.parent.stat(), path.lstat()
+        user = os.getuid()
         shared = above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX
-        if shared or not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-            raise PermissionError(f"{path} is not ours alone")
+        if shared or above.st_uid not in (user, 0):
+            raise PermissionError(f"{path.parent} can be changed by other users")
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != user:
+            raise PermissionError(f"{path} is no folder of this user")
         path.chmod(0o700)
     tempfile.TemporaryFile(dir=path).close()
     return path
