@@ -208,8 +208,9 @@ def share_of(
 ) -> int | None:
     """How many solutions of each orbit have their values in an order; None if it depends.
 
-    The values of `members` are pairwise different, and no automorphism moves another variable.
-    It may depend on which values those are; then no other order can take this one's place.
+    No automorphism moves another variable than `members`. Those that are compared or moved onto
+    each other differ; whether others do makes no difference, for nothing compares them. The share
+    may depend on which values those are; then no other order can take this one's place.
     """
     extensions = _extensions(order, members)
     if extensions is None:

@@ -18,7 +18,7 @@ Both ask whether relations are symmetric or free of loops, of those only that ar
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 from gdatalog.plan.nodes import Slot
 from gdatalog.planner.automorphisms import Pair, Symmetries, literals_of, share_of
@@ -257,10 +257,7 @@ def _by_degree(items: Sequence[Item], sizes: Statistics) -> tuple[tuple[Item, ..
     share: int | None = found.orbit
     if order:
         ends = frozenset(name for pair in order for name in pair) | symmetries.moved()
-        members = [name for name in names if name in ends]
-        if any(frozenset(pair) not in unlike for pair in combinations(members, 2)):
-            return None
-        share = share_of(order, members, found)
+        share = share_of(order, [name for name in names if name in ends], found)
     if share is None or not found.pairs or not _degrees_help(found.pairs, near, atoms, size):
         return None
     tests = [*unequal, *(comparison("<", a, b) for a, b in found.pairs)]
