@@ -48,8 +48,9 @@ from gdatalog.planner.items import (
     variables_of,
 )
 from gdatalog.planner.opening import computed_late, cuts_of, kind_of, open_atom, within_atom
-from gdatalog.planner.order import Order, best_order
+from gdatalog.planner.order import best_order
 from gdatalog.planner.pattern_maker import PatternMaker
+from gdatalog.planner.places import Order
 from gdatalog.planner.reductions import (
     aggregate_branch,
     expected_cost,

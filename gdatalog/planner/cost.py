@@ -2,6 +2,8 @@
 
 What is estimated for a set of variables is the same whichever way it was reached: by walks where
 they can be made, else by a formula, but never more than are tried for the last of them.
+
+Above 300 lines because estimates of rows and of levels need one another.
 """
 
 from __future__ import annotations
@@ -33,12 +35,22 @@ class Level:
 class Estimates:
     """The estimates of one pattern, each made once."""
 
-    def __init__(self, pattern: Pattern, sampler: Sampler | None = None) -> None:
-        """With a sampler, walks are believed rather than formulas, where there are any."""
+    def __init__(
+        self, pattern: Pattern, sampler: Sampler | None = None, exact: bool = True
+    ) -> None:
+        """With a sampler, walks are believed rather than formulas, where there are any.
+
+        `exact`: rows are bounded by every order in which their variables could be bound, of which
+        there are very many; else by the one in which they were.
+        """
         self.pattern = pattern
         self.sampler = sampler
+        self.exact = exact
         self.formula = Formula(pattern)
         self._holding = self.formula.holding
+        self._within_of = self._ranges()
+        self._scopes = [self._scope(at) for at in range(len(pattern.names))]
+        self._fixed = sum(1 << at for atom in pattern.atoms if atom.fixed for at in atom.columns)
         self._computed = [(at, found.needs) for at, found in pattern.aggregates.items()]
         self._computed += [
             (target, needs)
@@ -46,11 +58,40 @@ class Estimates:
             if any(needs >> at & 1 for at in pattern.aggregates)
         ]
         self._rows: dict[int, float] = {}
-        self._levels: dict[tuple[int, int], Level] = {}
+        self._last = 0  # the variables that `whole` was asked of
+        self._levels: dict[tuple[int, int], Level] = {}  # by what they depend on
         self._refined: dict[tuple[int, int, int, int], Level] = {}
         self._made: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self._kinds: dict[object, int] = {}
         self._alike = [self._numbered(at) for at in range(len(pattern.names))]
+        # By variable, what its lists could be made of at the most.
+        self.wanted = [self.made(at, pattern.everything) for at in range(len(pattern.names))]
+
+    def _ranges(self) -> list[list[int]]:
+        """The variables with ranges that change how long each variable's lists are."""
+        found: list[list[int]] = [[] for _ in self.pattern.names]
+        for other, cut in self.pattern.ranges.items():
+            near = 1 << other
+            for others, _, _ in cut.rows:
+                near |= others
+            for at in bits(near):
+                found[at].append(other)
+        return found
+
+    def _scope(self, at: int) -> int:
+        """The variables on which a level's plain estimate depends, if they are bound."""
+        pattern, formula = self.pattern, self.formula
+        if self.sampler is not None or formula.orderings.compares(at):
+            return pattern.everything
+        found = formula.near[at]
+        if at in formula.given:
+            found |= formula.given[at].sources
+        for atom in self._holding[at]:
+            for parent in atom.columns if not atom.fixed else ():
+                for other in self._holding[parent]:
+                    if other.source == atom.source:
+                        found |= other.mask
+        return found
 
     def _numbered(self, at: int) -> list[tuple[int, list[PatternAtom]]]:
         """The atoms whose lists of a variable may be met with each other once for several."""
@@ -64,31 +105,64 @@ class Estimates:
 
     # ------------------------------------------------------------------- of a set of variables
 
-    def rows(self, bound: int) -> float:
-        """How many bindings these variables have, by the atoms among them."""
+    def rows(self, bound: int, path: int = 0) -> float:
+        """How many bindings these variables have, by the atoms among them.
+
+        `path`: those of them that are bound before the others, where that is known.
+        """
         found = self._rows.get(bound)
         if found is None:
-            found = self._sampled(bound)
-            if found is None:
-                found = self.formula.rows(bound)
-                if bound.bit_count() == 1:
-                    (at,) = bits(bound)
-                    found = min(
-                        found,
-                        *(self.formula.roots(atom, at) for atom in self._holding[at]),
-                        inf,
-                    )
-                # An aggregate has one value for each binding of what it hangs on.
-                rest = self._without_computed(bound)
-                if rest != bound:
-                    found = min(found, self.rows(rest))
-                # No more than are tried when the last of them is bound, whichever that is.
-                for at in bits(bound & ~self.pattern.outer):
-                    rest = bound & ~(1 << at)
-                    twins = self.pattern.behind[at] & bound
-                    if rest and not twins and self.joined(at, rest):
-                        found = min(found, self.tried(at, rest))
+            if self.exact:
+                found = self._bounded(bound)
+            else:
+                for at in bits(bound & ~path) if path & ~bound == 0 else ():
+                    wider = path | 1 << at
+                    if wider not in self._rows:
+                        self._rows[wider] = self._wider(path, at)
+                    path = wider
+                found = self._rows.get(bound)
+                if found is None:
+                    found = self._formula(bound, path)
             self._rows[bound] = found
+        return found
+
+    def whole(self, bound: int) -> float:
+        """The same of variables that no path leads to one by one."""
+        found = self._rows.get(bound)
+        if found is None and not self.exact:
+            found = self._rows[bound] = self.formula.rows(bound, self._last)
+            self._last = bound
+        return self.rows(bound) if found is None else found
+
+    def _bounded(self, bound: int) -> float:
+        """No more than are tried when the last of them is bound, whichever that is."""
+        found = self._sampled(bound)
+        if found is not None:
+            return found
+        found = self._formula(bound)
+        for at in bits(bound & ~self.pattern.outer):
+            rest = bound & ~(1 << at)
+            twins = self.pattern.behind[at] & bound
+            if rest and not twins and self.joined(at, rest):
+                found = min(found, self.tried(at, rest))
+        return found
+
+    def _wider(self, path: int, at: int) -> float:
+        """No more than are tried when one variable is bound, with those of a path before it."""
+        found = self._formula(path | 1 << at, path)
+        if path and not self.pattern.outer >> at & 1 and self.joined(at, path):
+            found = min(found, self.tried(at, path))
+        return found
+
+    def _formula(self, bound: int, path: int = 0) -> float:
+        found = self.formula.rows(bound, path)
+        if bound.bit_count() == 1:
+            (at,) = bits(bound)
+            found = min(found, *(self.formula.roots(atom, at) for atom in self._holding[at]), inf)
+        # An aggregate has one value for each binding of what it hangs on.
+        rest = self._without_computed(bound)
+        if rest != bound:
+            found = min(found, self.rows(rest, path & rest))
         return found
 
     def _without_computed(self, bound: int) -> int:
@@ -110,7 +184,8 @@ class Estimates:
 
     def joined(self, at: int, bound: int) -> bool:
         """Whether an atom holds a variable beside something known."""
-        return any(atom.fixed or atom.mask & bound & ~(1 << at) for atom in self._holding[at])
+        bit = 1 << at
+        return bool(self.formula.near[at] & bound & ~bit or self._fixed & bit)
 
     def tried(self, at: int, bound: int) -> float:
         """How many values are tried for a variable, over all bindings of those before."""
@@ -121,9 +196,12 @@ class Estimates:
         computed = self.pattern.aggregates.get(at)
         if computed is not None:
             return Level(computed.cost, 0, False)
-        plain = self._levels.get((at, bound))
+        key = at, bound & self._scopes[at]
+        plain = self._levels.get(key)
         if plain is None:
-            plain = self._levels[at, bound] = self._plain(at, bound)
+            plain = self._levels[key] = self._plain(at, bound)
+        if not made:
+            return plain
         useful = [
             (group, parents & known)
             for group, parents in made
@@ -208,7 +286,8 @@ class Estimates:
         """How long a variable's lists are, as comparisons with constants leave them, for one that
         nothing is compared with: of its values, and of those that lead to it."""
         found = 1.0
-        for other, cut in self.pattern.ranges.items():
+        for other in self._within_of[at]:
+            cut = self.pattern.ranges[other]
             if other == at:
                 found *= cut.listed(bound)
             elif bound >> other & 1:

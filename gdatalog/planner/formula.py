@@ -3,6 +3,9 @@
 An atom's rows are spread over its columns' values as the relation's degrees tell: where k atoms
 share a variable, the sum of the k-th powers of its degrees stands for how often they meet (a few
 hubs meet most). Atoms are independent otherwise.
+
+What a set of variables has is computed from a set that has one variable more or less: only what
+that variable touches is looked at.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from gdatalog.planner.orderings import Orderings
 from gdatalog.planner.pattern import Pattern, PatternAtom, bits
 
 TINY = 1e-9
+HUGE = 1e200  # products stop here: what is larger is as bad
 
 
 class Formula:
@@ -22,35 +26,108 @@ class Formula:
         self.pattern = pattern
         self.orderings = Orderings(pattern)
         names = range(len(pattern.names))
-        self.holding = [[a for a in pattern.atoms if a.mask >> at & 1] for at in names]
-        self.near = [0] * len(pattern.names)  # the variables that share an atom with each
+        self.holding: list[list[PatternAtom]] = [[] for _ in names]
+        self.near = [0] * len(names)  # the variables that share an atom with each
         for atom in pattern.atoms:
             for at in atom.columns:
+                self.holding[at].append(atom)
                 self.near[at] |= atom.mask
         self.given = {given.variable: given for given in pattern.given}
-        self._known: dict[int, float] = {}
         self._paths: dict[tuple[int, int], float] = {}
         self._shares: dict[tuple[int, int], float] = {}
-        self._groups = [self.grouped(at, lambda atom: (atom.kind, atom.mirrored)) for at in names]
-        self._equal = [(whole, self._domain(whole)) for whole in pattern.equal]
+        self._groups = [
+            [
+                [self.holding[at].index(atom) for atom in group]
+                for group in self.grouped(at, lambda atom: (atom.kind, atom.mirrored))
+            ]
+            for at in names
+        ]
+        # By variable: the literals that hold it, each with the share of bindings that pass it.
+        self._passes: list[list[tuple[int, float]]] = [[] for _ in names]
+        self._spreads = [
+            [self.holding[at][group[0]].spread(at).powers for group in groups]
+            for at, groups in enumerate(self._groups)
+        ]
+        self._values = [self._most(groups, at) for at, groups in enumerate(self._groups)]
+        start = 1.0
+        for whole, passes in (
+            *((whole, 1.0 / self._domain(whole)) for whole in pattern.equal),
+            *pattern.tests,
+        ):
+            for at in bits(whole):
+                self._passes[at].append((whole, passes))
+            if not whole:
+                start *= passes
+        for atom in pattern.atoms:
+            if atom.fixed:
+                start = min(HUGE, start * self.paths(atom, 0))
+        self._known: dict[int, float] = {0: start}
+        # By variable: the ranges of others that depend on it.
+        self._ranges: list[list[int]] = [[] for _ in names]
+        for at, cut in pattern.ranges.items():
+            near = 0
+            for others, _, _ in cut.rows:
+                near |= others
+            for other in bits(near):
+                self._ranges[other].append(at)
 
-    def rows(self, bound: int) -> float:
-        """How many bindings variables have."""
-        known = self._known.get(bound)
-        if known is not None:
-            return known
-        total = 1.0
-        for atom in self.pattern.atoms:
-            if atom.mask & bound or atom.fixed:
-                total *= self.paths(atom, atom.mask & bound)
-        for at in bits(bound):
-            total *= self._share(at, bound)
-        for whole, domain in self._equal:
-            if whole & ~bound == 0:
-                total /= domain
-        total *= self.orderings.share(bound) * self.passed(bound)
-        self._known[bound] = total
-        return total
+    # ------------------------------------------------------------------- of a set of variables
+
+    def rows(self, bound: int, path: int = 0) -> float:
+        """How many bindings variables have; `path`: a similar set of which that is known."""
+        found = self._known.get(bound)
+        if found is None:
+            found = self._reached(bound, path)
+        return min(HUGE, found * self.orderings.share(bound))
+
+    def _reached(self, bound: int, path: int) -> float:
+        """The same without comparisons of two variables, by way of sets that are in between."""
+        known = self._known
+        if path not in known or (path ^ bound).bit_count() > bound.bit_count():
+            path = 0
+        for at in bits(path & ~bound):
+            rest = path & ~(1 << at)
+            if rest not in known:
+                change = self._change(at, rest) if known[path] else 0.0
+                if not change:  # of an empty set nothing can be told
+                    path = 0
+                    break
+                known[rest] = min(HUGE, known[path] / change)
+            path = rest
+        for at in bits(bound & ~path):
+            wider = path | 1 << at
+            if wider not in known:
+                found = known[path]
+                known[wider] = min(HUGE, found * self._change(at, path)) if found else 0.0
+            path = wider
+        return known[bound]
+
+    def _change(self, at: int, bound: int) -> float:
+        """How many times as many bindings there are with one variable more."""
+        bit = 1 << at
+        wider = bound | bit
+        found = self._share(at, wider)
+        parents = 0  # bound variables from which an atom leads on only now
+        for atom in self.holding[at]:
+            before = atom.mask & bound
+            found *= self.paths(atom, before | bit)
+            if before or atom.fixed:
+                found /= self.paths(atom, before) or TINY
+            if before and not before & (before - 1) and not atom.fixed:
+                parents |= before
+        for parent in bits(parents):
+            found *= self._share(parent, wider) / (self._share(parent, bound) or TINY)
+        for whole, passes in self._passes[at]:
+            if not whole & ~wider:
+                found *= passes
+        ranges = self.pattern.ranges
+        if at in ranges:
+            found *= ranges[at].share(bound)
+        for other in self._ranges[at]:
+            if bound >> other & 1:
+                rest = bound & ~(1 << other)
+                found *= ranges[other].share(rest | bit) / (ranges[other].share(rest) or TINY)
+        return found
 
     def passed(self, bound: int) -> float:
         """How much of the rows tests let through that nothing is known of."""
@@ -87,6 +164,10 @@ class Formula:
             self._paths[key] = found
         return found
 
+    def paths_are(self, atom: PatternAtom, bound: int, paths: float) -> None:
+        """Notes how many distinct rows an atom has, where somebody knows."""
+        self._paths[id(atom), bound] = paths
+
     def grouped(
         self, at: int, told: Callable[[PatternAtom], tuple[object, bool]]
     ) -> list[list[PatternAtom]]:
@@ -106,37 +187,39 @@ class Formula:
         given = self.given.get(at)
         if not groups:
             return 1.0 if given is None else given.values
-        key = (at, bound & self.near[at])
-        found = self._shares.get(key)
+        atoms = self.holding[at]
+        others = bound & ~(1 << at)
+        led = 0  # the atoms that lead to it, or on from it
+        for number, atom in enumerate(atoms):
+            if atom.fixed or atom.mask & others:
+                led |= 1 << number
+        found = self._shares.get((at, led))
         if found is not None:
             return found
-        found, most = 1.0, self._values(groups, at)
-        for group in groups:
-            powers = group[0].spread(at).powers
+        found, most = 1.0, self._values[at]
+        for group, powers in zip(groups, self._spreads[at], strict=True):
             values = max(powers[0], TINY)
             rows = max(powers[1], TINY)
             many = 0
-            for atom in group:
-                if atom.fixed or atom.mask & bound & ~(1 << at):
-                    many += 1
-                    found /= rows
-                else:
-                    found /= values
+            for number in group:
+                many += led >> number & 1
+                found /= rows if led >> number & 1 else values
             found *= powers[min(many, len(powers) - 1)]
-            if group[0].size.assumed and most < values:
+            if most < values and atoms[group[0]].size.assumed:
                 # What is not there yet is made of values that are.
                 found *= (values / most) ** (many - 1)
         found /= most ** (len(groups) - 1)
         if given is not None:
             found *= min(1.0, given.values / most)
-        self._shares[key] = found
+        self._shares[at, led] = found
         return found
 
-    def _values(self, groups: list[list[PatternAtom]], at: int) -> float:
+    def _most(self, groups: list[list[int]], at: int) -> float:
         """Of how many values a variable takes some: those of what is there, if any of it is."""
-        sizes = [(group[0].size.assumed, group[0].spread(at)) for group in groups]
-        known = [degrees.powers[0] for assumed, degrees in sizes if not assumed]
-        return max(TINY, *(known or [degrees.powers[0] for _, degrees in sizes]))
+        values = [powers[0] for powers in self._spreads[at]]
+        assumed = [self.holding[at][group[0]].size.assumed for group in groups]
+        known = [count for count, guess in zip(values, assumed, strict=True) if not guess]
+        return max([TINY, *(known or values)])
 
     def _domain(self, whole: int) -> float:
         """How many values the side of an equation can have, as far as atoms tell.

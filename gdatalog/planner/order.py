@@ -3,25 +3,29 @@
 The search goes over sets: `rest` is to be bound, `path` is what is known on the way (what is
 bound, less what nobody needs any more). Where the rest falls into parts that share no literal,
 parts that are not asked for become branches: of a set a witness is enough (`exists`), of a bag
-how many there are (`count`), and what a branch costs depends on what it reads alone. Up to
-`EXACT` variables every order is weighed; beyond, the cheapest next variable is taken. An aggregate
+how many there are (`count`), and what a branch costs depends on what it reads alone. An aggregate
 is a variable too: it has one value, at a cost, once what it hangs on is bound.
+
+Up to `EXACT` variables every order is weighed. Beyond, only the best few orders are extended
+(`beam.py`). A single atom needs no search (`single.py`).
 
 Above 300 lines because all that is weighed at a place of the search is weighed here.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import reduce
 from math import inf
 from operator import or_
 
+from gdatalog.planner.beam import FEWEST, TURNS, extend
 from gdatalog.planner.cost import Estimates, Made
 from gdatalog.planner.formula import TINY
 from gdatalog.planner.pattern import Pattern, bits
-from gdatalog.planner.places import Choice, Place, Turn
+from gdatalog.planner.places import Choice, Order, Place, Turn
 from gdatalog.planner.sampling import Sampler
+from gdatalog.planner.single import FEW, single_order
+from gdatalog.watching import watching
 
 EXACT = 8
 WALK = 2000  # values tried, for each set of variables, that make walks worth their while
@@ -30,23 +34,21 @@ ROW, PROBE, EMIT, UNORDERED, COMPACT = 0.3, 0.1, 0.3, 0.1, 0.5
 SORT, FREE = 3.0, 1000  # of an index that is not there: for each row, but for so many
 
 
-@dataclass(slots=True)
-class Order:
-    """What the search has found: when each variable is bound, and what is expected then."""
-
-    rank: dict[str, int] = field(default_factory=dict)
-    estimates: dict[str, float] = field(default_factory=dict)  # bindings after it
-    work: float = 0.0  # values tried at all levels
-
-
 class Search:
     """The search for one conjunction's order."""
 
     def __init__(self, pattern: Pattern, sampler: Sampler | None = None) -> None:
         self.pattern = pattern
-        self.estimates = Estimates(pattern, sampler)
+        self.variables = (pattern.everything & ~pattern.outer).bit_count()
+        self.exact = self.variables <= EXACT
+        self.estimates = Estimates(pattern, sampler, self.exact)
+        self.watch = watching()
         self._found: dict[Place, Choice] = {}
+        self._sketched: dict[Place, Choice] = {}
+        self._allowed = max(FEWEST, TURNS // max(1, self.variables))
+        self._of_branch = max(2, self._allowed // 8)
         self._indexes: dict[tuple[int, int], float] = {}
+        self._refining = sum(1 << at for at, lists in enumerate(self.estimates.wanted) if lists)
 
     def order(self, rows: float) -> Order:
         """The best order, for so many rows from outside."""
@@ -57,12 +59,11 @@ class Search:
         scale = rows / max(self.estimates.rows(pattern.outer), TINY)
         place = Place(path, pattern.everything & ~path, exists)
         self._describe(place, scale, order)
-        order.work = self._best(place).work * scale
         return order
 
     # ------------------------------------------------------------------------------ candidates
 
-    def _candidates(self, place: Place) -> list[int]:
+    def candidates(self, place: Place) -> list[int]:
         """What may be bound next: what something known leads to, if there is such a thing."""
         pattern, estimates = self.pattern, self.estimates
         if place.due is not None:
@@ -96,38 +97,53 @@ class Search:
 
     # ------------------------------------------------------------------------------- the search
 
-    def _best(self, place: Place) -> Choice:
+    def best(self, place: Place) -> Choice:
         """What is best bound next, for all bindings of the path."""
         found = self._found.get(place)
         if found is None:
-            path, rest = place.path, place.rest
-            candidates = self._candidates(place)
-            if candidates and rest.bit_count() > EXACT:
-                candidates = [min(candidates, key=lambda at: self._near(at, path))]
-            # The cheapest first: what costs more at once need not be followed.
-            least = {at: self._tried(at, place) for at in candidates}
-            found = Choice(inf, inf, 0.0, -1)
-            for at in sorted(candidates, key=least.__getitem__):
-                if least[at] > found.total and not place.exists and rest != 1 << at:
-                    break
-                choice = self._choice(at, place, found.total)
-                if found.variable < 0 or choice.better(found):
-                    found = choice
-            if not candidates:
-                later = self._late(place)
-                known = self._best(later) if later.rest != rest else Choice(0.0, 0.0, 0.0, -1)
-                found = known._replace(variable=-1)
+            self.watch.poll()
+            if self.exact:
+                found = self._weighed(place)
+            else:
+                found = extend(self, place, self._allowed, self._found)
             self._found[place] = found
         return found
 
-    def _tried(self, at: int, place: Place) -> float:
+    def branch(self, place: Place) -> Choice:
+        """What a branch costs, by an order that need not be the best."""
+        if self.exact:
+            return self.best(place)
+        found = self._sketched.get(place)
+        if found is None:
+            found = self._sketched[place] = extend(self, place, self._of_branch, self._sketched)
+        return found
+
+    def _weighed(self, place: Place) -> Choice:
+        """The same, when every order has been weighed."""
+        # The cheapest first: what costs more at once need not be followed.
+        least = {at: self.tried(at, place) for at in self.candidates(place)}
+        found = Choice(inf, inf, 0.0, -1)
+        for at in sorted(least, key=least.__getitem__):
+            if least[at] > found.total and not place.exists and place.rest != 1 << at:
+                break
+            choice = self._choice(at, place, found.total)
+            if found.variable < 0 or choice.better(found):
+                found = choice
+        if not least:
+            later = self.late(place)
+            known = self.best(later) if later.rest != place.rest else Choice(0.0, 0.0, 0.0, -1)
+            found = known._replace(variable=-1)
+        return found
+
+    def tried(self, at: int, place: Place) -> float:
         level = self.estimates.level(at, place.path, place.made)
         return self.estimates.rows(place.path) * level.tried
 
-    def _near(self, at: int, path: int) -> float:
-        return self.estimates.tried(at, path) + self.estimates.rows(path | 1 << at)
+    def near(self, at: int, place: Place) -> float:
+        """What a variable seems to cost next, with the rows that it leaves."""
+        return self.tried(at, place) + self.estimates.rows(place.path | 1 << at, place.path)
 
-    def _late(self, place: Place) -> Place:
+    def late(self, place: Place) -> Place:
         """What is left when what is computed last has been."""
         known = self._computable(place) or place.rest & self.pattern.computed
         path = self.pattern.closed(place.path | known, place.rest)
@@ -140,36 +156,40 @@ class Search:
 
     def _choice(self, at: int, place: Place, enough: float) -> Choice:
         """Binding a variable next; what it costs need not be known where it is `enough`."""
-        estimates = self.estimates
-        turn = self._turn(at, place)
-        others = estimates.level(at, place.path, place.made).others
-        cost = ROW * estimates.rows(place.path) + turn.tried * (1 + PROBE * others) + turn.extra
-        # What an aggregate looks at is counted where its own steps are planned.
-        work = 0.0 if at in self.pattern.aggregates else turn.tried
-        indexes = self._index(at, place.path)
+        turn = self.turn(at, place)
+        cost, work, indexes = self.spent(at, place, turn)
         for below, rows in (*turn.parts, (turn.next, turn.rows)):
             if below.rest and cost + indexes <= enough:
-                choice, share = self._best(below), self._share(below, rows)
+                choice, share = self.best(below), self.share(below, rows)
                 cost += choice.cost * share
                 work += choice.work * share
                 indexes += choice.indexes
         return Choice(cost, work, indexes, at)
 
-    def _share(self, place: Place, rows: float) -> float:
+    def spent(self, at: int, place: Place, turn: Turn) -> tuple[float, float, float]:
+        """What binding a variable takes itself: its cost, values tried, and indexes made."""
+        estimates = self.estimates
+        others = estimates.level(at, place.path, place.made).others
+        cost = ROW * estimates.rows(place.path) + turn.tried * (1 + PROBE * others) + turn.extra
+        # What an aggregate looks at is counted where its own steps are planned.
+        work = 0.0 if at in self.pattern.aggregates else turn.tried
+        return cost, work, self._index(at, place.path)
+
+    def share(self, place: Place, rows: float) -> float:
         return rows / max(TINY, self.estimates.rows(place.path))
 
-    def _turn(self, at: int, place: Place) -> Turn:
+    def turn(self, at: int, place: Place) -> Turn:
         pattern, estimates = self.pattern, self.estimates
         path, rest, exists, made = place.path, place.rest, place.exists, place.made
         bit = 1 << at
-        bound = pattern.closed(path | bit, rest)
+        bound = pattern.closed(path | bit, rest, bit)
         left = rest & ~bound
         level = estimates.level(at, path, made)
         tried = estimates.rows(path) * level.tried
-        after, rows = estimates.rows(path | bit), estimates.rows(bound)
+        after, rows = estimates.rows(path | bit, path), estimates.rows(bound, path | bit)
         if exists:
             # Once there is a witness nobody looks on.
-            matches = estimates.rows(path | rest) / max(TINY, estimates.rows(path))
+            matches = estimates.whole(path | rest) / max(TINY, estimates.rows(path))
             if matches > 1:
                 tried, after, rows = tried / matches, after / matches, rows / matches
         elif (
@@ -197,8 +217,8 @@ class Search:
             return made
         asked = [
             wanted
-            for other in bits(left)
-            for wanted in self.estimates.made(other, self.pattern.everything)
+            for other in bits(left & self._refining)
+            for wanted in self.estimates.wanted[other]
         ]
         return frozenset(
             (group, parents)
@@ -213,22 +233,30 @@ class Search:
     def _split(self, turn: Turn) -> None:
         """Parts that are not asked for become branches."""
         pattern, estimates = self.pattern, self.estimates
+        stay = pattern.live | pattern.risky
+        if not turn.next.rest & ~stay:
+            return
         parts = pattern.components(turn.next.rest)
         wide = list(filter(pattern.widens, parts))
         if pattern.bag and len(wide) < 2:
             return
         kept = 0
-        apart: list[tuple[float, float, Place]] = []
+        found: list[tuple[float, Place]] = []
         for part in parts:
-            if part & (pattern.live | pattern.risky) or part not in wide:
+            if part & stay or not pattern.widens(part):
                 kept |= part
                 continue
             reads = pattern.around(part) & turn.next.path
             place = Place(reads, part, not pattern.bag)
-            rows = max(TINY, estimates.rows(reads))
-            passed = min(1.0, estimates.rows(reads | part) / rows)
-            apart.append((_worth(self._best(place).cost / rows, passed), passed, place))
-        if apart and (due := self._tested(turn.next, min(apart)[0])) is not None:
+            rows = max(TINY, estimates.rows(reads, turn.next.path))
+            found.append((min(1.0, estimates.whole(reads | part) / rows), place))
+        if not found:
+            return
+        aggregates = self._aggregates(turn.next)
+        apart = [(0.0, passed, place) for passed, place in found]
+        if len(found) > 1 or aggregates:
+            apart = [(self._worth(place, passed), passed, place) for passed, place in found]
+        if aggregates and (due := self._tested(turn.next, min(apart)[0], aggregates)) is not None:
             turn.next = turn.next._replace(due=due)
             return
         for _, passed, place in sorted(apart):
@@ -236,12 +264,17 @@ class Search:
             turn.rows *= passed
         turn.next = turn.next._replace(rest=kept)
 
-    def _tested(self, place: Place, than: float) -> int | None:
+    def _worth(self, place: Place, passed: float) -> float:
+        """By what a branch comes before others."""
+        rows = max(TINY, self.estimates.rows(place.path))
+        return _worth(self.branch(place).cost / rows, passed)
+
+    def _tested(self, place: Place, than: float, aggregates: list[int]) -> int | None:
         """An aggregate of which a test is better made before the branches are looked into."""
         pattern, rows = self.pattern, self.estimates.rows
         found = []
-        for at in self._aggregates(place):
-            after = rows(pattern.closed(place.path | 1 << at, place.rest))
+        for at in aggregates:
+            after = rows(pattern.closed(place.path | 1 << at, place.rest, 1 << at), place.path)
             passed = min(1.0, after / max(TINY, rows(place.path)))
             if passed < 1:
                 found.append((_worth(pattern.aggregates[at].cost, passed), at))
@@ -257,15 +290,14 @@ class Search:
             grouped = pattern.bag and not pattern.live >> at & 1
             turn.extra += EMIT * (self.estimates.rows(path) if grouped else turn.rows)
         if pattern.live >> at & 1 and not pattern.bag:
-            missing = [
-                output for output in pattern.outputs if not (path | pattern.computed) >> output & 1
-            ]
-            if missing and missing[0] != at and at not in pattern.aggregates:
+            known = path | pattern.computed
+            first = next((output for output in pattern.outputs if not known >> output & 1), at)
+            if first != at and at not in pattern.aggregates:
                 turn.extra += UNORDERED * turn.after  # the answer has to be sorted
         if pattern.compacts and rest:
-            kept = bound & (pattern.live | pattern.around(rest))
-            few = self.estimates.rows(kept)
-            if kept != bound and few < 0.9 * turn.rows:
+            kept = bound & ~pattern.apart_from(rest, bound & ~pattern.live)
+            few = self.estimates.rows(kept, bound) if kept != bound else inf
+            if few < 0.9 * turn.rows:
                 turn.extra += COMPACT * turn.rows
                 # Rows become one breadth-first only, so they count by half.
                 turn.rows = (turn.rows + few) / 2
@@ -289,24 +321,29 @@ class Search:
 
     def _describe(self, place: Place, scale: float, order: Order) -> None:
         """Writes down the tree that was found: `scale` times the path's rows come to it."""
-        if not place.rest:
-            return
-        at = self._best(place).variable
-        if at < 0:
-            later = self._late(place)
-            if later.rest != place.rest:
-                rows = self.estimates.rows(place.path) * scale
-                self._describe(later, self._share(later, rows), order)
-            return
-        turn = self._turn(at, place)
-        name = self.pattern.names[at]
-        order.rank[name] = len(order.rank)
-        # Of an aggregate those are told that pass the tests of its value.
-        rows = turn.rows if at in self.pattern.aggregates else turn.after
-        order.estimates[name] = rows * scale
-        for branch, rows in turn.parts:
-            self._describe(branch, self._share(branch, rows) * scale, order)
-        self._describe(turn.next, self._share(turn.next, turn.rows) * scale, order)
+        todo = [(place, scale)]
+        while todo:
+            place, scale = todo.pop()
+            if not place.rest:
+                continue
+            at = self.best(place).variable
+            if at < 0:
+                later = self.late(place)
+                if later.rest != place.rest:
+                    rows = self.estimates.rows(place.path) * scale
+                    todo.append((later, self.share(later, rows)))
+                continue
+            turn = self.turn(at, place)
+            name = self.pattern.names[at]
+            order.rank[name] = len(order.rank)
+            order.work += self.spent(at, place, turn)[1] * scale
+            # Of an aggregate those are told that pass the tests of its value.
+            rows = turn.rows if at in self.pattern.aggregates else turn.after
+            order.estimates[name] = rows * scale
+            todo.append((turn.next, self.share(turn.next, turn.rows) * scale))
+            todo += [
+                (branch, self.share(branch, rows) * scale) for branch, rows in reversed(turn.parts)
+            ]
 
 
 def _worth(cost: float, passed: float) -> float:
@@ -317,13 +354,17 @@ def _worth(cost: float, passed: float) -> float:
 def best_order(pattern: Pattern, rows: float) -> Order:
     """The best order by formulas; by walks, if that is much work and walks are possible."""
     search = Search(pattern)
-    variables = (pattern.everything & ~pattern.outer).bit_count()
-    sampler = Sampler(pattern) if 2 < variables <= EXACT else None
+    if len(pattern.atoms) == 1 and search.variables > FEW:
+        order = single_order(pattern, rows)
+        if order is not None:
+            return order
+    sampler = Sampler(pattern) if search.exact and search.variables > 2 else None
     if sampler is None or not sampler.usable:
         return search.order(rows)
     # So many rows of the data take long enough that formulas need not be asked.
-    if max(atom.size.rows for atom in pattern.atoms) < WALK << variables:
+    enough = WALK << search.variables
+    if max(atom.size.rows for atom in pattern.atoms) < enough:
         order = search.order(rows)
-        if order.work < WALK << variables:
+        if order.work < enough:
             return order
     return Search(pattern, sampler).order(rows)

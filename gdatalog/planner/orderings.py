@@ -25,6 +25,10 @@ class Orderings:
                 self._within[high] |= 1 << low
         self._orders: tuple[dict[int, int], dict[int, int]] = ({0: 1}, {0: 1})
 
+    def compares(self, at: int) -> bool:
+        """Whether a variable is compared with others."""
+        return bool(self._compared >> at & 1)
+
     def share(self, bound: int) -> float:
         """How much the comparisons let through that no atom's own rows see to."""
         among = bound & self._compared

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gdatalog.planner.sizes import ColumnTest, Degrees, Lists, Size
@@ -129,36 +128,41 @@ class Pattern:
     before: list[int] = field(default_factory=list)  # of each variable, its twins before it
     behind: list[int] = field(default_factory=list)
     lower: list[int] = field(default_factory=list)  # of each rank, its neighbours of lower rank
+    solved: list[list[tuple[int, int]]] = field(
+        default_factory=list
+    )  # equations, by what they need
+
+    held: int = 0  # variables that atoms or generators give values to
+    around_each: list[int] = field(default_factory=list)  # what shares a literal with a variable
 
     @property
     def everything(self) -> int:
         return (1 << len(self.names)) - 1
 
-    def find_twins(self) -> None:
-        """Finds variables that can stand for each other: whatever is said of one is of both.
-
-        Only the first of them need be tried next, and only the last can have been last.
-        """
-        opaque = self.outer | self.live | self.computed | self.risky
-        for whole in (*self.equal, *(whole for whole, _ in self.tests)):
-            opaque |= whole
+    def finish(self) -> None:
+        """Finds what follows from all literals, once they are there."""
+        names = len(self.names)
+        self.links = list(dict.fromkeys(self.links))
+        self.filters = list(dict.fromkeys(self.filters))
+        tests: dict[int, float] = {}
+        for whole, passes in self.tests:
+            tests[whole] = tests.get(whole, 1.0) * passes
+        self.tests = list(tests.items())
+        self.around_each = [0] * names
+        for link in self.links:
+            for at in bits(link):
+                self.around_each[at] |= link
+        for atom in self.atoms:
+            self.held |= atom.mask
         for given in self.given:
-            opaque |= 1 << given.variable | given.sources
-        for needs in (*(a.needs for a in self.aggregates.values()), *dict(self.late).values()):
-            opaque |= needs
-        free = [at for at in range(len(self.names)) if not opaque >> at & 1]
-        self.before, self.behind = [0] * len(self.names), [0] * len(self.names)
-        for at in free:
-            for other in free[: free.index(at)]:
-                both = 1 << at | 1 << other
-                swapped = self._said(both, {at: other, other: at})
-                cuts = [self.ranges[a].bounds for a in (at, other) if a in self.ranges]
-                alike = not cuts or (len(cuts) == 2 and cuts[0] == cuts[1])
-                if alike and swapped == self._said(both, {}):
-                    self.before[at] |= 1 << other
-                    self.behind[other] |= 1 << at
+            self.held |= 1 << given.variable
+        self.solved = [[] for _ in range(names)]
+        for target, needs in self.equations:
+            for at in bits(needs):
+                self.solved[at].append((1 << target, needs))
+        self._find_lower()
 
-    def find_lower(self) -> None:
+    def _find_lower(self) -> None:
         """Finds the ranks that are neighbours in ascending order.
 
         A vertex has few neighbours of higher degree, whatever its own; so lists are short if the
@@ -172,63 +176,60 @@ class Pattern:
                     if self.below.get((low, high)):
                         self.lower[high] |= 1 << low
 
-    def _said(self, some: int, renamed: Mapping[int, int]) -> Counter[object]:
-        """All literals that hold one of some variables, these under other names."""
-        said: Counter[object] = Counter()
-        for atom in self.atoms:
-            if atom.mask & some:
-                places = [
-                    (0 if atom.turned and len(atom.columns) == 2 else column, renamed.get(at, at))
-                    for at, column in atom.columns.items()
-                ]
-                said[atom.source, atom.fixed, frozenset(places)] += 1
-        for (low, high), strict in self.below.items():
-            if (1 << low | 1 << high) & some:
-                said[renamed.get(low, low), renamed.get(high, high), strict] += 1
-        for whole in (*self.filters, *(sum(1 << at for at in pair) for pair in self.unequal)):
-            if whole & some:
-                said[sum(1 << renamed.get(at, at) for at in bits(whole))] += 1
-        return said
-
     def components(self, among: int) -> list[int]:
         """The parts of some unbound variables that no literal connects."""
         parts: list[int] = []
-        for link in self.links:
-            mine = link & among
-            if not mine:
-                continue
-            apart = []
-            for part in parts:
-                if part & mine:
-                    mine |= part
-                else:
-                    apart.append(part)
-            apart.append(mine)
-            parts = apart
+        around = self.around_each
+        left = among
+        while left:
+            part = new = left & -left
+            while new:
+                low = new & -new
+                more = around[low.bit_length() - 1] & left & ~part
+                part |= more
+                new = new ^ low | more
+            left &= ~part
+            if around[part.bit_length() - 1]:
+                parts.append(part)
         return sorted(parts)
 
     def widens(self, part: int) -> bool:
         """Whether some variables can have several values: else they are computed of others."""
-        return any(atom.mask & part for atom in self.atoms) or any(
-            part >> given.variable & 1 for given in self.given
-        )
+        return bool(part & self.held)
 
     def around(self, part: int) -> int:
         """The variables that share a literal with some others, and these."""
         found = 0
-        for link in self.links:
-            if link & part:
-                found |= link
+        for at in bits(part):
+            found |= self.around_each[at]
         return found
 
-    def closed(self, bound: int, among: int) -> int:
-        """What is bound once every equation that can give a variable its value has."""
-        more = True
-        while more:
-            more = False
+    def apart_from(self, rest: int, some: int) -> int:
+        """Those of some variables that share no literal with the rest."""
+        found = left = some
+        while left:
+            low = left & -left
+            left ^= low
+            if self.around_each[low.bit_length() - 1] & rest:
+                found ^= low
+        return found
+
+    def closed(self, bound: int, among: int, new: int | None = None) -> int:
+        """What is bound once every equation that can give a variable its value has.
+
+        `new`: the bound variables that no equation has been asked about, if not all.
+        """
+        if new is None:
+            new = bound
             for target, needs in self.equations:
-                bit = 1 << target
-                if bit & among and not bit & bound and needs & ~bound == 0:
+                if not needs and among >> target & 1 and not bound >> target & 1:
+                    bound |= 1 << target
+                    new |= 1 << target
+        while new:
+            low = new & -new
+            new ^= low
+            for bit, needs in self.solved[low.bit_length() - 1]:
+                if bit & among and not bit & bound and not needs & ~bound:
                     bound |= bit
-                    more = True
+                    new |= bit
         return bound

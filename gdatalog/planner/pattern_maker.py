@@ -22,6 +22,7 @@ from gdatalog.planner.items import (
 from gdatalog.planner.pattern import Aggregated, Given, Pattern, PatternAtom, Range
 from gdatalog.planner.reductions import given_out
 from gdatalog.planner.sizes import PASSES, Looked, Params, Size
+from gdatalog.planner.twins import find_twins
 
 # How much of the rows other tests let through.
 OTHERWISE, NEGATED = 0.5, 0.7
@@ -71,8 +72,8 @@ class PatternMaker:
             own, implied = self.bounds.get(at, []), comparisons.implied_limits(name, ())
             if own or implied:
                 self.pattern.ranges[at] = self._range(at, own, implied)
-        self.pattern.find_twins()
-        self.pattern.find_lower()
+        self.pattern.finish()
+        find_twins(self.pattern)
         return self.pattern
 
     def atom(self, atom: AtomState, size: Size) -> None:

@@ -8,6 +8,15 @@ from typing import NamedTuple
 from gdatalog.planner.cost import NONE, Made
 
 
+@dataclass(slots=True)
+class Order:
+    """What the search has found: when each variable is bound, and what is expected then."""
+
+    rank: dict[str, int] = field(default_factory=dict)
+    estimates: dict[str, float] = field(default_factory=dict)  # bindings after it
+    work: float = 0.0  # values tried at all levels
+
+
 class Place(NamedTuple):
     """Where the search is: what is known on the way, and what is still to be bound.
 

@@ -1,0 +1,68 @@
+"""The order of a single atom's columns, without a search.
+
+Columns that are compared with constants come first, then those with the fewest values, until these
+tell the rows apart. From there on every order costs the same: columns that are asked for follow in
+the order of the answer, the others come last.
+"""
+
+from __future__ import annotations
+
+from gdatalog.planner.formula import TINY, Formula
+from gdatalog.planner.pattern import Pattern, PatternAtom, bits
+from gdatalog.planner.places import Order
+
+FEW = 5  # variables, up to which all orders are weighed
+COUNTED = 12  # columns of which all combinations are counted
+APART = 0.99  # of the rows: so many combinations tell them apart
+
+
+def single_order(pattern: Pattern, rows: float) -> Order | None:
+    """The order of a body with one atom, for so many rows from outside; None where values are
+    generated or aggregated too, or one row is enough."""
+    if pattern.given or pattern.aggregates or not (pattern.bag or pattern.live):
+        return None
+    (atom,) = pattern.atoms
+    formula = Formula(pattern)
+    path = pattern.closed(pattern.outer, pattern.everything)
+    columns = _in_order(pattern, atom, path)
+    most = formula.paths(atom, atom.mask)
+    order = Order()
+    scale = rows / max(formula.rows(pattern.outer), TINY)
+    for number, at in enumerate(columns, 1):
+        wider = path | 1 << at
+        known, mine = atom.mask & path, atom.mask & wider
+        if number > COUNTED or formula.paths(atom, known) >= APART * most:
+            formula.paths_are(atom, mine, most)
+        before = formula.rows(path) * scale
+        lists = formula.paths(atom, mine) / max(TINY, formula.paths(atom, known) if known else 1.0)
+        last = number == len(columns) and pattern.bag and not pattern.live >> at & 1
+        order.work += (
+            before if last and number > 1 else before * min(lists, formula.roots(atom, at))
+        )
+        order.rank[pattern.names[at]] = number
+        order.estimates[pattern.names[at]] = formula.rows(wider, path) * scale
+        path = pattern.closed(wider, pattern.everything, 1 << at)
+        formula.rows(path, wider)
+    return order
+
+
+def _in_order(pattern: Pattern, atom: PatternAtom, path: int) -> list[int]:
+    """The variables that the atom binds, in their order."""
+    left = [at for at in atom.columns if not (path | pattern.computed) >> at & 1]
+    values = {at: atom.degrees(at).powers[0] for at in left}
+    ranges = pattern.ranges
+    limited = sorted(
+        (at for at in left if at in ranges), key=lambda at: (ranges[at].share(0) * values[at], at)
+    )
+    found = limited
+    told, wanted = 1.0, atom.size.rows
+    for at in limited:
+        told *= values[at]
+    for at in sorted((at for at in left if at not in ranges), key=lambda at: (values[at], at)):
+        if told >= wanted:
+            break
+        told *= values[at]
+        found.append(at)
+    asked = [at for at in pattern.outputs if at in values]
+    asked += [at for at in bits(pattern.live) if at in values]
+    return list(dict.fromkeys((*found, *asked, *left)))

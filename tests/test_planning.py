@@ -1,0 +1,186 @@
+"""Planning stays cheap for bodies of many variables, and its orders stay good."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from math import isclose
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+import gdatalog as gd
+from gdatalog.planner import build
+from gdatalog.planner import order as orders
+from gdatalog.planner.order import Search
+from gdatalog.planner.pattern import Pattern
+from gdatalog.planner.places import Order, Place, Turn
+
+pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
+
+
+def rows(count: int, *values: int, seed: int = 0) -> dict[str, Any]:
+    """Columns of drawn values, the lower ones more often."""
+    random = np.random.default_rng(seed)
+    return {f"c{at}": (n * random.power(0.6, count)).astype(int) for at, n in enumerate(values)}
+
+
+DATA = {
+    "E": rows(300, 60, 60),
+    "F": rows(900, 120, 90, seed=1),
+    "G": rows(2000, 400, 40, seed=2),
+    "T": rows(800, 40, 60, 300, seed=3),
+    "W": rows(500, 10, 50, 30, 200, seed=4),
+    "U": rows(30, 60, seed=5),
+}
+
+
+def drawn_body(number: int, fewest: int, most: int) -> str:
+    """A rule whose body hangs together, with cycles, wide atoms, tests and constants."""
+    random = Random(number)
+    names = [f"x{at}" for at in range(random.randint(fewest, most))]
+    near = random.choice([1, 2, 100])  # a chain, nearly one, or any tree
+
+    def edge(a: str, b: str) -> str:
+        a, b = random.sample([a, b], 2)
+        return f"{random.choice('EFG')}({a}, {b})"
+
+    literals = [
+        edge(names[random.randrange(max(0, at - near), at)], names[at])
+        for at in range(1, len(names))
+    ]
+    for _ in range(random.randint(0, len(names))):
+        a, b, c, d = random.sample(names, 4)
+        more = [
+            edge(a, b), f"T({a}, {b}, {c})", f"W({a}, {b}, {c}, {d})", f"U({a})",
+            f"{a} < {random.randrange(60)}", f"{a} != {b}", f"{a} < {b}", f"!F({a}, {b})",
+        ]  # fmt: skip
+        literals.append(random.choice(more))
+    random.shuffle(literals)
+    asked = random.choice(["count()", names[0], ", ".join(names)])
+    return f"R({asked}) <- {', '.join(literals)}."
+
+
+def patterns_of(text: str) -> list[tuple[Pattern, float]]:
+    """What orders are searched for, to plan a program over the tables above."""
+    found: list[tuple[Pattern, float]] = []
+    choose = build.best_order
+
+    def noting(pattern: Pattern, rows: float) -> Order:
+        found.append((pattern, rows))
+        return choose(pattern, rows)
+
+    with patch.object(build, "best_order", noting), gd.connect() as db:
+        for name, table in DATA.items():
+            db[name] = table
+        db.explain(text)
+    return found
+
+
+class Given(Search):
+    """A search that finds one order: a given one."""
+
+    rank: dict[str, int]
+
+    def candidates(self, place: Place) -> list[int]:
+        found, names = super().candidates(place), self.pattern.names
+        return [min(found, key=lambda at: self.rank[names[at]])] if found else []
+
+
+def cost(search: Search) -> float:
+    pattern = search.pattern
+    path = pattern.closed(pattern.outer, pattern.everything)
+    exists = not pattern.bag and not pattern.live
+    return search.best(Place(path, pattern.everything & ~path, exists)).total
+
+
+def searched(pattern: Pattern, exact: int) -> tuple[Search, Order]:
+    with patch.object(orders, "EXACT", exact):
+        search = Search(pattern)
+    return search, search.order(1.0)
+
+
+@pytest.mark.parametrize("number", range(60))
+def test_a_beam_finds_orders_as_good_as_the_best(number: int) -> None:
+    for pattern, _ in patterns_of(drawn_body(number, 4, 8)):
+        exact, best = searched(pattern, 8)
+        _, mine = searched(pattern, 0)
+        same = Given(pattern)
+        same.rank = mine.rank
+        assert exact.exact and same.exact
+        assert cost(same) <= 1.2 * cost(exact)
+        if mine.rank == best.rank:
+            for name, expected in best.estimates.items():
+                assert isclose(mine.estimates[name], expected, rel_tol=1e-6)
+
+
+# ------------------------------------------------------------------------- how much is looked at
+
+
+def chain(atoms: int) -> str:
+    return ", ".join(f"{'EFG'[at % 3]}(x{at}, x{at + 1})" for at in range(atoms))
+
+
+def star(points: int) -> str:
+    keys = [f"k{at}" for at in range(points)]
+    return ", ".join([f"fact({', '.join(keys)})", *(f"E({key}, a{key})" for key in keys)])
+
+
+def many(atoms: int, variables: int) -> str:
+    random = Random(1)
+    names = [f"x{at}" for at in range(variables)]
+    near = [f"E({names[random.randrange(at)]}, {names[at]})" for at in range(1, variables)]
+    more = ["FG"[at % 2] + "({}, {})".format(*random.sample(names, 2)) for at in range(atoms)]
+    return ", ".join([*near, *more][:atoms])
+
+
+BODIES: dict[str, Callable[[], str]] = {
+    "star": lambda: star(20),
+    "chain": lambda: chain(60),
+    "graph": lambda: many(50, 40),
+    "dense graph": lambda: many(200, 60),
+    "cycle": lambda: f"{chain(39)}, E(x39, x0)",
+    "clique": lambda: ", ".join(f"E(x{a}, x{b})" for b in range(14) for a in range(b)),
+    "apart": lambda: ", ".join(f"E(x{at}, y{at})" for at in range(40)),
+    "ascending": lambda: f"{chain(30)}, {' < '.join(f'x{at}' for at in range(31))}",
+    "compared": lambda: f"{chain(20)}, distinct({', '.join(f'x{at}' for at in range(21))})",
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("asked", ["count()", "first", "all"])
+def test_few_turns_are_looked_at_however_many_variables_there_are(name: str, asked: str) -> None:
+    body = BODIES[name]()
+    names = list(dict.fromkeys(re.findall(r"[xyka]\d+", body)))
+    head = {"count()": "count()", "first": names[0], "all": ", ".join(names)}[asked]
+    turns = 0
+    turn = Search.turn
+
+    def counting(self: Search, at: int, place: Place) -> Turn:
+        nonlocal turns
+        turns += 1
+        return turn(self, at, place)
+
+    data = {**DATA, "fact": rows(100, *[50] * 20)}
+    with patch.object(Search, "turn", counting), gd.connect() as db:
+        for relation, table in data.items():
+            db[relation] = table
+        plan = db.explain(f"R({head}) <- {body}.").strata[-1].rules[-1].plan
+    assert plan.joins and turns < 4000
+
+
+def test_columns_of_a_wide_atom_are_ordered_without_a_search() -> None:
+    names = [f"a{at}" for at in range(30)]
+    data = rows(1000, *[3 + at for at in range(30)])
+    with patch.object(Search, "turn", side_effect=AssertionError), gd.connect() as db:
+        db["F"] = data
+        text = f"R({', '.join(names)}) <- F({', '.join(names)}), a7 > 3, a20 < 9."
+        (join,) = db.explain(text).strata[-1].rules[-1].plan.joins
+    ranked = [step.variable for step in join.steps]  # type: ignore[union-attr]
+    assert ranked[:2] == ["a7", "a20"]
+    assert ranked[-15:] == sorted(ranked[-15:], key=names.index)  # as they are asked for
+    estimates = [step.estimate for step in join.steps]  # type: ignore[union-attr]
+    assert estimates == sorted(estimates)
