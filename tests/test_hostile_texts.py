@@ -11,6 +11,7 @@ import json
 import re
 import sys
 import warnings
+from dataclasses import replace
 from unicodedata import category
 
 import pandas as pd
@@ -22,7 +23,7 @@ from gdatalog.notebook.listing import list_relations
 from gdatalog.notebook.progress import bundle
 from gdatalog.progress import Progress
 from gdatalog.shell import cli, repl
-from gdatalog.shell.editor.bar import Status, bar
+from gdatalog.shell.editor.bar import bar
 from gdatalog.shell.editor.filenames import files_at
 from gdatalog.shell.editor.known import look
 from gdatalog.shell.messages import say
@@ -188,8 +189,8 @@ def interrupted(text, folder):
 
 
 def bottom_bar(text, folder):
-    status = Status("cpu", "", 2, 1500, None, 8 << 30)
-    shown = bar(status, text, text, (text, text, text), text, 500)
+    _, status = look(gd.connect(device="cpu"))
+    shown = bar(replace(status, device=text), text, text, (text, text, text), text, 500)
     return "".join(piece for _, piece in shown)
 
 
