@@ -19,7 +19,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.errors import Caution, Source, Span
-from gdatalog.notebook.listing import list_relations
+from gdatalog.notebook.listing import Line, Listing, list_relations
 from gdatalog.notebook.progress import bundle
 from gdatalog.progress import Progress
 from gdatalog.shell import cli, repl
@@ -168,7 +168,15 @@ def profile(text, folder):
 
 def listing(text, folder):
     found = list_relations(loaded(text))
-    return repr(found) + found._repr_html_()
+    line = Line(text, text, "1", text)
+    return "".join(repr(each) + each._repr_html_() for each in (found, Listing((line,))))
+
+
+def invalid_rules(text, folder):
+    db = loaded(text)
+    db["t"] = pd.DataFrame({text.replace("\udc9b", ""): ["a"]})
+    listed = list_relations(db)
+    return "".join((str(db.relations), repr(listed), failure(lambda: db.query("?- q(x)."))))
 
 
 def progress(text, folder):
@@ -268,7 +276,7 @@ def prompt(text, folder, capsys, monkeypatch):
 FACES = [
     error_of_a_program, error_of_a_character, error_of_a_file, error_of_a_missing_file,
     error_of_a_bad_cell, warning_of_a_pattern, error_of_a_column, error_of_a_value, hint_and_note,
-    warning, caution, relations, box, table, explanation, profile, listing, progress,
+    warning, caution, relations, box, table, explanation, profile, listing, invalid_rules, progress,
     progress_line, interrupted, bottom_bar, menu, said, command_line, prompt,
 ]  # fmt: skip
 

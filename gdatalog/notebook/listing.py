@@ -42,7 +42,7 @@ class Listing:
         wide = max(map(width, schemas))
         deep = max(len(line.rows) for line in self.lines)
         return "\n".join(
-            f"{schema}{' ' * (wide - width(schema))}  {line.rows:>{deep}}  {line.origin}"
+            f"{schema}{' ' * (wide - width(schema))}  {line.rows:>{deep}}  {visible(line.origin)}"
             for schema, line in zip(schemas, self.lines, strict=True)
         )
 
