@@ -28,6 +28,7 @@ SUITES = (
     "distinct",
     "branches",
     "foreign_keys",
+    "scans",
     "sparse_keys",
     "cores",
     "first",

@@ -33,8 +33,10 @@ def float_to_key(values: Array) -> Array:
 
 def key_to_float(keys: Array) -> Array:
     bits = keys.astype(np.int64, copy=False)
-    mended: Array = (bits ^ ((bits >> 63) & np.int64(0x7FFF_FFFF_FFFF_FFFF))).view(np.float64)
-    return mended
+    mended: Array = bits >> 63
+    mended &= np.int64(0x7FFF_FFFF_FFFF_FFFF)
+    mended ^= bits
+    return mended.view(np.float64)
 
 
 def narrow(keys: Array) -> Array:

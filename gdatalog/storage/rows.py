@@ -55,12 +55,17 @@ class Packing:
 
     def pack(self, columns: Sequence[Array]) -> Array:
         length = len(columns[0])
-        packed: Array = np.zeros(length, dtype=np.int64)
+        packed: Array = np.empty(length, dtype=np.int64)
+        parts = [part for part in zip(columns, self.least, self.bits, strict=True) if part[2]]
 
         def fill(part: slice) -> None:
             mine = packed[part]
-            for column, low, width in zip(columns, self.least, self.bits, strict=True):
-                if width:
+            if not parts:
+                mine.fill(0)
+            for at, (column, low, width) in enumerate(parts):
+                if at == 0:
+                    np.subtract(column[part], np.int64(low), out=mine)
+                else:
                     mine <<= width
                     mine |= column[part].astype(np.int64) - low
 
