@@ -23,7 +23,7 @@ from gdatalog.progress import OnProgress
 from gdatalog.relations import Inserted, Relations
 from gdatalog.report import Explanation, Profile, explain
 from gdatalog.result import Result
-from gdatalog.storage.load_options import Findings, LoadOptions
+from gdatalog.storage.load_options import Findings, LoadOptions, Nulls, checked
 from gdatalog.workspace import Workspace
 
 _INSIDE = frozenset({__name__, "gdatalog.workspace", "gdatalog.engine.session"})
@@ -113,6 +113,9 @@ class Database:
         data: Any,
         *,
         columns: Sequence[str] | None = None,
+        header: bool | None = None,
+        nulls: Nulls = "error",
+        fill: Mapping[str, Any] | None = None,
         on_progress: OnProgress | None = None,
     ) -> None:
         """Put data under a name, in place of all data that was there.
@@ -126,6 +129,15 @@ class Database:
         CuPy), a list of tuples, a scipy.sparse matrix, a networkx graph, or a path: of a file, of a
         folder of Parquet files, or a pattern such as "edges/*.csv". On a cluster it may be a dask
         DataFrame, and workers read Parquet files that are not small themselves.
+
+        `columns` selects columns by their names, or names all of them. The columns of a relation
+        that is declared match by name if the data has all of its names, by position if it has
+        none; anything between is an error. `header` says whether the first line of a text file
+        has names; else the declaration and the types of the columns decide.
+
+        A missing value is an error. `nulls="drop"` drops the rows that have one and warns how
+        many; `fill` has values for columns of which some are missing.
+
         What lies on the GPU that queries run on is not copied to the host, but for texts.
         `on_progress` is told how much is loaded, as `query` tells it.
 
@@ -135,25 +147,37 @@ class Database:
         >>> db["E"].columns
         ('src', 'dst')
         """
+        options = checked(LoadOptions(columns, header, nulls, {} if fill is None else fill))
+        findings = self._load(name, data, options, on_progress)
+        self._workspace.tell_of(name, findings)
+
+    def _load(
+        self, name: str, data: Any, options: LoadOptions, on_progress: OnProgress | None = None
+    ) -> Findings:
         with self._lock, self._workspace.watch.telling(on_progress):
             workspace = self._workspace
             workspace.check_open()
             if isinstance(data, Result):
                 data = data.shared(workspace.symbols)
-            findings = Findings()
-            relation = workspace.relation_of(name, data, LoadOptions(columns, findings))
-            workspace.put(name, relation)
-            workspace.tell_of(findings)
+            return workspace.load(name, data, options)
 
     def __setitem__(self, name: str, data: Any) -> None:
         self.load(name, data)
 
-    def insert(self, name: str, rows: Any, *, on_progress: OnProgress | None = None) -> Inserted:
+    def insert(
+        self,
+        name: str,
+        rows: Any,
+        *,
+        nulls: Nulls = "error",
+        fill: Mapping[str, Any] | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Inserted:
         """Add rows to a relation, which is made if it is not there.
 
         Rows may be added to a relation that has rules: they are base facts beside what the rules
-        derive, and what comes back says so. `on_progress` is told how much is loaded, as `query`
-        tells it.
+        derive, and what comes back says so. Columns match, and missing values are dropped or
+        filled, as `load` does it. `on_progress` is told how much is loaded, as `query` tells it.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -172,8 +196,10 @@ class Database:
             if isinstance(rows, Result):
                 rows = rows.shared(workspace.symbols)
             findings = Findings()
-            count = workspace.add(name, rows, LoadOptions(None, findings))
-            workspace.tell_of(findings)
+            given = {} if fill is None else fill
+            options = checked(LoadOptions(None, None, nulls, given, findings=findings))
+            count = workspace.add(name, rows, options)
+            workspace.tell_of(name, findings)
             return Inserted(name, count, workspace.rules_of(name))
 
     def drop(self, name: str, *, only: Literal["rules", "data"] | None = None) -> tuple[str, ...]:

@@ -145,16 +145,23 @@ class Workspace:
             self.device.hold(relation)
         return relation
 
-    def tell_of(self, findings: Findings) -> None:
+    def load(self, name: str, data: Any, options: LoadOptions = PLAIN) -> Findings:
+        """Puts data under a name, in place of what was there; gives what is to be said of it."""
+        findings = Findings()
+        relation = self.relation_of(name, data, replace(options, findings=findings))
+        self.put(name, relation)
+        return findings
+
+    def tell_of(self, name: str, findings: Findings) -> None:
         """Says what was found in data that is loaded now."""
-        for caution in findings.warnings:
+        for caution in findings.cautions(name):
             self.on_caution(caution)
 
     def _afar(
         self, name: str, data: Any, options: LoadOptions, declared: Schema | None
     ) -> Relation | None:
         """The relation of data that a cluster's workers read themselves, or have."""
-        if self.cluster is None or self.knobs.spread == "never":
+        if self.cluster is None or self.knobs.spread == "never" or options.mends:
             return None
         forced = self.knobs.spread == "partition"
         wanted = Wanted(name, self.memory_limit, options.columns, declared, forced)

@@ -195,7 +195,7 @@ def test_a_snapshot() -> None:
         known, status = look(db)
     assert known.relations["E"] == KNOWN.relations["E"]
     assert known.types == ("Id",) and known.params == ("most",)
-    assert known.commands["load"][0] == "[RELATION] FILE"
+    assert known.commands["load"][0] == "[NAME] FILE ..."
     assert known.settings["timer"] == ("on", "off") and "device" not in known.settings
     assert set(known.settings) < set(SETTINGS)
     assert (status.device, status.relations, status.rows) == ("cpu", 2, 2)

@@ -66,7 +66,8 @@ def test_json_of_columns() -> None:
             "e.jsonl",
             '{"a": 1}\n\n{"a": null}',
             "e.jsonl:3:1: data error: column 'a': a value is missing (None)\n"
-            "  hint: a relation has no missing values: drop such rows, or give them a value",
+            "  note: values are missing: `a` in 1 row; 1 of 2 rows would be dropped\n"
+            '  hint: nulls="drop" drops these rows; fill={"a": ...} fills them',
         ),
         (
             "e.json",

@@ -239,7 +239,9 @@ def test_graph_with_weights() -> None:
     assert to_rows(load(graph, declared=declared)) == [(1, 2, 2.5)]
     assert refused_data(graph, columns=["s", "t", "cost"]) == (
         "data error: data: row 0, column 'cost': a value is missing (None)\n"
-        "  hint: drop such rows first, .dropna(), or fill them, .fillna(...)"
+        "  note: values are missing: `cost` in 1 row; 1 of 1 row would be dropped\n"
+        '  hint: columns=["s", "t"] loads the other columns; nulls="drop" drops these rows; '
+        'fill={"cost": ...} fills them'
     )
 
 
@@ -360,21 +362,47 @@ def test_columns_match_by_name_else_by_position() -> None:
     assert to_rows(load(frame, declared=decl(a="symbol", b="int"))) == [("x", 1)]
     assert to_rows(load(frame[["b", "a"]], declared=decl(p="int", q="symbol"))) == [(1, "x")]
     assert refused_data(frame, declared=decl(p="int", q="symbol")) == (
-        "data error: data: the relation is declared with 2 columns (p: int, q: symbol), "
+        "data error: data: the relation has 2 columns (p: int, q: symbol), "
         "the data has 3 columns (b, a, more)\n"
-        "  hint: columns=[...] selects columns of the data by their names"
+        "  hint: columns=[...] says which columns of the data are meant, in their order"
     )
     assert refused_data([(1,)], declared=decl(p="int", q="symbol")) == (
-        "data error: data: the relation is declared with 2 columns (p: int, q: symbol), "
-        "the data has 1 column"
+        "data error: data: the relation has 2 columns (p: int, q: symbol), the data has 1 column"
     )
+
+
+def test_columns_of_which_some_have_the_names() -> None:
+    frame = pd.DataFrame({"dst": [1], "sorce": [2]})
+    edge = decl(src="int", dst="int")
+    for data in (frame, pa.Table.from_pandas(frame), {"dst": [1], "sorce": [2]},
+                 [{"dst": 1, "sorce": 2}], frame.assign(w=1)):  # fmt: skip
+        told = refused_data(data, declared=edge)
+        assert "the relation has 2 columns (src: int, dst: int), the data has" in told
+        assert "columns (dst, sorce" in told and "only some names are the same" in told
+        assert "hint: there is no column 'src': did you mean 'sorce'?" in told
+    assert to_rows(load(frame, columns=["sorce", "dst"], declared=edge)) == [(2, 1)]
+    assert "only some names" in refused_data(frame, columns=["dst", "sorce"], declared=edge)
+    assert to_rows(load(frame.rename(columns={"sorce": "SRC"}), declared=edge)) == [(2, 1)]
+    assert to_rows(load(frame, columns=["dst", "sorce"], declared=decl(x="int", y="int"))) == [
+        (1, 2)
+    ]
+    mixed = pd.DataFrame({"src": [1], "SRC": [2]})
+    assert "only some names" in refused_data(mixed, declared=edge)
+    graph = nx.DiGraph([(1, 2)])
+    assert to_rows(load(graph, declared=decl(target="int", x="int"))) == [(1, 2)]
+    assert to_rows(load(graph, declared=decl(target="int", source="int"))) == [(2, 1)]
+    matrix = sp.coo_matrix(([5], ([1], [2])))
+    assert to_rows(load(matrix, declared=decl(col="int", x="int"))) == [(1, 2)]
 
 
 def test_columns_are_selected_or_named() -> None:
     frame = pd.DataFrame({"b": [1], "a": ["x"], "more": [0.5]})
     assert to_rows(load(frame, columns=["more", "b"])) == [(0.5, 1)]
-    assert to_rows(load(frame, columns=["a", "b"], declared=decl(b="symbol", a="int"))) == [
+    assert to_rows(load(frame, columns=["a", "b"], declared=decl(p="symbol", q="int"))) == [
         ("x", 1)
+    ]
+    assert to_rows(load(frame, columns=["a", "b"], declared=decl(b="int", a="symbol"))) == [
+        (1, "x")
     ]
     assert load([(1, 2)], columns=["x", "y"]).names == ("x", "y")
     assert refused_data(frame, columns=["q"]) == (

@@ -64,7 +64,7 @@ def test_columns_without_a_name_go_by_position() -> None:
     assert load(SIZES, declared=decl(size="symbol", g="int")).types == ("symbol", "int")
     assert load(SIZES, columns=["g", "n"]).names == ("g", "n")
     assert load(LEVELS, columns=["id", "g"]).names == ("id", "g")
-    assert load(FRAME, declared=decl(x="int", g="symbol", h="bool")).length == 3
+    assert load(FRAME, declared=decl(x="int", y="symbol", z="bool")).length == 3
 
 
 def test_an_index_that_is_left_out_is_told(tmp_path: Path) -> None:

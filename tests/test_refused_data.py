@@ -20,7 +20,11 @@ from gdatalog.storage.export import to_rows
 NOON = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 
 
-MISSING_HINT = "\n  hint: drop such rows first, .dropna(), or fill them, .fillna(...)"
+MISSING_HINT = (
+    "\n  note: values are missing: `second` in 1 row; 1 of 2 rows would be dropped"
+    '\n  hint: columns=["first"] loads the other columns; nulls="drop" drops these rows; '
+    'fill={"second": ...} fills them'
+)
 
 
 @pytest.mark.parametrize(

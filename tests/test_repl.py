@@ -165,7 +165,7 @@ def test_help_lists_every_command(talk):
     for name in COMMANDS:
         assert out.count(f"\n  .{name} ") >= 2
     assert max(map(len, out.splitlines())) <= 80
-    assert ".load [RELATION] FILE\n  put" in out and "\n  .load edges.parquet\n" in out
+    assert ".load [NAME] FILE ...\n  put" in out and "\n  .load edges.csv header=false\n" in out
     assert not COMMANDS.keys() & DIRECTIVES.keys()
 
 
@@ -270,7 +270,8 @@ def test_load_export_and_clear(talk, tmp_path):
         ".relations",
     )
     assert code == 1
-    told = "e(a: int, b: symbol): 2 tuples (TIME)\nother(a: int, b: symbol): 2 tuples (TIME)\n"
+    loaded = "(a: int, b: symbol): 2 tuples, with a header (TIME)\n"
+    told = f"e{loaded}other{loaded}"
     assert err.startswith(told)
     assert (tmp_path / "p.jsonl").read_text() == '{"a": 1}\n{"a": 2}\n'
     assert ".clear all\n  hint: .drop e drops these\ndropped: e, p, q\n" in err

@@ -16,7 +16,7 @@ from gdatalog.errors import Caution, DataError, Error, Interrupted, Note, Span, 
 from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Directive
 from gdatalog.planner.checked import Schema
-from gdatalog.storage.load_options import Findings, LoadOptions
+from gdatalog.storage.load_options import Findings, options_of_text
 from gdatalog.storage.table import Table
 
 
@@ -146,12 +146,20 @@ def read_relation(
     """The data in the file of an `.input`."""
     from gdatalog.storage.readers import read_facts, read_input, read_table
 
+    given = dict(directive.options)
     if directive.path is not None:
-        return read_table(path, LoadOptions(None, findings), declared=schema)
+        given = {key: value for key, value in given.items() if key != "IO"}
+        delimiter = given.pop("delimiter", None)
+        options = options_of_text(given, findings)
+        return read_table(path, options, delimiter=_tab(delimiter), declared=schema)
     assert schema is not None
-    if directive.options:
-        return read_input(name, dict(directive.options), folders.facts, schema)
+    if given:
+        return read_input(name, given, folders.facts, schema, findings)
     return read_facts(name, folders.facts, schema)
+
+
+def _tab(delimiter: str | None) -> str | None:
+    return "\t" if delimiter == "\\t" else delimiter
 
 
 @contextmanager

@@ -125,7 +125,7 @@ class Inputs(Mapping[str, Relation]):
                         found = self.afar(path, name, schema)
                     found = found or watch.aside(made)
                 self.read.files[key] = version, found
-                for caution in findings.warnings:
+                for caution in findings.cautions(name):
                     self.warn(replace(caution, span=caution.span or directive.span))
             return found
 

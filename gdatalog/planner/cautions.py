@@ -47,7 +47,18 @@ QUALIFIERS = frozenset(
 )
 # Of the keyword form of directives.
 OPTIONS = {
-    "input": ("IO", "filename", "name", "delimiter", "headers", "columns", "rfc4180"),
+    "input": (
+        "IO",
+        "filename",
+        "name",
+        "delimiter",
+        "headers",
+        "columns",
+        "rfc4180",
+        "header",
+        "nulls",
+        "fill",
+    ),
     "output": ("IO", "filename", "name", "delimiter", "headers", "rfc4180"),
     "limitsize": ("n",),
 }

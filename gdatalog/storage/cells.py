@@ -22,7 +22,7 @@ from gdatalog.errors import DataError, Note
 from gdatalog.storage.arrays import arrow_numbers, empty_column, encoded
 from gdatalog.storage.columns import Typed
 from gdatalog.storage.odd_cells import MISSING, why_unreadable
-from gdatalog.storage.place import Place, shown
+from gdatalog.storage.place import MissingValue, Place, shown
 from gdatalog.storage.table import DTYPES, Array
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, Value, timestamp_from_text
 
@@ -106,6 +106,8 @@ def _unreadable(bad: list[int], cell: str, kind: TypeName, place: Place) -> Data
     if row == 0 and hint is None and text == place.column:
         hint = "this line looks like a header: say that it is one, headers=true"
     error = place.error(row, f"expected {kind}, found {shown(cell)}", hint)
+    if text in MISSING:
+        error = MissingValue.of(error)
     more = len(bad) - 1
     if more > 0:
         other = "another row" if more == 1 else f"{more:,} other rows"
@@ -193,6 +195,29 @@ def _inferred(cells: Any, place: Place) -> Typed:
     return "symbol", encoded(cells)
 
 
+def kind_of(cells: Any, identifiers: bool = False) -> TypeName:
+    """What all cells of a column read as that are not missing; `identifiers`: digits with leading
+    zeros are texts."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    blank = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(MISSING))
+    there = cells.filter(pc.invert(blank))
+    sample = there[:100].to_pylist()
+    kinds: tuple[TypeName, ...] = ("int", "float", "bool", "timestamp")
+    for kind in kinds:
+        if not sample or any(cell_value(cell, kind) is None and not _big(cell) for cell in sample):
+            continue
+        if _fast(there, kind) is None and not all(
+            cell_value(cell, kind) is not None or (kind == "int" and _big(cell))
+            for cell in there.to_pylist()
+        ):
+            continue
+        texts = identifiers and kind in ("int", "float") and _has_identifier(there)
+        return "symbol" if texts else kind
+    return "symbol"
+
+
 def _big(cell: str) -> bool:
     return _INT.fullmatch(cell.strip()) is not None
 
@@ -232,10 +257,7 @@ def _patient(cells: Any, kind: TypeName, place: Place) -> Array | None:
     if big is not None:
         raise place.too_big(big, _Verbatim(cells[big].as_py().strip()))
     if missing is not None:
-        raise place.error(
-            missing,
-            f"found {shown(cells[missing].as_py())} in a column of type {kind}",
-            "give it a value, or declare the column symbol",
-        )
+        message = f"found {shown(cells[missing].as_py())} in a column of type {kind}"
+        raise MissingValue.of(place.error(missing, message))
     found: Array = np.array(values, dtype=DTYPES[kind])
     return found + 0.0 if kind == "float" else found

@@ -218,6 +218,13 @@ class Delimited:
         )
 
 
+def with_first(cell: str, column: Any) -> Any:
+    """A column of cells, and one before them."""
+    import pyarrow as pa
+
+    return pa.chunked_array([pa.array([cell], pa.string()), *column.chunks], pa.string())
+
+
 class _Slowly(io.RawIOBase):
     """A text as a file, from which Arrow reads block after block; so far it has come."""
 

@@ -14,15 +14,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from gdatalog.errors import DataError, meant
+from gdatalog.errors import DataError, UsageError
 from gdatalog.storage.arrays import empty_column
 from gdatalog.storage.cells import cells_column
 from gdatalog.storage.columns import column_from
 from gdatalog.storage.load_options import PLAIN, LoadOptions
+from gdatalog.storage.matching import match_columns
+from gdatalog.storage.nulls import Mending, explained
 from gdatalog.storage.objects import is_unicode, object_column
-from gdatalog.storage.place import Place
-from gdatalog.storage.raw import Declared, Raw, count_of_columns, listed, raw_of, raw_of_table
-from gdatalog.storage.table import Table
+from gdatalog.storage.place import MissingValue, Place
+from gdatalog.storage.raw import Declared, Raw, raw_of, raw_of_table
+from gdatalog.storage.table import Column, Table
 from gdatalog.values import TypeName
 from gdatalog.watching import OBJECT, patiently, watching
 
@@ -49,6 +51,8 @@ def table_from(
         from gdatalog.storage.readers import read_table
 
         return read_table(data, options, declared=declared)
+    if options.header is not None:
+        raise UsageError(f"{what}: header is said of text files", hint="leave header= out")
     if isinstance(data, Table):
         data = raw_of_table(data)
     wanted = _wanted_arity(options.columns, declared)
@@ -73,38 +77,66 @@ def table_of(
         options.findings.warnings += raw.warnings
     if not raw.columns and not raw.length:
         return _empty_table(columns, declared, raw.names is not None, what)
-    names, picked = _match(raw, columns, declared, what)
+    arity = len(raw.columns)
+    names, picked = match_columns(raw.names, arity, columns, declared, what, raw.header)
     unprintable = next((name for name in names if not is_unicode(name)), None)
     if unprintable is not None:
         raise DataError(f"{what}: the column name {unprintable!r} holds half a surrogate pair")
+    wanted: Sequence[TypeName | None] = declared.types if declared else [None] * len(picked)
+    try:
+        return _typed(raw, names, picked, wanted, options, what, there)
+    except MissingValue as error:
+        raise explained(error, raw, names, picked, wanted) from None
+
+
+def _typed(
+    raw: Raw,
+    names: Sequence[str],
+    picked: Sequence[int],
+    wanted: Sequence[TypeName | None],
+    options: LoadOptions,
+    what: str,
+    there: Any,
+) -> Table:
     types: list[TypeName] = []
     converted = []
+    for name, at in zip(names, picked, strict=True):
+        if len(raw.columns[at]) != raw.length:
+            message = f"{what}: column {name!r} has {len(raw.columns[at])} rows, the first"
+            hint = "all columns of a relation have one length"
+            raise DataError(f"{message} {raw.length}", hint=hint)
     watch, work = watching(), watching().innermost
     if not work.several:  # of several files nobody knows yet how many rows they have
         work.new_rows = raw.length
     if work.stage == "loading" and work.total is None:
         work.total, work.unit = raw.length, "rows"
+    mending = Mending.of(raw, names, picked, wanted, options) if options.mends else None
+    length = raw.length if mending is None else mending.length
     for position, (name, origin) in enumerate(zip(names, picked, strict=True)):
         work.share(position / len(picked))
         watch.poll()
-        expected = declared.types[position] if declared is not None else None
         place = Place(what, name) if raw.place is None else raw.place(origin, name)
+        typed = partial(_column, raw.source, wanted[position], there)
         column = raw.columns[origin]
-        if raw.source == "text":
-            kind, values = cells_column(column, expected, place)
-        elif raw.source == "json":
-            kind, values = object_column(column, expected, place, json=True)
+        if mending is not None:
+            kind, values = mending.column(position, column, place, typed)
         else:
-            typed = partial(column_from, column, expected, place, there)
-            looked_at = raw.length * OBJECT if there is None else 0
-            kind, values = patiently(looked_at, typed, None)
-        if len(values) != raw.length:
-            message = f"{what}: column {name!r} has {len(values)} rows, the first {raw.length}"
-            raise DataError(message, hint="all columns of a relation have one length")
+            kind, values = typed(column, place)
         types.append(kind)
         converted.append(values)
-    length = raw.length if picked else min(raw.length, 1)
-    return Table(tuple(names), tuple(types), tuple(converted), length)
+    return Table(tuple(names), tuple(types), tuple(converted), length if picked else min(length, 1))
+
+
+def _column(
+    source: str, expected: TypeName | None, there: Any, column: Any, place: Place
+) -> tuple[TypeName, Column]:
+    """One column's type and values."""
+    if source == "text":
+        return cells_column(column, expected, place)
+    if source == "json":
+        return object_column(column, expected, place, json=True)
+    looked_at = len(column) * OBJECT if there is None and hasattr(column, "__len__") else 0
+    return patiently(looked_at, partial(column_from, column, expected, place, there), None)
 
 
 def _wanted_arity(columns: Sequence[str] | None, declared: Declared | None) -> int | None:
@@ -132,62 +164,3 @@ def _empty_table(
 
 def _empty(names: tuple[str, ...], types: tuple[TypeName, ...]) -> Table:
     return Table(names, types, tuple(empty_column(kind) for kind in types), 0)
-
-
-def _match(
-    raw: Raw, columns: Sequence[str] | None, declared: Declared | None, what: str
-) -> tuple[Sequence[str], Sequence[int]]:
-    """Names in the relation's order, and the positions of their columns in the data."""
-    arity = len(raw.columns)
-    names = raw.names
-    picked: Sequence[int] = range(arity)
-    if names is not None and columns is None:
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
-            raise DataError(
-                f"{what}: several columns are named {repeated[0]!r}",
-                hint="rename them, or give all columns names: columns=[...]",
-            )
-    if columns is not None:
-        if isinstance(columns, str):
-            raise DataError(f"columns is a list of names, found {columns!r}")
-        if names is not None and set(columns) <= set(names):
-            picked = [names.index(name) for name in columns]
-        elif len(columns) != arity:
-            raise DataError(
-                f"{what}: columns asks for {listed(columns)}, the data has "
-                + (listed(names) if names is not None else count_of_columns(arity)),
-                hint=_misspelt(columns, names),
-            )
-        names = tuple(columns)
-        if len(set(names)) < len(names):
-            raise DataError(f"{what}: columns names a column twice: {listed(columns)}")
-    if declared is None:
-        given = names if names is not None else tuple(f"column{i}" for i in range(arity))
-        return given, picked
-    expected = declared.columns
-    if columns is None and names is not None and set(expected) <= set(names):
-        picked = [names.index(name) for name in expected]
-    elif len(picked) != len(expected):
-        has = listed(names) if names is not None else count_of_columns(arity)
-        raise DataError(
-            f"{what}: the relation is declared with {_declared(declared)}, the data has {has}",
-            hint=None
-            if names is None
-            else _misspelt(expected, names)
-            or "columns=[...] selects columns of the data by their names",
-        )
-    return expected, picked
-
-
-def _misspelt(columns: Sequence[str], names: Sequence[str] | None) -> str | None:
-    """Which of the data's columns was meant by one that it has not."""
-    for name in columns:
-        if names is not None and name not in names and (near := meant(name, names)) is not None:
-            return f"there is no column {name!r}: did you mean {near!r}?"
-    return None
-
-
-def _declared(declared: Declared) -> str:
-    pairs = [f"{n}: {t}" for n, t in zip(declared.columns, declared.types, strict=True)]
-    return listed(pairs)

@@ -2,26 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from gdatalog.errors import Caution
+from gdatalog.errors import Caution, UsageError, meant
+
+Nulls = Literal["error", "drop"]
 
 
 @dataclass(slots=True)
 class Findings:
-    """What a user should know of data that was loaded."""
+    """What a user should know of data that was loaded, of one file or of several."""
 
     warnings: list[Caution] = field(default_factory=list)
+    header: bool | None = None  # whether a text file has one
+    guess: Caution | None = None  # if nothing speaks against the contrary
+    rows: int = 0  # that the data has
+    dropped: int = 0  # of these, for a value was missing
+    missing: dict[str, int] = field(default_factory=dict)  # values, by column
+    duplicates: int = 0
+
+    def cautions(self, name: str) -> list[Caution]:
+        """What is to be said of the relation `name`."""
+        found = [*self.warnings, *([self.guess] if self.guess is not None else [])]
+        if self.dropped:
+            columns = ", ".join(f"`{key}` in {rows(count)}" for key, count in self.missing.items())
+            found.append(
+                Caution(
+                    f"{name}: {self.dropped:,} of {rows(self.rows)} dropped because values are "
+                    f"missing: {columns}"
+                )
+            )
+        return found
 
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """`columns` selects columns by name, or gives names by position. `findings` collects what is
-    found, if somebody asks."""
+    """`columns` selects columns by name, or gives names by position. `header`: whether the first
+    line of a text file is one. `nulls`: what is done with rows of which a value is missing; `fill`
+    gives these a value, by column. `findings` collects what is found, if somebody asks.
+    """
 
     columns: Sequence[str] | None = None
+    header: bool | None = None
+    nulls: Nulls = "error"
+    fill: Mapping[str, Any] = field(default_factory=dict)
+    fill_is_text: bool = False  # its values are texts, as a file has them
     findings: Findings | None = field(default=None, compare=False)
+
+    @property
+    def mends(self) -> bool:
+        """Whether rows with missing values are loaded, or dropped."""
+        return self.nulls == "drop" or bool(self.fill)
 
 
 PLAIN = LoadOptions()
+
+
+def rows(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"
+
+
+def checked(options: LoadOptions) -> LoadOptions:
+    """The options, if they can be."""
+    if options.nulls not in ("error", "drop"):
+        raise UsageError(
+            f"there is no nulls={options.nulls!r}",
+            hint='nulls="error" refuses rows with missing values, nulls="drop" drops them',
+        )
+    if not isinstance(options.fill, Mapping):
+        raise UsageError(
+            f'fill is a dict of columns and values, {{"age": 0}}, not {options.fill!r}'
+        )
+    if options.header is not None and not isinstance(options.header, bool):
+        raise UsageError(f"header is True, False or None, found {options.header!r}")
+    return options
+
+
+TEXT_OPTIONS = ("header", "headers", "columns", "nulls", "fill")
+
+
+def options_of_text(given: Mapping[str, str], findings: Findings | None = None) -> LoadOptions:
+    """Options as a directive or a command has them.
+
+    >>> options_of_text({"header": "true", "columns": "a, b", "fill": "age=0"}).fill
+    {'age': '0'}
+    """
+    unknown = next((name for name in given if name not in TEXT_OPTIONS), None)
+    if unknown is not None:
+        near = meant(unknown, TEXT_OPTIONS)
+        raise UsageError(
+            f"there is no option {unknown!r}",
+            hint=f"did you mean {near!r}?" if near else "options are " + ", ".join(TEXT_OPTIONS),
+        )
+    header = given.get("header", given.get("headers"))
+    if header is not None and header.lower() not in ("true", "false"):
+        raise UsageError(f"header is true or false, found {header!r}")
+    columns = given.get("columns")
+    fill: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in given.get("fill", "").split(","))):
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(
+                f"fill gives columns values, found {part!r}", hint='fill="age=0, city=unknown"'
+            )
+        fill[name.strip()] = value.strip()
+    return checked(
+        LoadOptions(
+            None if columns is None else [name.strip() for name in columns.split(",")],
+            None if header is None else header.lower() == "true",
+            given.get("nulls", "error"),  # type: ignore[arg-type]
+            fill,
+            True,
+            findings,
+        )
+    )

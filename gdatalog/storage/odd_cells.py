@@ -20,11 +20,9 @@ def why_unreadable(text: str, kind: TypeName) -> str | None:
 
     >>> why_unreadable("2,5", "float")
     'a decimal point is a dot: 2.5'
-    >>> why_unreadable("NA", "int")
-    'a relation has no missing values: drop such rows, or give them a value'
     """
-    if text in MISSING and not (kind == "float" and text.lower() == "nan"):
-        return "a relation has no missing values: drop such rows, or give them a value"
+    if text in MISSING:
+        return None  # what all missing values cost is told together
     if kind == "float" and text.lower().lstrip("+-") == "nan":
         return "a NaN is not a value"
     if len(text) > 1 and text[0] == text[-1] == '"':

@@ -18,6 +18,14 @@ _CURES: dict[TypeName, str] = {
 }
 
 
+class MissingValue(DataError):
+    """What is said of it depends on the other columns, so that it is told anew."""
+
+    @staticmethod
+    def of(error: DataError) -> MissingValue:
+        return MissingValue(error.message, error.span, hint=error.hint, notes=error.notes)
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Which column of which data, for the errors that speak of it."""
@@ -31,9 +39,8 @@ class Place:
     def error(self, row: int, message: str, hint: str | None = None) -> DataError:
         return DataError(f"{self.where(row)}: {message}", hint=hint)
 
-    def missing(self, row: int, found: object) -> DataError:
-        hint = "drop such rows first, .dropna(), or fill them, .fillna(...)"
-        return self.error(row, f"a value is missing ({shown(found)})", hint)
+    def missing(self, row: int, found: object) -> MissingValue:
+        return MissingValue.of(self.error(row, f"a value is missing ({shown(found)})"))
 
     def mismatch(self, row: int, declared: TypeName, found: object, kind: str) -> DataError:
         hint = f"{_CURES[declared]}, or declare the column {kind}"
@@ -51,10 +58,6 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class FilePlace(Place):
     """A column of a file: what is wrong in it is mended there."""
-
-    def missing(self, row: int, found: object) -> DataError:
-        hint = "a relation has no missing values: drop such rows, or give them a value"
-        return self.error(row, f"a value is missing ({shown(found)})", hint)
 
     def mismatch(self, row: int, declared: TypeName, found: object, kind: str) -> DataError:
         hint = f"mend the file, or declare the column {kind}"

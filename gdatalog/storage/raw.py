@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from gdatalog.errors import Caution, DataError
+from gdatalog.errors import Caution, DataError, Span
 from gdatalog.storage.device_columns import fetched, lies_on_device
 from gdatalog.storage.place import Place, shown
 from gdatalog.storage.table import Table
@@ -39,8 +39,8 @@ class Raw:
     """Columns as they came: with names, or without (None); `length` counts the rows.
 
     `source`: whether they hold values, cells of a text file, or what JSON can say. `place`
-    makes the place of a column from its position in the data and its name. `warnings`: what of
-    the data is not among the columns.
+    makes the place of a column from its position in the data and its name. `header`: where
+    names stand in a file. `warnings`: what of the data is not among the columns.
     """
 
     names: tuple[str, ...] | None
@@ -48,6 +48,7 @@ class Raw:
     length: int
     source: Literal["values", "text", "json"] = "values"
     place: Callable[[int, str], Place] | None = None
+    header: Span | None = None
     warnings: list[Caution] = field(default_factory=list)
 
 
@@ -105,7 +106,7 @@ def raw_of(
         if hasattr(data, "get"):
             return _numpy(data.get(), what)
     if hasattr(data, "tocoo") and hasattr(data, "shape"):
-        return _sparse(data, arity, what)
+        return _sparse(data, arity, declared, what)
     if hasattr(data, "edges") and hasattr(data, "is_directed"):
         return _graph(data, arity, columns, declared)
     if isinstance(data, Mapping):
@@ -204,7 +205,7 @@ def index_warnings(schema: Any, what: str) -> list[Caution]:
     return [index_warning(what)] if odd else []
 
 
-def _sparse(data: Any, arity: int | None, what: str) -> Raw:
+def _sparse(data: Any, arity: int | None, declared: Declared | None, what: str) -> Raw:
     if len(data.shape) != 2:
         raise DataError(f"{what}: a sparse matrix has two dimensions, found {len(data.shape)}")
     stored = data.tocsr().tocoo()  # which adds up repeated entries
@@ -212,9 +213,13 @@ def _sparse(data: Any, arity: int | None, what: str) -> Raw:
     rows, cols, values = stored.row, stored.col, stored.data
     if not kept.all():
         rows, cols, values = rows[kept], cols[kept], values[kept]
-    if arity == 3:
-        return Raw(("row", "col", "value"), (rows, cols, values), len(rows))
-    return Raw(("row", "col"), (rows, cols), len(rows))
+    names = ("row", "col", "value")[: 3 if arity == 3 else 2]
+    return Raw(_own(names, declared), (rows, cols, values)[: len(names)], len(rows))
+
+
+def _own(names: tuple[str, ...], declared: Declared | None) -> tuple[str, ...] | None:
+    """Names that the data itself does not have, unless a declaration has them all."""
+    return names if declared is None or set(declared.columns) <= set(names) else None
 
 
 def _graph(
@@ -234,7 +239,7 @@ def _graph(
         values = [value for _, _, value in data.edges(data=attribute)]
         found.append(values + values if both else values)
         names = (*names, str(attribute))
-    return Raw(names, tuple(found), len(found[0]))
+    return Raw(_own(names, declared), tuple(found), len(found[0]))
 
 
 def _dict(data: Mapping[Any, Any], what: str, there: Any) -> Raw:

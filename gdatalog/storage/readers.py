@@ -29,7 +29,7 @@ from gdatalog.errors import DataError, UsageError
 from gdatalog.storage.file_sets import File, files_of, is_set, read_set
 from gdatalog.storage.frames import table_of
 from gdatalog.storage.json_files import raw_of_json, raw_of_json_lines
-from gdatalog.storage.load_options import PLAIN, LoadOptions
+from gdatalog.storage.load_options import PLAIN, Findings, LoadOptions, options_of_text
 from gdatalog.storage.parquet import damaged, raw_of_parquet, with_keys
 from gdatalog.storage.phases import READING, TYPING
 from gdatalog.storage.place import FilePlace
@@ -63,16 +63,13 @@ def read_table(
     *,
     format: str | None = None,
     delimiter: str | None = None,
-    header: bool | None = None,
     quoting: bool | None = None,
     declared: Declared | None = None,
 ) -> Table:
     """The table that a file holds, or files that are one relation: all Parquet files of a folder,
     or those that a pattern names. What is not said follows from the name and the content."""
     name = os.fspath(path)
-    said = partial(
-        _read_file, format=format, delimiter=delimiter, header=header, quoting=quoting
-    )  # fmt: skip
+    said = partial(_read_file, format=format, delimiter=delimiter, quoting=quoting)
     if not is_set(name):
         return said(File(name), options, declared)
     files = files_of(name)
@@ -104,7 +101,6 @@ def _read_file(
     *,
     format: str | None,
     delimiter: str | None,
-    header: bool | None,
     quoting: bool | None,
 ) -> Table:
     name, columns = file.path, options.columns
@@ -115,7 +111,7 @@ def _read_file(
     elif format not in FORMATS.values():
         known = ", ".join(sorted(set(FORMATS.values())))
         raise UsageError(f"there is no format {format!r}", hint=f"formats are {known}")
-    if format not in TEXTS and (delimiter, header, quoting) != (None, None, None):
+    if format not in TEXTS and (delimiter, options.header, quoting) != (None, None, None):
         raise UsageError(f"{name}: delimiter, header and quoting have no meaning for {format}")
     data = read_bytes(name)
     if format == "parquet":
@@ -136,8 +132,8 @@ def _read_file(
             data.removeprefix(b"\xef\xbb\xbf"),
             delimiter=delimiter or (None if format == "csv" else "\t"),
             quoted=not facts if quoting is None else quoting,
-            header=False if facts and header is None else header,
             declared=_of_names(declared, columns),
+            options=replace(options, header=False) if facts and options.header is None else options,
         )
     return _typed(with_keys(raw, file), options, declared, name)
 
@@ -186,8 +182,9 @@ def read_input(
     options: Mapping[str, str],
     folder: str | os.PathLike[str],
     declared: Declared,
+    findings: Findings | None = None,
 ) -> Table:
-    """The keyword form: IO=file, filename, delimiter, headers, columns, rfc4180."""
+    """The keyword form: IO=file, filename, delimiter, headers, columns, rfc4180, and ours."""
     kind = options.get("IO", "file")
     if kind != "file":
         raise UsageError(
@@ -196,17 +193,21 @@ def read_input(
         )
     given = options.get("filename", options.get("name"))
     path = _within(folder, given) if given else find_facts(name, folder)
+    ours = options_of_text(
+        {key: options[key] for key in ("nulls", "fill") if key in options}, findings
+    )
     packed = os.path.splitext(path.removesuffix(".gz").removesuffix(".zst"))[1].lower()
     if FORMATS.get(packed, "facts") not in TEXTS:
-        return read_table(path, declared=declared)
+        return read_table(path, ours, declared=declared)
     delimiter = options.get("delimiter")
     return _verbatim(
         path,
         "\t" if delimiter == "\\t" else delimiter,
-        options.get("headers", "false").lower() == "true",
+        options.get("headers", options.get("header", "false")).lower() == "true",
         _positions(name, options.get("columns"), declared),
         options.get("rfc4180", "false").lower() == "true",
         declared,
+        ours,
     )
 
 
@@ -230,6 +231,7 @@ def _verbatim(
     positions: list[int] | None,
     quoted: bool,
     declared: Declared,
+    options: LoadOptions = PLAIN,
 ) -> Table:
     """A text as Soufflé reads it; R.csv has commas only where no line holds a tab."""
     data = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
@@ -242,12 +244,12 @@ def _verbatim(
         data,
         delimiter=delimiter,
         quoted=quoted,
-        header=header,
         declared=declared,
+        options=replace(options, header=header),
         picked=positions,
     )
     # By position, whatever the header says.
-    return _typed(replace(raw, names=None), PLAIN, declared, path)
+    return _typed(replace(raw, names=None), options, declared, path)
 
 
 # ---------------------------------------------------------------- bytes

@@ -1,25 +1,18 @@
-"""Text files: which delimiter, whether a header, and the raw columns below it.
-
-What is not said is sniffed. With a declaration, the first record is a header if it holds all
-declared names, in whatever case, or if it is all names, cannot be a row, and the next one can.
-Without one, it is a header if it is all names and the next record has something else than texts;
-where all is text, if none of its names comes up again as a value.
-"""
+"""Text files: which delimiter, whether there is a header (`headers.py`), and its columns."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from itertools import islice
 
 from gdatalog.errors import DataError, Source, Span, UsageError
-from gdatalog.storage.cells import cell_value
-from gdatalog.storage.delimited import SNIFFED, CellPlace, Delimited, Record
+from gdatalog.storage.delimited import SNIFFED, CellPlace, Delimited, with_first
+from gdatalog.storage.headers import all_names, header_names, tell, verdict
+from gdatalog.storage.load_options import PLAIN, LoadOptions
 from gdatalog.storage.place import Place, shown
 from gdatalog.storage.raw import Declared, Raw
 
-_NAME = re.compile(r"[^\W\d][\w .:/()%-]*|_\w*")
 _SAMPLE = 100  # records that are looked at to tell delimiter and header
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
@@ -39,8 +32,8 @@ def raw_of_text(
     *,
     delimiter: str | None,
     quoted: bool,
-    header: bool | None,
     declared: Declared | None,
+    options: LoadOptions = PLAIN,
     picked: Sequence[int] | None = None,
 ) -> Raw:
     """The columns of a text; `picked` takes some of them by position."""
@@ -62,22 +55,23 @@ def raw_of_text(
                 hint="declare the relation; then an empty file is an empty relation",
             )
         return Raw(None, (), 0)
-    first = head[0]
-    names = None
-    if header is None:
-        header = _has_header(head, declared)
-    head_text = text
-    if header:
-        names = _header_names(first, declared)
-        text = text.after(first)
-    width = len(first.fields)
-    if arity is not None and picked is None and width != arity:
-        by_name = names is not None and declared is not None and set(declared.columns) <= set(names)
-        if not by_name:
-            header_like = all(_NAME.fullmatch(field.strip()) for field in first.fields)
-            said = first.fields if header_like and len(head) > 1 else names
-            raise head_text.wrong_width(first, arity, _unlike(said, declared))
-    columns = text.columns(width)
+    first, width = head[0], len(head[0].fields)
+    below = text.after(first)
+    columns = [] if options.header is False else below.columns(width)
+    found = verdict(first, [record.fields for record in head[1:]], columns, declared, options)
+    tell(found, name, first, options)
+    names = header_names(first, text, declared, options) if found.header else None
+    if arity is not None and picked is None and names is None and width != arity:
+        header_like = all_names([field.strip() for field in first.fields]) and len(head) > 1
+        said = first.fields if header_like else None
+        raise text.wrong_width(first, arity, _unlike(said, declared))
+    if not columns:
+        columns = text.columns(width)
+    elif not found.header:
+        columns = [
+            with_first(field, column) for field, column in zip(first.fields, columns, strict=True)
+        ]
+    rows = below if found.header else text
     positions = list(range(width))
     if picked is not None:
         beyond = next((i for i in picked if not 0 <= i < width), None)
@@ -86,12 +80,12 @@ def raw_of_text(
         positions = list(picked)
         columns = [columns[i] for i in positions]
         names = None
-    length = len(columns[0])
 
     def place(position: int, column: str) -> Place:
-        return CellPlace(name, column, text, positions[position])
+        return CellPlace(name, column, rows, positions[position])
 
-    return Raw(names, tuple(columns), length, "text", place)
+    header = text.span(first) if names is not None else None
+    return Raw(names, tuple(columns), len(columns[0]), "text", place, header)
 
 
 def _unlike(names: Sequence[str] | None, declared: Declared | None) -> str | None:
@@ -143,50 +137,3 @@ def _sniff(name: str, data: bytes, quoted: bool, declared: Declared | None) -> s
         even = len(widths) == 1
         found.append((by_name, fits and even, fits, even, preference, delimiter))
     return max(found)[-1] if found else ","
-
-
-def _header_names(record: Record, declared: Declared | None) -> tuple[str, ...]:
-    """The names in a record; those of a declaration where they differ in nothing but case."""
-    names = tuple(field.strip() for field in record.fields)
-    if declared is None or set(declared.columns) <= set(names):
-        return names
-    folded = [name.lower() for name in names]
-    spelled = {name.lower(): name for name in declared.columns}
-    if len(set(folded)) < len(folded) or len(spelled) < len(declared.columns):
-        return names
-    if not spelled.keys() <= set(folded):
-        return names
-    return tuple(spelled.get(name.lower(), name) for name in names)
-
-
-def _has_header(head: Sequence[Record], declared: Declared | None) -> bool:
-    """Whether the first record holds names rather than values."""
-    first = _header_names(head[0], declared)
-    if declared is not None and set(declared.columns) <= set(first):
-        return True
-    if len(set(first)) < len(first) or not all(_NAME.fullmatch(field) for field in first):
-        return False
-    rest = [record.fields for record in head[1:] if len(record.fields) == len(first)]
-    if declared is not None:
-        # Names other than the declared ones: where the first record cannot be a row, and the
-        # next one can.
-        typed = [i for i, kind in enumerate(declared.types) if kind != "symbol"]
-        if len(first) != len(declared.types) or not typed:
-            return False
-        odd = all(cell_value(first[i], declared.types[i]) is None for i in typed)
-        return odd and all(
-            cell_value(row[i], declared.types[i]) is not None for row in rest[:1] for i in typed
-        )
-    if not rest:
-        return not any(_typed(field) for field in first)
-    if any(_typed(field) for field in first):
-        return False
-    if any(_typed(cell) for cell in rest[0]):
-        return True
-    # All is text: names do not come up again among the values.
-    return not set(first) & {cell.strip() for row in rest for cell in row}
-
-
-def _typed(cell: str) -> bool:
-    """Whether a cell reads as something else than a symbol."""
-    return any(cell_value(cell, kind) is not None for kind in ("int", "float", "bool", "timestamp"))

@@ -10,6 +10,7 @@ from gdatalog.errors import UsageError
 from gdatalog.progress import format_bytes
 from gdatalog.shell.commands.undoing import Loaded
 from gdatalog.storage.afar import AfarRows
+from gdatalog.storage.load_options import options_of_text
 
 if TYPE_CHECKING:
     from gdatalog.database import Database
@@ -38,7 +39,10 @@ def change(db: Database, where: str, loaded: Mapping[str, Loaded]) -> Mapping[st
                 workspace.device, workspace.why = CPU, "GPUs are for the workers"
         old, workspace.cluster = workspace.cluster, new
         try:
-            again = {name: workspace.relation_of(name, path) for name, path in files.items()}
+            again = {
+                name: workspace.relation_of(name, path, options_of_text(dict(loaded[name].options)))
+                for name, path in files.items()
+            }
         except BaseException:
             workspace.cluster = old
             if new is not None:
@@ -48,7 +52,11 @@ def change(db: Database, where: str, loaded: Mapping[str, Loaded]) -> Mapping[st
         if old is not None:
             workspace.forget()
             old.close()
-        return {**loaded, **{name: Loaded.of(files[name], data) for name, data in again.items()}}
+        made = {
+            name: Loaded.of(files[name], data, dict(loaded[name].options))
+            for name, data in again.items()
+        }
+        return {**loaded, **made}
 
 
 def told(db: Database) -> str:

@@ -26,11 +26,15 @@ from gdatalog.shell.commands.undoing import Loaded
 from gdatalog.shell.messages import say, short_size_of, size_of, tuples
 from gdatalog.shell.progress import memory_used
 from gdatalog.shell.statements import NOT_EVALUATED, at_hand, schema_text
+from gdatalog.storage.load_options import TEXT_OPTIONS, options_of_text
 from gdatalog.storage.relation import Relation
 from gdatalog.widths import width
 
 if TYPE_CHECKING:
     from gdatalog.shell.repl import Repl
+
+
+_OPTION = re.compile(rf"(?:{'|'.join(TEXT_OPTIONS)})=")
 
 
 @command("data", "relations", "", "all relations, with their sizes")
@@ -72,14 +76,22 @@ def _schema(repl: Repl, rest: str) -> None:
 
 
 @command(
-    "data", "load", "[RELATION] FILE", "put a file's rows in place of a relation's data",
-    ".load edge edges.csv", ".load edges.parquet", '.load edge "my data/edges*.tsv.gz"',
+    "data", "load", "[NAME] FILE ...", "put a file's rows in place of a relation's data",
+    ".load edge edges.csv", ".load edges.csv header=false", '.load edge "my data/edges*.tsv.gz"',
     more="Without a name the relation has the file's. A folder means its Parquet files, / "
     "a pattern all files that it matches. "
-    ".csv .tsv .parquet .arrow .json .jsonl .facts; texts may be packed, .gz or .zst.",
+    ".csv .tsv .parquet .arrow .json .jsonl .facts; texts may be packed, .gz or .zst. / "
+    "header=true|false: whether the first line has names; else the whole file decides. "
+    "columns=a,b: these columns. nulls=drop drops rows of which a value is missing, "
+    "fill=age=0,city=unknown fills values in.",
 )  # fmt: skip
 def _load(repl: Repl, rest: str) -> None:
-    words = words_of(rest, "load", 1, 2)
+    said = words_of(rest, "load", 1, 20)
+    given = dict(word.split("=", 1) for word in said if _OPTION.match(word))
+    words = [word for word in said if not _OPTION.match(word)]
+    if not 1 <= len(words) <= 2:
+        words_of("", "load", 1, 2)
+    options = options_of_text(given)
     path = words[-1]
     own = os.path.basename(os.path.normpath(path)).split(".")[0]
     name = words[0] if len(words) == 2 else own
@@ -89,13 +101,19 @@ def _load(repl: Repl, rest: str) -> None:
         )
     before, started = repl.history.state(repl), perf_counter()
     with repl.line(name):
-        repl.db.load(name, path)
+        found = repl.db._load(name, path, options)
+        guess, found.guess = found.guess, None
+        repl.db._workspace.tell_of(name, found)
         relation = repl.db._workspace.stored[name]
         told = size_of(relation)
-    repl.loaded = {**repl.loaded, name: Loaded.of(path, relation)}
-    repl.history.keep(repl, f".load {name} {shlex.quote(path)}", before)
+    if guess is not None:  # who reads the file again need not guess
+        given = {**given, "header": "true"}
+    repl.loaded = {**repl.loaded, name: Loaded.of(path, relation, given)}
+    repl.history.keep(repl, shlex.join([".load", name, path, *said[len(words) :]]), before)
     columns = ", ".join(map(": ".join, zip(relation.columns, relation.types, strict=True)))
-    say(f"{name}({columns}): {told} ({perf_counter() - started:.3f} s)")
+    header = {True: ", with a header", False: ", no header", None: ""}[found.header]
+    header += " (a guess)" if guess is not None else ""
+    say(f"{name}({columns}): {told}{header} ({perf_counter() - started:.3f} s)")
 
 
 @command(

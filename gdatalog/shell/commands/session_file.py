@@ -52,13 +52,15 @@ def saved(session: Session, loaded: Mapping[str, Loaded], path: str) -> Saved:
     for name, relation in session.stored.items():
         columns = session.checked.schemas[name].columns
         file = loaded.get(name)
+        options: tuple[tuple[str, str], ...] = ()
         if file is not None and file.same(relation) and relation.columns == columns:
             where = os.path.relpath(file.path, folder)
+            options = file.options
         else:
             where = _free(f"{stem}_data", name, taken)
             data[os.path.join(folder, where)] = relation.renamed(columns)
         taken.add(where)
-        statements.append(Directive("input", (name,), path=where))
+        statements.append(Directive("input", (name,), path=where, options=options))
     params = parameters_of(statements, session.params, session.checked.param_types)
     lines = [f"// Saved by gdatalog {__version__}. At the prompt, .read brings it back."]
     if params:

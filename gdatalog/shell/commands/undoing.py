@@ -32,11 +32,13 @@ class Loaded:
     path: str
     changed: tuple[int, int]
     version: Version
+    options: tuple[tuple[str, str], ...] = ()  # of the `.load`
 
     @staticmethod
-    def of(path: str, relation: Relation) -> Loaded:
+    def of(path: str, relation: Relation, options: Mapping[str, str] | None = None) -> Loaded:
         there = os.path.abspath(path)
-        return Loaded(there, _changed(there), relation.version)
+        given = tuple((options or {}).items())
+        return Loaded(there, _changed(there), relation.version, given)
 
     def same(self, relation: Relation) -> bool:
         """Whether the file still holds the relation."""

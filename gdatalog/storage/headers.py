@@ -1,0 +1,141 @@
+"""Whether the first line of a text file is a header.
+
+With a declaration it is one if it has all declared names, or if it cannot be a row and a line below
+can. Without one it is a header if it is all names and a column below holds something else than
+texts, in the whole file. Where all columns hold texts nothing tells a header from a row, but for a
+value that comes up again: then it is a row. Else it is taken for a header, with a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gdatalog.errors import Caution, DataError, Note
+from gdatalog.storage.cells import cell_value, kind_of
+from gdatalog.storage.delimited import Delimited, Record
+from gdatalog.storage.load_options import LoadOptions
+from gdatalog.storage.matching import respelled
+from gdatalog.storage.raw import Declared, default_name
+
+_NAME = re.compile(r"[^\W\d][\w .:/()%-]*|_\w*")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a line is a header, and why; `guessed`: nothing speaks against the contrary."""
+
+    header: bool
+    why: str
+    guessed: bool = False
+
+
+def verdict(
+    first: Record,
+    below: Sequence[Sequence[str]],
+    cells: Sequence[Any],
+    declared: Declared | None,
+    options: LoadOptions,
+) -> Verdict:
+    """Whether the first line is a header, by some rows below it and the cells of all of them."""
+    if options.header is not None:
+        return Verdict(options.header, f"header={str(options.header).lower()}")
+    fields = [field.strip() for field in first.fields]
+    wanted = declared.columns if declared is not None else options.columns or ()
+    there = set(respelled(fields, wanted)) & set(wanted)
+    if wanted and there == set(wanted):
+        return Verdict(True, "it has all names of the relation's columns")
+    if not all_names(fields):
+        return Verdict(False, "it holds values")
+    if declared is not None:
+        return _as_declared(fields, below, declared, bool(there))
+    return _by_types(fields, cells)
+
+
+def all_names(fields: Sequence[str]) -> bool:
+    """Whether all are names; those of some columns, such as an index, may be left out."""
+    return any(fields) and all(not field or _NAME.fullmatch(field) for field in fields)
+
+
+def _as_declared(
+    fields: Sequence[str], below: Sequence[Sequence[str]], declared: Declared, some: bool
+) -> Verdict:
+    as_wide = len(fields) == len(declared.types)
+    typed = [at for at, kind in enumerate(declared.types) if kind != "symbol"]
+
+    def fits(row: Sequence[str], at: int) -> bool:
+        return cell_value(row[at], declared.types[at]) is not None
+
+    if some and not (as_wide and any(fits(fields, at) for at in typed)):
+        return Verdict(True, "it has names of the relation's columns")
+    rows = [row for row in below if len(row) == len(fields)]
+    odd = as_wide and bool(typed) and not any(fits(fields, at) for at in typed)
+    if odd and any(all(fits(row, at) for at in typed) for row in rows):
+        return Verdict(True, "it is no row of the declared types")
+    return Verdict(False, "it has no name of the relation's columns")
+
+
+def _by_types(fields: Sequence[str], cells: Sequence[Any]) -> Verdict:
+    if any(map(_typed, fields)):
+        return Verdict(False, "it holds values")
+    for field, column in zip(fields, cells, strict=True):
+        if field and kind_of(column[:100]) != "symbol" and (kind := kind_of(column)) != "symbol":
+            return Verdict(True, f"`{field}` is a name, and below it stand values of type {kind}")
+    if not all(fields) or len(set(fields)) < len(fields) or _again(fields, cells):
+        return Verdict(False, "all columns hold texts, and one of its own comes up again")
+    return Verdict(True, "all columns hold texts, and none of its own comes up again", True)
+
+
+def _typed(cell: str) -> bool:
+    """Whether a cell reads as something else than a symbol."""
+    return any(cell_value(cell, kind) is not None for kind in ("int", "float", "bool", "timestamp"))
+
+
+def _again(fields: Sequence[str], cells: Sequence[Any]) -> bool:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    values = pa.array(fields, pa.string())
+    return any(pc.any(pc.is_in(column, values)).as_py() for column in cells)
+
+
+def tell(found: Verdict, name: str, first: Record, options: LoadOptions) -> None:
+    """Tells what was decided: to the log, to the prompt, and with a warning if it was guessed."""
+    what = "is the header" if found.header else "is a row"
+    log = logging.getLogger("gdatalog")
+    log.info("%s: the first line %s: %s", name, what, found.why)
+    if options.findings is None:
+        return
+    options.findings.header = found.header
+    if found.guessed:
+        line = first.text if len(first.text) <= 60 else first.text[:57] + "..."
+        options.findings.guess = Caution(
+            f"{name}: the first line, `{line}`, is taken for the header, for all columns hold "
+            "texts and none of its own comes up again",
+            hint="header=false takes it for a row, header=true for the header",
+        )
+
+
+def header_names(
+    first: Record, text: Delimited, declared: Declared | None, options: LoadOptions
+) -> tuple[str, ...]:
+    """The names in a header, as the declaration spells them; an error if one stands there twice."""
+    fields = [field.strip() for field in first.fields]
+    names = respelled(fields, declared.columns) if declared is not None else fields
+    told = tuple(name or default_name(at) for at, name in enumerate(names))
+    if options.columns is None:
+        places: dict[str, int] = {}
+        for at, name in enumerate(told):
+            before = places.setdefault(name, at)
+            if before != at:
+                raise DataError(
+                    f"two columns are named {name!r}",
+                    text.span(first, at),
+                    notes=[Note("the other one stands here", text.span(first, before))],
+                    hint="rename one; or name all columns, columns=[...]; header=false takes this "
+                    "line for a row",
+                )
+    return told

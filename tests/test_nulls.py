@@ -1,0 +1,185 @@
+"""Missing values: refused with what they cost, dropped, or filled, wherever data comes from."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from loading import decl, load, put, refused_data
+
+import gdatalog as gd
+from gdatalog.errors import UsageError
+from gdatalog.storage.export import to_rows
+from gdatalog.storage.load_options import Findings
+
+RECORDS = [
+    {"id": 1, "post": None, "text": "a"},
+    {"id": 2, "post": 7, "text": None},
+    {"id": 3, "post": 8, "text": "c"},
+    {"id": 4, "post": None, "text": None},
+]
+COLUMNS = {key: [row[key] for row in RECORDS] for key in ("id", "post", "text")}
+FRAME = pd.DataFrame(COLUMNS)
+CSV = "id,post,text\n1,,a\n2,7,\n3,8,c\n4,NA,\n"
+
+
+def files(folder: Path) -> list[Any]:
+    table = pa.table(COLUMNS)
+    pq.write_table(table, folder / "c.parquet")
+    with pa.ipc.new_file(folder / "c.arrow", table.schema) as out:
+        out.write_table(table)
+    (folder / "c.json").write_text(json.dumps(RECORDS))
+    (folder / "c.jsonl").write_text("\n".join(map(json.dumps, RECORDS)))
+    return [str(folder / f"c.{ending}") for ending in ("parquet", "arrow", "json", "jsonl")]
+
+
+def all_forms(folder: Path) -> list[Any]:
+    return [
+        RECORDS,
+        COLUMNS,
+        FRAME,
+        FRAME.convert_dtypes(),
+        FRAME.convert_dtypes(dtype_backend="pyarrow"),
+        FRAME.astype({"text": "category"}),
+        pl.DataFrame(RECORDS),
+        pa.table(COLUMNS),
+        [tuple(row.values()) for row in RECORDS],
+        np.array([tuple(row.values()) for row in RECORDS], dtype=object),
+        {**COLUMNS, "post": np.ma.array([0, 7, 8, 0], mask=[1, 0, 0, 1])},
+        *files(folder),
+    ]
+
+
+def test_the_error_tells_what_it_would_cost(tmp_path: Path) -> None:
+    for data in all_forms(tmp_path):
+        declared = decl(id="int", post="int", text="symbol")
+        told = refused_data(
+            data, declared=declared if isinstance(data, list | np.ndarray) else None
+        )
+        if isinstance(data, pd.DataFrame) and data["post"].dtype == float:
+            assert "found the float" not in told
+        assert (
+            "values are missing: `post` in 2 rows, `text` in 2 rows; 3 of 4 rows would be dropped"
+        ) in told
+        assert (
+            'hint: columns=["id"] loads the other columns; nulls="drop" drops these rows; '
+            'fill={"post": ...} fills them'
+        ) in told
+
+
+def test_columns_that_nobody_asks_for_may_have_nulls(tmp_path: Path) -> None:
+    for data in all_forms(tmp_path):
+        if not isinstance(data, list | np.ndarray) or isinstance(data[0], dict):
+            assert to_rows(load(data, columns=["id"])) == [(1,), (2,), (3,), (4,)]
+            assert load(data, declared=decl(id="int")).length == 4
+    path = tmp_path / "c.csv"
+    path.write_text(CSV)
+    assert to_rows(load(path, columns=["id"])) == [(1,), (2,), (3,), (4,)]
+
+
+def test_rows_are_dropped(tmp_path: Path) -> None:
+    for data in all_forms(tmp_path):
+        findings = Findings()
+        table = load(data, nulls="drop", findings=findings)
+        assert [tuple(map(str, row)) for row in to_rows(table)] in (
+            [("3", "8", "c")], [("3", "8.0", "c")],
+        )  # fmt: skip
+        assert (findings.rows, findings.dropped) == (4, 3)
+        assert list(findings.missing.values()) == [2, 2]
+
+
+def test_values_are_filled(tmp_path: Path) -> None:
+    for data in all_forms(tmp_path):
+        if isinstance(data, list | np.ndarray) and not isinstance(data[0], dict):
+            continue
+        floats = isinstance(data, pd.DataFrame) and data["post"].dtype == float
+        fill = {"post": -1.0 if floats else -1, "text": "c"}
+        filled = [(1, -1, "a"), (2, 7, "c"), (3, 8, "c"), (4, -1, "c")]
+        assert to_rows(load(data, fill=fill)) == filled
+        some = load(data, fill={"text": "?"}, nulls="drop")
+        assert to_rows(some) == [(2, 7, "?"), (3, 8, "c")]
+
+
+def test_cells_of_text_files(tmp_path: Path) -> None:
+    path = tmp_path / "c.csv"
+    path.write_text(CSV)
+    assert to_rows(load(path, nulls="drop")) == [(2, 7, ""), (3, 8, "c")]
+    told = refused_data(path)
+    assert "values are missing: `post` in 2 rows; 2 of 4 rows would be dropped" in told
+    assert f"{path}:2:3: data error: column 2 'post': found '' in a column of type int" in told
+    filled = load(path, fill={"post": 0, "text": "?"})
+    assert to_rows(filled) == [(1, 0, "a"), (2, 7, "?"), (3, 8, "c"), (4, 0, "?")]
+    declared = decl(id="int", post="int", text="symbol")
+    assert to_rows(load(path, nulls="drop", declared=declared)) == [(2, 7, ""), (3, 8, "c")]
+    path.write_text("id,post\n1,\n2,x\n3,4\n")
+    told = refused_data(path, nulls="drop", declared=decl(id="int", post="int"))
+    assert f"{path}:3:3: data error: column 2 'post': expected int, found 'x'" in told
+
+
+def test_every_type_is_filled() -> None:
+    noon = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
+    for kind, value, fill in [
+        ("int", 1, 2**40), ("float", 0.5, 1), ("symbol", "a", "b"), ("bool", True, False),
+        ("timestamp", noon, dt.datetime(2026, 1, 1)),
+    ]:  # fmt: skip
+        table = load({"x": [value, None]}, fill={"x": fill})
+        assert table.types == (kind,)
+        only = load({"x": [None, None]}, fill={"x": value})
+        assert only.types == (kind,) and only.length == 2
+    assert to_rows(load({"x": ["a", None]}, fill={"x": "a"})) == [("a",), ("a",)]
+
+
+def test_places_are_those_of_the_data() -> None:
+    data = {"x": [None, 1, 2, 3], "y": ["a", "b", 5, "d"]}
+    assert "row 2, column 'y': found the int 5" in refused_data(data, nulls="drop")
+    assert refused_data({"x": [1, None]}, fill={"x": "a"}) == (
+        "data error: data: fill of column 'x': expected int, found the symbol 'a'\n"
+        "  hint: give it a value of that type"
+    )
+
+
+def test_what_cannot_be_said() -> None:
+    with gd.connect() as db:
+        for said, told in [
+            ({"nulls": "keep"}, "there is no nulls='keep'"),
+            ({"fill": {"y": 0}}, "fill names no column of the relation: 'y'"),
+            ({"fill": 0}, "fill is a dict"),
+        ]:
+            with pytest.raises(UsageError, match=told):
+                db.load("E", {"x": [1, None]}, **said)  # type: ignore[arg-type]
+        assert "E" not in db
+
+
+def test_in_a_database(tmp_path: Path) -> None:
+    path = tmp_path / "c.csv"
+    path.write_text(CSV)
+    told = r"comment: 2 of 4 rows dropped because values are missing: `post` in 2 rows"
+    with gd.connect() as db:
+        with pytest.warns(gd.ProgramWarning, match=told):
+            db.load("comment", str(path), nulls="drop")
+        assert db["comment"].sorted().fetchall() == [(2, 7, ""), (3, 8, "c")]
+        with pytest.warns(gd.ProgramWarning, match="comment: 1 of 1 row dropped"):
+            db.insert("comment", [(5, None, "e")], nulls="drop")
+        db.insert("comment", [(5, None, "e")], fill={"post": 0})
+        assert len(db["comment"]) == 3
+        text = f'.input c("{path}", nulls=drop)\n?- c(i, p, t).'
+        with pytest.warns(gd.ProgramWarning, match="c: 2 of 4 rows dropped"):
+            assert len(db.query(text)) == 2
+        how = 'fill="post=-1, text=none", columns="id, post, text"'
+        text = f'.input c("{path}", {how})\n?- c(i, -1, t).'
+        assert db.query(text).sorted().fetchall() == [(1, "a"), (4, "none")]
+        put(str(tmp_path / "k.facts"), "1\t\n2\t3\n")
+        text = (
+            f'.decl k(a: int, b: int)\n.input k(filename="{tmp_path}/k.facts", {{}})\n?- k(a, b).'
+        )
+        with pytest.warns(gd.ProgramWarning, match="k: 1 of 2 rows dropped"):
+            assert db.query(text.format("nulls=drop")).fetchall() == [(2, 3)]
+        assert len(db.query(text.format('fill="b=9"'))) == 2
