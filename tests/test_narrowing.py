@@ -96,6 +96,30 @@ def test_other_constants_of_a_first_query(db: gd.Database) -> None:
     assert db.query(text.format(name='"nobody"')).fetchall() == []
 
 
+def test_comparisons_narrow_as_constants_do(db: gd.Database) -> None:
+    frames = shop()
+    whole = frames["item"].merge(frames["orders"])
+    for text, params, kept in (
+        ("l > 1900", {}, whole.line > 1900),
+        ("1900 < l, l <= $most", {"most": 1950}, (whole.line > 1900) & (whole.line <= 1950)),
+        ("l != 7, $most > c", {"most": 3}, (whole.line != 7) & (whole.customer < 3)),
+        ("l > 5000", {}, whole.line > 5000),
+    ):
+        text = f"q(o, l, c) <- item(o, _, l), orders(o, c), {text}."
+        found = db.query(text, params).fetchall()
+        some = whole[kept]
+        assert sorted(found) == sorted(zip(some.order, some.line, some.customer, strict=True))
+    fresh = gd.connect()
+    for name, frame in frames.items():
+        fresh[name] = frame
+    fresh.query("q(o, l, c) <- item(o, _, l), orders(o, c), l > 1900.")
+    assert indexes(fresh, "item") == 0
+    texts = 'q(c, l) <- item(o, _, l), orders(o, c), customer(c, _, s), s > "c5", l < 9.'
+    named = whole.merge(frames["customer"])
+    few = named[(named.name > "c5") & (named.line < 9)]
+    assert sorted(db.query(texts).fetchall()) == sorted(zip(few.customer, few.line, strict=True))
+
+
 def test_what_is_not_needed_by_every_binding_narrows_nothing(db: gd.Database) -> None:
     frames = shop()
     free = frames["customer"].nation != 3

@@ -1,10 +1,10 @@
 """Before long relations are indexed for a join: only the rows that its constants leave.
 
 A first query with constants need not wait for an index of everything. The rows that hold a
-constant leave some values for the other variables of their atom; those leave some rows of the
-next relation, and so on (semi-joins): passes over columns, which take a small part of the time
-of a sort. Indexes are then made of what is left. Where the same index is asked for a second
-time it is made of all rows, and kept.
+constant, or whose values a comparison with a constant lets through, leave some values for the other
+variables of their atom; those leave some rows of the next relation, and so on (semi-joins): passes
+over columns, which take a small part of the time of a sort. Indexes are then made of what is left.
+Where the same index is asked for a second time it is made of all rows, and kept.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ import numpy as np
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.plan.effects import may_fail, participants
 from gdatalog.plan.nodes import (
+    Apply,
     Assign,
     Branch,
     Constant,
+    Filter,
     Generate,
     Join,
     JoinPlan,
@@ -30,6 +32,7 @@ from gdatalog.plan.nodes import (
     Step,
     TrieRef,
 )
+from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.keys import encode_value
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import in_sorted, sorted_set
@@ -43,6 +46,9 @@ LONG = 100_000  # rows of a relation whose index one may wait for
 SAMPLE = 512  # rows that tell which part of a relation some values leave
 WORTH = 0.5  # the part that is left, at the most, where a pass is worth its time
 
+# A comparison with its sides exchanged.
+TURNED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
 Term = str | int  # a variable, or the key of a constant
 
 
@@ -53,6 +59,7 @@ class _Atom:
     ref: TrieRef
     relation: Relation
     terms: Sequence[Term]  # of each level of its trie
+    bounds: Sequence[tuple[int, str, int]] = ()  # levels, and the keys that they are compared with
     rows: Array | None = None  # None: all
     used: set[tuple[str, int]] = field(default_factory=set)  # variables, how many values they had
 
@@ -63,8 +70,18 @@ class _Atom:
         column = self.relation.column(self.ref.columns[level])
         return column if self.rows is None else column[self.rows]
 
+    def sample(self, level: int) -> Array:
+        """Some of the values that are left at a level."""
+        column, step = self.relation.column(self.ref.columns[level]), max(1, len(self) // SAMPLE)
+        return column[::step] if self.rows is None else column[self.rows[::step]]
+
     def keep(self, kept: Array) -> None:
         self.rows = kept if self.rows is None else self.rows[kept]
+
+    @property
+    def compared(self) -> bool:
+        """Whether constants leave out some of its rows."""
+        return bool(self.bounds) or any(isinstance(term, int) for term in self.terms)
 
     @property
     def variables(self) -> Iterator[tuple[int, str]]:
@@ -89,7 +106,7 @@ def narrowed(
         return trie_of  # rows are not fetched for the sake of a few
     # An index that two atoms share would be narrowed by what only one of them needs.
     waiting = [a for a in atoms if join.tries.count(a.ref) == 1 and _is_waited_for(a)]
-    if not waiting or not any(isinstance(term, int) for atom in atoms for term in atom.terms):
+    if not waiting or not any(atom.compared for atom in atoms):
         return trie_of
     _reduce(atoms)
     found: dict[TrieRef, Trie] = {}
@@ -121,7 +138,10 @@ def _atoms(
 ) -> list[_Atom]:
     """The atoms whose rows every binding of the join needs, each by its own trie."""
     terms: list[list[tuple[int, Term | None]]] = [[] for _ in join.tries]
+    bounds: dict[str, list[tuple[str, int]]] = {}
     for step, needed in _flat(join.steps):
+        for name, op, key in _bounds(step, scope) if needed else ():
+            bounds.setdefault(name, []).append((op, key))
         reused = isinstance(step, Join) and step.reuse is not None
         for part in participants(step):
             term = _term(step, scope) if needed and not reused else None
@@ -133,7 +153,13 @@ def _atoms(
         alone = len(levels) == len(known) == len(ref.columns) > 0
         relation = relation_of(ref) if alone and ref.version == "full" and not ref.ranked else None
         if relation is not None:
-            atoms.append(_Atom(ref, relation, known))
+            own = tuple(
+                (at, *bound)
+                for at, term in enumerate(known)
+                if isinstance(term, str)
+                for bound in bounds.get(term, ())
+            )
+            atoms.append(_Atom(ref, relation, known, own))
     return atoms
 
 
@@ -161,6 +187,27 @@ def _term(step: Step, scope: Scope) -> Term | None:
             return None
 
 
+def _bounds(step: Step, scope: Scope) -> Iterator[tuple[str, str, int]]:
+    """The variables that a step compares with constants: name, operator, key."""
+    tests: list[Apply] = []
+    if isinstance(step, Join):
+        slot = Slot(step.variable, step.type)
+        tests = [Apply(cut.op, (slot, cut.bound), "bool") for cut in step.cuts]
+    elif isinstance(step, Filter) and isinstance(step.test, Apply):
+        tests = [step.test]
+    for test in tests:
+        if test.function not in COMPARE or len(test.args) != 2:
+            continue
+        (left, right), op = test.args, test.function
+        if isinstance(right, Slot):
+            left, right, op = right, left, TURNED[op]
+        if not isinstance(left, Slot) or not isinstance(right, (Constant, Parameter)):
+            continue
+        if left.type != "symbol" or op == "=":  # keys of symbols have no order
+            value = right.value if isinstance(right, Constant) else scope.params[right.name]
+            yield left.name, op, encode_value(value, right.type, scope.symbols)
+
+
 def _reduce(atoms: Sequence[_Atom]) -> None:
     """Leaves out rows that hold another value than a constant or what other atoms leave."""
     allowed: dict[str, Array] = {}
@@ -168,7 +215,11 @@ def _reduce(atoms: Sequence[_Atom]) -> None:
         keys = [(at, term) for at, term in enumerate(atom.terms) if isinstance(term, int)]
         for at, key in keys:
             atom.keep(rows_with(atom.column(at), key))
-        if keys:
+        for at, op, key in atom.bounds:
+            sample = COMPARE[op](atom.sample(at), key)
+            if np.count_nonzero(sample) <= WORTH * len(sample):
+                atom.keep(np.flatnonzero(COMPARE[op](atom.column(at), key)))
+        if atom.rows is not None:
             _allow(atom, allowed)
     idle: set[tuple[int, str, int, int]] = set()  # passes that are not worth their time
     while True:
@@ -216,9 +267,5 @@ def _share(atom: _Atom, at: int, values: Array) -> float:
     """Which part of an atom's rows some values leave, by a sample."""
     if len(atom) == 0:
         return 1.0
-    sample = atom.relation.column(atom.ref.columns[at])
-    if atom.rows is None:
-        sample = sample[:: max(1, len(atom) // SAMPLE)]
-    else:
-        sample = sample[atom.rows[:: max(1, len(atom) // SAMPLE)]]
+    sample = atom.sample(at)
     return float(np.count_nonzero(in_sorted(sample, values))) / len(sample)
