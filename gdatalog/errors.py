@@ -233,6 +233,7 @@ class Caution:
     message: str
     span: Span | None = None
     hint: str | None = None
+    cause: str = ""  # those of one cause in a text are told of once
 
     def format(self) -> str:
         error = Error(self.message, self.span, hint=self.hint)

@@ -170,6 +170,10 @@ CASES: dict[str, list[Case]] = {
         (["-c", "?- x = 1 / 0. ?- 1 < 2."], 1, r"yes\n", r".*division by zero.*"),
         (["--bail", "-c", "?- x = 1 / 0. ?- 1 < 2."], 1, "", r".*division by zero.*"),
     ],
+    "--no-warnings": [
+        (["-c", "e(1, 2). p(x) <- e(x, y). ?- p(x)."], 0, r"x\n1\n", r".*used only once.*"),
+        (["--no-warnings", "-c", "e(1, 2). p(x) <- e(x, y). ?- p(x)."], 0, r"x\n1\n", ""),
+    ],
     "--doctor": [
         (["--doctor"], 0, r"all is well\n", ""),
         (["--doctor", "x.dl"], 0, r"all is well\n", ""),

@@ -11,7 +11,7 @@ from typing import Any
 from gdatalog.errors import ParseError, Span
 from gdatalog.parser.heads import Lone, heads
 from gdatalog.parser.operators import BINARY, POWER, PREFIX
-from gdatalog.parser.sorting import Group, Signed, literal, value
+from gdatalog.parser.sorting import Group, Named, Signed, arguments, literal, value
 from gdatalog.parser.syntax import (
     Aggregate,
     And,
@@ -74,10 +74,13 @@ class Builder:
     def call(self, parts: list[Any]) -> Expr:
         token = parts[0]
         span = Span(token.source, token.start, parts[-1].end)
-        args = tuple([value(part) for part in parts[2:-1:2]])
+        args, columns = arguments(parts[2:-1:2])
         if token.value == "as" and len(args) == 2 and type(args[1]) is Var:
             return Cast(args[0], args[1].name, span)
-        return Call(token.value, args, span)
+        return Call(token.value, args, span, columns)
+
+    def named(self, parts: list[Any]) -> Named:
+        return Named(self.variable(parts), value(parts[2]))
 
     def group(self, parts: list[Any]) -> Group:
         return Group(parts[1], Span(parts[0].source, parts[0].start, parts[2].end))

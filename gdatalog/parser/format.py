@@ -150,7 +150,11 @@ def _constant(node: Const) -> str:
 def _literal(node: Literal) -> str:
     match node:
         case Atom(name, args):
-            return f"{name}({_list(args)})"
+            places = len(args) - len(node.columns)
+            named = zip(node.columns, args[places:], strict=True)
+            shown = [_list(args[:places])] if places else []
+            shown += [f"{column.name} = {_value(arg)}" for column, arg in named]
+            return f"{name}({', '.join(shown)})"
         case Compare(first, rest):
             return _value(first) + "".join(f" {op} {_value(side)}" for op, side in rest)
         case Member(item, values):

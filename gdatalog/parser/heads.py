@@ -41,12 +41,24 @@ def statement(read: Lone | Statement, bare: bool) -> Statement:
     if not isinstance(read, Lone):
         return read
     if not bare:
-        return Rule(heads(read.body, None), None, read.span)
+        return Rule(_facts(heads(read.body, None)), None, read.span)
     body = literal(read.body)
     items = body.items if isinstance(body, And) else (body,)
     if all(isinstance(item, Atom) and all(map(_ground, item.args)) for item in items):
-        return Rule(tuple(item for item in items if isinstance(item, Atom)), None, read.span)
+        facts = tuple(item for item in items if isinstance(item, Atom))
+        return Rule(_facts(facts), None, read.span)
     return Query(body, read.span, bare=True)
+
+
+def _facts(atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
+    for atom in atoms:
+        if atom.columns:
+            raise ParseError(
+                "a fact names no columns",
+                atom.columns[0].span,
+                hint="give the values in the order of the columns: e(1, 2)",
+            )
+    return atoms
 
 
 def heads(read: Any, arrow: Token | None) -> tuple[Atom, ...]:

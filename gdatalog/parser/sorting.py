@@ -36,6 +36,14 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Named:
+    """`column = value`, among the arguments of a head."""
+
+    column: Var
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Signed:
     """Signs before a value: `- - x`, `bnot x`."""
 
@@ -61,6 +69,12 @@ def value(read: Any) -> Expr:
                 "put a space after a dot that ends a statement",
             )
     elif kind is Call:
+        if read.columns:
+            raise ParseError(
+                "the arguments of a function have no names",
+                read.columns[0].span,
+                hint="columns are named in the head of a rule: p(x, total = sum(y)) <- ...",
+            )
         if read.name == "autoinc" and not read.args:
             raise ParseError(
                 "autoinc() is not in the language",
@@ -72,6 +86,22 @@ def value(read: Any) -> Expr:
     return read  # type: ignore[no-any-return]
 
 
+def arguments(read: list[Any]) -> tuple[tuple[Expr, ...], tuple[Var, ...]]:
+    """The arguments of a call, and the names of the last of them, if they have names."""
+    if Named not in map(type, read):
+        return tuple([value(part) for part in read]), ()
+    named = [part for part in read if type(part) is Named]
+    for part in read[len(read) - len(named) :]:
+        if type(part) is not Named:
+            raise ParseError(
+                "an argument without a name stands behind one that has a name",
+                part.span,
+                hint="arguments by their place come first, then those with names",
+            )
+    places = [value(part) for part in read[: len(read) - len(named)]]
+    return (*places, *(part.value for part in named)), tuple(part.column for part in named)
+
+
 def literal(read: Any) -> Literal:
     """What was read, where a literal must stand."""
     while type(read) is Group:
@@ -80,7 +110,7 @@ def literal(read: Any) -> Literal:
     if kind is Call:
         if read.name in _SYMBOLS:
             return Test(read, read.span)
-        return Atom(read.name, read.args, read.span)
+        return Atom(read.name, read.args, read.span, read.columns)
     if kind in _LITERALS:
         return read  # type: ignore[no-any-return]
     if kind is Cast:

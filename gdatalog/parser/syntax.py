@@ -63,6 +63,7 @@ class Call:
     name: str
     args: tuple[Expr, ...]
     span: Span = _span()
+    columns: tuple[Var, ...] = ()  # of an atom, as long as it may be one
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +101,15 @@ Expr = Const | Var | Wildcard | Param | Call | Cast | Aggregate
 @dataclass(frozen=True, slots=True)
 class Atom:
     """`E(x, y)`. Until name resolution also a bare call of a function, as `contains("a", x)`
-    or `distinct(x, y)`, for the parser cannot know which names are relations."""
+    or `distinct(x, y)`, for the parser cannot know which names are relations.
+
+    `columns`: the names that the last arguments of a head have, as in `p(x, total = sum(y))`.
+    """
 
     name: str
     args: tuple[Expr, ...]
     span: Span = _span()
+    columns: tuple[Var, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from gdatalog.errors import Caution
 from gdatalog.parser.syntax import (
     Aggregate,
     And,
     Atom,
-    Call,
     Column,
     Decl,
     Directive,
     Literal,
-    Not,
     Or,
     Pragma,
     Program,
@@ -45,6 +44,8 @@ QUALIFIERS = frozenset(
         *("btree", "btree_delete", "brie", "override", "overridable"),
     )
 )
+_SHOWN = 6  # places that one caution lists
+
 # Of the keyword form of directives.
 OPTIONS = {
     "input": (
@@ -69,18 +70,19 @@ def cautions_of(
 ) -> tuple[Caution, ...]:
     """All of them, in the order of the text; `earlier`: those that other checks found."""
     found = list(dict.fromkeys(earlier))
+    once: list[Var] = []
     souffle = _has_souffle_types(program)
     for statement in program.statements:
         match statement:
             case Rule(heads, body) if body is not None:
-                found += _used_once(heads, body)
+                once += _used_once(heads, body)
                 found += _products(body)
                 if souffle:
-                    found += _wildcards_counted((*heads, body))
+                    found += _wildcards_counted(body, heads)
             case Query(body):
                 found += _products(body)
                 if souffle:
-                    found += _wildcards_counted((body,))
+                    found += _wildcards_counted(body)
             case Pragma(args) if args and args[0] not in PRAGMAS:
                 message = f"the pragma `{args[0]}` is not known, and does nothing"
                 found.append(Caution(message, statement.span, did_you_mean(args[0], PRAGMAS)))
@@ -90,14 +92,15 @@ def cautions_of(
                 found += _options(statement)
             case _:
                 pass
+    found += _told_of_once(once)
     found += _unsigned(program)
     if whole:
         found += _empty(program, catalog)
     found.sort(key=lambda c: (c.span is None, c.span.start if c.span else 0))
-    return tuple(found)
+    return tuple(summed_up(found))
 
 
-def _used_once(heads: Sequence[Atom], body: Literal) -> Iterator[Caution]:
+def _used_once(heads: Sequence[Atom], body: Literal) -> Iterator[Var]:
     seen: Counter[str] = Counter()
     first: dict[str, Var] = {}
     for node in (*heads, body):
@@ -108,8 +111,48 @@ def _used_once(heads: Sequence[Atom], body: Literal) -> Iterator[Caution]:
     in_heads = {name for head in heads for name in variables(head)}
     for name, var in first.items():
         if seen[name] == 1 and not name.startswith("_") and name not in in_heads:
-            hint = f"write `_` if it is not needed, or `_{name}` to keep the name"
-            yield Caution(f"the variable `{name}` is used only once", var.span, hint)
+            yield var
+
+
+def _told_of_once(found: Sequence[Var]) -> Iterator[Caution]:
+    """One caution a text for all its variables that are used once."""
+    by_source: dict[int, list[Var]] = {}
+    for var in found:
+        by_source.setdefault(id(var.span.source), []).append(var)
+    for once in by_source.values():
+        first = once[0]
+        hint = f"if that is meant, begin the name with `_`: `_{first.name}`, or just `_`"
+        message = f"the variable `{first.name}` is used only once"
+        if len(once) > 1:
+            shown = ", ".join(f"`{var.name}` in line {var.span.line}" for var in once[:_SHOWN])
+            more = ", ..." if len(once) > _SHOWN else ""
+            message = f"{len(once)} variables are used only once: {shown}{more}"
+        yield Caution(message, first.span, hint)
+
+
+def summed_up(cautions: Iterable[Caution]) -> list[Caution]:
+    """One caution for all of one cause in a text: the first, with the lines of the others."""
+    found: list[Caution] = []
+    others: dict[tuple[str, int], list[Caution]] = {}
+    for caution in cautions:
+        if not caution.cause or caution.span is None:
+            found.append(caution)
+            continue
+        key = (caution.cause, id(caution.span.source))
+        if key not in others:
+            found.append(caution)
+        others.setdefault(key, []).append(caution)
+    for at, caution in enumerate(found):
+        if not caution.cause or caution.span is None:
+            continue
+        rest = others[caution.cause, id(caution.span.source)][1:]
+        lines = list(dict.fromkeys(str(c.span.line) for c in rest if c.span is not None))
+        if rest:
+            shown = ", ".join(lines[:_SHOWN]) + (", ..." if len(lines) > _SHOWN else "")
+            said = f"line {shown}" if len(lines) == 1 else f"lines {shown}"
+            message = f"{caution.message} ({len(rest)} more of this kind: {said})"
+            found[at] = replace(caution, message=message)
+    return found
 
 
 def _products(literal: Literal) -> Iterator[Caution]:
@@ -123,6 +166,7 @@ def _products(literal: Literal) -> Iterator[Caution]:
                     "one goes with every match of the other",
                     atoms[1].span,
                     "if that is not meant, a variable in both or a comparison would join them",
+                    cause="product",
                 )
             for item in items:
                 yield from _products(item)
@@ -222,30 +266,28 @@ def _unsigned(program: Program) -> Iterator[Caution]:
         )
 
 
-def _wildcards_counted(nodes: Sequence[Node]) -> Iterator[Caution]:
-    counting = ("count", "sum", "mean")
-    body = nodes[-1]
-    for node in nodes:
+def _wildcards_counted(body: Literal, heads: Sequence[Atom] = ()) -> Iterator[Caution]:
+    """Of several atoms Soufflé asks those with a `_` only whether there is a match."""
+    for node in (*heads, body):
         for part in walk(node):
-            if isinstance(part, Aggregate):
-                inside: Node = part.body
-                kind = part.kind
-            elif isinstance(part, Call) and node is not body:
-                inside, kind = body, part.name
-            else:
-                continue
-            if kind in counting and _has_wildcard(inside):
-                yield Caution(
-                    f"this {kind} is over every match, and a `_` makes matches differ: "
-                    "Soufflé's answer can be another",
-                    part.span,
-                    "let a rule drop the column first, if each of the rest should count once",
-                )
+            if isinstance(part, Aggregate) and part.kind in ("count", "sum", "mean"):
+                atoms = list(_atoms(part.body))
+                some = next((atom for atom in atoms if Wildcard in map(type, atom.args)), None)
+                if some is not None and len(atoms) > 1:
+                    yield Caution(
+                        f"this {part.kind} is over every match of {show(some)}: Soufflé, which "
+                        "asks only whether there is one, can have another answer",
+                        part.span,
+                        "a name in the place of the `_`, such as `_y`, counts every match there "
+                        "too; to count one, let a rule drop the column first",
+                        cause="wildcard",
+                    )
 
 
-def _has_wildcard(node: Node) -> bool:
-    if isinstance(node, Not):
-        return False
-    if isinstance(node, Wildcard):
-        return True
-    return any(_has_wildcard(child) for child in children(node))
+def _atoms(node: Node) -> Iterator[Atom]:
+    """Those of a body that are neither negated nor in an aggregate of their own."""
+    if isinstance(node, Atom):
+        yield node
+    elif isinstance(node, And | Or):
+        for child in children(node):
+            yield from _atoms(child)

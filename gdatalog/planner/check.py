@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gdatalog.errors import Caution, Error, TypeMismatchError, raise_together
-from gdatalog.parser.syntax import Atom, HeadAggregate, Pragma, Program, Query, Rule, Var
+from gdatalog.parser.syntax import Pragma, Program, Query, Rule
 from gdatalog.planner.broken import NOTHING_BROKEN, Cause
 from gdatalog.planner.catalog import Catalog, Relation, collect
 from gdatalog.planner.cautions import cautions_of
 from gdatalog.planner.checked import Checked, CheckedQuery, CheckedRule, Schema
+from gdatalog.planner.columns import names_of_columns, place_named
 from gdatalog.planner.facts import Facts
 from gdatalog.planner.heads import check_heads
 from gdatalog.planner.improving import check_improving
@@ -23,7 +24,7 @@ from gdatalog.planner.inlining import expand_inline
 from gdatalog.planner.names import Names
 from gdatalog.planner.strata import stratify
 from gdatalog.planner.types import Types
-from gdatalog.planner.words import either, own_name
+from gdatalog.planner.words import either
 from gdatalog.values import TypeName
 
 
@@ -58,6 +59,7 @@ def examine(
     errors: list[Error] = []
     catalog = collect(program, known, errors, broken)
     cautions: list[Caution] = []
+    program, placed = place_named(program, catalog, errors)
     facts, rules, queries = _resolve(program, catalog, params, errors, cautions)
     types = _infer(catalog, facts, rules, params, errors)
     typed = list(types.checked_rules())
@@ -69,7 +71,7 @@ def examine(
     for stratum in strata:
         if stratum.recursive and wrong.isdisjoint(stratum.relations):
             check_improving(stratum, errors)
-    schemas = _schemas(catalog, types, typed, errors)
+    schemas = _schemas(catalog, types, typed, placed, errors)
     if errors:
         return None, errors
     checked = Checked(
@@ -141,15 +143,14 @@ def _infer(
 
 
 def _schemas(
-    catalog: Catalog, types: Types, rules: Sequence[CheckedRule], errors: list[Error]
+    catalog: Catalog,
+    types: Types,
+    rules: Sequence[CheckedRule],
+    placed: Mapping[str, tuple[str, ...]],
+    errors: list[Error],
 ) -> dict[str, Schema]:
     """What every relation's columns are; an error for each that nothing settles."""
-    named: dict[str, tuple[str, ...]] = {}
-    for rule in rules:
-        if rule.head.name not in named:
-            columns = _column_names(rule.head)
-            if columns is not None:
-                named[rule.head.name] = columns
+    named = {**names_of_columns([rule.head for rule in rules]), **placed}
     schemas: dict[str, Schema] = {}
     for name in types.columns:
         relation = catalog.relations.get(name)
@@ -162,36 +163,6 @@ def _schemas(
     if not errors:
         _open_columns(catalog, types, schemas, errors)
     return schemas
-
-
-def _column_names(head: Atom) -> tuple[str, ...] | None:
-    """Names for the columns of an undeclared relation, after one of its heads."""
-    names: list[str] = []
-    seen: set[str] = set()
-    for arg in head.args:
-        if isinstance(arg, Var):
-            name = own_name(arg.name)
-            if arg.name in seen:
-                return None
-            seen.add(arg.name)
-        elif isinstance(arg, HeadAggregate):
-            target = arg.targets[0] if len(arg.targets) == 1 else None
-            name = f"{arg.kind}_{target.name}" if isinstance(target, Var) else arg.kind
-        else:
-            return None
-        names.append(name)
-    return _unique(names)
-
-
-def _unique(names: Sequence[str]) -> tuple[str, ...]:
-    taken: set[str] = set(names)
-    found: list[str] = []
-    for name in names:
-        new, number = name, 2
-        while new in found or (new != name and new in taken):
-            new, number = f"{name}_{number}", number + 1
-        found.append(new)
-    return tuple(found)
 
 
 def _open_columns(

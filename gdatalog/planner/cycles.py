@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gdatalog.errors import Note, Span, StratificationError
-from gdatalog.parser.syntax import Atom, Call, Compare, Expr, HeadAggregate, Literal
+from gdatalog.parser.syntax import Atom, Call, Compare, Expr, HeadAggregate, Literal, Var
 from gdatalog.planner.checked import CheckedRule
-from gdatalog.planner.walk import variables, walk
-from gdatalog.planner.words import as_rule, conjuncts, either, text_of
+from gdatalog.planner.walk import contains_head_aggregate, variables, walk
+from gdatalog.planner.words import as_rule, conjuncts, either, own_name, text_of
 
 LONGEST = 100  # characters of a rule in a hint
 
@@ -130,12 +130,25 @@ def _by_min(step: Step) -> str | None:
 
 def _aggregate_after(step: Step) -> str:
     kind = step.through.removeprefix("the aggregate ")
-    helper = f"{step.head}_of"
-    hint = f"only min and max may be recursive. Derive what the {kind} is over first, in a "
-    hint += f"relation without aggregates, say `{helper}`, which may be recursive; then "
-    if any(isinstance(part, HeadAggregate) for part in walk(step.rule.head)):
-        return hint + f"`{text_of(step.rule.head)} <- {helper}(...).`"
-    return hint + f"aggregate over `{helper}(...)`"
+    if step.body == step.head and _leaves_out_values(step):
+        helper = f"{step.head}_of"
+        return (
+            f"only min and max may be recursive. The {kind} itself is not read in the cycle: "
+            f"derive the rows that it is over first, in a relation without it, say `{helper}`, "
+            f"which may be recursive; then `{text_of(step.rule.head)} <- {helper}(...).`"
+        )
+    return (
+        f"only min and max may be recursive: this {kind} is over rows of `{step.body}` that hang "
+        f"on its result. Let a relation that does not read `{step.head}` hold what it is over, or "
+        "compute it in rounds from Python, each over the rows of the one before"
+    )
+
+
+def _leaves_out_values(step: Step) -> bool:
+    """Whether the cycle reads no column that the head aggregates: it needs no values to go on."""
+    values = [at for at, arg in enumerate(step.rule.head.args) if contains_head_aggregate(arg)]
+    read = [step.atom.args[at] for at in values]
+    return bool(values) and all(isinstance(a, Var) and own_name(a.name) == "_" for a in read)
 
 
 def _holds(item: Literal, atom: Atom) -> bool:

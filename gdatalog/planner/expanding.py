@@ -106,7 +106,7 @@ class Expansion:
 
     def _made_for(self, atom: Atom, why: str) -> None:
         message = f"`{atom.name}` is declared inline, and is made for this atom: {why}"
-        self.cautions.append(Caution(message, atom.span, WITHOUT))
+        self.cautions.append(Caution(message, atom.span, WITHOUT, cause="made"))
 
     def _may_expand(self, definitions: Sequence[CheckedRule]) -> bool:
         """Whether the aggregates of the head are the same over what the atom becomes."""

@@ -205,6 +205,10 @@ class Names:
                 return literal
 
     def _atom(self, atom: Atom) -> Literal:
+        if atom.columns:
+            hint = "give all arguments by their place, `_` for those of any value"
+            self._fail("columns are named in heads only", atom.columns[0].span, hint)
+            return replace(atom, columns=())
         if self._is_broken(atom.name, atom.span):
             return Atom(atom.name, tuple(map(self._atom_arg, atom.args)), atom.span)
         if atom.name in self.catalog.relations:

@@ -150,6 +150,7 @@ class Scopes:
                 "variables of what is aggregated are the aggregate's own",
                 aggregate.span,
                 "rename one of the two",
+                cause="own",
             )
         )
 

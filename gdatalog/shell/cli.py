@@ -88,6 +88,7 @@ class Among(click.Choice):  # type: ignore[type-arg]
 @click.option("--profile", is_flag=True, help="Tell what each step did, on stderr.")
 @click.option("--timing", is_flag=True, help="Tell the time of each answer, on stderr.")
 @click.option("--bail", is_flag=True, help="Stop at the first error.")
+@click.option("--no-warnings", is_flag=True, help="Tell no warnings.")
 @click.option("--doctor", is_flag=True, help="Tell what gdatalog finds on this machine.")
 @click.option("--clear-cache", is_flag=True, help="Delete compiled code; then as --doctor.")
 @click.version_option(__version__, message="gdatalog %(version)s")
@@ -116,6 +117,7 @@ class Options:
     profile: bool
     timing: bool
     bail: bool
+    no_warnings: bool
     doctor: bool
     clear_cache: bool
 
@@ -147,7 +149,9 @@ def start(options: Options, begun: Begun | None = None) -> int:
     params = read_parameters(options.params)
     db = begun.database() if begun is not None else _connect(options)
     db._workspace.force(strategy=options.strategy)
-    db._workspace.on_caution = lambda caution: say(caution.format())
+    db._workspace.on_caution = lambda caution: (
+        None if options.no_warnings else say(caution.format())
+    )
     folders = Folders(options.facts, options.out, options.include)
     if not asked:
         return _interact(db, folders, params, options, begun)
@@ -201,6 +205,8 @@ def _interact(
     output.limit = options.limit
     repl = Repl(db, output, folders, params, interactive=interactive, bail=options.bail)
     repl.timer = options.timing
+    if options.no_warnings:
+        db._workspace.on_caution = lambda caution: None
     failed = repl.loop() if begun is None else repl.loop(begun.prompt, begun.first)
     return DONE if interactive else max(map(exit_code, failed), default=DONE)
 

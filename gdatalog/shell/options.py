@@ -12,7 +12,7 @@ from gdatalog.engine.knobs import MOST_THREADS, STRATEGIES, parse_size
 from gdatalog.errors import UsageError
 
 FORMATS = ("box", "csv", "tsv", "json", "jsonl", "markdown")
-_FLAGS = ("--timing", "--bail")
+_FLAGS = ("--timing", "--bail", "--no-warnings")
 _PARAMETER = re.compile(r"([a-zA-Z_]\w*)=([+-]?[0-9]{1,18}|[a-zA-Z]\w*)")
 
 
