@@ -310,6 +310,22 @@ EXAMPLES = [
         fails=True,
     ),
     Example(
+        "heads that name their columns match by name",
+        """
+        p(x, most = max(y)) <- A(x, y).
+        q(a = x, b = y) <- A(x, y), x < 2.
+        q(b = x, a = y) <- A(x, y), x > 2.
+        r(x, y) <- A(x, y), x = 1.
+        r(y = x, x = y) <- A(x, y), x = 2.
+        """,
+        {
+            "p": {(1, 5), (3, 7), (2, 1)},
+            "q": {(1, 5), (6, 3), (7, 3)},
+            "r": {(1, 5), (1, 2)},
+        },
+        {"A": (PAIR, [(1, 5), (3, 6), (3, 7), (2, 1)])},
+    ),
+    Example(
         "groups are the values of the terms",
         """
         c(x % 2, count()) <- A(x, _).

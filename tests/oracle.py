@@ -97,8 +97,15 @@ class Oracle:
         defined = {head.name for rule in rules for head in rule.heads}
         self.data = {name: {self.row(name, row) for row in rows} for name, rows in data.items()}
         self.normal = Normaliser(defined | self.data.keys() | self.types.keys())
+        columns: dict[str, list[str]] = {
+            name: [column.name for column in statement.columns]
+            for statement in program.statements
+            if isinstance(statement, Decl)
+            for name in statement.names
+        }
         for rule in rules:
-            for head in rule.heads:
+            for named in rule.heads:
+                head = _by_place(named, columns)
                 plain, gens = self.normal.head(head)
                 body = self.normal.body(rule.body)
                 self.rules.append((plain, [branch + gens for branch in body]))
@@ -397,6 +404,19 @@ class Oracle:
             self.kept.append(branch)
             self.orders[key] = find_order(branch, set(env), wanted)
         return self.orders[key]
+
+
+def _by_place(head: Atom, columns: dict[str, list[str]]) -> Atom:
+    """A head with its arguments in the order of its relation's columns: those of its first head,
+    where no declaration says it."""
+    places = len(head.args) - len(head.columns)
+    named = dict(zip([column.name for column in head.columns], head.args[places:], strict=True))
+    if head.name not in columns:
+        by_place = [arg.name if isinstance(arg, Var) else "" for arg in head.args[:places]]
+        columns[head.name] = [*by_place, *named]
+    rest = columns[head.name][places:] if named else []
+    args = (*head.args[:places], *(named[name] for name in rest))
+    return Atom(head.name, args, head.span)
 
 
 def _reads(body: Any, strictly: bool) -> set[str]:

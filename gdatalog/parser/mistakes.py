@@ -265,10 +265,6 @@ def _misplaced(failure: Failure) -> ParseError | None:
     where = innermost(failure)
     if token.type in ("COMPARE", "EQUAL", "IN", "NOT") and where == "call":
         hint = "compare beside the atom: R(x, y), x < y"
-        before = failure.before
-        if token.type == "EQUAL" and before is not None and before.type == "NAME":
-            hint = "arguments go by position, `_` for a column that does not matter: R(x, _); "
-            hint += "compare beside the atom: R(x, y), x = y"
         return mistake("an argument is a value, not a condition", token.span, hint)
     if token.type == "SEMICOLON" and where == "call":
         return mistake("arguments are separated by commas", token.span)
