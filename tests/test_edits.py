@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -59,6 +60,7 @@ EDIT = {
     name: st.lists(st.tuples(*(number for _ in kinds)), max_size=4) for name, kinds in TYPES.items()
 }
 names = st.sampled_from("EEFFVW")
+FACT = r"\b{}\([\d, ]*\)\."
 
 
 def array(name: str, given: set[Row]) -> np.ndarray[Any, Any]:
@@ -103,7 +105,7 @@ class Edits(RuleBasedStateMachine):
         given = set(data.draw(EDIT[name]))
         self.db[name] = array(name, given)
         self.data[name] = given
-        self.changed.add(name)
+        self.state_no_more(name)
 
     @rule(name=names, at=st.integers(0, 100))
     def delete(self, name: str, at: int) -> None:
@@ -111,7 +113,13 @@ class Edits(RuleBasedStateMachine):
             self.data[name].remove(sorted(self.data[name])[at % len(self.data[name])])
             del self.db[name]
             self.db[name] = array(name, self.data[name])
-            self.changed.add(name)
+            self.state_no_more(name)
+
+    def state_no_more(self, name: str) -> None:
+        """The facts of a relation have gone with its data."""
+        self.changed.add(name)
+        for key, text in self.texts.items():
+            self.texts[key] = re.sub(FACT.format(name), "", text)
 
     @rule(given=st.lists(st.tuples(number, number), max_size=2))
     def beside(self, given: list[Row]) -> None:
@@ -122,8 +130,8 @@ class Edits(RuleBasedStateMachine):
     @rule()
     def without(self) -> None:
         if self.data.pop("path", None) is not None:
-            del self.db["path"]
-            self.changed.add("path")
+            self.db.drop("path", only="data")
+            self.state_no_more("path")
 
     @rule(name=st.sampled_from("abcd"), at=st.integers(0, len(POOL) - 1))
     def keep(self, name: str, at: int) -> None:
@@ -148,7 +156,10 @@ class Edits(RuleBasedStateMachine):
             if name in self.data:
                 self.fresh[name] = array(name, self.data[name])
             elif name in workspace.stored:
-                del self.fresh[name]
+                self.fresh.drop(name, only="data")
+            for key, text in self.texts.items():
+                if re.search(FACT.format(name), text):
+                    self.ran.pop(key, None)  # these facts are stated again
         self.changed.clear()
         for name, text in self.texts.items():
             if self.ran.get(name) != text:

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
+from gdatalog.parser import format_node, parse
 from gdatalog.planner import validity
+from gdatalog.planner.statements import without
 from gdatalog.shell.output import Output
 from gdatalog.shell.repl import Repl
 
@@ -394,3 +396,34 @@ def test_what_is_invalid_is_saved_as_a_comment(tmp_path: Path, capsys: Any) -> N
     ]
     again = prompt(f".read {path}")
     assert not again.failed and list(again.db) == ["f"]
+
+
+def test_statements_without_some_relations() -> None:
+    text = [
+        "p(1), q(1).",
+        "p(x), q(x) <- e(x).",
+        ".decl p, q(x: int) input",
+        '.input p, q("f.csv")',
+        '.limitsize p, q(n="3")',
+    ]
+    statements = parse("\n".join(text)).statements
+
+    def left(part: Any) -> list[str]:
+        return [format_node(statement) for statement in without(statements, {"p"}, part)]
+
+    assert left("all") == [
+        "q(1).",
+        "q(x) <- e(x).",
+        ".decl q(x: int) input",
+        '.input q("f.csv")',
+        '.limitsize q(n="3")',
+    ]
+    assert left("rules") == [text[0], "q(x) <- e(x).", *text[2:]]
+    assert left("data") == [
+        "q(1).",
+        text[1],
+        ".decl q(x: int) input",
+        ".decl p(x: int)",
+        '.input q("f.csv")',
+        text[4],
+    ]
