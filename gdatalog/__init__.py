@@ -18,14 +18,17 @@ from gdatalog.errors import (
     MemoryLimitError,
     NameResolutionError,
     ParseError,
+    RowLimitError,
     SafetyError,
     StratificationError,
+    TimeLimitError,
     TypeMismatchError,
     UsageError,
 )
 
 if TYPE_CHECKING:
-    from gdatalog.database import Database, ProgramWarning, connect, query
+    from gdatalog.database import Database, ProgramWarning
+    from gdatalog.opening import connect, query
     from gdatalog.progress import Progress
     from gdatalog.report import Explanation, Profile
     from gdatalog.result import Result
@@ -48,8 +51,10 @@ __all__ = [
     "ProgramWarning",
     "Progress",
     "Result",
+    "RowLimitError",
     "SafetyError",
     "StratificationError",
+    "TimeLimitError",
     "TypeMismatchError",
     "UsageError",
     "connect",
@@ -65,10 +70,10 @@ _HOMES = {
     "ProgramWarning": "database",
     "Progress": "progress",
     "Result": "result",
-    "connect": "database",
+    "connect": "opening",
     "doctor": "shell.doctor",
     "load_ipython_extension": "notebook",
-    "query": "database",
+    "query": "opening",
     "unload_ipython_extension": "notebook",
 }
 

@@ -9,12 +9,13 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from gdatalog.engine.budget import default_limit
 from gdatalog.engine.devices import Opened, Turn, kind_of, open_device
 from gdatalog.engine.files import FilePolicy, Folders, read_program, to_stdout, write_relation
-from gdatalog.engine.knobs import Strategy, parse_size, threads_of
+from gdatalog.engine.knobs import Strategy, parse_size, seconds_of, threads_of
 from gdatalog.engine.ledger import Ledger
 from gdatalog.errors import Caution, UsageError
 from gdatalog.parser import Program
@@ -26,7 +27,7 @@ from gdatalog.result import Result
 from gdatalog.storage.load_options import Findings, LoadOptions, Nulls, checked
 from gdatalog.workspace import Workspace
 
-_INSIDE = frozenset({__name__, "gdatalog.workspace", "gdatalog.engine.session"})
+_INSIDE = frozenset({__name__, "gdatalog.opening", "gdatalog.workspace", "gdatalog.engine.session"})
 
 
 class ProgramWarning(UserWarning):
@@ -49,6 +50,7 @@ class Database:
         device: str = "auto",
         memory_limit: str | int | None = None,
         threads: int | None = None,
+        timeout: float | None = None,
         files: str | os.PathLike[str] = "all",
         cluster: Any = None,
     ) -> None:
@@ -61,6 +63,7 @@ class Database:
         self.memory_limit = default_limit() if limit is None else limit
         self._workspace = Workspace(self.memory_limit, FilePolicy(files), _warn)
         self._workspace.force(threads=threads_of(threads))
+        self._workspace.timeout = seconds_of(timeout)
         self._workspace.device, self._workspace.why = opened.device, opened.why
         if cluster is not None:
             from gdatalog.cluster import spread_over
@@ -104,6 +107,14 @@ class Database:
         """Stop the call that runs in another thread: it raises `Interrupted`, whose text says what
         was stopped and how far it was."""
         self._workspace.watch.stop.set()
+
+    @contextmanager
+    def _call(self, on_progress: OnProgress | None, timeout: float | None = None) -> Iterator[None]:
+        """One call at a time, which is watched, and stopped when its time is over."""
+        seconds = seconds_of(timeout)
+        seconds = self._workspace.timeout if seconds is None else seconds
+        with self._lock.within(seconds), self._workspace.watch.telling(on_progress):
+            yield
 
     # --------------------------------------------------------------------------------- data
 
@@ -154,7 +165,7 @@ class Database:
     def _load(
         self, name: str, data: Any, options: LoadOptions, on_progress: OnProgress | None = None
     ) -> Findings:
-        with self._lock, self._workspace.watch.telling(on_progress):
+        with self._call(on_progress):
             workspace = self._workspace
             workspace.check_open()
             if isinstance(data, Result):
@@ -190,7 +201,7 @@ class Database:
         >>> db.insert("path", [(7, 8)])
         path: 1 row inserted, as base facts beside its 1 rule
         """
-        with self._lock, self._workspace.watch.telling(on_progress):
+        with self._call(on_progress):
             workspace = self._workspace
             workspace.check_open()
             if isinstance(rows, Result):
@@ -256,6 +267,8 @@ class Database:
         *,
         strategy: Strategy = "auto",
         limit: int | None = None,
+        max_rows: int | None = None,
+        timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Result:
         """The answer of a text's `?-`, or else the relation of its last rule.
@@ -266,6 +279,11 @@ class Database:
         `strategy` says how rules run: "lftj", depth-first in compiled loops on all cores;
         "levelwise", breadth-first in array operations, which compiles nothing; "auto" takes the
         second for small work and the first for the rest. The answer is the same.
+
+        `limit` cuts the answer short. `max_rows` refuses it: a larger answer is a `RowLimitError`,
+        raised as soon as the rows exceed it. A call that takes more than `timeout` seconds, to wait
+        for another thread's call included, is stopped with a `TimeLimitError`. Both leave the
+        database as it was.
 
         `on_progress` is called with a `Progress` about ten times a second while the query runs,
         and when a compilation begins, by the thread that called `query`. If it raises, the query
@@ -279,9 +297,11 @@ class Database:
         """
         if limit is not None and limit < 0:
             raise UsageError(f"a limit cannot be negative: {limit}")
-        with self._lock, self._workspace.watch.telling(on_progress):
+        if max_rows is not None and max_rows < 0:
+            raise UsageError(f"max_rows cannot be negative: {max_rows}")
+        with self._call(on_progress, timeout):
             session = self._workspace.open(text, params, strategy=strategy)
-            relation = session.relation(session.asked(), limit)
+            relation = session.relation(session.asked(), limit, max_rows)
             self._workspace.tell(session)
             result = Result(relation, self._workspace.symbols)
             return result.head(limit) if limit is not None else result
@@ -293,6 +313,7 @@ class Database:
         *,
         name: str | None = None,
         strategy: Strategy = "auto",
+        timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> dict[str, Result]:
         """Keep a text's rules; give what each of its outputs holds.
@@ -301,7 +322,8 @@ class Database:
         same `name` again (or the very same text) replaces the rules that it gave before; kept rules
         that do not fit the new ones are invalid from then on, and a warning names them. Facts of
         the text are data as loaded rows are: `db[name] = rows` replaces them, running the text
-        again brings them back.
+        again brings them back. After `timeout` seconds the call ends with a
+        `TimeLimitError`, and nothing is kept.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -310,7 +332,7 @@ class Database:
         >>> db["path"].sorted().fetchall()
         [(1, 2), (1, 3), (2, 3)]
         """
-        with self._lock, self._workspace.watch.telling(on_progress):
+        with self._call(on_progress, timeout):
             program = self._workspace.parse(text, name or "<run>")
             asked = next((s for s in program.statements if isinstance(s, Query)), None)
             if asked is not None:
@@ -332,14 +354,16 @@ class Database:
         out: str | os.PathLike[str] = ".",
         include: Sequence[str | os.PathLike[str]] = (),
         strategy: Strategy = "auto",
+        timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> dict[str, Result]:
         """Run a `.dl` file: read its inputs, keep its rules, write its outputs.
 
         Gives what each output holds. `facts` and `out` are the folders of `.input R` and
-        `.output R`, `include` those where `.include` looks besides the file's own.
+        `.output R`, `include` those where `.include` looks besides the file's own. After `timeout`
+        seconds the call ends with a `TimeLimitError`, and no rule is kept.
         """
-        with self._lock, self._workspace.watch.telling(on_progress):
+        with self._call(on_progress, timeout):
             workspace = self._workspace
             workspace.check_open()
             name = os.fspath(path)
@@ -405,7 +429,7 @@ class Database:
 
         `on_progress` is told how far it is, as `query` tells it.
         """
-        with self._lock, self._workspace.watch.telling(on_progress):
+        with self._call(on_progress):
             reports = Ledger()
             session = self._workspace.open(text, params, reports=reports, strategy=strategy)
             relation = session.relation(session.asked())
@@ -428,59 +452,3 @@ def _warn(caution: Caution) -> None:
     while frame.f_back is not None and frame.f_globals["__name__"] in _INSIDE:
         level, frame = level + 1, frame.f_back  # to who called the face
     warnings.warn(caution.format(), ProgramWarning, stacklevel=level)
-
-
-def connect(
-    *,
-    device: str = "auto",
-    memory_limit: str | int | None = None,
-    threads: int | None = None,
-    files: str | os.PathLike[str] = "all",
-    cluster: Any = None,
-) -> Database:
-    """A new, empty database.
-
-    `device` says where its queries run: "cpu", "cuda" (or "cuda:1"), or "auto", which takes a GPU
-    if there is a usable one; `db.device` tells, and `gd.doctor()` what is missing for a GPU.
-    `memory_limit` ("8GiB", or bytes) bounds what a query may hold. `threads` says how many
-    compiled loops use; without it there is one for each core. `files` bounds what a text may
-    read and write: "all", "read", "none", or a folder.
-
-    `cluster` spreads the work of large queries over Dask's workers: those of a client, of a
-    scheduler by its address ("tcp://10.0.0.7:8786"), or "local": `threads` workers on this machine,
-    which end with the database. `db.cluster` tells of them.
-
-    >>> import gdatalog as gd
-    >>> gd.connect(memory_limit="1GiB", files="none")
-    <gdatalog.Database on cpu: empty>
-    >>> with gd.connect(cluster="local", threads=2) as db:
-    ...     db
-    <gdatalog.Database on cpu and 2 workers: empty>
-    """
-    return Database(
-        device=device, memory_limit=memory_limit, threads=threads, files=files, cluster=cluster
-    )
-
-
-def query(
-    text: str,
-    data: Mapping[str, Any] | None = None,
-    params: Mapping[str, Any] | None = None,
-    *,
-    device: str = "auto",
-    threads: int | None = None,
-    strategy: Strategy = "auto",
-    on_progress: OnProgress | None = None,
-) -> Result:
-    """One query over some data, without keeping a database.
-
-    `on_progress` is told how far it is, of the loading too, as `Database.query` tells it.
-
-    >>> import gdatalog as gd
-    >>> gd.query("n(count()) <- E(_, _).", {"E": [(1, 2), (2, 3)]}).fetchall()
-    [(2,)]
-    """
-    with connect(device=device, threads=threads) as db:
-        for name, rows in (data or {}).items():
-            db.load(name, rows, on_progress=on_progress)
-        return db.query(text, params, strategy=strategy, on_progress=on_progress)

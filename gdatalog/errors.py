@@ -10,6 +10,8 @@
     +-- EvaluationError       division by zero, overflow, NaN, a cycle that improves for ever
     +-- DeviceError           a device or a cluster that is not there, or fails
     +-- MemoryLimitError      (also a MemoryError) the memory limit was met
+    +-- TimeLimitError        (also a TimeoutError) a call took longer than its timeout
+    +-- RowLimitError         an answer has more rows than max_rows
     +-- UsageError            an option or argument that makes no sense
     +-- Interrupted           db.interrupt() was called
 
@@ -216,6 +218,14 @@ class DeviceError(Error):
 
 class MemoryLimitError(Error, MemoryError):
     kind = "memory limit"
+
+
+class TimeLimitError(Error, TimeoutError):
+    kind = "time limit"
+
+
+class RowLimitError(Error):
+    kind = "row limit"
 
 
 class UsageError(Error):

@@ -20,12 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Event, Thread, local
+from math import inf
+from threading import Event, local
 from time import perf_counter
 from types import TracebackType
 from typing import TypeVar
 
-from gdatalog.errors import Interrupted
+from gdatalog.errors import Interrupted, TimeLimitError
+from gdatalog.hands import Hand, Left
 from gdatalog.progress import OnProgress, Progress, Stage, amount, duration
 from gdatalog.widths import visible
 
@@ -33,6 +35,8 @@ EVERY = 0.1  # seconds between two calls of who listens, at the least
 LATE = 1 << 21  # rows, from which on a pass over them is so long that somebody may want to stop
 OBJECT = 16  # a row of Python's objects takes as long as so many others
 PATIENCE = 0.02  # seconds between two looks at whether somebody wants to stop
+LONG_TEXT = 1_000  # characters of a program, from which on to work on it may take long
+LONG_RULE = 80  # characters of a rule, from which on to plan it may take long
 
 AS_IT_WAS = "; the database is as it was"
 TOO_LATE = "interrupted at its end: what it did stays"
@@ -55,6 +59,15 @@ def told_of(error: KeyboardInterrupt) -> str:
     return next(iter(getattr(error, "__notes__", ())), f"interrupted{AS_IT_WAS}")
 
 
+def out_of_time(seconds: float, told: str) -> TimeLimitError:
+    """What is raised where a call takes longer than it may."""
+    limit = f"{seconds:g} s"
+    return TimeLimitError(
+        f"this takes longer than the time limit of {limit}: {told}",
+        hint="raise it: timeout=... or --timeout",
+    )
+
+
 def patiently(rows: int, work: Callable[[], Made], stage: Stage | None = "sorting") -> Made:
     """What `work` gives, which looks at so many rows again and again, as a sort does: aside, if
     they are many, so that who waits for it sees it and may stop it.
@@ -68,41 +81,29 @@ def patiently(rows: int, work: Callable[[], Made], stage: Stage | None = "sortin
         watch.poll()
         return work()
     if stage is None:
+        watch.poll()
         return watch.aside(work)
     with watch.work(stage) as told:
         told.new_rows = rows
         return watch.aside(work)
 
 
+def apart(work: Callable[[], Made], long: bool = True) -> Made:
+    """What `work` gives, which is Python alone: it parses, checks, plans or prints.
+
+    If it may be `long`, it runs in a thread of its own, which is ended wherever it is if the call
+    is stopped. So no pass over a program needs to poll.
+    """
+    watch = watching()
+    watch.poll()
+    if not long or watch.behind:
+        return work()
+    return watch.aside(work, ended=True)
+
+
 def working_for(watch: Watch) -> None:
     """From now on this thread, one of a pool, works for who waits there."""
     _here.watch = watch
-
-
-class Hand(Thread):
-    """A thread that can be waited for a while: where Ctrl-C ends `Thread.join(seconds)`, Python
-    takes the thread for one that has ended (bpo-46726)."""
-
-    def __init__(
-        self, target: Callable[[], None], name: str | None = None, daemon: bool = True
-    ) -> None:
-        super().__init__(name=name, daemon=daemon)
-        self._work = target
-        self._ended = Event()
-
-    def run(self) -> None:
-        try:
-            self._work()
-        finally:
-            self._ended.set()
-
-    def wait(self, seconds: float | None = None) -> bool:
-        """Whether it has ended, by then."""
-        return self._ended.wait(seconds)
-
-
-class Left(BaseException):
-    """Work that ran aside, and that nobody waits for any more, ends with this."""
 
 
 class Work:
@@ -207,6 +208,9 @@ class Watch:
         self._calls = 0  # one within another
         self._began = self._told = 0.0
         self._stopped: str | None = None
+        self.clock: Callable[[], float] = perf_counter
+        self._until = inf  # the time, by the clock, at which the call has to have ended
+        self._allowed = inf  # how many seconds it was given
 
     # ------------------------------------------------------------------------- who calls
 
@@ -237,6 +241,17 @@ class Watch:
             late = KeyboardInterrupt()
             late.add_note(TOO_LATE)
             raise late
+
+    @contextmanager
+    def limited(self, until: float, seconds: float) -> Iterator[None]:
+        """Within, the call is stopped at a time by the clock: so many seconds after it began."""
+        before = self._until, self._allowed
+        if until < self._until:
+            self._until, self._allowed = until, seconds
+        try:
+            yield
+        finally:
+            self._until, self._allowed = before
 
     @contextmanager
     def telling(self, on_progress: OnProgress | None) -> Iterator[None]:
@@ -334,6 +349,8 @@ class Watch:
         if self.stop.is_set():
             self.stop.clear()
             raise KeyboardInterrupt if self.by_key else Interrupted(self.stopped())
+        if self._until < inf and self.clock() >= self._until:
+            raise out_of_time(self._allowed, self.stopped())
         if self._listener is not None and perf_counter() - self._told >= EVERY:
             self._tell(self._listener)
 
@@ -374,12 +391,12 @@ class Watch:
             self._listener = listener
             self._told = perf_counter()
 
-    def aside(self, work: Callable[[], Made]) -> Made:
+    def aside(self, work: Callable[[], Made], ended: bool = False) -> Made:
         """What `work` gives, in a thread of its own; this one polls meanwhile.
 
-        If that raises, nobody waits: the thread ends at its next look, and what it has made goes.
-        So `work` changes nothing that others hold. What who listens asks meanwhile is done here: a
-        third thread would wait for locks that this one holds.
+        If that raises, nobody waits: the thread ends at its next look, or with `ended` wherever it
+        is, and what it has made goes. So `work` changes nothing that others hold. What who listens
+        asks meanwhile is done here: a third thread would wait for locks that this one holds.
         """
         if self._asking:
             return work()
@@ -395,14 +412,16 @@ class Watch:
                 errors.append(error)
 
         self._aside = aside
+        hand = Hand(run)
         try:
-            hand = Hand(run)
             hand.start()
             while not hand.wait(PATIENCE):
                 self.poll()
         except BaseException:
             self.stopped()
             aside.left = True
+            if ended:
+                hand.end()
             raise
         finally:
             self._aside = None
@@ -435,6 +454,6 @@ class _Aside(Watch):
     def begun_compiling(self, what: str) -> None:
         pass
 
-    def aside(self, work: Callable[[], Made]) -> Made:
+    def aside(self, work: Callable[[], Made], ended: bool = False) -> Made:
         self.poll()
         return work()

@@ -56,6 +56,7 @@ class Workspace:
         self.params: Mapping[str, Any] = {}  # what was given with them
         self.folders = Folders()  # where texts read and write that do not say
         self.watch = Watch()
+        self.timeout: float | None = None  # seconds that a call may take which does not say
         self.closed = False
         self.chunk_rows: int | None = None  # how many rows a level may have; None: by memory
         self.knobs = Knobs()  # its strategy is that of calls that name none
@@ -104,6 +105,7 @@ class Workspace:
     ) -> Relation:
         """The relation that data make under a name, by its declaration if there is one."""
         from gdatalog.storage.frames import table_from
+        from gdatalog.storage.raw import at_hand
 
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name in RESERVED:
             hint = "a name is a letter or `_`, then letters, digits and `_`"
@@ -135,11 +137,10 @@ class Workspace:
         path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
         work = self.watch.work("loading", name if path is None else f"{name} from {path}")
         with work:
-            # What else there is may know its thread, or be made while it is read.
             if path is not None and there is None:
                 relation = self.watch.aside(made)
             else:
-                looked_at = len(data) * OBJECT if type(data) is list and there is None else 0
+                looked_at = at_hand(data) * OBJECT if there is None else 0
                 relation = patiently(looked_at, made, None)
         if not relation.store.here:
             self.device.hold(relation)

@@ -94,6 +94,26 @@ CASES: dict[str, list[Case]] = {
         ),
         (["--memory-limit", "lots", *YES], 2, "", r"usage error: not a size: 'lots'\n  hint: .*\n"),
     ],
+    "--timeout": [
+        (["--timeout", "60", *YES], 0, r"yes\n", ""),
+        (
+            [
+                "--timeout",
+                "0.05",
+                "-c",
+                "n(1). n(x % 1000 + 1) <- n(x). n(x + 1) <- n(x). ?- n(x).",
+            ],
+            3,
+            "",
+            r"(?s).*time limit: this takes longer than the time limit of 0\.05 s: .*",
+        ),
+        (
+            ["--timeout", "soon", *YES],
+            2,
+            "",
+            r"usage error: not a time limit: 'soon'\n  hint: .*\n",
+        ),
+    ],
     "-j": [
         (["-j", "1", *YES], 0, r"yes\n", ""),
         (["-j", "0", *YES], 2, "", r"usage error: not a number of threads: 0\n  hint: .*\n"),

@@ -86,7 +86,7 @@ def test_queries_are_run_on_a_gpu_that_is_well(monkeypatch):
         asked.append((strategy, device))
         return answer(text, data, strategy=strategy)
 
-    monkeypatch.setattr("gdatalog.database.query", query)
+    monkeypatch.setattr("gdatalog.opening.query", query)
     card = Card("NVIDIA H200", 143_771 << 20, (9, 0))
     packages = (("cupy-cuda13x", "14.2.0"),)
     probe = Probe(None, True, True, None, None, (13, 0), (card,), packages, None, 13, (13, 0))
@@ -115,7 +115,7 @@ def test_an_installation_that_is_broken(monkeypatch):
     def fails(*args, **kwargs):
         raise ImportError("half an installation")
 
-    monkeypatch.setattr("gdatalog.database.query", fails)
+    monkeypatch.setattr("gdatalog.opening.query", fails)
     found = {finding.name: finding for finding in gd.doctor().findings}["a query"]
     assert found.found == "fails: ImportError: half an installation"
     assert found.cure == "reinstall gdatalog, and report this"

@@ -33,8 +33,9 @@ from threading import Lock, RLock
 from time import time
 from types import ModuleType
 
+from gdatalog.hands import Hand
 from gdatalog.spent import spending
-from gdatalog.watching import PATIENCE, Hand
+from gdatalog.watching import PATIENCE
 
 MOST_BYTES, MOST_MODULES = 256 << 20, 2000
 DAY = 86_400.0  # seconds

@@ -144,7 +144,12 @@ def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()
         return found
     looked_at: dict[str, Relation] = {}
 
+    def is_here(own: str) -> bool:
+        evaluation.limits.poll()
+        return own in there
+
     def size(own: str) -> Size | None:
+        evaluation.limits.poll()
         if own in whole or own not in evaluation.checked.schemas:
             return None
         if own in evaluation._home and own not in there:
@@ -155,7 +160,7 @@ def rewritten_for(evaluation: Evaluation, name: str, whole: Collection[str] = ()
     knobs = evaluation.knobs
     worklists = evaluation.device is CPU and knobs.split != "never"
     worklists = worklists and knobs.strategy != "levelwise"
-    world = World(there.__contains__, data.__contains__, size, evaluation.limit_sizes, worklists)
+    world = World(is_here, data.__contains__, size, evaluation.limit_sizes, worklists)
     with spending("planning"):
         demand = under_demand(evaluation.checked, name, world, knob == "always")
     text = None if demand.checked is None else CheckedText(demand.checked)

@@ -30,6 +30,7 @@ from gdatalog.printer.leaves import Groups, Leaf, Rows
 from gdatalog.printer.module import Printed, print_plan
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
+from gdatalog.watching import apart
 
 MOST_PRINTED = 512  # texts that are remembered
 
@@ -235,7 +236,7 @@ def printed_once(key: object, make: Callable[[], Printed | str]) -> Printed | st
             _printed.move_to_end(key)
             return found
     try:
-        found = make()
+        found = apart(make)
     except Unprintable as reason:
         found = str(reason)
     with _lock:

@@ -7,8 +7,8 @@ short answer must be quick.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from threading import RLock
@@ -17,7 +17,7 @@ from types import TracebackType
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.no_gpu import plainly_none
 from gdatalog.errors import DeviceError, UsageError, meant
-from gdatalog.watching import PATIENCE, Watch
+from gdatalog.watching import PATIENCE, Watch, out_of_time
 
 NO_GPU = "there is no NVIDIA GPU"
 ASKED = "asked for"
@@ -119,6 +119,25 @@ class Turn:
             self._watch.stop.set()
         self._lock.release()
         return self
+
+    @contextmanager
+    def within(self, seconds: float | None) -> Iterator[None]:
+        """The turn, for so many seconds at the most; to wait for it counts too. None: as long as
+        it takes, or as the call allows within which this one is."""
+        if seconds is None:
+            with self:
+                yield
+            return
+        watch = self._watch
+        until = watch.clock() + seconds
+        while not self._lock.acquire(timeout=PATIENCE):
+            if watch.clock() >= until:
+                raise out_of_time(seconds, "another call was at work all the while")
+        try:
+            with self, watch.limited(until, seconds):
+                yield
+        finally:
+            self._lock.release()
 
     def __enter__(self) -> None:
         self._lock.acquire()

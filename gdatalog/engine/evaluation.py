@@ -51,6 +51,7 @@ from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import Value
+from gdatalog.watching import OBJECT, patiently
 
 
 @dataclass(slots=True)
@@ -76,6 +77,7 @@ class Evaluation:
     scope: Scope = field(init=False)
     _known: dict[str, Relation] = field(default_factory=dict)
     _home: dict[str, Stratum] = field(default_factory=dict)
+    _read: dict[tuple[str, ...], list[str]] = field(default_factory=dict)  # by strata
     _counts: dict[str, Schema] = field(default_factory=dict)  # of numbers of rows
 
     def __post_init__(self) -> None:
@@ -231,6 +233,10 @@ class Evaluation:
 
     def _reads(self, stratum: Stratum) -> list[str]:
         """The relations outside of a stratum that its rules read, in a fixed order."""
+        found = self._read.get(stratum.relations)
+        if found is not None:
+            return found
+        self.limits.poll()
         names = {
             part.name
             for rule in stratum.rules
@@ -238,7 +244,9 @@ class Evaluation:
             for part in walk(rule.body)
             if isinstance(part, Atom)
         }
-        return sorted(names.difference(stratum.relations))
+        found = sorted(names.difference(stratum.relations))
+        self._read[stratum.relations] = found
+        return found
 
     def _made_of(self, stratum: Stratum) -> MadeOf:
         facts = tuple(self.facts(name) for name in stratum.relations)
@@ -383,7 +391,12 @@ class Evaluation:
 
     def _fact_rows(self, name: str, facts: Sequence[Atom]) -> list[Rows]:
         types = self.checked.schemas[name].types
-        return [fact_rows(facts, types, self.params, self.symbols)]
+        looked_at = (len(facts) + 64) * len(types) * 16 * OBJECT
+
+        def rows() -> Rows:
+            return fact_rows(facts, types, self.params, self.symbols)
+
+        return [patiently(looked_at, rows, None)]
 
 
 def lies_away(relation: Relation) -> bool:

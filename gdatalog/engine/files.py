@@ -12,7 +12,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gdatalog.errors import Caution, DataError, Error, Interrupted, Note, Span, UsageError, meant
+from gdatalog.errors import (
+    Caution,
+    DataError,
+    Error,
+    Interrupted,
+    Note,
+    Span,
+    TimeLimitError,
+    UsageError,
+    meant,
+)
 from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Directive
 from gdatalog.planner.checked import Schema
@@ -167,7 +177,7 @@ def placed(directive: Directive) -> Iterator[None]:
     """Errors of files name the directive: as their place, or beside their place in the file."""
     try:
         yield
-    except Interrupted:
+    except (Interrupted, TimeLimitError):
         raise  # nothing is wrong there
     except Error as error:
         if error.span is None:

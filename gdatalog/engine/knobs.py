@@ -89,6 +89,33 @@ def threads_of(given: object) -> int:
     )
 
 
+def seconds_of(given: object) -> float | None:
+    """How long a call may take, in seconds; None: as long as it takes.
+
+    >>> seconds_of(None), seconds_of(2)
+    (None, 2.0)
+    """
+    if given is None:
+        return None
+    if isinstance(given, int | float) and not isinstance(given, bool) and given > 0:
+        return float(given)
+    raise UsageError(
+        f"not a time limit: {given!r}", hint="a positive number of seconds; None for no limit"
+    )
+
+
+def parse_seconds(text: str) -> float | None:
+    """
+    >>> parse_seconds("2.5"), parse_seconds("off")
+    (2.5, None)
+    """
+    if text == "off":
+        return None
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?|\.[0-9]+", text) is None:
+        raise UsageError(f"not a time limit: {text!r}", hint="seconds, as in 30 or 0.5; or off")
+    return seconds_of(float(text))
+
+
 def parse_size(text: str | int) -> int:
     """
     >>> parse_size("8GiB"), parse_size("512 MB"), parse_size(1000)

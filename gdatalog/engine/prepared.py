@@ -28,6 +28,7 @@ from gdatalog.spent import spending
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import TypeName
+from gdatalog.watching import LONG_RULE, LONG_TEXT, apart
 
 MOST = 256  # texts, and as many checked programs
 SHIFT = 10  # times as many rows as there were, or as few: then a plan is made again
@@ -91,8 +92,7 @@ class Plans:
         """What `make` makes of these rules, the same each time, so that it is planned once."""
         key = (what, *map(id, rules))
         if key not in self._rewritten:
-            with spending("planning"):
-                self._rewritten[key] = tuple(rules), make()
+            self._rewritten[key] = tuple(rules), _planned(rules, make)
         found: Value = self._rewritten[key][1]
         return found
 
@@ -107,7 +107,7 @@ class Plans:
         known = self._parted.get((id(stratum), way))
         if known is not None and _same(known[1], relation):
             return known[2]
-        made_of, made = _looking(relation, make)
+        made_of, made = _looking(relation, stratum.rules, make)
         before = None if known is None else known[2]
         if made == before:
             made = before
@@ -137,7 +137,7 @@ class Plans:
             if all(_alike(looked, relation, values) for looked in known.looked):
                 return known.plan
         params = Params(values)
-        made_of, plan = _looking(relation, lambda look: make(look, params))
+        made_of, plan = _looking(relation, [rule], lambda look: make(look, params))
         plans.append(Planned(made_of, tuple(params.looked), plan))
         del plans[:-SIMILAR]
         return plan
@@ -165,8 +165,7 @@ class Plans:
                 seen[name] = size.rows + 1
             return size
 
-        with spending("planning"):
-            plan = make(look)
+        plan = _planned([rule], lambda: make(look))
         self._following[id(rule), read] = seen, plan
         return plan
 
@@ -186,7 +185,16 @@ def _same(made_of: Held, relation: RelationOf) -> bool:
     return all(held() is relation(name) for name, held in made_of)
 
 
-def _looking(relation: RelationOf, make: Callable[[RelationOf], Value]) -> tuple[Held, Value]:
+def _planned(rules: Sequence[CheckedRule], make: Callable[[], Value]) -> Value:
+    """What the planner makes of rules."""
+    length = sum(rule.span.end - rule.span.start for rule in rules)
+    with spending("planning"):
+        return apart(make, length >= LONG_RULE)
+
+
+def _looking(
+    relation: RelationOf, rules: Sequence[CheckedRule], make: Callable[[RelationOf], Value]
+) -> tuple[Held, Value]:
     """What is made, and the relations that it was made of."""
     looked_at: dict[str, Relation] = {}
 
@@ -194,8 +202,7 @@ def _looking(relation: RelationOf, make: Callable[[RelationOf], Value]) -> tuple
         looked_at[name] = relation(name)
         return looked_at[name]
 
-    with spending("planning"):
-        made = make(look)
+    made = _planned(rules, lambda: make(look))
     return tuple((name, ref(found)) for name, found in looked_at.items()), made
 
 
@@ -274,9 +281,12 @@ class Prepared:
         if found is None:
             kept = [statement for outline in outlines for statement in outline.statements]
             before = self.validities.get(over)
+            length = sum(s.span.end - s.span.start for s in (*kept, *said))
+            valid = None if before is None else before[0]
             with spending("planning"):
-                checked, validity, alone = check_with(
-                    kept, said, known, types, unread, None if before is None else before[0], whole
+                checked, validity, alone = apart(
+                    lambda: check_with(kept, said, known, types, unread, valid, whole),
+                    length >= LONG_TEXT,
                 )
             if alone is not None:
                 self.validities.put(over, (alone, tuple(outlines)))

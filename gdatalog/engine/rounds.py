@@ -119,6 +119,7 @@ class Rounds(StratumRun):
         for name, table in self.tables.items():
             self.deltas[name] = self._add(name, derived.get(name, ()), found.get(name, 0))
             self.around.limits.charge(name, table.nbytes)
+            self.around.limits.count(name, table.length)
         for did, count in both:
             did.new = None if did.new is None else did.new + count
         return Round(

@@ -276,12 +276,24 @@ class Session:
             )
         return self.checked.last
 
-    def relation(self, name: str, limit: int | None = None) -> Relation:
+    def relation(
+        self, name: str, limit: int | None = None, most_rows: int | None = None
+    ) -> Relation:
+        """A relation, or at most `limit` rows of it; an error if that is more than `most_rows`,
+        as soon as it is known."""
         cause = self.validity.broken.get(name)
         if cause is not None:
             raise cause.error_for(name)
+        evaluation = self.evaluation
         with self.settings.ledger.spending():
-            return answer(self.evaluation, name, limit, self.whole_asks())
+            if most_rows is None or (limit is not None and limit <= most_rows):
+                return answer(evaluation, name, limit, self.whole_asks())
+            evaluation.limits.most_rows = name, most_rows
+            found = answer(evaluation, name, most_rows + 1, self.whole_asks())
+            evaluation.limits.count(name, found.length)
+            if evaluation.keep([name]):
+                found = answer(evaluation, name, limit, self.whole_asks())  # for the next call
+            return found
 
     def said(self, name: str) -> int | None:
         """How many rows a relation has that is nothing but facts which are kept."""

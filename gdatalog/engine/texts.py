@@ -20,6 +20,7 @@ from gdatalog.engine.files import Folders
 from gdatalog.parser.syntax import Atom, Rule, Statement
 from gdatalog.planner.facts import Shape, shape_of
 from gdatalog.planner.statements import Part, names_of, reads_of, without
+from gdatalog.watching import OBJECT, patiently
 
 
 class Facts(Sequence[Atom]):
@@ -80,6 +81,10 @@ class Outline:
 
     @staticmethod
     def of(text: Sequence[Statement]) -> Outline:
+        return patiently(len(text) * 32 * OBJECT, lambda: Outline._of(text), None)
+
+    @staticmethod
+    def _of(text: Sequence[Statement]) -> Outline:
         statements: list[Statement] = []
         facts: dict[str, list[Atom]] = {}
         shapes: dict[tuple[str, Shape], None] = {}

@@ -33,9 +33,10 @@ from gdatalog.executors.lftj import (
     tell,
 )
 from gdatalog.executors.limits import Limits
+from gdatalog.hands import Hand
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
-from gdatalog.watching import PATIENCE, Hand
+from gdatalog.watching import PATIENCE
 
 CROWDED = 7  # a call ends: the rows that there was room for have come
 TRIED, MET = 7, 8  # where a worker's state has how many rows came, and the row that lies outside

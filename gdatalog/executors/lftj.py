@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from gdatalog.executors.limits import Limits
+from gdatalog.hands import Hand
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
-from gdatalog.watching import PATIENCE, Hand
+from gdatalog.watching import PATIENCE
 
 Block = tuple[Array, ...]
 

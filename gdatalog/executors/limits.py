@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gdatalog.errors import MemoryLimitError
+from gdatalog.errors import MemoryLimitError, RowLimitError
 from gdatalog.progress import format_bytes
 from gdatalog.watching import Watch, watching
 
@@ -16,7 +16,7 @@ class Limits:
     is; `poll` is its look at whether the query is to stop, or the look of who has less patience.
 
     `charge(what, bytes)` says how much is held now under a name, and raises if all together
-    is more than `memory`.
+    is more than `memory`. `count(name, rows)` does the same for the rows of `most_rows`.
     """
 
     chunk: int = 1 << 19
@@ -24,6 +24,7 @@ class Limits:
     watch: Watch = field(default_factory=watching)
     held: dict[str, int] = field(default_factory=dict)
     peak: int = 0
+    most_rows: tuple[str, int] | None = None  # a relation, and how many rows it may have
     high: int = 0  # the most that was held since `highest` was called
     poll: Callable[[], None] = field(init=False)
 
@@ -42,6 +43,11 @@ class Limits:
         most, self.high = max(self.high, now), now
         return most
 
+    def count(self, name: str, rows: int) -> None:
+        """Raises if a relation that has so many distinct rows may not have so many."""
+        if self.most_rows is not None and self.most_rows[0] == name and rows > self.most_rows[1]:
+            raise too_many_rows(*self.most_rows)
+
     def charge(self, what: str, count: int) -> None:
         self.held[what] = count
         total = sum(self.held.values())
@@ -55,6 +61,14 @@ class Limits:
                 hint=_instead(parts[0][0])
                 + "raise it: gdatalog.connect(memory_limit=...) or --memory-limit",
             )
+
+
+def too_many_rows(name: str, most: int) -> RowLimitError:
+    what = "the answer" if name.startswith("?") else name
+    return RowLimitError(
+        f"{what} has more rows than max_rows={most:,} allows",
+        hint="raise max_rows, or ask for some of the rows: limit=...",
+    )
 
 
 def _instead(most: str) -> str:

@@ -19,11 +19,12 @@ from gdatalog.executors.frontier import Frontier
 from gdatalog.executors.levelwise import Levelwise, Seen
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.sinks import Sink
+from gdatalog.hands import Left
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.nodes import Apply, Expr, JoinPlan
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
-from gdatalog.watching import PATIENCE, Left
+from gdatalog.watching import PATIENCE
 
 PART = 1 << 20  # rows that one thread scans into one sink
 FIRST = 1 << 10  # rows of the first chunk, where a few answers are enough

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-from gdatalog.database import Database, connect
+from gdatalog.database import Database
 from gdatalog.errors import NameResolutionError, UsageError
 from gdatalog.notebook.answers import Answers, How, Text, explained, forget, run
 from gdatalog.notebook.cells import Cells
@@ -28,6 +28,7 @@ from gdatalog.notebook.options import Options
 from gdatalog.notebook.progress import ProgressBar, bar_of, line_of
 from gdatalog.notebook.shown import short_errors, warnings_on_stderr
 from gdatalog.notebook.variables import data_named, database_named, parameters
+from gdatalog.opening import connect
 from gdatalog.planner.checked import Schema
 from gdatalog.present import count_line
 from gdatalog.report import Explanation, Profile

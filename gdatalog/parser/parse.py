@@ -18,6 +18,7 @@ from gdatalog.parser.mistakes import explain
 from gdatalog.parser.scanner import NESTING, Scanned, scan, too_deep
 from gdatalog.parser.syntax import Program, Statement
 from gdatalog.parser.tokens import Token
+from gdatalog.watching import LONG_TEXT, apart
 
 if TYPE_CHECKING:
     from lark import Lark
@@ -66,6 +67,12 @@ def read_source(
     source: Source, bare: bool, fast: bool = True
 ) -> tuple[Program, tuple[Caution, ...], list[ParseError]]:
     """What can be read, and all that is wrong; `fast`: facts may take the fast path."""
+    return apart(lambda: _read_source(source, bare, fast), len(source.text) >= LONG_TEXT)
+
+
+def _read_source(
+    source: Source, bare: bool, fast: bool
+) -> tuple[Program, tuple[Caution, ...], list[ParseError]]:
     if not source.text.isascii() and (half := _HALF.search(source.text)):
         # Shown with the character replaced, for it cannot be printed.
         shown = Source(source.name, _HALF.sub("\ufffd", source.text))

@@ -98,9 +98,9 @@ def _with_all_below(checked: Checked, names: Mapping[str, str]) -> dict[str, str
         stratum = home.get(name)
         if stratum is None or name in found:
             continue
-        found[name] = why
+        found |= {**dict.fromkeys(stratum.relations, ""), name: why}
         below = {other for rule in stratum.rules for other in _read(rule)}
-        waiting += [(other, "") for other in {*stratum.relations, *below} - found.keys()]
+        waiting += [(other, "") for other in below - found.keys()]
     return found
 
 

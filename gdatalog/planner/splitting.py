@@ -11,7 +11,7 @@ by itself and the recursive atom's columns are variables.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gdatalog.plan.nodes import JoinPlan, RulePlan, Slot
@@ -40,8 +40,11 @@ def split_of(plans: Sequence[RulePlan], arities: Mapping[str, int]) -> Split | N
             if join.given is None or _recursive(join, arities):
                 return None
             edges.append((join.given.relation, plan.relation, _passed_on(join)))
-    found = next(_choices(edges, sorted(arities), arities, {}), None)
-    return None if found is None else Split(found)
+    chosen: dict[str, int] = {}
+    for relations in _connected(edges, arities):
+        if not _choose(relations, edges, arities, chosen):
+            return None
+    return Split(chosen)
 
 
 def _recursive(join: JoinPlan, names: Mapping[str, int]) -> bool:
@@ -60,22 +63,55 @@ def _passed_on(join: JoinPlan) -> Pairs:
     )
 
 
-def _choices(
+def _connected(
+    edges: Sequence[tuple[str, str, Pairs]], arities: Mapping[str, int]
+) -> list[list[str]]:
+    """The relations that edges connect, each behind one that it shares an edge with."""
+    beside: dict[str, list[str]] = {name: [] for name in sorted(arities)}
+    for body, head, _ in edges:
+        beside[body].append(head)
+        beside[head].append(body)
+    found: list[list[str]] = []
+    seen: set[str] = set()
+    for first in beside:
+        if first in seen:
+            continue
+        relations = {first: None}
+        waiting = [first]
+        while waiting:
+            more = [name for name in beside[waiting.pop()] if name not in relations]
+            relations.update(dict.fromkeys(more))
+            waiting += dict.fromkeys(more)
+        seen |= relations.keys()
+        found.append(list(relations))
+    return found
+
+
+def _choose(
+    relations: Sequence[str],
     edges: Sequence[tuple[str, str, Pairs]],
-    left: Sequence[str],
     arities: Mapping[str, int],
     chosen: dict[str, int],
-) -> Iterator[dict[str, int]]:
-    """The choices of a column for each relation that all edges agree to."""
-    if not left:
-        yield chosen
-        return
-    name, *rest = left
-    for column in range(arities[name]):
-        more = {**chosen, name: column}
-        if all(
-            (more[body], more[head]) in pairs
-            for body, head, pairs in edges
-            if name in (body, head) and body in more and head in more
-        ):
-            yield from _choices(edges, rest, arities, more)
+) -> bool:
+    """Chooses a column of each of these relations such that all edges agree, if there is a way:
+    the first one, by backtracking."""
+    place = {name: at for at, name in enumerate(relations)}
+    # The edges that a relation's column is checked by, when all before it have theirs.
+    checks: list[list[tuple[str, str, Pairs]]] = [[] for _ in relations]
+    for body, head, pairs in edges:
+        if body in place:
+            checks[max(place[body], place[head])].append((body, head, pairs))
+    at = column = 0
+    while at < len(relations):
+        name = relations[at]
+        for column in range(column, arities[name]):  # noqa: B020  goes on behind the last one
+            chosen[name] = column
+            if all((chosen[body], chosen[head]) in pairs for body, head, pairs in checks[at]):
+                at, column = at + 1, 0
+                break
+        else:
+            if at == 0:
+                return False
+            at -= 1
+            column = chosen[relations[at]] + 1
+    return True

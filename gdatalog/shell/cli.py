@@ -1,7 +1,7 @@
 """The command line: options, what to run, and how it ends.
 
 Exit codes: 0 done (no answers too), 1 the program or its data is wrong, 2 the options are,
-3 device or memory, 130 interrupted. Answers go to stdout, all else to stderr.
+3 device, memory or time, 130 interrupted. Answers go to stdout, all else to stderr.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from gdatalog import __version__
-from gdatalog.database import Database, connect
+from gdatalog.database import Database
 from gdatalog.engine.files import Folders
-from gdatalog.engine.knobs import STRATEGIES, Strategy, threads_of
-from gdatalog.errors import DeviceError, Error, UsageError, meant
+from gdatalog.engine.knobs import STRATEGIES, Strategy, parse_seconds, threads_of
+from gdatalog.errors import DeviceError, Error, RowLimitError, TimeLimitError, UsageError, meant
+from gdatalog.opening import connect
 from gdatalog.report.shown import FORMS
 from gdatalog.shell.commands.registry import chosen
 from gdatalog.shell.editor.terminal import give_back
@@ -74,6 +75,7 @@ class Among(click.Choice):  # type: ignore[type-arg]
 @click.option("--device", metavar="DEVICE", default="auto", help="auto, cpu, cuda or cuda:N.")
 @click.option("--cluster", metavar="WHERE", help="Workers: a Dask scheduler's address, or local.")
 @click.option("--memory-limit", metavar="SIZE", help="What a query may hold, as in 8GiB.")
+@click.option("--timeout", metavar="SECONDS", help="How long a run, or a statement, may take.")
 @click.option("-j", "threads", metavar="N", help="Threads; else one for each core.")
 @click.option("--strategy", type=Among(STRATEGIES), default="auto", help="How rules are run.")
 @click.option(
@@ -109,6 +111,7 @@ class Options:
     device: str
     cluster: str | None
     memory_limit: str | None
+    timeout: str | None
     threads: str | None
     strategy: Strategy
     form: str | None
@@ -162,7 +165,7 @@ def start(options: Options, begun: Begun | None = None) -> int:
     )
     output = Output(sys.stdout, None if options.explain else options.form)
     output.limit = options.limit
-    with heeding(db._workspace.watch):
+    with heeding(db._workspace.watch), db._lock.within(db._workspace.timeout):
         failed = run_job(db, job, output, options.form if options.explain else None)
     return max(map(exit_code, failed), default=DONE)
 
@@ -185,6 +188,7 @@ def _connect(options: Options) -> Database:
             device=options.device,
             memory_limit=options.memory_limit,
             threads=threads,
+            timeout=None if options.timeout is None else parse_seconds(options.timeout),
             cluster=options.cluster,
         )
 
@@ -213,7 +217,11 @@ def _interact(
 
 def exit_code(error: BaseException) -> int:
     """For errors of a program; a UsageError there is the program's mistake."""
-    return RESOURCES if isinstance(error, (DeviceError, MemoryError)) else WRONG
+    return (
+        RESOURCES
+        if isinstance(error, (DeviceError, MemoryError, TimeLimitError, RowLimitError))
+        else WRONG
+    )
 
 
 def run(args: Sequence[str] | None = None, begun: Begun | None = None) -> int:

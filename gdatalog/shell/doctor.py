@@ -209,8 +209,8 @@ def _device() -> Finding:
 
 def _cluster(named: Any) -> Iterator[Finding]:
     """Whether a cluster's workers can run our work, and do."""
-    from gdatalog.database import connect
     from gdatalog.errors import Error
+    from gdatalog.opening import connect
     from gdatalog.progress import format_bytes
 
     try:
@@ -236,7 +236,7 @@ def _rows(db: Database) -> list[Any]:
 
 def _query(name: str, text: str, strategy: Strategy, device: str = "cpu") -> Finding:
     """Whether all of it works together. On a GPU the time is told: the first query loads it."""
-    from gdatalog.database import query
+    from gdatalog.opening import query
 
     given = {"e": [(1, 2), (2, 1)]}
     return _asked(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from gdatalog.engine.knobs import MOST_THREADS, STRATEGIES, parse_size
+from gdatalog.engine.knobs import MOST_THREADS, STRATEGIES, parse_seconds, parse_size
 from gdatalog.errors import UsageError
 
 FORMATS = ("box", "csv", "tsv", "json", "jsonl", "markdown")
@@ -78,6 +78,14 @@ def _is_count(text: str) -> bool:
     return text.isascii() and text.isdecimal() and 1 <= int(text) <= MOST_THREADS
 
 
+def _is_seconds(text: str) -> bool:
+    try:
+        parse_seconds(text)
+    except UsageError:
+        return False
+    return True
+
+
 _RIGHT: Mapping[str, Callable[[str], object]] = {
     "-F": bool,
     "-D": bool,
@@ -86,6 +94,7 @@ _RIGHT: Mapping[str, Callable[[str], object]] = {
     "-j": _is_count,
     "--device": ("auto", "cpu").__contains__,  # a GPU may not be there, or not be usable
     "--memory-limit": _is_size,
+    "--timeout": _is_seconds,
     "--strategy": STRATEGIES.__contains__,
     "--format": FORMATS.__contains__,
     "--limit": re.compile(r"[0-9]{1,18}").fullmatch,

@@ -15,7 +15,7 @@ from gdatalog.database import Database
 from gdatalog.engine.files import Folders, read_text, to_stdout, write_relation
 from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.session import Ask, Session
-from gdatalog.errors import Caution, DataError, Error, UsageError
+from gdatalog.errors import Caution, DataError, Error, TimeLimitError, UsageError
 from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Rule, Statement
 from gdatalog.report import Profile, explain
@@ -115,7 +115,7 @@ def answer_all(
                 say_error(error)
             told.add(str(error))
             failed.append(error)
-            if bail:
+            if bail or isinstance(error, TimeLimitError):
                 break
         if timing:
             say(f"{_title(ask)}: {took(perf_counter() - started, session.done_by(spread))}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from threading import Thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -183,11 +184,16 @@ class Repl:
     def _run(self, text: str) -> bool:
         return self._guarded(lambda: take(self, text, f"<input {self._count}>"))
 
+    def _limited(self) -> AbstractContextManager[None]:
+        """Within, there is as much time as `.set timeout` says."""
+        seconds = self.db._workspace.timeout
+        return nullcontext() if seconds is None else self.db._lock.within(seconds)
+
     def _guarded(self, action: Any) -> bool:
         """Runs one thing; tells of whatever goes wrong in it. False if it says to leave."""
         started = perf_counter()
         try:
-            with heeding(self.db._workspace.watch):
+            with heeding(self.db._workspace.watch), self._limited():
                 action()
         except Leave:
             return False

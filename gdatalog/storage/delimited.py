@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import DataError, Source, Span
+from gdatalog.hands import Left
 from gdatalog.storage.phases import CUTTING
 from gdatalog.storage.place import Place
-from gdatalog.watching import Left, watching
+from gdatalog.watching import watching
 
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 _DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", " ": "spaces"}

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from gdatalog.errors import DataError
+from gdatalog.errors import DataError, TimeLimitError
 from gdatalog.storage.table import Table
 from gdatalog.storage.writers import write_table
 
@@ -56,6 +56,8 @@ def filled(path: str | os.PathLike[str]) -> Iterator[str]:
         os.rename(beside, target)
         if before is not None:
             shutil.rmtree(before, ignore_errors=True)
+    except TimeLimitError:
+        raise
     except OSError as error:
         raise DataError(f"{name}: cannot be written: {error.strerror or error}") from error
     finally:

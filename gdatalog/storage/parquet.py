@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.errors import DataError
+from gdatalog.errors import DataError, TimeLimitError
 from gdatalog.storage.columns import arrow_type
 from gdatalog.storage.file_sets import File, Typed, key_column
 from gdatalog.storage.phases import CUTTING
@@ -40,6 +40,8 @@ def raw_of_parquet(name: str, source: Any, wanted: Sequence[str] | None) -> Raw:
         only = wanted if wanted and set(wanted) <= set(there) else there
         table = _groups(file, [there[name] for name in only])
         table.validate(full=True)
+    except TimeLimitError:
+        raise
     except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
         raise damaged(name, error) from error
     if not there:

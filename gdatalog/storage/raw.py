@@ -18,6 +18,9 @@ from gdatalog.storage.device_columns import fetched, lies_on_device
 from gdatalog.storage.place import Place, shown
 from gdatalog.storage.table import Table
 from gdatalog.values import TypeName
+from gdatalog.watching import LATE, OBJECT, patiently, watching
+
+AT_ONCE = 1 << 14  # rows that are taken from an iterator without a look at who waits
 
 
 class Declared(Protocol):
@@ -55,6 +58,22 @@ class Raw:
 def default_name(position: int) -> str:
     """The name of a column that has none."""
     return f"column{position}"
+
+
+def at_hand(data: Any) -> int:
+    """How many rows any thread may read of data; 0 if it is made while it is read, or knows its
+    thread, as a cursor does."""
+    if isinstance(data, dict):
+        return sum(map(at_hand, data.values())) if all(map(at_hand, data.values())) else 0
+    library = type(data).__module__.partition(".")[0]
+    if library in ("networkx", "scipy"):
+        return LATE
+    if library not in ("builtins", "pandas", "polars", "pyarrow", "numpy"):
+        return 0
+    try:
+        return len(data)
+    except TypeError:  # a generator, or a stream
+        return 0
 
 
 def raw_of_table(table: Table) -> Raw:
@@ -114,8 +133,21 @@ def raw_of(
     if hasattr(data, "__array__"):
         return _numpy(np.asarray(data), what)
     if isinstance(data, Iterable):
-        return raw_of_rows(list(data), what)
+        rows = _collected(data)
+        return patiently(len(rows) * OBJECT, lambda: raw_of_rows(rows, what), None)
     raise _not_data(data, what)
+
+
+def _collected(data: Iterable[Any]) -> list[Any]:
+    """All of it, which may be made only now."""
+    if isinstance(data, list):
+        return data
+    found: list[Any] = []
+    left = iter(data)
+    while piece := list(islice(left, AT_ONCE)):
+        found += piece
+        watching().poll()
+    return found
 
 
 def _not_data(data: object, what: str) -> DataError:
@@ -148,7 +180,11 @@ def _arrow(data: Any, what: str) -> Raw:
         if isinstance(data, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(data.type):
             return Raw(None, (data,), len(data))
         if isinstance(data, pa.RecordBatchReader):
-            table = data.read_all()
+            batches = []
+            for batch in data:
+                batches.append(batch)
+                watching().poll()
+            table = pa.Table.from_batches(batches, data.schema)
         elif isinstance(data, pa.ChunkedArray):
             table = _of_structs(data)
         elif hasattr(data, "__arrow_c_stream__"):

@@ -25,7 +25,7 @@ from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
 
-from gdatalog.errors import DataError, UsageError
+from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.storage.file_sets import File, files_of, is_set, read_set
 from gdatalog.storage.frames import table_of
 from gdatalog.storage.json_files import raw_of_json, raw_of_json_lines
@@ -287,6 +287,8 @@ def read_bytes(name: str) -> bytes:
             f"{name}: this is a folder, not a file",
             hint=f'name a file in it, or several: "{os.path.join(name, "*.csv")}"',
         ) from None
+    except TimeLimitError:
+        raise
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise DataError(f"{name}: cannot be read: {reason}") from error

@@ -11,6 +11,9 @@ from threading import Lock
 import numpy as np
 
 from gdatalog.storage.table import Array, Texts
+from gdatalog.watching import watching
+
+AT_ONCE = 1 << 13  # texts that are given codes without a look at who waits
 
 
 class SymbolTable:
@@ -51,10 +54,12 @@ class SymbolTable:
         """Codes of this table for a column of texts, one a row."""
         if len(column.texts) == 0:
             return np.empty(0, dtype=np.int32)
-        intern = self.intern
-        codes = np.fromiter(
-            (intern(text) for text in column.texts), dtype=np.int32, count=len(column.texts)
-        )
+        intern, watch, texts = self.intern, watching(), column.texts
+        codes = np.empty(len(texts), dtype=np.int32)
+        for start in range(0, len(texts), AT_ONCE):
+            watch.poll()
+            piece = texts[start : start + AT_ONCE]
+            codes[start : start + len(piece)] = [intern(text) for text in piece]
         return codes[column.codes]
 
     def decode(self, codes: Array) -> Texts:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, BinaryIO
 
-from gdatalog.errors import DataError, UsageError
+from gdatalog.errors import DataError, TimeLimitError, UsageError
 from gdatalog.storage.export import to_arrow
 from gdatalog.storage.parquet import ROWS
 from gdatalog.storage.place import shown
@@ -359,6 +359,8 @@ def _write(name: str, fill: Callable[[BinaryIO], None]) -> None:
             shutil.copymode(target, temporary)
         os.replace(temporary, target)
         temporary = None
+    except TimeLimitError:
+        raise
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise DataError(f"{name}: cannot be written: {reason}") from error

@@ -23,7 +23,8 @@ from pathlib import Path
 
 from gdatalog.cluster.workers.reaching import dask
 from gdatalog.errors import DeviceError
-from gdatalog.watching import PATIENCE, Hand
+from gdatalog.hands import Hand
+from gdatalog.watching import PATIENCE
 
 ENDING = 5.0  # seconds that the processes may take to end
 _PROGRAM = (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gdatalog.engine.knobs import STRATEGIES, threads_of
+from gdatalog.engine.knobs import STRATEGIES, parse_seconds, threads_of
 from gdatalog.errors import UsageError
 from gdatalog.progress import format_bytes
 from gdatalog.shell.commands.clusters import change, told
@@ -75,6 +75,15 @@ def _change_threads(repl: Repl, value: str) -> None:
     repl.db._workspace.force(threads=threads_of(None if value == "auto" else count))
 
 
+def _change_timeout(repl: Repl, value: str) -> None:
+    repl.db._workspace.timeout = parse_seconds(value)
+
+
+def _timeout_of(repl: Repl) -> str:
+    seconds = repl.db._workspace.timeout
+    return "off" if seconds is None else f"{seconds:g} s"
+
+
 def _timer_of(repl: Repl) -> str:
     return "on" if repl.timer else "off"
 
@@ -102,6 +111,9 @@ SETTINGS: dict[str, Setting] = {
     "timer": Setting("on|off", "whether all times are told", _timer_of, _change_timer),
     "strategy": Setting("|".join(STRATEGIES), "how rules are run", _strategy_of, _change_strategy),
     "threads": Setting("N|auto", "for compiled loops", _threads_of, _change_threads),
+    "timeout": Setting(
+        "SECONDS|off", "how long a statement may take", _timeout_of, _change_timeout
+    ),
     "device": Setting("", "where queries run: --device chooses", _device_of),
     "memory": Setting("", "what a query may hold: --memory-limit chooses", _memory_of),
 }

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 Columns = tuple[tuple[str, str], ...]  # names and types
 
+STAND_INS = ("", "N", "SECONDS")  # for values that users choose
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
@@ -74,7 +76,7 @@ def look(db: Database) -> tuple[Known, Status]:
             tuple(workspace.params),
             {c.name: (c.arguments, c.summary) for c in COMMANDS.values()},
             {
-                name: tuple(value for value in setting.values.split("|") if value not in ("", "N"))
+                name: tuple(value for value in setting.values.split("|") if value not in STAND_INS)
                 for name, setting in SETTINGS.items()
                 if setting.change is not None
             },
