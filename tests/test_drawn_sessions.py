@@ -339,6 +339,8 @@ class Sessions(RuleBasedStateMachine):
             if error is None:
                 continue
             causes |= said.names
+            if said.reads & broken:
+                continue  # what it is told to be wrong with came from there
             others = [
                 other
                 for other in self.state.statements()
