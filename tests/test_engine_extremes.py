@@ -19,8 +19,8 @@ def test_a_relation_beside_a_file_is_the_latest(tmp_path: Path) -> None:
     db = gd.connect()
     db.run(f'.decl R(a: int)\n.input R("{file}")')
     for number in range(10, 40):
-        db["R"] = [(number,)]
-        assert db["R"].sorted().fetchall() == [(1,), (number,)]
+        db.insert("R", [(number,)])
+        assert db["R"].sorted().fetchall() == [(1,), *((n,) for n in range(10, number + 1))]
     read = db._workspace._read  # nothing of what it was before is held
     assert len(read.files) == len(read.unions) == 1
 
