@@ -127,6 +127,7 @@ class Database:
         header: bool | None = None,
         nulls: Nulls = "error",
         fill: Mapping[str, Any] | None = None,
+        row_id: str | None = None,
         on_progress: OnProgress | None = None,
     ) -> None:
         """Put data under a name, in place of all data that was there.
@@ -149,6 +150,9 @@ class Database:
         A missing value is an error. `nulls="drop"` drops the rows that have one and warns how
         many; `fill` has values for columns of which some are missing.
 
+        A relation is a set: duplicate rows become one, with a warning. `row_id` names a column of
+        row numbers, which is added in front and keeps all rows apart.
+
         What lies on the GPU that queries run on is not copied to the host, but for texts.
         `on_progress` is told how much is loaded, as `query` tells it.
 
@@ -158,7 +162,7 @@ class Database:
         >>> db["E"].columns
         ('src', 'dst')
         """
-        options = checked(LoadOptions(columns, header, nulls, {} if fill is None else fill))
+        options = checked(LoadOptions(columns, header, nulls, {} if fill is None else fill, row_id))
         findings = self._load(name, data, options, on_progress)
         self._workspace.tell_of(name, findings)
 
@@ -182,13 +186,15 @@ class Database:
         *,
         nulls: Nulls = "error",
         fill: Mapping[str, Any] | None = None,
+        row_id: str | None = None,
         on_progress: OnProgress | None = None,
     ) -> Inserted:
         """Add rows to a relation, which is made if it is not there.
 
         Rows may be added to a relation that has rules: they are base facts beside what the rules
         derive, and what comes back says so. Columns match, and missing values are dropped or
-        filled, as `load` does it. `on_progress` is told how much is loaded, as `query` tells it.
+        filled, as `load` does it; `row_id` goes on from the greatest number. `on_progress` is told
+        how much is loaded, as `query` tells it.
 
         >>> import gdatalog as gd
         >>> db = gd.connect()
@@ -208,7 +214,7 @@ class Database:
                 rows = rows.shared(workspace.symbols)
             findings = Findings()
             given = {} if fill is None else fill
-            options = checked(LoadOptions(None, None, nulls, given, findings=findings))
+            options = checked(LoadOptions(None, None, nulls, given, row_id, findings=findings))
             count = workspace.add(name, rows, options)
             workspace.tell_of(name, findings)
             return Inserted(name, count, workspace.rules_of(name))

@@ -117,7 +117,11 @@ class Inputs(Mapping[str, Relation]):
 
                 def made() -> Relation:
                     table = read_relation(directive, name, path, schema, folders, findings)
-                    return Relation.from_table(table, self.symbols)
+                    relation = Relation.from_table(table, self.symbols)
+                    souffle = directive.path is None  # whose forms say nothing of duplicates
+                    if table.types:
+                        findings.count(table.length, table.length if souffle else relation.length)
+                    return relation
 
                 watch = watching()
                 with watch.work("loading", f"{name} from {path}"):

@@ -59,6 +59,7 @@ OPTIONS = {
         "header",
         "nulls",
         "fill",
+        "row_id",
     ),
     "output": ("IO", "filename", "name", "delimiter", "headers", "rfc4180"),
     "limitsize": ("n",),

@@ -10,10 +10,11 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from gdatalog.errors import DataError, TimeLimitError
 from gdatalog.storage.table import Table
+from gdatalog.storage.temporaries import beside
 from gdatalog.storage.writers import write_table
 
 PART = re.compile(r"part-\d+\.parquet")
@@ -44,25 +45,22 @@ def filled(path: str | os.PathLike[str]) -> Iterator[str]:
     name = os.fspath(path)
     target = os.path.realpath(name)
     _check(name, target)
-    beside = f"{target}-{secrets.token_hex(8)}.tmp"
     try:
-        os.makedirs(beside)
-        yield beside
-        _check(name, target)
-        before = None
-        if os.path.isdir(target):
-            before = f"{beside}.before"
-            os.rename(target, before)
-        os.rename(beside, target)
-        if before is not None:
-            shutil.rmtree(before, ignore_errors=True)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with beside(os.path.dirname(target), os.mkdir) as temporary:
+            yield temporary
+            _check(name, target)
+            before = None
+            if os.path.isdir(target):
+                before = f"{target}-{secrets.token_hex(8)}.before"
+                os.rename(target, before)
+            os.rename(temporary, target)
+            if before is not None:
+                shutil.rmtree(before, ignore_errors=True)
     except TimeLimitError:
         raise
     except OSError as error:
         raise DataError(f"{name}: cannot be written: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            shutil.rmtree(beside)
 
 
 def _check(name: str, target: str) -> None:

@@ -24,6 +24,7 @@ from gdatalog.storage.nulls import Mending, explained
 from gdatalog.storage.objects import is_unicode, object_column
 from gdatalog.storage.place import MissingValue, Place
 from gdatalog.storage.raw import Declared, Raw, raw_of, raw_of_table
+from gdatalog.storage.row_ids import with_row_ids
 from gdatalog.storage.table import Column, Table
 from gdatalog.values import TypeName
 from gdatalog.watching import OBJECT, patiently, watching
@@ -51,6 +52,13 @@ def table_from(
         from gdatalog.storage.readers import read_table
 
         return read_table(data, options, declared=declared)
+    loaded = partial(_table_from, data, options, what, there)
+    return with_row_ids(loaded, options, declared, what)
+
+
+def _table_from(
+    data: Any, options: LoadOptions, what: str, there: Any, declared: Declared | None
+) -> Table:
     if options.header is not None:
         raise UsageError(f"{what}: header is said of text files", hint="leave header= out")
     if isinstance(data, Table):

@@ -18,10 +18,15 @@ class Findings:
     warnings: list[Caution] = field(default_factory=list)
     header: bool | None = None  # whether a text file has one
     guess: Caution | None = None  # if nothing speaks against the contrary
-    rows: int = 0  # that the data has
-    dropped: int = 0  # of these, for a value was missing
+    rows: int = 0  # that were loaded
+    dropped: int = 0  # rows that were not, because a value was missing
     missing: dict[str, int] = field(default_factory=dict)  # values, by column
     duplicates: int = 0
+
+    def count(self, loaded: int, distinct: int) -> None:
+        """Counts the rows that are loaded, and the duplicates among them."""
+        self.rows += loaded
+        self.duplicates += loaded - distinct
 
     def cautions(self, name: str) -> list[Caution]:
         """What is to be said of the relation `name`."""
@@ -30,8 +35,17 @@ class Findings:
             columns = ", ".join(f"`{key}` in {rows(count)}" for key, count in self.missing.items())
             found.append(
                 Caution(
-                    f"{name}: {self.dropped:,} of {rows(self.rows)} dropped because values are "
-                    f"missing: {columns}"
+                    f"{name}: {self.dropped:,} of {rows(self.rows + self.dropped)} dropped because "
+                    f"values are missing: {columns}"
+                )
+            )
+        if self.duplicates:
+            are = "is a duplicate" if self.duplicates == 1 else "are duplicates"
+            found.append(
+                Caution(
+                    f"{name}: {self.duplicates:,} of {rows(self.rows)} {are}, and a relation is a "
+                    f"set: {rows(self.rows - self.duplicates)} loaded",
+                    hint='row_id="id" keeps all rows and adds a column with their numbers',
                 )
             )
         return found
@@ -41,13 +55,16 @@ class Findings:
 class LoadOptions:
     """`columns` selects columns by name, or gives names by position. `header`: whether the first
     line of a text file is one. `nulls`: what is done with rows of which a value is missing; `fill`
-    gives these a value, by column. `findings` collects what is found, if somebody asks.
+    gives these a value, by column. `row_id`: the name of a column of row numbers. `findings`
+    collects what is found, if somebody asks.
     """
 
     columns: Sequence[str] | None = None
     header: bool | None = None
     nulls: Nulls = "error"
     fill: Mapping[str, Any] = field(default_factory=dict)
+    row_id: str | None = None
+    first_row_id: int = 0
     fill_is_text: bool = False  # its values are texts, as a file has them
     findings: Findings | None = field(default=None, compare=False)
 
@@ -75,12 +92,14 @@ def checked(options: LoadOptions) -> LoadOptions:
         raise UsageError(
             f'fill is a dict of columns and values, {{"age": 0}}, not {options.fill!r}'
         )
+    if options.row_id is not None and not (options.row_id and isinstance(options.row_id, str)):
+        raise UsageError(f"row_id is the name of a column, found {options.row_id!r}")
     if options.header is not None and not isinstance(options.header, bool):
         raise UsageError(f"header is True, False or None, found {options.header!r}")
     return options
 
 
-TEXT_OPTIONS = ("header", "headers", "columns", "nulls", "fill")
+TEXT_OPTIONS = ("header", "headers", "columns", "nulls", "fill", "row_id")
 
 
 def options_of_text(given: Mapping[str, str], findings: Findings | None = None) -> LoadOptions:
@@ -114,7 +133,8 @@ def options_of_text(given: Mapping[str, str], findings: Findings | None = None) 
             None if header is None else header.lower() == "true",
             given.get("nulls", "error"),  # type: ignore[arg-type]
             fill,
-            True,
-            findings,
+            given.get("row_id"),
+            fill_is_text=True,
+            findings=findings,
         )
     )

@@ -165,7 +165,6 @@ class Mending:
         findings = self.options.findings
         if findings is None:
             return
-        findings.rows += self.raw.length
         findings.dropped += self.raw.length - self.length
         for name, mask in zip(names, self.masks, strict=True):
             count = int(np.count_nonzero(mask))

@@ -267,13 +267,18 @@ def _graph(
     sources = [edge[0] for edge in edges]
     targets = [edge[1] for edge in edges]
     both = not data.is_directed()
-    found = [sources + targets, targets + sources] if both else [sources, targets]
+    if both:  # a loop is one row, not two
+        turned = [at for at, (s, t) in enumerate(zip(sources, targets, strict=True)) if s != t]
+        back = [targets[at] for at in turned], [sources[at] for at in turned]
+        found = [sources + back[0], targets + back[1]]
+    else:
+        found = [sources, targets]
     if arity == 3:
         attribute = columns[2] if columns is not None else None
         if attribute is None and declared is not None:
             attribute = declared.columns[2]
         values = [value for _, _, value in data.edges(data=attribute)]
-        found.append(values + values if both else values)
+        found.append(values + [values[at] for at in turned] if both else values)
         names = (*names, str(attribute))
     return Raw(_own(names, declared), tuple(found), len(found[0]))
 

@@ -34,6 +34,7 @@ from gdatalog.storage.parquet import damaged, raw_of_parquet, with_keys
 from gdatalog.storage.phases import READING, TYPING
 from gdatalog.storage.place import FilePlace
 from gdatalog.storage.raw import Declared, Raw, raw_of_arrow
+from gdatalog.storage.row_ids import with_row_ids
 from gdatalog.storage.table import Table
 from gdatalog.storage.text_files import raw_of_text
 from gdatalog.watching import watching
@@ -70,21 +71,25 @@ def read_table(
     or those that a pattern names. What is not said follows from the name and the content."""
     name = os.fspath(path)
     said = partial(_read_file, format=format, delimiter=delimiter, quoting=quoting)
-    if not is_set(name):
-        return said(File(name), options, declared)
-    files = files_of(name)
-    work, ends = watching().innermost, [0, *accumulate(map(_size_of, files))]
-    if work.stage == "loading" and ends[-1]:
-        work.total, work.unit = ends[-1], "bytes"
-    stretches = iter(pairwise(ends))
 
-    def read(file: File, options: LoadOptions, declared: Declared | None) -> Table:
-        start, end = next(stretches)
-        if ends[-1] and len(files) > 1:
-            work.stretch(start / ends[-1], end / ends[-1])
-        return said(file, options, declared)
+    def loaded(declared: Declared | None) -> Table:
+        if not is_set(name):
+            return said(File(name), options, declared)
+        files = files_of(name)
+        work, ends = watching().innermost, [0, *accumulate(map(_size_of, files))]
+        if work.stage == "loading" and ends[-1]:
+            work.total, work.unit = ends[-1], "bytes"
+        stretches = iter(pairwise(ends))
 
-    return read_set(files, options, declared, read)
+        def read(file: File, options: LoadOptions, declared: Declared | None) -> Table:
+            start, end = next(stretches)
+            if ends[-1] and len(files) > 1:
+                work.stretch(start / ends[-1], end / ends[-1])
+            return said(file, options, declared)
+
+        return read_set(files, options, declared, read)
+
+    return with_row_ids(loaded, options, declared, name)
 
 
 def _size_of(file: File) -> int:
@@ -194,21 +199,26 @@ def read_input(
     given = options.get("filename", options.get("name"))
     path = _within(folder, given) if given else find_facts(name, folder)
     ours = options_of_text(
-        {key: options[key] for key in ("nulls", "fill") if key in options}, findings
+        {key: options[key] for key in ("nulls", "fill", "row_id") if key in options}, findings
     )
     packed = os.path.splitext(path.removesuffix(".gz").removesuffix(".zst"))[1].lower()
     if FORMATS.get(packed, "facts") not in TEXTS:
         return read_table(path, ours, declared=declared)
     delimiter = options.get("delimiter")
-    return _verbatim(
-        path,
-        "\t" if delimiter == "\\t" else delimiter,
-        options.get("headers", options.get("header", "false")).lower() == "true",
-        _positions(name, options.get("columns"), declared),
-        options.get("rfc4180", "false").lower() == "true",
-        declared,
-        ours,
-    )
+
+    def loaded(declared: Declared | None) -> Table:
+        assert declared is not None
+        return _verbatim(
+            path,
+            "\t" if delimiter == "\\t" else delimiter,
+            options.get("headers", options.get("header", "false")).lower() == "true",
+            _positions(name, options.get("columns"), declared),
+            options.get("rfc4180", "false").lower() == "true",
+            declared,
+            ours,
+        )
+
+    return with_row_ids(loaded, ours, declared, path)
 
 
 def _positions(name: str, text: str | None, declared: Declared) -> list[int] | None:

@@ -18,7 +18,6 @@ import gzip
 import io
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -30,6 +29,7 @@ from gdatalog.storage.parquet import ROWS
 from gdatalog.storage.place import shown
 from gdatalog.storage.readers import PACKED, TEXTS, format_of
 from gdatalog.storage.table import Column, Table, Texts
+from gdatalog.storage.temporaries import beside
 from gdatalog.storage.text_files import check_delimiter
 from gdatalog.values import TypeName, timestamp_to_text
 from gdatalog.watching import Work, watching
@@ -339,7 +339,6 @@ def _groups(table: Table, data: Any) -> Iterator[Any]:
 
 def _write(name: str, fill: Callable[[BinaryIO], None]) -> None:
     """Fill a new file beside `name`, then let it take that name."""
-    temporary = None
     try:
         # A link is followed: the file that it names is replaced, not the link.
         target = os.path.realpath(name)
@@ -351,23 +350,22 @@ def _write(name: str, fill: Callable[[BinaryIO], None]) -> None:
             _fill_special(target, fill)
             return
         os.makedirs(folder, exist_ok=True)
-        beside = os.path.join(folder, f".gdatalog-{secrets.token_hex(8)}.tmp")
-        temporary = beside
-        with open(beside, "xb") as file:
-            fill(file)
-        if os.path.exists(target):
-            shutil.copymode(target, temporary)
-        os.replace(temporary, target)
-        temporary = None
+        with beside(folder, _new_file) as temporary:
+            with open(temporary, "r+b") as file:
+                fill(file)
+            if os.path.exists(target):
+                shutil.copymode(target, temporary)
+            os.replace(temporary, target)
     except TimeLimitError:
         raise
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise DataError(f"{name}: cannot be written: {reason}") from error
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
+
+
+def _new_file(path: str) -> None:
+    with open(path, "xb"):
+        pass
 
 
 def _fill_special(target: str, fill: Callable[[BinaryIO], None]) -> None:

@@ -83,7 +83,7 @@ def _schema(repl: Repl, rest: str) -> None:
     ".csv .tsv .parquet .arrow .json .jsonl .facts; texts may be packed, .gz or .zst. / "
     "header=true|false: whether the first line has names; else the whole file decides. "
     "columns=a,b: these columns. nulls=drop drops rows of which a value is missing, "
-    "fill=age=0,city=unknown fills values in.",
+    "fill=age=0,city=unknown fills values in. row_id=id adds a column of row numbers.",
 )  # fmt: skip
 def _load(repl: Repl, rest: str) -> None:
     said = words_of(rest, "load", 1, 20)
@@ -103,6 +103,7 @@ def _load(repl: Repl, rest: str) -> None:
     with repl.line(name):
         found = repl.db._load(name, path, options)
         guess, found.guess = found.guess, None
+        again, found.duplicates = found.duplicates, 0
         repl.db._workspace.tell_of(name, found)
         relation = repl.db._workspace.stored[name]
         told = size_of(relation)
@@ -111,6 +112,9 @@ def _load(repl: Repl, rest: str) -> None:
     repl.loaded = {**repl.loaded, name: Loaded.of(path, relation, given)}
     repl.history.keep(repl, shlex.join([".load", name, path, *said[len(words) :]]), before)
     columns = ", ".join(map(": ".join, zip(relation.columns, relation.types, strict=True)))
+    if again:
+        duplicates = f"{again:,} duplicate row{'s' * (again != 1)}"
+        told += f", {duplicates} dropped (row_id=id keeps all)"
     header = {True: ", with a header", False: ", no header", None: ""}[found.header]
     header += " (a guess)" if guess is not None else ""
     say(f"{name}({columns}): {told}{header} ({perf_counter() - started:.3f} s)")
