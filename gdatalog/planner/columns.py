@@ -1,7 +1,7 @@
 """Names of columns in heads.
 
 The columns of a relation that no `.decl` names have names after its rules: a variable gives its
-name, `sum(x)` is `sum_x`, any other expression is named by its text, as DuckDB does; a constant
+name, `sum(x)` is `sum_x`, any other expression is named by itself, as `.save` writes it; a constant
 has none, and its column is `c0`, `c1` by its place.
 
 A head may name its columns: `p(x, total = sum(y)) <- ...`. Heads of one relation match by name;
@@ -14,10 +14,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from gdatalog.errors import Error, NameResolutionError
+from gdatalog.parser.format import format_node
 from gdatalog.parser.syntax import Atom, Call, Const, Expr, HeadAggregate, Param, Program, Rule, Var
 from gdatalog.plan.functions import AGGREGATES
 from gdatalog.planner.catalog import Catalog
-from gdatalog.planner.words import did_you_mean, either, own_name, text_of
+from gdatalog.planner.words import did_you_mean, either, own_name
 
 
 def names_of_columns(heads: Iterable[Atom]) -> dict[str, tuple[str, ...]]:
@@ -48,7 +49,7 @@ def names_of_head(head: Atom) -> tuple[str, ...]:
         elif isinstance(arg, Const | Param):
             names.append(f"c{at}")
         else:
-            names.append(text_of(arg))
+            names.append(format_node(arg))
     return _unique(names)
 
 
