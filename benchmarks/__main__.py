@@ -35,6 +35,7 @@ SUITES = (
     "curves",
     "breakdown",
     "startup",
+    "planning",
     "loading",
 )
 _UNTRUSTED = "the figures of this run are not to be trusted"

@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.planner import build
+from gdatalog.plan.nodes import Apply, Constant, Cut, Join, JoinPlan, Slot
+from gdatalog.planner import build, items
 from gdatalog.planner import order as orders
+from gdatalog.planner.comparisons import without_looser
 from gdatalog.planner.order import Search
 from gdatalog.planner.pattern import Pattern
 from gdatalog.planner.places import Order, Place, Turn
+from gdatalog.storage.statistics import Statistics
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
@@ -184,3 +187,74 @@ def test_columns_of_a_wide_atom_are_ordered_without_a_search() -> None:
     assert ranked[-15:] == sorted(ranked[-15:], key=names.index)  # as they are asked for
     estimates = [step.estimate for step in join.steps]  # type: ignore[union-attr]
     assert estimates == sorted(estimates)
+
+
+def plan_of(data: dict[str, Any], text: str) -> JoinPlan:
+    with gd.connect() as db:
+        for name, table in data.items():
+            db[name] = table
+        (join,) = db.explain(text).strata[-1].rules[-1].plan.joins
+        return join
+
+
+def test_of_comparisons_with_constants_the_narrowest_are_left() -> None:
+    tests = ", ".join(f"x < {at}, {-at} < x, x <= {at + 1}" for at in range(40, 5, -1))
+    (join,) = (
+        step
+        for step in plan_of(DATA, f"R(x, y) <- E(x, y), {tests}.").steps
+        if isinstance(step, Join) and step.variable == "x"
+    )
+    assert set(join.cuts) == {Cut("<", Constant(6, "int")), Cut(">", Constant(-6, "int"))}
+    kept = without_looser(
+        [limit("<=", 5), limit("<", 5), limit("<", 7), limit(">", 1), limit(">=", 1)]
+    )
+    assert kept == (limit("<", 5), limit(">", 1))
+
+
+def limit(op: str, value: int) -> items.TestItem:
+    return items.TestItem(Apply(op, (Slot("x", "int"), Constant(value, "int")), "bool"))
+
+
+def test_items_are_asked_again_only_when_their_variables_are_bound() -> None:
+    count = 1000
+    tests = ", ".join(f"x{at % 5} != {at}" for at in range(count))
+    asked = 0
+    ready = build._Conjunction._ready
+
+    def counting(self: Any, item: Any) -> bool:
+        nonlocal asked
+        asked += 1
+        return ready(self, item)
+
+    with patch.object(build._Conjunction, "_ready", counting):
+        plan_of(DATA, f"R(x0, x5) <- {chain(5)}, {tests}.")
+    assert asked < 3 * count
+
+
+def test_a_wide_atom_in_a_join_is_planned_by_few_counts() -> None:
+    width = 60
+    names = ", ".join(f"a{at}" for at in range(width))
+    counted: list[frozenset[int]] = []
+    distinct = Statistics.distinct
+
+    def counting(self: Statistics, columns: frozenset[int]) -> int:
+        counted.append(columns)
+        return distinct(self, columns)
+
+    data = {"wide": rows(1000, *[9] * width), "U": DATA["U"]}
+    with patch.object(Statistics, "distinct", counting):
+        plan_of(data, f"R({names}) <- wide({names}), U(a0), a1 < 5.")
+    assert len(set(counted)) < 10 * width
+
+
+def test_a_wide_join_gives_what_it_should() -> None:
+    width = 30
+    names = [f"a{at}" for at in range(width)]
+    table = rows(200, *[5] * width)
+    with gd.connect() as db:
+        db["wide"] = table
+        db["some"] = [(1,), (3,)]
+        text = f"R({', '.join(names)}) <- wide({', '.join(names)}), some(a7), a3 < a4."
+        found = set(db.query(text).fetchall())
+    every = zip(*(column.tolist() for column in table.values()), strict=True)
+    assert found == {row for row in every if row[7] in (1, 3) and row[3] < row[4]}

@@ -22,15 +22,18 @@ class AtomState:
     rises: frozenset[tuple[int, int]]  # columns that ascend in every row anyway
     size: Size
     order: list[int] = field(default_factory=list)
+    taken: set[int] = field(default_factory=set)  # the same columns
 
     def take(self, column: int) -> Participant:
         """Binds a column: the next level of the trie."""
         self.order.append(column)
+        self.taken.add(column)
         return Participant(self.number, len(self.order) - 1)
 
     def open(self, name: str) -> bool:
         """Whether a variable is among its columns and not bound yet."""
-        return name in self.columns and self.columns[name] not in self.order
+        column = self.columns.get(name)
+        return column is not None and column not in self.taken
 
     def trie(self) -> TrieRef:
         item, order, tests = self.item, tuple(self.order), self.tests

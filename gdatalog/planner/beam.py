@@ -2,8 +2,8 @@
 
 At each level every order in the beam is extended by each variable that may come next. Orders that
 lead to the same place are one: the cheaper is kept. How many turns a level may look at depends on
-how many variables there are (`TURNS`), so the search takes about as long for 50 variables as for
-10. With very many variables only the best order is extended, by the few variables that widen it
+how many variables there are (`TURNS`): the search takes about as long for 50 variables as for 10.
+With very many variables only the best order is extended, by the few variables that widen it
 least: the search is then greedy.
 
 What a branch costs is told by a greedy order of its own while the beam searches. A better one is
@@ -21,8 +21,8 @@ from gdatalog.planner.places import Choice, Place
 if TYPE_CHECKING:
     from gdatalog.planner.order import Search
 
-TURNS = 600  # for all levels together
-FEWEST = 3  # at each level
+TURNS = 6000  # at a level, divided by the square of the number of variables
+FEWEST = 4  # at each level
 
 
 @dataclass(slots=True, eq=False)

@@ -11,14 +11,13 @@ Above 300 lines because the steps of one conjunction share its state: what is bo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 
 from gdatalog.plan.nodes import (
     Apply,
     Assign,
     Branch,
-    Cut,
     Expr,
     Filter,
     Generate,
@@ -33,8 +32,8 @@ from gdatalog.plan.nodes import (
     slots,
 )
 from gdatalog.planner.atoms import AtomState
-from gdatalog.planner.comparisons import Comparisons, rising
-from gdatalog.planner.components import components
+from gdatalog.planner.comparisons import Comparisons, rising, without_looser
+from gdatalog.planner.components import Connected, components
 from gdatalog.planner.items import (
     AggregateItem,
     AtomItem,
@@ -47,9 +46,10 @@ from gdatalog.planner.items import (
     item_may_fail,
     variables_of,
 )
-from gdatalog.planner.opening import computed_late, cuts_of, kind_of, open_atom, within_atom
+from gdatalog.planner.opening import all_cuts, computed_late, open_atom, within_atom
 from gdatalog.planner.order import best_order
 from gdatalog.planner.pattern_maker import PatternMaker
+from gdatalog.planner.pending import Open, Pending
 from gdatalog.planner.places import Order
 from gdatalog.planner.reductions import (
     aggregate_branch,
@@ -104,7 +104,7 @@ class PlanBuilder:
     def _rewritten(
         self, items: Sequence[Item], outer: Names, live: Names, bag: bool, restores: bool
     ) -> Sequence[Item]:
-        items = tuple(dict.fromkeys(items))  # said twice is said once
+        items = without_looser(tuple(dict.fromkeys(items)))  # said twice is said once
         items = in_degree_order(items, outer, live, bag, self.sizes, restores)
         return without_implied(items, self.sizes)
 
@@ -146,14 +146,20 @@ class _Conjunction:
         self.comparisons = Comparisons(items, rising(items, plan.sizes))
         self.items = list(items)
         self.atoms: list[AtomState] = []
-        self.waiting: list[Item] = []
+        self.waiting = Pending()
         self.within: list[TestItem] = []  # tests that an atom's trie sees to
+        self.holding: dict[str, list[AtomState]] = {}
 
     def build(self) -> tuple[Step, ...]:
         self._unrelated()
         self._open_atoms()
         if self.order is None:
             self.order = self._search()
+        self.open = Open(self.atoms, computed_late(self.waiting), self._rank)
+        literals = [atom.columns for atom in self.atoms]
+        waiting = [item.variables for item in self.waiting]
+        self.connected = Connected([*literals, *waiting], self.live)
+        self.connected.bound(self.bound)
         while self._advance():
             pass
         assert not self.waiting, f"nothing binds what {self.waiting} needs"
@@ -214,11 +220,8 @@ class _Conjunction:
         atoms = [item for item in self.items if isinstance(item, AtomItem)]
         tests = [item for item in self.items if isinstance(item, TestItem)]
         self.within = [item for item in tests if within_atom(item.test, atoms)]
-        self.waiting = [
-            item
-            for item in self.items
-            if not isinstance(item, AtomItem) and item not in self.within
-        ]
+        seen_to = {*self.within, *atoms}
+        self.waiting = Pending(item for item in self.items if item not in seen_to)
         for item in (*self.waiting, *atoms):
             uses.update(item.variables)
         opened = [self._open_atom(item, uses) for item in atoms]
@@ -238,59 +241,62 @@ class _Conjunction:
         atom, known = open_atom(item, number, size, self.comparisons, self.bound, uses, self.bag)
         self.plan.atoms.append(atom)
         self.atoms.append(atom)
+        for name in atom.columns:
+            self.holding.setdefault(name, []).append(atom)
         return atom, known
 
     # --------------------------------------------------------------------------- one step on
 
     def _advance(self) -> bool:
         """Makes the next step; False when there is none left to make."""
-        for item in self.waiting:
-            if self._ready(item):
-                return True
+        if self.waiting.any_ready(self._ready):
+            return True
         generators = [
             item
-            for item in self.waiting
+            for item in self.waiting.others
             if isinstance(item, GenerateItem) and item.sources <= self.bound
         ]
-        candidates = self._candidates()
-        others = [*candidates, *(item.slot.name for item in generators)]
+        name = self.open.first()
+        others = [*([] if name is None else [name]), *(item.slot.name for item in generators)]
         before = min(map(self._rank, others), default=inf)
-        due = next_due(self.waiting, self.bound, self._rank, before)
+        due = next_due(self.waiting.others, self.bound, self._rank, before)
         if due is not None:
             self._compute(due)
             return True
         if self._split():
             return True
-        joined = {
-            name: atoms for name, atoms in candidates.items() if any(atom.order for atom in atoms)
-        }
+        joined = self.open.first_joined()
         for item in (
-            sorted(generators, key=lambda item: self._rank(item.slot.name)) if not joined else []
+            sorted(generators, key=lambda item: self._rank(item.slot.name))
+            if joined is None
+            else []
         ):
             # An atom that holds the variable may have fewer values: then it binds, this tests.
-            fewest = map(self._values, candidates.get(item.slot.name, []))
+            fewest = map(self._values, self.open.atoms(item.slot.name))
             if item.size() <= min(fewest, default=inf):
                 self._generate(item)
                 return True
         first = not any(isinstance(step, (Join, Assign, Generate)) for step in self.steps)
-        if joined or (candidates and first):
-            self._join(joined or candidates)
+        if joined is None and first:
+            joined = name
+        if joined is not None:
+            self._join(joined)
             return True
         # Before a product: what could fail, or an aggregate, may connect what is left.
-        for item in self.waiting:
-            if isinstance(item, Equation) and self._assign(item, may_fail=True):
+        for other in self.waiting.others:
+            if isinstance(other, Equation) and self._assign(other, may_fail=True):
                 return True
-            if isinstance(item, GenerateItem) and item.variables <= self.bound:
+            if isinstance(other, GenerateItem) and other.variables <= self.bound:
                 slot = self.plan.variable("bool")
-                self._done(item, Assign(slot.name, "bool", item.as_test(), (), True))
+                self._done(other, Assign(slot.name, "bool", other.as_test(), (), True))
                 self.steps.append(Filter(slot))
                 return True
-        late = [item for item in self.waiting if self._computable(item)]
+        late = [item for item in self.waiting.others if self._computable(item)]
         if late:
             self._compute(late[0])
             return True
-        if candidates:
-            self._join(candidates)
+        if name is not None:
+            self._join(name)
             return True
         return False
 
@@ -334,19 +340,19 @@ class _Conjunction:
             participants = self._participants(value.name)
             if participants:
                 self.steps.append(Seek(value, participants))
-        self.bound.update(names)
+        self._bind(names)
 
     def _done(self, item: Item, step: Step) -> None:
         self.waiting.remove(item)
         self.steps.append(step)
 
     def _assign(self, item: Equation, may_fail: bool) -> bool:
-        given = given_out(self.waiting)
+        given = given_out(self.waiting.others)
         for slot, value in item.ways():
             if slot.name not in (self.bound | given) and slots(value) <= self.bound:
                 step = Assign(slot.name, slot.type, value, self._participants(slot.name), may_fail)
                 self._done(item, step)
-                self.bound.add(slot.name)
+                self._bind((slot.name,))
                 return True
         if item.may_fail and item.variables <= self.bound:
             # The variable is bound already: compute the value beside it, then compare.
@@ -358,17 +364,19 @@ class _Conjunction:
         return False
 
     def _participants(self, name: str) -> tuple[Participant, ...]:
-        return tuple(atom.take(atom.columns[name]) for atom in self.atoms if atom.open(name))
+        found = []
+        for atom in self.holding.get(name, ()):
+            if atom.open(name):
+                begun = bool(atom.order)
+                found.append(atom.take(atom.columns[name]))
+                if not begun:
+                    self.open.begun(atom)
+        return tuple(found)
 
-    def _candidates(self) -> dict[str, list[AtomState]]:
-        """The variables that atoms could bind now, with those atoms."""
-        found: dict[str, list[AtomState]] = {}
-        computed = computed_late(self.waiting)
-        for atom in self.atoms:
-            for name in atom.columns:
-                if atom.open(name) and name not in computed:
-                    found.setdefault(name, []).append(atom)
-        return found
+    def _bind(self, names: Iterable[str]) -> None:
+        self.bound.update(names)
+        self.waiting.bound(names)
+        self.connected.bound(names)
 
     def _rank(self, name: str) -> float:
         assert self.order is not None
@@ -379,11 +387,11 @@ class _Conjunction:
         size = self.plan.sizes(atom.item.relation, atom.item.version)
         return max((size.distinct(frozenset((at,))) for at in atom.columns.values()), default=0.0)
 
-    def _join(self, candidates: dict[str, list[AtomState]]) -> None:
+    def _join(self, name: str) -> None:
         assert self.order is not None
-        name = min(candidates, key=self._rank)
-        atoms = candidates[name]
-        cuts = self._cuts(name)
+        atoms = self.open.atoms(name)
+        mine = self.waiting.holding(name)
+        cuts = all_cuts(name, mine, self.bound, self.comparisons, self.items)
         for item, _ in cuts:
             if item is not None:
                 self.waiting.remove(item)
@@ -401,26 +409,14 @@ class _Conjunction:
         self.steps.append(
             Join(name, kind, participants, tuple(c for _, c in cuts), implied, None, self.rows)
         )
-        self.bound.add(name)
-
-    def _cuts(self, name: str) -> list[tuple[Item | None, Cut]]:
-        """The comparisons that bound a variable by what is bound, with the item each settles."""
-        found: list[tuple[Item | None, Cut]] = list(cuts_of(name, self.waiting, self.bound))
-        # What only follows from other tests is worth a cut where no bound variable between
-        # the two says as much.
-        told = {cut.bound.name for _, cut in found if isinstance(cut.bound, Slot)}
-        for other_name, op in self.comparisons.bounds(name, self.bound):
-            if other_name not in told:
-                found.append((None, Cut(op, Slot(other_name, kind_of(other_name, self.items)))))
-        limits = self.comparisons.implied_limits(name, self.bound)
-        return found + [(None, Cut(*limit)) for limit in limits]
+        self._bind((name,))
 
     def _generate(self, item: GenerateItem) -> None:
         name = item.slot.name
         participants = self._participants(name)
         step = Generate(name, item.slot.type, item.values, item.span, participants, item.place)
         self._done(item, step)
-        self.bound.add(name)
+        self._bind((name,))
 
     # ------------------------------------------------------------------------------ the end
 
@@ -430,6 +426,8 @@ class _Conjunction:
         Of a set a witness is enough, so the sooner it is looked for the better. Of a bag there
         have to be two parts: one is counted as it is.
         """
+        if not self.connected.may_split(self.bag):
+            return False
         opened = [atom for atom in self.atoms if any(map(atom.open, atom.columns))]
         begun = any(isinstance(step, (Join, Assign, Generate)) for step in self.steps)
         if not opened or not (begun or self.bag):
@@ -460,7 +458,10 @@ class _Conjunction:
                     walked = {name: at for name, at in atom.columns.items() if at in atom.order}
                     atom.columns = walked
                     atom.weighted = False
-            self.waiting = [item for item in self.waiting if item not in part]
+            for item in part:
+                if not isinstance(item, AtomItem) and item not in self.within:
+                    self.waiting.remove(item)
+            self.connected.bound(variables_of(part))
             self._branch(part)
         return bool(apart)
 
@@ -483,11 +484,11 @@ class _Conjunction:
         taken = any(atom.open(name) for atom in self.atoms)
         result = self.plan.variable(item.slot.type) if taken else item.slot
         self._done(item, aggregate_branch(self.plan, item, result, self.rows))
-        self.bound.update((result.name, *(export.name for export in item.exports)))
+        self._bind((result.name, *(export.name for export in item.exports)))
         if taken:
             participants = self._participants(name)
             self.steps.append(Assign(name, item.slot.type, result, participants))
-            self.bound.add(name)
+            self._bind((name,))
         assert self.order is not None
         self.rows = self.order.estimates.get(name, self.rows)
 

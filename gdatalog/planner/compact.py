@@ -26,36 +26,53 @@ def compact_rows(
     """
     if any(isinstance(step, Join) and step.reuse is not None for step in steps):
         return tuple(steps)  # a list that is to be reused must stay as it was made
-    stands: dict[int, list[str]] = {}  # by trie: the variables that lead to where it stands
+    lasts = _lasts(steps)
     bound: list[str] = list(given)
     dead: set[str] = set()
+    ended: list[str] = []  # bound variables that no later step needs
+    ends: dict[int, list[str]] = {}  # the same of those that are needed yet, by their last step
+    for name in bound:
+        ends.setdefault(lasts.get(name, -1), []).append(name)
     computed: dict[str, frozenset[str]] = {}  # of what can be told from others, from which
     done: list[Step] = []
     for at, step in enumerate(steps):
-        rest = steps[at:]
-        if isinstance(step, Join) and bound:
-            needed = set(live).union(*map(reads, rest))
-            walked = {part.trie for later in rest for part in participants(later)}
-            needed.update(name for trie in walked for name in stands.get(trie, ()))
-            newly = [
-                name
-                for name in bound
-                if name not in needed and name not in dead and not _told(name, needed, computed)
-            ]
+        ended += (name for name in ends.pop(at - 1, ()) if name not in live)
+        if isinstance(step, Join) and bound and ended:
+            needed = {name for name in bound if name in live or lasts.get(name, -1) >= at}
+            newly = [name for name in ended if not _told(name, needed, computed)]
             if newly:
                 dead.update(newly)
+                ended = [name for name in ended if name not in dead]
                 keep = tuple(name for name in bound if name in needed)
+                rest = steps[at:]
                 lasting = all(tries[trie].relation not in recursive for trie in _used(rest))
                 done.append(Compact(keep, lasting))
         done.append(step)
-        bound.extend(binds(step))
+        for name in binds(step):
+            bound.append(name)
+            ends.setdefault(max(at, lasts.get(name, -1)), []).append(name)
         if isinstance(step, Assign) or (
             isinstance(step, Branch) and step.reduction is not None and not step.reduction.exports
         ):
             computed[binds(step)[0]] = reads(step)
-        for part in participants(step):
-            stands.setdefault(part.trie, []).extend(binds(step) or sorted(reads(step)))
     return tuple(done)
+
+
+def _lasts(steps: Sequence[Step]) -> dict[str, int]:
+    """The last step that needs each variable: it reads it, or goes on in a trie that stands where
+    the variable led to."""
+    walks: dict[int, int] = {}
+    found: dict[str, int] = {}
+    for at, step in enumerate(steps):
+        for part in participants(step):
+            walks[part.trie] = at
+        for name in reads(step):
+            found[name] = at
+    for step in steps:
+        for part in participants(step):
+            for name in binds(step) or reads(step):
+                found[name] = max(found.get(name, -1), walks[part.trie])
+    return found
 
 
 def _told(name: str, by: Collection[str], computed: Mapping[str, frozenset[str]]) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from gdatalog.plan.nodes import Apply, Constant, Parameter, Slot
 from gdatalog.planner.items import AtomItem, Item, TestItem, item_may_fail, variables_of
 from gdatalog.planner.sizes import Statistics
+from gdatalog.values import Value
 
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 Limit = tuple[str, Constant | Parameter]  # operator, what a variable is compared with
@@ -62,6 +63,14 @@ class Comparisons:
                     under.setdefault(high, set()).add(low)
                     over.setdefault(low, set()).add(high)
         self.below = below
+        self._compared: dict[str, set[str]] = {}
+        for pair in (*below, *self.unequal):
+            for name in pair:
+                self._compared.setdefault(name, set()).update(pair)
+
+    def compared_with(self, name: str) -> set[str]:
+        """The variables that some test compares a variable with, directly or by way of others."""
+        return self._compared.get(name, set())
 
     def implies(self, left: str, op: str, right: str) -> bool:
         """Whether the tests ensure `left op right`."""
@@ -125,6 +134,42 @@ class Comparisons:
         if "<" not in found and ">" not in found and self.implies(left, "!=", right):
             found.append("!=")
         return found
+
+
+def without_looser(items: Sequence[Item]) -> tuple[Item, ...]:
+    """The items without comparisons of a variable with a constant that a narrower one implies:
+    of `x < 5, x < 9` the first is left."""
+    narrowest: dict[tuple[str, str], tuple[Value, bool, Item]] = {}
+    looser: set[Item] = set()
+    for item in items:
+        limit = _limit_of(item)
+        if limit is None:
+            continue
+        name, op, value = limit
+        key = name, op[0]
+        known = narrowest.get(key)
+        if known is not None:
+            # Of two equal values the strict comparison is narrower.
+            narrower = value < known[0] if op[0] == "<" else value > known[0]  # type: ignore[operator]
+            if not narrower and not (value == known[0] and len(op) == 1 and not known[1]):
+                looser.add(item)
+                continue
+            looser.add(known[2])
+        narrowest[key] = value, len(op) == 1, item
+    return tuple(item for item in items if item not in looser) if looser else tuple(items)
+
+
+def _limit_of(item: Item) -> tuple[str, str, Value] | None:
+    """The variable, the operator and the constant of a comparison of these."""
+    test = item.test if isinstance(item, TestItem) else None
+    if not isinstance(test, Apply) or test.function not in ("<", "<=", ">", ">="):
+        return None
+    (a, b), op = test.args, test.function
+    if isinstance(b, Slot):
+        a, b, op = b, a, FLIPPED[op]
+    if not isinstance(a, Slot) or not isinstance(b, Constant) or a.type == "symbol":
+        return None
+    return (a.name, op, b.value) if b.value == b.value else None  # NaN is narrower than nothing
 
 
 def _told(limit: Limit, own: Sequence[Limit], found: Sequence[Limit]) -> bool:

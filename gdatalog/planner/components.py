@@ -25,3 +25,49 @@ def components(items: Sequence[Item], bound: Iterable[str]) -> list[list[Item]]:
     return [
         [items[at] for at in sorted(part[1])] for part in sorted(parts, key=lambda p: min(p[1]))
     ]
+
+
+class Connected:
+    """Which unbound variables hang together: what tells quickly that nothing falls apart."""
+
+    def __init__(self, literals: Iterable[Iterable[str]], asked: Iterable[str]) -> None:
+        """`literals`: the variables of each; `asked`: those that are asked for."""
+        self._bits: dict[str, int] = {}
+        self._around: list[int] = []
+        for names in literals:
+            link = 0
+            for name in names:
+                if name not in self._bits:
+                    self._bits[name] = 1 << len(self._bits)
+                    self._around.append(0)
+                link |= self._bits[name]
+            rest = link
+            while rest:
+                low = rest & -rest
+                rest ^= low
+                self._around[low.bit_length() - 1] |= link
+        self._left = (1 << len(self._bits)) - 1
+        self._asked = sum(self._bits.get(name, 0) for name in frozenset(asked))
+
+    def bound(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._left &= ~self._bits.get(name, 0)
+
+    def may_split(self, several: bool) -> bool:
+        """Whether a part of what is unbound may hold none of the variables that are asked for;
+        `several`: where there are other parts."""
+        wanted, left = self._asked, self._left
+        parts, apart = 0, False
+        if not left & ~wanted:
+            return False
+        while left:
+            part = new = left & -left
+            while new:
+                low = new & -new
+                more = self._around[low.bit_length() - 1] & left & ~part
+                part |= more
+                new = new ^ low | more
+            left &= ~part
+            parts += 1
+            apart = apart or not part & wanted
+        return apart and (parts > 1 or not several)

@@ -17,6 +17,9 @@ from gdatalog.planner.pattern import Pattern, PatternAtom, bits
 
 TINY = 1e-9
 HUGE = 1e200  # products stop here: what is larger is as bad
+WIDE = 8  # columns, above which not all combinations of an atom's columns are counted
+COUNTED = 12  # columns whose combinations are counted at the most
+APART = 0.99  # of the rows: so many combinations tell them apart, and so do more columns
 
 
 class Formula:
@@ -34,6 +37,7 @@ class Formula:
                 self.near[at] |= atom.mask
         self.given = {given.variable: given for given in pattern.given}
         self._paths: dict[tuple[int, int], float] = {}
+        self._apart: dict[int, list[int]] = {}  # of wide atoms, variables that are keys
         self._shares: dict[tuple[int, int], float] = {}
         self._groups = [
             [
@@ -146,27 +150,35 @@ class Formula:
         found = self._paths.get(key)
         if found is None:
             size = atom.size
-            columns = atom.fixed.union(
-                column for variable, column in atom.columns.items() if bound >> variable & 1
-            )
+            count = len(atom.fixed) + bound.bit_count()
             if atom.mirrored:
                 powers = size.degrees(0, (), atom.ranked).powers
-                found = powers[len(columns) - 1] / max(1.0, powers[0]) ** len(atom.fixed)
+                found = powers[count - 1] / max(1.0, powers[0]) ** len(atom.fixed)
             else:
-                found = float(size.distinct(columns))
-                if len(columns) == 1:
-                    (only,) = columns
+                if count == 1:
+                    (only,) = atom.fixed or (atom.columns[at] for at in bits(bound))
                     found = size.degrees(only, atom.tests).powers[0]
-                elif atom.tests:
-                    found *= size.size(atom.tests) / max(1, size.rows)
+                else:
+                    found = self._combinations(atom, bound)
+                    if atom.tests:
+                        found *= size.size(atom.tests) / max(1, size.rows)
                 for column in atom.fixed:
                     found /= max(1.0, size.degrees(column, atom.tests).powers[0])
             self._paths[key] = found
         return found
 
-    def paths_are(self, atom: PatternAtom, bound: int, paths: float) -> None:
-        """Notes how many distinct rows an atom has, where somebody knows."""
-        self._paths[id(atom), bound] = paths
+    def _combinations(self, atom: PatternAtom, bound: int) -> float:
+        """How many combinations of values the columns of bound variables and constants have. Of a
+        wide atom few are counted: what tells its rows apart does so with more columns, too."""
+        size = atom.size
+        wide = len(atom.columns) > WIDE
+        apart = self._apart.setdefault(id(atom), [])
+        if wide and (bound.bit_count() > COUNTED or any(not known & ~bound for known in apart)):
+            return float(size.rows)
+        found = float(size.distinct(atom.fixed.union(atom.columns[at] for at in bits(bound))))
+        if wide and found >= APART * size.rows:
+            apart.append(bound)
+        return found
 
     def grouped(
         self, at: int, told: Callable[[PatternAtom], tuple[object, bool]]

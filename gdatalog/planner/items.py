@@ -25,10 +25,12 @@ class AtomItem:
     version: Version = "full"
     span: Span = field(default=NOWHERE, compare=False, repr=False)
     ranked: bool = False
+    variables: frozenset[str] = field(init=False, compare=False, repr=False)
 
-    @property
-    def variables(self) -> frozenset[str]:
-        return frozenset(arg.name for arg in self.args if isinstance(arg, Slot))
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "variables", frozenset(arg.name for arg in self.args if isinstance(arg, Slot))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +40,10 @@ class Equation:
     left: Expr
     right: Expr
     may_fail: bool = False
+    variables: frozenset[str] = field(init=False, compare=False, repr=False)
 
-    @property
-    def variables(self) -> frozenset[str]:
-        return slots(self.left) | slots(self.right)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "variables", slots(self.left) | slots(self.right))
 
     def ways(self) -> list[tuple[Slot, Expr]]:
         """The variables that this equation can give a value to, and which value."""
@@ -72,10 +74,10 @@ def _solve(side: Expr, value: Expr) -> list[tuple[Slot, Expr]]:
 @dataclass(frozen=True, slots=True)
 class TestItem:
     test: Expr
+    variables: frozenset[str] = field(init=False, compare=False, repr=False)
 
-    @property
-    def variables(self) -> frozenset[str]:
-        return slots(self.test)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "variables", slots(self.test))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from gdatalog.plan.nodes import Apply, Cut, Expr, RowTest, Slot, slots
 from gdatalog.planner.atoms import AtomState
@@ -46,8 +46,12 @@ def open_atom(
         else:
             columns[arg.name] = at
     names = list(columns)
+    places = {name: place for place, name in enumerate(names)}
     for right in names:
-        for left in names[: names.index(right)]:
+        compared = comparisons.compared_with(right) & places.keys()
+        for left in sorted(compared, key=places.__getitem__):
+            if places[left] >= places[right]:
+                break
             pair = (columns[left], columns[right])
             for op in comparisons.between(left, right):
                 risen = pair if op in ("<", "<=", "!=") else pair[::-1]
@@ -93,13 +97,32 @@ def cuts_of(
                 isinstance(side, Slot)
                 and side.name == name
                 and side.type != "symbol"
-                and slots(other) <= frozenset(bound)
+                and slots(other).issubset(bound)
             ):
                 yield item, Cut(op, other)
                 break
 
 
-def computed_late(items: Sequence[Item]) -> set[str]:
+def all_cuts(
+    name: str,
+    tests: Sequence[Item],
+    bound: Collection[str],
+    comparisons: Comparisons,
+    items: Sequence[Item],
+) -> list[tuple[Item | None, Cut]]:
+    """The comparisons that bound a variable by what is bound, with the test each settles; and
+    those that follow from the tests of a conjunction's items."""
+    found: list[tuple[Item | None, Cut]] = list(cuts_of(name, tests, bound))
+    # What only follows from other tests is worth a cut where no bound variable between
+    # the two says as much.
+    told = {cut.bound.name for _, cut in found if isinstance(cut.bound, Slot)}
+    for other, op in comparisons.bounds(name, bound):
+        if other not in told:
+            found.append((None, Cut(op, Slot(other, kind_of(other, items)))))
+    return found + [(None, Cut(*limit)) for limit in comparisons.implied_limits(name, bound)]
+
+
+def computed_late(items: Iterable[Item]) -> set[str]:
     """The variables that no atom is to bind: they are computed, once nothing else is left."""
     late: set[str] = set()
     for item in items:

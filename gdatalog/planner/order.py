@@ -45,7 +45,7 @@ class Search:
         self.watch = watching()
         self._found: dict[Place, Choice] = {}
         self._sketched: dict[Place, Choice] = {}
-        self._allowed = max(FEWEST, TURNS // max(1, self.variables))
+        self._allowed = max(FEWEST, TURNS // max(1, self.variables) ** 2)
         self._of_branch = max(2, self._allowed // 8)
         self._indexes: dict[tuple[int, int], float] = {}
         self._refining = sum(1 << at for at, lists in enumerate(self.estimates.wanted) if lists)
@@ -353,11 +353,12 @@ def _worth(cost: float, passed: float) -> float:
 
 def best_order(pattern: Pattern, rows: float) -> Order:
     """The best order by formulas; by walks, if that is much work and walks are possible."""
+    variables = (pattern.everything & ~pattern.outer).bit_count()
+    if len(pattern.atoms) == 1 and variables > FEW:
+        alone = single_order(pattern, rows)
+        if alone is not None:
+            return alone
     search = Search(pattern)
-    if len(pattern.atoms) == 1 and search.variables > FEW:
-        order = single_order(pattern, rows)
-        if order is not None:
-            return order
     sampler = Sampler(pattern) if search.exact and search.variables > 2 else None
     if sampler is None or not sampler.usable:
         return search.order(rows)

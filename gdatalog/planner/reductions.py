@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gdatalog.plan.nodes import Branch, Reduction, Slot
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ASKED = 1.0
 
 
-def given_out(items: Sequence[Item]) -> frozenset[str]:
+def given_out(items: Iterable[Item]) -> frozenset[str]:
     """The variables that aggregates give their values to."""
     return frozenset(
         slot.name
@@ -52,7 +52,7 @@ def expected_cost(plan: PlanBuilder, item: AggregateItem) -> float:
 
 
 def next_due(
-    items: Sequence[Item], bound: set[str], rank: Callable[[str], float], before: float
+    items: Iterable[Item], bound: set[str], rank: Callable[[str], float], before: float
 ) -> AggregateItem | None:
     """The aggregate that is to be computed now, if one of these is: what it hangs on is bound, and
     it ranks `before` what could be bound next."""

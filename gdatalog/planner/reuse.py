@@ -7,6 +7,7 @@ earlier level demands (that c has neighbours itself) is looked up after its list
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -26,9 +27,13 @@ def reuse_lists(
     }
     made_of: dict[str, list[object]] = {}  # of the levels that are read: their lists' parts
     reads: dict[str, tuple[Join, list[object]]] = {}
+    holding: dict[object, list[int]] = {}  # of each list, the levels before that it is part of
     for at, join in enumerate(joins):
         best: tuple[Join, list[object]] | None = None
-        for earlier in joins[:at]:
+        shares = Counter(
+            number for part in set(lists[join.variable]) for number in holding.get(part, ())
+        )
+        for earlier in (joins[number] for number in sorted(shares) if shares[number] > 1):
             shared = (
                 part
                 for part in lists[earlier.variable]
@@ -45,6 +50,8 @@ def reuse_lists(
                 and (best is None or len(parts) >= len(best[1]))
             ):
                 best = earlier, parts
+        for part in set(lists[join.variable]) - {None}:
+            holding.setdefault(part, []).append(at)
         if best is not None:
             reads[join.variable] = best
             made_of[best[0].variable] = best[1]

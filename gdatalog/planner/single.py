@@ -12,8 +12,6 @@ from gdatalog.planner.pattern import Pattern, PatternAtom, bits
 from gdatalog.planner.places import Order
 
 FEW = 5  # variables, up to which all orders are weighed
-COUNTED = 12  # columns of which all combinations are counted
-APART = 0.99  # of the rows: so many combinations tell them apart
 
 
 def single_order(pattern: Pattern, rows: float) -> Order | None:
@@ -25,14 +23,11 @@ def single_order(pattern: Pattern, rows: float) -> Order | None:
     formula = Formula(pattern)
     path = pattern.closed(pattern.outer, pattern.everything)
     columns = _in_order(pattern, atom, path)
-    most = formula.paths(atom, atom.mask)
     order = Order()
     scale = rows / max(formula.rows(pattern.outer), TINY)
     for number, at in enumerate(columns, 1):
         wider = path | 1 << at
         known, mine = atom.mask & path, atom.mask & wider
-        if number > COUNTED or formula.paths(atom, known) >= APART * most:
-            formula.paths_are(atom, mine, most)
         before = formula.rows(path) * scale
         lists = formula.paths(atom, mine) / max(TINY, formula.paths(atom, known) if known else 1.0)
         last = number == len(columns) and pattern.bag and not pattern.live >> at & 1

@@ -62,16 +62,17 @@ def without_implied(items: Sequence[Item], sizes: Statistics) -> tuple[Item, ...
     unequal = [item for item in items if operator(item) == "!="]
     if not unequal:
         return tuple(items)
-    others = [item for item in items if item not in unequal]
+    tests = set(unequal)
+    others = [item for item in items if item not in tests]
     below = Comparisons(others, rising(others, sizes)).below
     loopless = unlike_neighbours(others, sizes)
-    implied = []
+    implied = set()
     for item in unequal:
         a, b = ends(item)
         if below.get((a, b)) or below.get((b, a)):
-            implied.append(item)
+            implied.add(item)
         elif frozenset((a, b)) in loopless and (a, b) not in below and (b, a) not in below:
-            implied.append(item)  # with x <= y it says x < y, which is worth a cut
+            implied.add(item)  # with x <= y it says x < y, which is worth a cut
     return tuple(item for item in items if item not in implied)
 
 
@@ -126,7 +127,8 @@ class _Chains:
             for item in items
             if isinstance(item, TestItem) and operator(item) and item.variables <= names
         ]
-        self.late = [item for item in items if item not in self.atoms and item not in self.tests]
+        own = {*self.atoms, *self.tests}
+        self.late = [item for item in items if item not in own]
         self.size = sizes(relation, "full")
 
     def ranked(self, live: Names, bag: bool, restores: bool) -> tuple[Item, ...] | None:

@@ -8,7 +8,7 @@ Above 300 lines, for what is known is kept in one place, wherever the rows lie.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import permutations
 from typing import Any
 
@@ -32,6 +32,7 @@ SAMPLE = 50_000
 SHORT = 200_000  # rows that are sorted rather than sampled
 FETCHED = 1 << 14  # rows on a device, below which they are copied here and looked at
 WALKED = 1 << 22  # entries of a list on a device, up to which walks are worth a copy of it
+FIRST = 16  # rows that are compared before whole columns are
 MANY = 1_000_000  # rows of which all values are counted: of more, only if they are sorted anyway
 
 
@@ -275,8 +276,15 @@ class Statistics:
     @property
     def rises(self) -> frozenset[tuple[int, int]]:
         """Pairs of columns of which the first is less than the second in every row."""
-        pairs = permutations(range(len(self._types)), 2)
-        return frozenset(pair for pair in pairs if self.ascends(*pair))
+        found: frozenset[tuple[int, int]] | None = self._kept.get("rises")
+        if found is None:
+            pairs: Iterable[tuple[int, int]] = permutations(range(len(self._types)), 2)
+            if self.rows and self._here and len(self._types) > 2:
+                # One row rules out half of the pairs, a few nearly all.
+                first = np.array([[int(key) for key in keys[:FIRST]] for keys in self._keys])
+                pairs = filter(lambda p: bool((first[p[0]] < first[p[1]]).all()), pairs)
+            found = self._kept["rises"] = frozenset(p for p in pairs if self.ascends(*p))
+        return found
 
     @property
     def balanced(self) -> bool:

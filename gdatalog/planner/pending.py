@@ -1,0 +1,111 @@
+"""What is left of a conjunction while its steps are made: items that wait, columns that are open.
+
+Both are indexed by variable, so that a step costs what the variable that it binds touches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
+
+from gdatalog.planner.atoms import AtomState
+from gdatalog.planner.items import Item, TestItem
+
+
+class Pending:
+    """The items that wait for variables to be bound, in the order of the text."""
+
+    def __init__(self, items: Iterable[Item] = ()) -> None:
+        self._numbers = {item: number for number, item in enumerate(dict.fromkeys(items))}
+        self._items = list(self._numbers)
+        tests = (item for item in self._items if not isinstance(item, TestItem))
+        self._others: dict[Item, None] = dict.fromkeys(tests)
+        self._holding: dict[str, list[int]] = {}
+        for item, number in self._numbers.items():
+            for name in item.variables:
+                self._holding.setdefault(name, []).append(number)
+        self._to_ask = list(range(len(self._items)))  # a heap
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._numbers)
+
+    def __bool__(self) -> bool:
+        return bool(self._numbers)
+
+    @property
+    def others(self) -> Collection[Item]:
+        """Those that are no tests."""
+        return self._others.keys()
+
+    def holding(self, name: str) -> list[Item]:
+        """Those that hold a variable."""
+        some = (self._items[number] for number in self._holding.get(name, ()))
+        return [item for item in some if item in self._numbers]
+
+    def remove(self, item: Item) -> None:
+        del self._numbers[item]
+        self._others.pop(item, None)
+
+    def bound(self, names: Iterable[str]) -> None:
+        """Variables have been bound: what holds them is asked again."""
+        for name in names:
+            for number in self._holding.get(name, ()):
+                heappush(self._to_ask, number)
+
+    def any_ready(self, ready: Callable[[Item], bool]) -> bool:
+        """Whether an item is ready, which `ready` says, of those that may be; the first one."""
+        while self._to_ask:
+            item = self._items[heappop(self._to_ask)]
+            if item in self._numbers and ready(item):
+                return True
+        return False
+
+
+class Open:
+    """The variables that atoms could bind, in the order in which they are to be bound."""
+
+    def __init__(
+        self, atoms: Sequence[AtomState], without: Collection[str], rank: Callable[[str], float]
+    ) -> None:
+        """`without`: variables that are computed."""
+        self._holding: dict[str, list[AtomState]] = {}
+        for atom in atoms:
+            for name in atom.columns:
+                if name not in without:
+                    self._holding.setdefault(name, []).append(atom)
+        self._keys = {name: (rank(name), at) for at, name in enumerate(self._holding)}
+        self._names = list(self._holding)
+        self._all = list(self._keys.values())
+        heapify(self._all)
+        self._joined: list[tuple[float, int]] = []
+        for atom in atoms:
+            if atom.order:
+                self.begun(atom)
+
+    def begun(self, atom: AtomState) -> None:
+        """An atom's first column has been bound: it leads on to the others."""
+        for name in atom.columns:
+            if name in self._keys and atom.open(name):
+                heappush(self._joined, self._keys[name])
+
+    def atoms(self, name: str) -> list[AtomState]:
+        """The atoms that could bind a variable."""
+        return [atom for atom in self._holding.get(name, ()) if atom.open(name)]
+
+    def first(self) -> str | None:
+        """The variable that is to be bound first."""
+        return self._first(self._all, lambda atom: True)
+
+    def first_joined(self) -> str | None:
+        """The first of those that something bound leads to."""
+        return self._first(self._joined, lambda atom: bool(atom.order))
+
+    def _first(
+        self, heap: list[tuple[float, int]], usable: Callable[[AtomState], bool]
+    ) -> str | None:
+        while heap:
+            name = self._names[heap[0][1]]
+            if any(atom.open(name) and usable(atom) for atom in self._holding[name]):
+                return name
+            heappop(heap)
+        return None
