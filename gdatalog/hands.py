@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from ctypes import c_ulong, py_object, pythonapi
-from threading import Event, Lock, Thread
+from threading import Event, Lock, Thread, Timer
+
+MOMENT = 0.005  # seconds
 
 
 class Left(BaseException):
@@ -23,6 +26,8 @@ class Hand(Thread):
         self._ended = Event()
         self._gate = Lock()
         self._open = True  # whether it can be ended
+        self._held = 0  # how often it is within `held`
+        self._wanted = False  # whether it was to be ended meanwhile
 
     def run(self) -> None:
         try:
@@ -33,20 +38,52 @@ class Hand(Thread):
                         work()
                     with self._gate:
                         self._open = False
-                    for _ in range(10):  # if it is to be ended, `Left` is raised in here
-                        pass
+                    _raised()
                     return
                 except Left:
                     continue
         finally:
             self._ended.set()
 
-    def end(self) -> None:
-        """Raises `Left` in it, wherever it is; inside a call of C once that returns."""
-        with self._gate:
-            if self._open and self.ident is not None:
-                pythonapi.PyThreadState_SetAsyncExc(c_ulong(self.ident), py_object(Left))
-
     def wait(self, seconds: float | None = None) -> bool:
         """Whether it has ended, by then."""
         return self._ended.wait(seconds)
+
+    def end(self) -> None:
+        """Raises `Left` in it, wherever it is: inside a call of C once that returns."""
+        with self._gate:
+            if not self._open or self.ident is None:
+                return
+            if self._held:
+                self._wanted = True
+            else:
+                pythonapi.PyThreadState_SetAsyncExc(c_ulong(self.ident), py_object(Left))
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Within, which only this thread itself is, it is not ended; but a moment later."""
+        with self._gate:
+            self._held += 1
+        try:
+            _raised()
+            yield
+        finally:
+            with self._gate:
+                self._held -= 1
+                wanted = self._wanted and not self._held
+                self._wanted = self._wanted and not wanted
+            if wanted:
+                soon(self.end)
+
+
+def soon(call: Callable[[], None]) -> None:
+    """Has a call done in a moment, by another thread."""
+    timer = Timer(MOMENT, call)
+    timer.daemon = True
+    timer.start()
+
+
+def _raised() -> None:
+    """What is to be raised in this thread has been, once this has returned."""
+    for _ in range(10):  # Python looks for that where a loop begins anew
+        pass

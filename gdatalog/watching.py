@@ -28,6 +28,7 @@ from typing import TypeVar
 
 from gdatalog.errors import Interrupted, TimeLimitError
 from gdatalog.hands import Hand, Left
+from gdatalog.importing import whole_imports
 from gdatalog.progress import OnProgress, Progress, Stage, amount, duration
 from gdatalog.widths import visible
 
@@ -227,7 +228,8 @@ class Watch:
         self._calls += 1
         _here.watch = self
         try:
-            yield
+            with whole_imports():
+                yield
         except KeyboardInterrupt as error:
             if self._calls == 1:
                 error.add_note(f"interrupted: {self.stopped()}".replace(": after", " after", 1))
@@ -407,7 +409,8 @@ class Watch:
         def run() -> None:
             _here.watch = aside
             try:
-                found.append(work())
+                with whole_imports():
+                    found.append(work())
             except BaseException as error:
                 errors.append(error)
 

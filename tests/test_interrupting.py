@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -12,6 +13,9 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
+from tests.terminal import ROOT
+
+INTERRUPTS = int(os.environ.get("GDATALOG_INTERRUPTS", "30"))
 
 # Rounds without end, each as quick as the last.
 ENDLESS = "n(0). n((x + 1) % 1000000007) <- n(x), x >= 0."
@@ -129,3 +133,12 @@ def test_closing_stops_what_runs(db: gd.Database) -> None:
         db.query(text, on_progress=lambda _: running.set())
     closing.join(30)
     assert repr(db) == "<gdatalog.Database, closed>"
+
+
+@pytest.mark.slow
+def test_interrupts_at_random_moments() -> None:
+    """As many as GDATALOG_INTERRUPTS says: a run of 10,000 takes an hour."""
+    command = [sys.executable, "-m", "tests.interrupted", "1", str(INTERRUPTS)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.startswith("ok"), done.stdout + done.stderr
+    assert int(done.stdout.split()[1]) > 0

@@ -1,0 +1,117 @@
+"""Imports that no interrupt breaks off.
+
+A library of C that is left half imported cannot be imported again: every later call would fail.
+While gdatalog imports what is not its own, Ctrl-C waits until the import is done; so does the end
+of a thread that works aside.
+"""
+
+from __future__ import annotations
+
+import sys
+from _thread import interrupt_main
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from importlib.machinery import ModuleSpec
+from threading import current_thread, local, main_thread
+from types import ModuleType
+from typing import Any
+
+from gdatalog.hands import Hand, soon
+
+_ours = frozenset({"gdatalog", "__main__"})
+
+
+class _Here(local):
+    """A thread's own."""
+
+    within = 0  # calls of gdatalog, one within another
+    importing = False  # whether an import is under way that nothing breaks off
+
+
+_here = _Here()
+
+
+@contextmanager
+def whole_imports() -> Iterator[None]:
+    """Within, what this thread imports is imported whole."""
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
+    _here.within += 1
+    try:
+        yield
+    finally:
+        _here.within -= 1
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Within, neither Ctrl-C nor the end of this thread is raised; what came is a moment later,
+    for who imports would take it for the end of the import."""
+    thread = current_thread()
+    if isinstance(thread, Hand):
+        with thread.held():
+            yield
+        return
+    if thread is not main_thread():
+        yield
+        return
+    import signal
+
+    came: list[int] = []
+
+    def note(number: int, _: Any) -> None:
+        came.append(number)
+
+    before: dict[signal.Signals, Any] = {}
+    # The shell's own handlers raise when a timer goes off.
+    for number in (signal.SIGINT, getattr(signal, "SIGALRM", signal.SIGINT)):
+        if callable(signal.getsignal(number)):
+            before.setdefault(number, signal.getsignal(number))
+            signal.signal(number, note)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for late in dict.fromkeys(came):
+            soon(partial(interrupt_main, late))
+
+
+class _Finder:
+    """Finds nothing itself, but has what others find loaded without a break."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        top = name.partition(".")[0]
+        if not _here.within or _here.importing or top in sys.stdlib_module_names or top in _ours:
+            return None
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            spec = None if finder is self or find is None else find(name, path, target)
+            if spec is not None:
+                _load_whole(spec.loader)
+                return spec  # type: ignore[no-any-return]
+        return None
+
+
+def _load_whole(loader: Any) -> None:
+    """Has a loader, which is of one module, execute it undisturbed."""
+    execute = getattr(loader, "exec_module", None)
+    if execute is None or not hasattr(loader, "__dict__"):
+        return
+
+    def exec_module(module: ModuleType) -> None:
+        vars(loader).pop("exec_module", None)
+        with undisturbed():
+            _here.importing = True
+            try:
+                execute(module)
+            finally:
+                _here.importing = False
+
+    loader.exec_module = exec_module
+
+
+_finder: Any = _Finder()

@@ -1,0 +1,128 @@
+"""Interrupts that fall into an import: it is done all the same, and what comes later works."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gdatalog import watching
+from gdatalog.hands import Hand, Left
+from gdatalog.importing import whole_imports
+from gdatalog.watching import Watch
+
+NAME = "a_library_for_a_test"
+IN_THE_MIDDLE = """
+import {name}.part
+began = True
+import signal
+signal.raise_signal(signal.SIGINT)
+for _ in range(1000):
+    pass
+done = True
+"""
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package outside of gdatalog, which is interrupted in the middle of its import."""
+    folder = tmp_path / NAME
+    folder.mkdir()
+    (folder / "__init__.py").write_text(IN_THE_MIDDLE.format(name=NAME))
+    (folder / "part.py").write_text("there = True")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield folder
+    for name in [name for name in sys.modules if name.startswith(NAME)]:
+        del sys.modules[name]
+
+
+def forever() -> None:
+    while True:
+        pass
+
+
+@pytest.mark.usefixtures("library")
+def test_ctrl_c_waits_for_the_end_of_an_import() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), Watch().call():
+        module = importlib.import_module(NAME)
+        assert module.done and module.part.there
+        forever()  # until what was held back comes
+    assert signal.getsignal(signal.SIGINT) is before
+    assert sys.modules[NAME].done
+
+
+@pytest.mark.usefixtures("library")
+def test_outside_of_calls_nothing_is_changed() -> None:
+    with whole_imports():
+        pass
+    with pytest.raises(KeyboardInterrupt):
+        importlib.import_module(NAME)
+    assert NAME not in sys.modules
+
+
+def test_a_thread_that_is_ended_finishes_its_import(library: Path) -> None:
+    (library / "__init__.py").write_text(
+        f"import threading\nthreading.current_thread().imports.set()\n"
+        f"threading.current_thread().go_on.wait(30)\nimport {NAME}.part\ndone = True\n"
+    )
+    hand = Hand(lambda: watching_import(hand))
+    hand.imports, hand.go_on = threading.Event(), threading.Event()  # type: ignore[attr-defined]
+    hand.start()
+    assert hand.imports.wait(30)  # type: ignore[attr-defined]
+    hand.end()
+    hand.go_on.set()  # type: ignore[attr-defined]
+    assert hand.wait(30)
+    assert sys.modules[NAME].done and hand.ended  # type: ignore[attr-defined]
+
+
+def watching_import(hand: Hand) -> None:
+    hand.ended = False  # type: ignore[attr-defined]
+    try:
+        with whole_imports():
+            importlib.import_module(NAME)
+        forever()
+    except Left:
+        hand.ended = True  # type: ignore[attr-defined]
+        raise
+
+
+def test_a_thread_is_ended_wherever_it_is() -> None:
+    watch, there = Watch(), threading.Event()
+    ended: list[str] = []
+
+    def work() -> None:
+        try:
+            there.set()
+            forever()
+        except Left:
+            ended.append(threading.current_thread().name)
+            raise
+
+    def stop() -> None:
+        there.wait(30)
+        watch.stop.set()
+
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    with pytest.raises(watching.Interrupted), watch.call():
+        watch.aside(work, ended=True)
+    stopping.join(30)
+    for thread in threading.enumerate():
+        if isinstance(thread, Hand):
+            assert thread.wait(30)
+    assert len(ended) == 1
+
+
+def test_a_thread_that_has_ended_is_not_ended_once_more() -> None:
+    hand = Hand(lambda: None)
+    hand.start()
+    assert hand.wait(30)
+    hand.end()
+    hand.join(30)
+    assert not hand.is_alive()
