@@ -53,6 +53,12 @@ class FilePolicy:
         return self._check(path, span, "write", self.files == "all")
 
     def _check(self, path: str, span: Span | None, what: str, allowed: bool) -> str:
+        try:
+            possible = b"\0" not in os.fsencode(path)
+        except UnicodeEncodeError:  # half a surrogate pair
+            possible = False
+        if not possible:
+            raise DataError(f"cannot {what} {path!r}: no file can have such a path", span)
         if allowed:
             return path
         if self.files in ("read", "none"):
@@ -211,18 +217,36 @@ def write_answer(answer: Answer, path: str) -> None:
         write_table(answer.table(), path)
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Where rows were written. `folder`: the one that was made for them."""
+
+    path: str
+    folder: str | None
+
+    @staticmethod
+    def at(path: str) -> Written:
+        """A path that is about to be written."""
+        folder = os.path.dirname(path.rstrip("/")) or "."
+        return Written(path, None if os.path.isdir(folder) else folder)
+
+    def __str__(self) -> str:
+        return self.path if self.folder is None else f"{self.path} (new folder {self.folder})"
+
+
 def write_relation(
     directive: Directive, name: str, answer: Answer, policy: FilePolicy, folders: Folders
-) -> str:
-    """Writes what an `.output` names; gives the path."""
+) -> Written:
+    """Writes what an `.output` names; gives where that is."""
     from gdatalog.storage.writers import write_facts
 
     with placed(directive):
         if directive.path is not None:
             slash = "/" if directive.path.endswith("/") else ""
             path = policy.writing(beside(directive.span, directive.path) + slash, directive.span)
+            written = Written.at(path)
             write_answer(answer, path)
-            return path
+            return written
         options = dict(directive.options)
         kind = options.get("IO", "file")
         if kind != "file":
@@ -235,8 +259,9 @@ def write_relation(
         policy.writing(path, directive.span)
         delimiter = options.get("delimiter", "\t").replace("\\t", "\t")
         header = options.get("headers", "false").lower() == "true"
+        written = Written.at(path)
         write_facts(answer.table(), path, delimiter=delimiter, header=header)
-        return path
+        return written
 
 
 def to_stdout(directive: Directive) -> bool:

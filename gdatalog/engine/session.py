@@ -33,6 +33,7 @@ from gdatalog.parser import Program, expand_includes
 from gdatalog.parser.syntax import Decl, Directive, Include, Query, Rule, Statement
 from gdatalog.planner.checked import Checked, CheckedQuery, Schema
 from gdatalog.planner.validity import Validity
+from gdatalog.storage.objects import is_unicode
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, Value
@@ -328,6 +329,8 @@ def parameter(name: str, value: object) -> tuple[TypeName, Value]:
             raise DataError(f"the parameter ${name} is NaN, which is not a value")
         return "float", float(value)
     if isinstance(value, str):
+        if not is_unicode(value):
+            raise DataError(f"the parameter ${name} holds half a surrogate pair: {value!r}")
         return "symbol", str(value)
     if isinstance(value, (date, np.datetime64)):
         if value != value:

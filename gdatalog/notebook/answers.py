@@ -116,8 +116,8 @@ def _answer(db: Database, session: Session, how: How, ledger: Ledger | None) -> 
             told.append(f"{ask.name}: {tuples(len(result))}")
         else:
             policy, folders = db._workspace.policy, session.settings.folders
-            path = write_relation(directive, ask.name, result, policy, folders)
-            told.append(f"{ask.name}: {tuples(len(result))} -> {path}")
+            written = write_relation(directive, ask.name, result, policy, folders)
+            told.append(f"{ask.name}: {tuples(len(result))} -> {written}")
     if ledger is None:
         return Answers(results, told)
     seconds = ledger.seconds

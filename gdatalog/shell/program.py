@@ -145,10 +145,10 @@ def give(
         output.relation(ask.name, result, directive)
     else:
         with shown:
-            path = write_relation(directive, ask.name, result, db._workspace.policy, folders)
+            written = write_relation(directive, ask.name, result, db._workspace.policy, folders)
         if sys.stderr.isatty():
             rows = "1 row" if len(result) == 1 else f"{len(result):,} rows"
-            say(f"{ask.name}: {rows} -> {path}")
+            say(f"{ask.name}: {rows} -> {written}")
 
 
 def _to_stdout(ask: Ask, folders: Folders) -> bool:

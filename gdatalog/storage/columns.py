@@ -21,10 +21,10 @@ from gdatalog.storage.arrays import (
     integers,
 )
 from gdatalog.storage.device_columns import device_column, fetched, lies_on_device
-from gdatalog.storage.objects import object_column
+from gdatalog.storage.objects import as_int, object_column, odd_decimal
 from gdatalog.storage.place import Place, shown
 from gdatalog.storage.table import Array, Column
-from gdatalog.values import TypeName
+from gdatalog.values import INT_MAX, INT_MIN, TypeName
 
 Typed = tuple[TypeName, Column]
 
@@ -168,6 +168,8 @@ def arrow_column(values: Any, declared: TypeName | None, place: Place) -> Typed:
         return declared or "symbol", empty_column(declared or "symbol")
     if values.null_count:
         raise place.missing(pc.index(pc.is_null(values), True).as_py(), None)
+    if types.is_decimal(values.type):
+        values = _whole(values, place)
     kind = values.type
     found = arrow_type(kind)
     if found is None:
@@ -199,6 +201,21 @@ def arrow_column(values: Any, declared: TypeName | None, place: Place) -> Typed:
     return agreed, values.to_numpy(zero_copy_only=False)
 
 
+def _whole(values: Any, place: Place) -> Any:
+    """Decimals as ints, which they are if they have no fraction and fit."""
+    import pyarrow as pa
+
+    try:
+        return values.cast(pa.int64())
+    except pa.ArrowInvalid:
+        row, odd = next(
+            (row, value)
+            for row, value in enumerate(values.to_pylist())
+            if as_int(value) is None or not INT_MIN <= value <= INT_MAX
+        )
+        raise odd_decimal(row, odd, place) from None
+
+
 def _decoded(values: Any) -> Any:
     """A dictionary's values, one a row; strings with 64-bit offsets, so that they fit."""
     import pyarrow as pa
@@ -220,7 +237,7 @@ def arrow_type(kind: Any) -> TypeName | None:
     types = pa.types
     if types.is_dictionary(kind):
         kind = kind.value_type
-    if types.is_integer(kind):
+    if types.is_integer(kind) or (types.is_decimal(kind) and kind.scale == 0):
         return "int"
     if types.is_floating(kind):
         return "float"
@@ -234,10 +251,6 @@ def arrow_type(kind: Any) -> TypeName | None:
 
 
 def _wrong_arrow(values: Any, place: Place) -> DataError:
-    import pyarrow as pa
-
     hint = "cast the column to int64, double, bool, string or timestamp"
-    if pa.types.is_decimal(values.type):
-        hint = "cast the decimals to double, or to int64 if they are whole"
     message = f"cannot store {shown(values[0].as_py())}, of Arrow type {values.type}"
     return place.error(0, message, hint)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,9 @@ def object_column(
     if len(values) == 0:
         return declared or "symbol", empty_column(declared or "symbol")
     seen = set(map(type, values))
+    if Decimal in seen:
+        values = _without_decimals(values, place)
+        seen = set(map(type, values))
     kinds = {_kind(of) for of in seen}
     if kinds == {"symbol"} and declared == "timestamp" and json:
         return "timestamp", _instants_of_texts(values, place)
@@ -78,6 +82,35 @@ def object_column(
         dtype=np.int64,
         count=len(values),
     )
+
+
+def _without_decimals(values: Sequence[Any] | Array, place: Place) -> list[Any]:
+    """The values, with ints in the place of decimals: those have no fraction."""
+    found = []
+    for row, value in enumerate(values):
+        if isinstance(value, Decimal):
+            if value.is_nan():
+                raise place.missing(row, value)
+            whole = as_int(value)
+            if whole is None:
+                raise odd_decimal(row, value, place)
+            value = whole
+        found.append(value)
+    return found
+
+
+def as_int(value: Decimal) -> int | None:
+    """A decimal without a fraction, as an int."""
+    whole = value.is_finite() and value == value.to_integral_value()
+    return int(value) if whole else None
+
+
+def odd_decimal(row: int, value: Decimal, place: Place) -> DataError:
+    """What is wrong with a decimal that is no int of 64 bits."""
+    if as_int(value) is not None:
+        return place.too_big(row, value)
+    message = f"cannot store {shown(value)}, a decimal with a fraction"
+    return place.error(row, message, "convert the column to float, or to text")
 
 
 def _odd_one(values: Sequence[Any] | Array, declared: TypeName | None, place: Place) -> DataError:
