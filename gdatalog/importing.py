@@ -58,10 +58,10 @@ def undisturbed() -> Iterator[None]:
         return
     import signal
 
-    came: list[int] = []
+    came: list[signal.Signals] = []
 
     def note(number: int, _: Any) -> None:
-        came.append(number)
+        came.append(signal.Signals(number))
 
     before: dict[signal.Signals, Any] = {}
     # The shell's own handlers raise when a timer goes off.
