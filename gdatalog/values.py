@@ -1,8 +1,12 @@
-"""The logical types, the texts of timestamps and strings. Below every layer, beside `errors`."""
+"""The logical types, the texts of timestamps and strings, the names of relations that are lists.
+
+Below every layer, beside `errors`.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Literal
 
@@ -10,14 +14,48 @@ TypeName = Literal["int", "float", "symbol", "bool", "timestamp"]
 TYPE_NAMES: tuple[TypeName, ...] = ("int", "float", "symbol", "bool", "timestamp")
 Value = int | float | str | bool
 
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """The type of a parameter that is a list of such values.
+
+    `empty`: then its use decides about the type, and only where that says nothing, what held it.
+    """
+
+    type: TypeName | None
+    empty: bool = False
+
+
+ParamType = TypeName | ListOf
+
 INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
 
+_LIST = re.compile(r"\?([{$][^#]*)#[0-9a-f]+'*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMESTAMP = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})"
     r"(?:[T ](\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?\s*(Z|[+-]\d{2}:?\d{2})?)?",
     re.ASCII,
 )
+
+
+def list_name(shown: str, digest: str) -> str:
+    """The name of a relation that holds a list's values; `shown`: what people read of it.
+
+    >>> shown_name(list_name("{600 values}", "a1b2"))
+    '{600 values}'
+    """
+    return f"?{shown}#{digest}"
+
+
+def is_list(relation: str) -> bool:
+    """Whether a relation holds a list's values."""
+    return relation.startswith(("?{", "?$"))
+
+
+def shown_name(text: str) -> str:
+    """A relation's name, or a text that has such in it, as people read it."""
+    return _LIST.sub(r"\1", text) if "#" in text else text
 
 
 def timestamp_from_text(text: str) -> int | None:

@@ -345,7 +345,7 @@ class Workspace:
             more = {key: Kept.of(rules, home, session.kept_outline())}
         self.texts = self.texts.with_more(more)
         session.stated.keep(self.texts)
-        self.params = {**self.params, **(params or {})}
+        self.params = {**self.params, **session.kept_params(params or {})}
         # What was made of relations that are no more is let go of.
         for names in [n for n in self._remembered if not session.checked.schemas.keys() >= {*n}]:
             del self._remembered[names]

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gdatalog.parser.lists import side_by_side
 from gdatalog.parser.syntax import (
+    MANY,
     Aggregate,
     And,
     Atom,
@@ -258,12 +260,23 @@ class Body:
 
     def member(self) -> None:
         kind = self.some_type()
-        values = tuple(self.drawing.constant(kind) for _ in range(self.drawing.number(1, 3)))
+        values = self.listed(kind)
         if self.drawing.chance(30):
             self.items.append(Member(self.new(kind), values))
             return
         test = Member(self.of_type(kind), values)
         self.items.append(Not(test) if self.drawing.chance(20) else test)
+
+    def listed(self, kind: str) -> tuple[Expr, ...]:
+        """Values of a list: sometimes so many that it is a relation."""
+        number = self.drawing.number(1, 3)
+        if self.drawing.chance(25):
+            number = self.drawing.number(MANY - 1, MANY + 4)
+        values: list[Expr] = [self.drawing.constant(kind) for _ in range(number)]
+        bound = [name for name in self.variables(kind) if name in self.scope.plain]
+        if number >= MANY and bound and self.drawing.chance(30):
+            values.append(Var(self.drawing.pick(bound)))
+        return side_by_side(values)
 
     def range(self) -> None:
         ints = self.variables("int")

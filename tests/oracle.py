@@ -25,6 +25,7 @@ from gdatalog.parser.syntax import (
     Const,
     Decl,
     Expr,
+    ListParam,
     Member,
     Param,
     Program,
@@ -32,6 +33,7 @@ from gdatalog.parser.syntax import (
     Rule,
     Test,
     TypeDecl,
+    Values,
     Var,
 )
 from tests.oracle_normal import Gen, Neg, Normaliser, RangeOf, names, outer_names
@@ -279,7 +281,7 @@ class Oracle:
                     elif COMPARE[op](self.value(left, env), self.value(right, env)):
                         yield env, OK
                 case Member(of, values):
-                    chosen = {self.value(value, env) for value in values}
+                    chosen = {each for value in values for each in self.listed(value, env)}
                     yield from self.choose(of, chosen, extra, env)
                 case RangeOf(of, args):
                     bounds = [self.value(arg, env) for arg in args]
@@ -370,6 +372,14 @@ class Oracle:
                 yield {**env, gen.name: result, **dict(witness)}, OK
 
     # --------------------------------------------------------------------------- expressions
+
+    def listed(self, value: Expr, env: Env) -> list[Any]:
+        """The values that one part of a list stands for."""
+        if isinstance(value, Values):
+            return [self.value(each, env) for each in value.constants()]
+        if isinstance(value, ListParam):
+            return list(self.params[value.name])
+        return [self.value(value, env)]
 
     def value(self, expr: Expr, env: Env) -> Any:
         match expr:

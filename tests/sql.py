@@ -31,6 +31,7 @@ from gdatalog.parser.syntax import (
     Program,
     Rule,
     Test,
+    Values,
     Var,
     Wildcard,
 )
@@ -238,7 +239,12 @@ class Bindings:
                 for at, (op, _) in enumerate(rest):
                     op = "<>" if op == "!=" else op
                     self.tests.append(f"({values[at]} {op} {values[at + 1]})")
-            case Member(of, values):
+            case Member(of, parts):
+                values = tuple(
+                    value
+                    for part in parts
+                    for value in (part.constants() if isinstance(part, Values) else (part,))
+                )
                 if not all(map(self.knows, values)):
                     return False
                 listed = ", ".join(f"({self.value(value)})" for value in values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -50,8 +51,10 @@ class Inputs(Mapping[str, Relation]):
         read: Read,
         afar: Afar = lambda data, name, schema: None,
         warn: Callable[[Caution], None] = lambda caution: None,
+        lists: Mapping[str, Relation] = MappingProxyType({}),
     ) -> None:
-        """`afar`: the relation of a path that others read, if they do."""
+        """`afar`: the relation of a path that others read, if they do. `lists`: relations of the
+        values of lists."""
         self.stored = stored
         self.sources = sources
         self.schemas = schemas
@@ -60,18 +63,21 @@ class Inputs(Mapping[str, Relation]):
         self.read = read
         self.afar = afar
         self.warn = warn
+        self.lists = lists
         self._joined: dict[str, Relation] = {}
 
     def __contains__(self, name: object) -> bool:
-        return name in self.stored or name in self.sources
+        return name in self.stored or name in self.sources or name in self.lists
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**self.stored, **self.sources})
+        return iter(dict.fromkeys((*self.stored, *self.sources, *self.lists)))
 
     def __len__(self) -> int:
-        return len({**self.stored, **self.sources})
+        return len(list(iter(self)))
 
     def __getitem__(self, name: str) -> Relation:
+        if name in self.lists:
+            return self.lists[name]
         if name not in self.sources:
             return self.stored[name]
         found = self._joined.get(name)

@@ -27,7 +27,7 @@ from gdatalog.planner.walk import walk
 from gdatalog.spent import spending
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.values import TypeName
+from gdatalog.values import ParamType
 from gdatalog.watching import LONG_RULE, LONG_TEXT, apart
 
 MOST = 256  # texts, and as many checked programs
@@ -238,11 +238,13 @@ class Prepared:
     texts: Recent[tuple[Program, tuple[Caution, ...]]] = field(default_factory=Recent)
     programs: Recent[CheckedText] = field(default_factory=Recent)
     validities: Recent[tuple[Validity, Sequence[object]]] = field(default_factory=Recent)
+    lists: Recent[Relation] = field(default_factory=Recent)  # of values, by their content
 
     def clear(self) -> None:
         self.texts.clear()
         self.programs.clear()
         self.validities.clear()
+        self.lists.clear()
 
     def parse(self, text: str, name: str, bare: bool) -> tuple[Program, tuple[Caution, ...]]:
         """A text's program, and what is worth a warning."""
@@ -260,7 +262,7 @@ class Prepared:
         own: Program,
         said: Sequence[Statement],
         known: Mapping[str, Schema],
-        types: Mapping[str, TypeName],
+        types: Mapping[str, ParamType],
         whole: bool,
         unread: Mapping[int, Error],
     ) -> CheckedText:

@@ -8,7 +8,7 @@ Above 300 lines, for a call is told in one piece.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import partial
@@ -24,19 +24,31 @@ from gdatalog.engine.files import FilePolicy, Folders, find_include, read_progra
 from gdatalog.engine.inputs import Inputs, Read, input_sources
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.ledger import Ledger
+from gdatalog.engine.lists import Lists
 from gdatalog.engine.prepared import CheckedText, Prepared
 from gdatalog.engine.remembered import Memory
 from gdatalog.engine.texts import Outline, Stated, Texts
 from gdatalog.errors import Caution, DataError, Error, UsageError
 from gdatalog.executors.limits import Limits
 from gdatalog.parser import Program, expand_includes
-from gdatalog.parser.syntax import Decl, Directive, Include, Query, Rule, Statement
+from gdatalog.parser.syntax import (
+    Decl,
+    Directive,
+    Include,
+    ListParam,
+    Param,
+    Query,
+    Rule,
+    Statement,
+)
 from gdatalog.planner.checked import Checked, CheckedQuery, Schema
 from gdatalog.planner.validity import Validity
+from gdatalog.planner.walk import walk
+from gdatalog.storage.given_list import GivenList, holds_many
 from gdatalog.storage.objects import is_unicode
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.values import INT_MAX, INT_MIN, TypeName, Value
+from gdatalog.values import INT_MAX, INT_MIN, ParamType, Value
 from gdatalog.watching import Watch, watching
 
 
@@ -152,7 +164,7 @@ class Session:
                     unread[id(directive)] = error
                     continue
                 known[name] = Schema(name, relation.columns, relation.types, directive.span)
-        given = {name: parameter(name, value) for name, value in self.params.items()}
+        given = {name: self._parameter(name, value) for name, value in self.params.items()}
         self.params = {name: value for name, (_, value) in given.items()}
         types = {name: kind for name, (kind, _) in given.items()}
         outlines = [kept.outline for kept in seen]
@@ -167,8 +179,34 @@ class Session:
             self.read,
             afar,
             warn,
+            Lists(self.checked.lists, self.params, self.symbols, self.prepared.lists),
         )
+        for name, values in self.checked.lists.items():
+            if values.type == "symbol":  # before anything asks for the ranks of texts
+                self.inputs[name]
         self.evaluation = self._evaluation(self.inputs)
+
+    def _parameter(self, name: str, value: object) -> tuple[ParamType, Value | GivenList]:
+        try:
+            return parameter(name, value)
+        except DataError as error:
+            error.span = next((part.span for part in self._params() if part.name == name), None)
+            raise
+
+    def kept_params(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters as a database keeps them: lists as they were read, for they may change."""
+        read = self.params
+        return {n: read[n] if isinstance(read[n], GivenList) else v for n, v in given.items()}
+
+    def _params(self) -> Iterator[Param | ListParam]:
+        """The parameters of the text, in its order."""
+        for statement in self.program.statements:
+            if isinstance(statement, Rule | Query):
+                heads = statement.heads if isinstance(statement, Rule) else ()
+                for node in (*heads, *(() if statement.body is None else (statement.body,))):
+                    for part in walk(node):
+                        if isinstance(part, Param | ListParam):
+                            yield part
 
     def _evaluation(self, stored: Inputs) -> Evaluation:
         settings = self.settings
@@ -189,7 +227,11 @@ class Session:
             self.symbols,
             limits,
             settings.memory,
-            {name: self._coerce(name, value) for name, value in self.params.items()},
+            {
+                name: self._coerce(name, value)
+                for name, value in self.params.items()
+                if not isinstance(value, GivenList)
+            },
             self.remembered,
             keep,
             settings.ledger,
@@ -316,8 +358,11 @@ class Session:
         return self.evaluation.needed(asked) if asked else set()
 
 
-def parameter(name: str, value: object) -> tuple[TypeName, Value]:
-    """A parameter's type and value, from Python's, NumPy's or pandas' scalars."""
+def parameter(name: str, value: object) -> tuple[ParamType, Value | GivenList]:
+    """A parameter's type and value, from Python's, NumPy's or pandas' scalars, or from what holds
+    many of these."""
+    if isinstance(value, GivenList):
+        return value.type, value
     if isinstance(value, (bool, np.bool_)):
         return "bool", bool(value)
     if isinstance(value, (int, np.integer)):
@@ -339,10 +384,13 @@ def parameter(name: str, value: object) -> tuple[TypeName, Value]:
         if not INT_MIN < when <= INT_MAX:  # the least is NaT's
             raise DataError(f"the parameter ${name} is no time from 1677 to 2262: {value}")
         return "timestamp", when
+    if holds_many(value):
+        many = GivenList.of(name, value)
+        return many.type, many
     found = "None" if value is None else f"of type {type(value).__name__}"
     raise DataError(
         f"the parameter ${name} cannot be {found}",
-        hint="parameters are ints, floats, strings, bools and timestamps",
+        hint="parameters are ints, floats, strings, bools and timestamps, and lists of these",
     )
 
 

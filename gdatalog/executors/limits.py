@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from gdatalog.errors import MemoryLimitError, RowLimitError
 from gdatalog.progress import format_bytes
+from gdatalog.values import shown_name
 from gdatalog.watching import Watch, watching
 
 
@@ -55,7 +56,9 @@ class Limits:
         self.high = max(self.high, total)
         if self.memory is not None and total > self.memory:
             parts = sorted(self.held.items(), key=lambda item: -item[1])
-            told = ", ".join(f"{name} {format_bytes(size)}" for name, size in parts[:4] if size)
+            told = ", ".join(
+                f"{shown_name(name)} {format_bytes(size)}" for name, size in parts[:4] if size
+            )
             raise MemoryLimitError(
                 f"this needs more than the memory limit of {format_bytes(self.memory)} ({told})",
                 hint=_instead(parts[0][0])

@@ -2,6 +2,8 @@
 
 A group `(...)` and a run of signs are kept as they were read (`Group`, `Signed`) until it is
 known whether a value or a literal stands there; `value` and `literal` decide.
+
+Above 300 lines, for each rule of the grammar has its method here.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from typing import Any
 
 from gdatalog.errors import ParseError, Span
 from gdatalog.parser.heads import Lone, heads
+from gdatalog.parser.lists import side_by_side
 from gdatalog.parser.operators import BINARY, POWER, PREFIX
 from gdatalog.parser.sorting import Group, Named, Signed, arguments, literal, value
 from gdatalog.parser.syntax import (
@@ -24,6 +27,7 @@ from gdatalog.parser.syntax import (
     Directive,
     Expr,
     Include,
+    ListParam,
     Literal,
     Member,
     Not,
@@ -34,6 +38,7 @@ from gdatalog.parser.syntax import (
     Query,
     Rule,
     TypeDecl,
+    Values,
     Var,
     Wildcard,
 )
@@ -148,10 +153,19 @@ class Builder:
         rest = tuple([(parts[at].value, value(parts[at + 1])) for at in range(1, len(parts), 2)])
         return Compare(first, rest, _through(_place(parts[0]), _place(parts[-1])))
 
+    def values(self, parts: list[Any]) -> Values:
+        kind, read = parts[0].value
+        return Values(kind, read, parts[0].span)
+
     def member(self, parts: list[Any]) -> Member:
-        values = tuple([value(part) for part in parts[3:-1:2]])
+        values = side_by_side([value(part) for part in parts[3:-1:2]])
         item = value(parts[0])
         return Member(item, values, _through(_place(parts[0]), parts[-1].span))
+
+    def member_of_param(self, parts: list[Any]) -> Member:
+        item, token = value(parts[0]), parts[2]
+        values = (ListParam(token.value, token.span),)
+        return Member(item, values, _through(_place(parts[0]), token.span))
 
     def negation(self, parts: list[Any]) -> Not:
         return Not(literal(parts[1]), _through(parts[0].span, _place(parts[1])))

@@ -12,21 +12,19 @@ from gdatalog.errors import Source, Span
 from gdatalog.parser.syntax import Atom, Const, Rule, Statement
 from gdatalog.parser.tokens import string_token, timestamp_token
 
-_INT = r"-?[0-9]{1,18}+(?![\w.?])"
-_FLOAT = (
-    r"-?[0-9]{1,18}+(?:\.[0-9]{1,18}+(?:[eE][+-]?[0-9]{1,2}+)?+|[eE][+-]?[0-9]{1,2}+)(?![\w.?])"
-)
-_TEXT = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
-_TIME = r"@[0-9]++(?:-[0-9]++)*+(?:T[0-9]++(?::[0-9]++)*+(?:\.[0-9]++)?+)?+(?![\w.:+-])"
-_BOOL = r"(?:true|false)(?![\w.?'])"
-_ARGUMENT = rf"[ \t]*+(?:{_INT}|{_FLOAT}|{_TEXT}|{_TIME}|{_BOOL})[ \t]*+"
+INT = r"-?[0-9]{1,18}+(?![\w.?])"
+FLOAT = r"-?[0-9]{1,18}+(?:\.[0-9]{1,18}+(?:[eE][+-]?[0-9]{1,2}+)?+|[eE][+-]?[0-9]{1,2}+)(?![\w.?])"
+TEXT = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
+TIME = r"@[0-9]++(?:-[0-9]++)*+(?:T[0-9]++(?::[0-9]++)*+(?:\.[0-9]++)?+)?+(?![\w.:+-])"
+BOOL = r"(?:true|false)(?![\w.?'])"
+_ARGUMENT = rf"[ \t]*+(?:{INT}|{FLOAT}|{TEXT}|{TIME}|{BOOL})[ \t]*+"
 _FACT = re.compile(
     r"[ \t\r\n]*+(?!(?:_|not|inf|null|nil|true|false)\b)([^\W\d]\w*+)[ \t]*+"
     rf"\(({_ARGUMENT}(?:,{_ARGUMENT})*+)\)\.(?![\w.?])"
 )
 _PART = re.compile(
-    rf"(?P<int>{_INT})|(?P<float>{_FLOAT})|(?P<symbol>{_TEXT})"
-    rf"|(?P<timestamp>{_TIME})|(?P<bool>{_BOOL})"
+    rf"(?P<int>{INT})|(?P<float>{FLOAT})|(?P<symbol>{TEXT})"
+    rf"|(?P<timestamp>{TIME})|(?P<bool>{BOOL})"
 )
 
 

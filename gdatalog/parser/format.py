@@ -24,6 +24,7 @@ from gdatalog.parser.syntax import (
     Expr,
     HeadAggregate,
     Include,
+    ListParam,
     Literal,
     Member,
     Not,
@@ -38,11 +39,12 @@ from gdatalog.parser.syntax import (
     Statement,
     Test,
     TypeDecl,
+    Values,
     Var,
     Wildcard,
 )
 from gdatalog.parser.words import AGGREGATES, INFIX_WORDS
-from gdatalog.values import quoted, timestamp_to_text
+from gdatalog.values import is_list, quoted, shown_name, timestamp_to_text
 
 Node = Expr | HeadAggregate | Literal | Statement | Column | Program
 
@@ -95,8 +97,10 @@ def _tightness(node: Expr | HeadAggregate) -> tuple[str, int]:
             return name, _WHOLE
         case Wildcard():
             return "_", _WHOLE
-        case Param(name):
+        case Param(name) | ListParam(name):
             return f"${name}", _WHOLE
+        case Values():
+            return _list(node.constants()), _WHOLE
         case Call(name, (left, right)) if name in BINARY:
             tight = BINARY[name]
             # What binds as tightly may stand bare on the side that is read first.
@@ -149,6 +153,8 @@ def _constant(node: Const) -> str:
 
 def _literal(node: Literal) -> str:
     match node:
+        case Atom(name, (item,)) if is_list(name):
+            return f"{_value(item)} in {shown_name(name)}"
         case Atom(name, args):
             places = len(args) - len(node.columns)
             named = zip(node.columns, args[places:], strict=True)
@@ -158,6 +164,8 @@ def _literal(node: Literal) -> str:
         case Compare(first, rest):
             return _value(first) + "".join(f" {op} {_value(side)}" for op, side in rest)
         case Member(item, values):
+            if isinstance(values[0], ListParam):
+                return f"{_value(item)} in {_value(values[0])}"
             return f"{_value(item)} in {{{_list(values)}}}"
         case Test(expr):
             return _value(expr)

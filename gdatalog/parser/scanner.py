@@ -20,6 +20,7 @@ from gdatalog.parser.directives import (
     REFUSED_DIRECTIVES,
     directive_length,
 )
+from gdatalog.parser.lists import constants
 from gdatalog.parser.tokens import (
     ENDS_OPERAND,
     Token,
@@ -101,7 +102,9 @@ def scan(source: Source, at: int) -> Scanned:
     operand = False  # the token before ends an operand
     words = False  # some names may turn out to be words of the language
     depth = 0
-    for found in PATTERN.finditer(text, at):
+    listing = 0  # how deep the list is that we are in
+    cut = PATTERN.finditer(text, at)
+    while (found := next(cut, None)) is not None:
         kind = found.lastgroup or ""
         if kind == "SPACE":
             continue
@@ -147,7 +150,10 @@ def scan(source: Source, at: int) -> Scanned:
                     tokens.append(Token("ERROR", error, source, start, end))
                     operand = False
                     continue
+                if kind == "LBRACE" and tokens and tokens[-1].type == "IN":
+                    listing = depth
             elif kind == "RPAR" or kind == "RBRACE":
+                listing = 0 if depth == listing else listing
                 depth -= 1
             elif kind == "COLON":
                 words = True
@@ -182,6 +188,12 @@ def scan(source: Source, at: int) -> Scanned:
             continue
         tokens.append(Token(kind, value, source, start, end))
         operand = kind in ENDS_OPERAND
+        if listing and listing == depth and (kind == "LBRACE" or kind == "COMMA"):
+            many = constants(source, end)
+            if many is not None:
+                tokens.append(many)
+                operand = True
+                cut = PATTERN.finditer(text, many.end)
     return _done(tokens, len(text), "end", cautions, words)
 
 

@@ -3,7 +3,7 @@
 Frozen dataclasses, each with the span it was read from (spans do not take part in equality).
 Literals are what bodies are made of, expressions are what arguments are made of. The parser
 makes every node here except those under "Made by the checks", which name resolution puts in
-the place of others.
+the place of others. Above 300 lines, for it is the whole tree.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 from gdatalog.errors import NOWHERE, Span
 from gdatalog.values import TypeName, Value
+
+MANY = 16  # values of a list: from so many on it is a relation
 
 
 def _span() -> Span:
@@ -46,6 +48,29 @@ class Wildcard:
 @dataclass(frozen=True, slots=True)
 class Param:
     """`$name`: a value that is given when the program runs."""
+
+    name: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Constants of one type that stand side by side in a list, if they are `MANY`.
+
+    One node holds them all: a list may have a hundred thousand.
+    """
+
+    type: TypeName
+    values: tuple[Value, ...]
+    span: Span = _span()
+
+    def constants(self) -> tuple[Const, ...]:
+        return tuple(Const(self.type, value, self.span) for value in self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class ListParam:
+    """`$name` in `x in $name`: a list of values that is given when the program runs."""
 
     name: str
     span: Span = _span()
@@ -92,7 +117,7 @@ class Aggregate:
     locals: tuple[str, ...] = ()
 
 
-Expr = Const | Var | Wildcard | Param | Call | Cast | Aggregate
+Expr = Const | Var | Wildcard | Param | Values | ListParam | Call | Cast | Aggregate
 
 
 # --------------------------------------------------------------------------------- literals
@@ -123,7 +148,8 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`x in {1, 2, 3}`."""
+    """`x in {1, 2, 3}`, or `x in $xs` where the only value is a ListParam. Only here may a Values
+    or a ListParam stand."""
 
     item: Expr
     values: tuple[Expr, ...]

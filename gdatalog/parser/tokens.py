@@ -8,7 +8,7 @@ from typing import Any
 from gdatalog.errors import ParseError, Source, Span
 from gdatalog.values import INT_MAX, timestamp_from_text
 
-VALUES = frozenset({"NAME", "WILDCARD", "NUMBER", "STRING", "TIMESTAMP", "BOOL", "PARAM"})
+VALUES = frozenset({"NAME", "WILDCARD", "NUMBER", "STRING", "TIMESTAMP", "BOOL", "PARAM", "VALUES"})
 ENDS_OPERAND = VALUES | {"RPAR", "RBRACE", "ERROR"}
 STARTS_OPERAND = VALUES | {"LPAR", "SIGN", "AGGREGATE", "ERROR"}
 OPENING = frozenset({"LPAR", "LBRACE"})

@@ -32,7 +32,7 @@ from gdatalog.plan.nodes import (
     Step,
     TrieRef,
 )
-from gdatalog.values import quoted, timestamp_to_text
+from gdatalog.values import is_list, quoted, shown_name, timestamp_to_text
 
 _INFIX = frozenset(
     {"+", "-", "*", "/", "%", "^", "=", "!=", "<", "<=", ">", ">="}
@@ -133,7 +133,8 @@ def trie_label(ref: TrieRef) -> str:
     >>> trie_label(TrieRef("E", "old", (1, 0)))
     'old E[1,0]'
     """
-    text = ref.relation if ref.version == "full" else f"{ref.version} {ref.relation}"
+    name = shown_name(ref.relation)
+    text = name if ref.version == "full" else f"{ref.version} {name}"
     text = f"ranked {text}" if ref.ranked else text
     if ref.columns != tuple(range(len(ref.columns))):
         text += f"[{','.join(map(str, ref.columns))}]"
@@ -166,6 +167,8 @@ class Labels:
     def participant(self, part: Participant) -> str:
         """A trie with one of its levels, in brackets: `E(x, [y])`."""
         path = self.paths[part.trie]
+        if is_list(self.tries[part.trie].relation):
+            return trie_label(self.tries[part.trie])
         shown = [*path[: part.depth], f"[{path[part.depth]}]", *path[part.depth + 1 :]]
         return f"{trie_label(self.tries[part.trie])}({', '.join(shown)})"
 

@@ -20,6 +20,7 @@ from gdatalog.parser.syntax import (
     Const,
     Distinct,
     Expr,
+    ListParam,
     Literal,
     Member,
     Not,
@@ -27,6 +28,7 @@ from gdatalog.parser.syntax import (
     Param,
     Range,
     Test,
+    Values,
     Var,
     Wildcard,
 )
@@ -56,7 +58,7 @@ def ready(expr: Expr, bound: frozenset[str] | set[str], aggregates: bool = True)
     match expr:
         case Var(name):
             return name in bound
-        case Const() | Param():
+        case Const() | Param() | Values() | ListParam():
             return True
         case Call():
             return all(ready(arg, bound, aggregates) for arg in expr.args)

@@ -21,17 +21,18 @@ from gdatalog.planner.facts import Facts
 from gdatalog.planner.heads import check_heads
 from gdatalog.planner.improving import check_improving
 from gdatalog.planner.inlining import expand_inline
+from gdatalog.planner.lists import Lists
 from gdatalog.planner.names import Names
 from gdatalog.planner.strata import stratify
 from gdatalog.planner.types import Types
 from gdatalog.planner.words import either
-from gdatalog.values import TypeName
+from gdatalog.values import ParamType
 
 
 def check(
     program: Program,
     known: Mapping[str, Schema],
-    params: Mapping[str, TypeName] | None = None,
+    params: Mapping[str, ParamType] | None = None,
     *,
     whole: bool = True,
 ) -> Checked:
@@ -49,7 +50,7 @@ def check(
 def examine(
     program: Program,
     known: Mapping[str, Schema],
-    params: Mapping[str, TypeName],
+    params: Mapping[str, ParamType],
     *,
     whole: bool = True,
     broken: Mapping[str, Cause] = NOTHING_BROKEN,
@@ -67,6 +68,8 @@ def examine(
     inlined = expand_inline(program, catalog, typed, facts.atoms, asked, errors)
     cautions += inlined.cautions
     typed, wrong = check_heads(inlined.rules, facts.atoms, catalog, errors)
+    lists = Lists(types.param_types())
+    typed = [lists.joined(rule) for rule in typed]
     strata = stratify(typed, errors)
     for stratum in strata:
         if stratum.recursive and wrong.isdisjoint(stratum.relations):
@@ -74,6 +77,7 @@ def examine(
     schemas = _schemas(catalog, types, typed, placed, errors)
     if errors:
         return None, errors
+    schemas |= lists.schemas()
     checked = Checked(
         schemas=schemas,
         strata=strata,
@@ -86,6 +90,7 @@ def examine(
         last=_last(program),
         inline=inlined.names,
         unbound=inlined.unbound,
+        lists=lists.found,
     )
     return checked, errors
 
@@ -93,7 +98,7 @@ def examine(
 def _resolve(
     program: Program,
     catalog: Catalog,
-    params: Mapping[str, TypeName],
+    params: Mapping[str, ParamType],
     errors: list[Error],
     cautions: list[Caution],
 ) -> tuple[Facts, list[CheckedRule], list[CheckedQuery]]:
@@ -121,7 +126,7 @@ def _infer(
     catalog: Catalog,
     facts: Facts,
     rules: Sequence[CheckedRule],
-    params: Mapping[str, TypeName],
+    params: Mapping[str, ParamType],
     errors: list[Error],
 ) -> Types:
     types = Types(catalog, params, errors)
@@ -136,6 +141,8 @@ def _infer(
             types.settle_facts(name)
     for rule in rules:
         types.see(rule)
+    if not errors:
+        types.settle_lists()
     return types
 
 

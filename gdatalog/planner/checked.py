@@ -9,6 +9,7 @@ In a checked rule
   aggregate has a name of its own (`y~2`), so one name means one thing in the whole rule;
 - aliases of functions are resolved (`itof` is `to_float`), `as(e, T)` is `e`;
 - an int literal that stands for a float is a `Const` of type float;
+- a list of many values is a relation, `x in {1, 2, ...}` an atom that reads it;
 - aggregates in the head are `HeadAggregate`, those in the body know their `exports` and their
   `locals`; one with a body of its own that stood in a head is an equation of the rule's body;
 - where a relation takes the min or max of a column, every rule of it with a body does so there:
@@ -21,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gdatalog.errors import Caution, Error, Span
-from gdatalog.parser.syntax import Atom, Directive, Literal
+from gdatalog.parser.syntax import Atom, Const, Directive, ListParam, Literal, Param, Values
 from gdatalog.values import TypeName
 
 
@@ -78,6 +79,18 @@ class Stratum:
 
 
 @dataclass(frozen=True, slots=True)
+class ValueList:
+    """A list of values that is a relation of one column."""
+
+    type: TypeName
+    parts: tuple[Values | Const | Param | ListParam, ...]
+
+    @property
+    def schema(self) -> tuple[tuple[str], tuple[TypeName]]:
+        return ("value",), (self.type,)
+
+
+@dataclass(frozen=True, slots=True)
 class Checked:
     schemas: Mapping[str, Schema]  # of every relation: known, declared, defined, and of queries
     strata: tuple[Stratum, ...]  # in an order in which they can be evaluated
@@ -90,3 +103,4 @@ class Checked:
     last: str | None  # the first head of the last rule or fact: what db.query returns by default
     inline: frozenset[str] = frozenset()  # the relations whose rules stand where they were read
     unbound: Mapping[str, Error] = field(default_factory=dict)  # those of them that are never made
+    lists: Mapping[str, ValueList] = field(default_factory=dict)  # those that are relations

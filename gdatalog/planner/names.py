@@ -27,6 +27,7 @@ from gdatalog.parser.syntax import (
     Distinct,
     Expr,
     HeadAggregate,
+    ListParam,
     Literal,
     Member,
     Not,
@@ -36,6 +37,7 @@ from gdatalog.parser.syntax import (
     Range,
     Rule,
     Test,
+    Values,
     Var,
     Wildcard,
 )
@@ -43,10 +45,11 @@ from gdatalog.parser.words import NO_NULL
 from gdatalog.plan.functions import AGGREGATES, ALIASES, ANY, FUNCTIONS, GENERATORS, TYPES
 from gdatalog.planner.catalog import Catalog, arity_error, no_such_relation, no_such_type
 from gdatalog.planner.checked import CheckedQuery, CheckedRule
+from gdatalog.planner.lists import one_for_many
 from gdatalog.planner.scopes import Fresh, Scopes
 from gdatalog.planner.walk import variables, walk
 from gdatalog.planner.words import INSTEAD, did_you_mean, either, nearest
-from gdatalog.values import TypeName
+from gdatalog.values import ParamType
 
 # Names that are called like functions.
 CALLABLE = (*FUNCTIONS, *ALIASES, *GENERATORS, "distinct")
@@ -63,7 +66,7 @@ class Names:
     """The pass: `rule` and `query` give what the later passes work on."""
 
     catalog: Catalog
-    params: Mapping[str, TypeName]
+    params: Mapping[str, ParamType]
     errors: list[Error]
     cautions: list[Caution]
     fresh: Fresh = field(default_factory=Fresh)
@@ -302,7 +305,7 @@ class Names:
 
     def _expr(self, expr: Expr, place: str = "an argument of a function") -> Expr:
         match expr:
-            case Var() | Const():
+            case Var() | Const() | Values():
                 return expr
             case Wildcard():
                 hint = "it is a new variable each time: give it a name"
@@ -314,9 +317,11 @@ class Names:
                     hint,
                 )
                 return expr
-            case Param(name):
+            case Param(name) | ListParam(name):
                 if name not in self.params:
                     self._no_param(expr)
+                elif (wrong := one_for_many(expr, self.params[name])) is not None:
+                    self._fail(wrong[0], expr.span, wrong[1])
                 return expr
             case Call():
                 return self._call(expr)
@@ -331,7 +336,7 @@ class Names:
                     return self._lift(expr, self.lifted)
                 return self._aggregate(expr)
 
-    def _no_param(self, param: Param) -> None:
+    def _no_param(self, param: Param | ListParam) -> None:
         close = nearest(param.name, self.params)
         near = None if close is None else f"did you mean `${close}`?"
         give = f'give it: `params={{"{param.name}": ...}}` in Python, `-M {param.name}=value`'

@@ -25,6 +25,7 @@ from gdatalog.parser.syntax import (
     Distinct,
     Expr,
     HeadAggregate,
+    ListParam,
     Literal,
     Member,
     Not,
@@ -32,6 +33,7 @@ from gdatalog.parser.syntax import (
     Param,
     Range,
     Test,
+    Values,
     Var,
 )
 from gdatalog.plan.functions import FUNCTIONS, Signature
@@ -41,7 +43,7 @@ from gdatalog.planner.checked import CheckedRule
 from gdatalog.planner.unify import BIT, BOOL, INT, NUMBER, Unifier, Why, mask_of
 from gdatalog.planner.walk import rebuild
 from gdatalog.planner.words import either, show
-from gdatalog.values import TYPE_NAMES, TypeName
+from gdatalog.values import TYPE_NAMES, ListOf, ParamType, TypeName
 
 _RESULTS: dict[str, int] = {"count": INT, "count_distinct": INT, "mean": BIT["float"]}
 
@@ -59,13 +61,15 @@ class Types:
     """The pass. `see` each rule and fact, then `finish`."""
 
     def __init__(
-        self, catalog: Catalog, params: Mapping[str, TypeName], errors: list[Error]
+        self, catalog: Catalog, params: Mapping[str, ParamType], errors: list[Error]
     ) -> None:
         self.catalog = catalog
         self.errors = errors
         self.unifier = Unifier()
         self.columns: dict[str, list[int]] = {}
+        self.given = params
         self.params = {name: self._param(kind) for name, kind in params.items()}
+        self.lists: dict[str, Span] = {}  # parameters that are lists, and where they stand first
         self.rule = RuleTypes()
         self.seen: list[tuple[CheckedRule, RuleTypes]] = []
         for relation in catalog.relations.values():
@@ -77,8 +81,12 @@ class Types:
             else:
                 self.add_relation(relation.name, relation.arity or 0)
 
-    def _param(self, kind: TypeName) -> int:
+    def _param(self, kind: ParamType) -> int:
         why = Why(None, "as it is given")
+        if isinstance(kind, ListOf):
+            if kind.empty or kind.type is None:
+                return self.unifier.node()
+            return self._param(kind.type)
         if kind == "int":
             return self.unifier.node(NUMBER, why, literal=True)
         return self.unifier.node(BIT[kind], why)
@@ -109,6 +117,24 @@ class Types:
             why = self.unifier.why(node)
             if self.unifier.settled(node) == "int":
                 self.unifier.narrow(node, INT, why)
+
+    def settle_lists(self) -> None:
+        """Every parameter that is a list has values of a type, be it empty."""
+        for name, span in self.lists.items():
+            given = self.given.get(name)
+            if not isinstance(given, ListOf) or self.unifier.settled(self.params[name]) is not None:
+                continue
+            if given.type is not None:
+                self.unifier.narrow(self.params[name], BIT[given.type], Why(None, "as it is given"))
+            else:
+                self.errors.append(
+                    TypeMismatchError(
+                        f"the list `${name}` is empty, and nothing says which type its values have",
+                        span,
+                        hint="compare them with something that has a type, or give an array that "
+                        f'has one: params={{"{name}": numpy.array([], "int64")}}',
+                    )
+                )
 
     def _literal(self, literal: Literal) -> None:
         match literal:
@@ -177,7 +203,15 @@ class Types:
                 return node
             case Const(kind):
                 return self.unifier.node(BIT[kind], Why(expr.span, "as a literal"))
-            case Param(name):
+            case Values("int"):
+                node = self.unifier.node(NUMBER, Why(expr.span, "as literals"), literal=True)
+                self.rule.literals.append(node)
+                return node
+            case Values(kind):
+                return self.unifier.node(BIT[kind], Why(expr.span, "as literals"))
+            case Param(name) | ListParam(name):
+                if isinstance(expr, ListParam):
+                    self.lists.setdefault(name, expr.span)
                 # one without a value has been told of
                 return self.params[name] if name in self.params else self.unifier.node()
             case Call():
@@ -340,6 +374,10 @@ def _rewrite(node: Any, floats: Iterator[bool]) -> Any:
     match node:
         case Const("int", value):
             return replace(node, type="float", value=float(value)) if next(floats) else node
+        case Values("int", values):
+            if not next(floats):
+                return node
+            return replace(node, type="float", values=tuple(map(float, values)))
         case Cast(operand):
             return _rewrite(operand, floats)
         case _:

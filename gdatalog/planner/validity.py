@@ -19,7 +19,7 @@ from gdatalog.planner.check import examine
 from gdatalog.planner.checked import Checked, Schema
 from gdatalog.planner.statements import names_of, reads_of, without
 from gdatalog.planner.strata import components
-from gdatalog.values import TypeName
+from gdatalog.values import ParamType
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def check_with(
     kept: Sequence[Statement],
     said: Sequence[Statement],
     known: Mapping[str, Schema],
-    params: Mapping[str, TypeName],
+    params: Mapping[str, ParamType],
     unread: Mapping[int, Error],
     alone: Validity | None,
     whole: bool,
@@ -94,7 +94,7 @@ def isolate(
     firm: Sequence[Statement],
     kept: Sequence[Statement],
     known: Mapping[str, Schema],
-    params: Mapping[str, TypeName],
+    params: Mapping[str, ParamType],
     invalid: Mapping[int, Error],
 ) -> Validity:
     """Which of the `kept` statements are valid, beside those that have to be (`firm`).

@@ -17,6 +17,7 @@ from gdatalog.parser.syntax import (
     Distinct,
     Expr,
     HeadAggregate,
+    ListParam,
     Literal,
     Member,
     Not,
@@ -24,6 +25,7 @@ from gdatalog.parser.syntax import (
     Param,
     Range,
     Test,
+    Values,
     Var,
     Wildcard,
 )
@@ -31,7 +33,7 @@ from gdatalog.parser.syntax import (
 Node = Expr | HeadAggregate | Literal
 N = TypeVar("N", bound=Node)
 
-LEAVES = (Var, Const, Param, Wildcard)
+LEAVES = (Var, Const, Param, Wildcard, Values, ListParam)
 
 
 def children(node: Node) -> tuple[Node, ...]:

@@ -11,6 +11,7 @@ from gdatalog.parser.syntax import (
     Const,
     Expr,
     HeadAggregate,
+    ListParam,
     Literal,
     Not,
     Or,
@@ -53,7 +54,7 @@ def show(node: Expr | HeadAggregate | Literal) -> str:
     match node:
         case Var(name):
             return f"`{own_name(name)}`"
-        case Param(name):
+        case Param(name) | ListParam(name):
             return f"`${name}`"
         case Const(_, value):
             return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"

@@ -23,6 +23,7 @@ from gdatalog.report.steps import Executor, Happened, order_of, plan_nodes
 from gdatalog.report.tree import Fact, Kind, Node
 from gdatalog.report.words import many, per_second, took
 from gdatalog.spent import Costs
+from gdatalog.values import shown_name
 
 LITTLE = 3e-5  # seconds: what is that quick only found what was there already
 MOST_HELD = 8  # parts of what was held that are shown
@@ -75,7 +76,9 @@ class Evaluated:
     def _stratum(self, number: int, told: StratumTold, left: list[RuleRun]) -> Node:
         """`left`: the runs that no stratum has claimed yet."""
         details = list(told.how)
-        rows = ", ".join(f"{many(count, 'row')} of {name}" for name, count in told.rows.items())
+        rows = ", ".join(
+            f"{many(count, 'row')} of {shown_name(name)}" for name, count in told.rows.items()
+        )
         # Each row of a fixpoint is followed once; a best value as often as it improves.
         in_place = told.way is not None and told.way.of == "groups"
         followed = {} if in_place else told.rows
@@ -108,7 +111,7 @@ class Evaluated:
             table = rounds_node(told, numbers)
             nodes += [] if table is None else [table]
         facts: list[tuple[str, Fact]] = [*stratum_facts(told.stratum)]
-        facts += [(f"rows of {name}", count) for name, count in told.rows.items()]
+        facts += [(f"rows of {shown_name(name)}", count) for name, count in told.rows.items()]
         facts += [("rounds", told.rounds), ("peak_bytes", told.peak)]
         if told.way is not None:
             facts.append(("way", str(told.way)))
@@ -215,7 +218,7 @@ class Evaluated:
             return ()
         shown = parts[:MOST_HELD]
         rest = sum(size for size, _ in parts[MOST_HELD:])
-        texts = [f"{name} {format_bytes(size)}" for size, name in shown]
+        texts = [f"{shown_name(name)} {format_bytes(size)}" for size, name in shown]
         texts += [f"other {format_bytes(rest)}"] if rest else []
         facts = tuple((name, size) for size, name in parts)
         return (Node("memory", "held in the end", (", ".join(texts),), facts=facts),)

@@ -14,6 +14,7 @@ from gdatalog.progress import format_bytes
 from gdatalog.report.tree import Node
 from gdatalog.report.words import many
 from gdatalog.storage.relation import Relation
+from gdatalog.values import shown_name
 
 RelationOf = Callable[[str], Relation | None]
 
@@ -72,7 +73,7 @@ def index_label(ref: TrieRef, names: Sequence[str] | None = None) -> str:
     which = "" if ref.version == "full" else f"{ref.version} "
     which = f"ranked {which}" if ref.ranked else which
     column = partial(_column, names=names)
-    text = f"{which}{ref.relation} by {', '.join(map(column, ref.columns))}"
+    text = f"{which}{shown_name(ref.relation)} by {', '.join(map(column, ref.columns))}"
     if ref.tests:
         tests = (f"{column(t.left)} {t.op} {column(t.right)}" for t in ref.tests)
         text += f" where {', '.join(tests)}"

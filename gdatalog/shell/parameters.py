@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from gdatalog.errors import Source, UsageError
+from gdatalog.errors import ParseError, Source, UsageError
+from gdatalog.parser import parse
+from gdatalog.parser.syntax import Const, Member, Query, Values
 from gdatalog.parser.tokens import string_token
 from gdatalog.values import timestamp_from_text
 
@@ -34,7 +36,10 @@ def read_parameters(given: Iterable[str], option: str = "-M") -> dict[str, Any]:
 
 
 def read_value(text: str, option: str = "-M") -> Any:
-    """An int, a float, true or false, a timestamp if it reads as one, else text."""
+    """An int, a float, true or false, a timestamp if it reads as one, else text.
+
+    Constants in braces are a list of these, as in a program.
+    """
     if _INT.fullmatch(text):
         return int(text)
     if _FLOAT.fullmatch(text):
@@ -46,9 +51,36 @@ def read_value(text: str, option: str = "-M") -> Any:
         if token.type == "ERROR":
             raise UsageError(f"{option}: {token.value.message}", hint=token.value.hint)
         return token.value
+    if text[:1] == "{" and text[-1:] == "}":
+        return _list(text, option)
     nanoseconds = timestamp_from_text(text.removeprefix("@"))
     if nanoseconds is not None:
         import numpy as np
 
         return np.datetime64(nanoseconds, "ns")
     return text
+
+
+def _list(text: str, option: str) -> list[Any]:
+    """
+    >>> _list('{"a", "b"}', "-M"), _list("{}", "-M")
+    (['a', 'b'], [])
+    """
+    import numpy as np
+
+    if not text[1:-1].strip():
+        return []
+    hint = 'constants in braces, as in {1, 2, 3} and {"a", "b"}'
+    try:
+        (query,) = parse(f"?- x in {text}.", option).statements
+    except (ParseError, ValueError):
+        raise UsageError(f"{option}: {text} is not a list of values", hint=hint) from None
+    found: list[Any] = []
+    if isinstance(query, Query) and isinstance(query.body, Member):
+        for part in query.body.values:
+            if not isinstance(part, Const | Values):
+                raise UsageError(f"{option}: {text} is not a list of values", hint=hint)
+            values = (part.value,) if isinstance(part, Const) else part.values
+            when = part.type == "timestamp"
+            found += [np.datetime64(int(v), "ns") for v in values] if when else values
+    return found

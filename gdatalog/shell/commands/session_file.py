@@ -18,12 +18,13 @@ from gdatalog.engine.files import Folders, beside
 from gdatalog.engine.session import Session, parameter
 from gdatalog.errors import Error
 from gdatalog.parser import format_node
-from gdatalog.parser.syntax import Decl, Directive, Param, Rule, Statement
+from gdatalog.parser.syntax import Decl, Directive, ListParam, Param, Rule, Statement
 from gdatalog.planner.walk import walk
 from gdatalog.shell.commands.undoing import Loaded
+from gdatalog.storage.given_list import GivenList
 from gdatalog.storage.readers import find_facts
 from gdatalog.storage.relation import Relation
-from gdatalog.values import quoted, timestamp_to_text
+from gdatalog.values import TypeName, Value, quoted, timestamp_to_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def parameters_of(
         if isinstance(rule, Rule)
         for node in (*rule.heads, *([rule.body] if rule.body is not None else []))
         for part in walk(node)
-        if isinstance(part, Param)
+        if isinstance(part, Param | ListParam)
     }
     told = [f"{name}={parameter_text(values[name], types.get(name))}" for name in sorted(used)]
     return " ".join(f"-M {shlex.quote(text)}" for text in told)
@@ -134,6 +135,12 @@ def parameter_text(value: Any, kind: str | None = None) -> str:
     ('7', '7.0', '"007"', 'true')
     """
     own, plain = parameter("", value)
+    if isinstance(plain, GivenList):
+        return "{" + ", ".join(_one(each, plain.kind, kind) for each in plain.values()) + "}"
+    return _one(plain, own if isinstance(own, str) else "symbol", kind)
+
+
+def _one(plain: Value, own: TypeName, kind: str | None) -> str:
     if own == "symbol":
         return quoted(str(plain))
     if "timestamp" in (own, kind):
