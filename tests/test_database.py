@@ -299,7 +299,7 @@ def test_parameters(value: Any, kind: str, stored: Any) -> None:
     ("value", "says"),
     [
         (None, "cannot be None"),
-        ([1], "cannot be of type list"),
+        ({"a": 1}, "cannot be of type dict"),
         (1 << 63, "does not fit into 64 bits"),
         (float("nan"), "is NaN"),
         (pd.NaT, "is NaT"),
