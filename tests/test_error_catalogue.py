@@ -35,6 +35,7 @@ LEFT_OUT = [
     ("planner/names", "`count_distinct` needs an expression", NOT_FIRST),
     ("planner/names", "`.+?` takes one expression", NOT_FIRST),
     ("engine/budget", ".+? has not enough memory", "a GPU's memory, or the machine's"),
+    ("engine/devices", "another thread was using", "it takes a process that forks"),
     ("engine/depth", "a count does not fit", "it takes 2 to the 63 matches"),
     ("engine/splits", ".+?, in the fixpoint of", "as `in round` of the page; which, is a choice"),
     ("engine/files", "this database may .+? files in", "names the folder of the page's own run"),

@@ -142,3 +142,44 @@ def test_interrupts_at_random_moments() -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.startswith("ok"), done.stdout + done.stderr
     assert int(done.stdout.split()[1]) > 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forking_while_another_thread_is_at_work() -> None:
+    """The child says at once that it cannot use the database; one of its own works."""
+    script = """
+        import os, threading
+        import gdatalog as gd
+        busy, idle = gd.connect(device="cpu"), gd.connect(device="cpu")
+        busy["E"] = idle["E"] = [(1, 2), (2, 3)]
+        there, go_on = threading.Event(), threading.Event()
+        def hold():
+            with busy._lock:
+                there.set()
+                go_on.wait(60)
+        thread = threading.Thread(target=hold)
+        thread.start()
+        there.wait(60)
+        child = os.fork()
+        if child == 0:
+            print(len(idle.query("?- E(x, y).")), flush=True)
+            for call in (lambda: busy.query("?- E(x, y)."), lambda: busy.run("p(1).", timeout=9)):
+                try:
+                    call()
+                except gd.UsageError as error:
+                    print(error, flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        go_on.set()
+        thread.join()
+        print(len(busy.query("?- E(x, y).")))
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    told = "usage error: another thread was using this database when the process forked\n"
+    assert done.stdout.startswith("2\n" + told) and done.stdout.endswith("\n2\n"), done.stderr
+    assert done.stdout.count(told) == 2 and '"spawn"' in done.stdout

@@ -6,6 +6,7 @@ short answer must be quick.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from threading import RLock
 from types import TracebackType
+from weakref import WeakSet
 
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.no_gpu import plainly_none
@@ -103,6 +105,18 @@ def _opened(number: int, why: str, memory: int | None) -> Opened:
         return Opened(Gpu(driver, memory), why, driver.use)
 
 
+_turns: WeakSet[Turn] = WeakSet()
+
+
+def _forked() -> None:
+    for turn in _turns:
+        turn._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
 class Turn:
     """One call at a time, by whichever thread; within, the thread works on the device, and is
     watched."""
@@ -112,6 +126,23 @@ class Turn:
         self._use = use
         self._watch = watch
         self._used: list[ExitStack] = []
+        self._lost = False  # whether a thread had it that this process, a child, has not
+        _turns.add(self)
+
+    def _forked(self) -> None:
+        """In a child that was forked: who had the turn there is not here to give it back."""
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+        else:
+            self._lock, self._lost = RLock(), True
+
+    def _check(self) -> None:
+        if self._lost:
+            raise UsageError(
+                "another thread was using this database when the process forked",
+                hint="open a database of its own in the child, or start processes by "
+                'multiprocessing.get_context("spawn")',
+            )
 
     def hurried(self) -> Turn:
         """The turn, for which the call of another thread that has it is stopped."""
@@ -128,6 +159,7 @@ class Turn:
             with self:
                 yield
             return
+        self._check()
         watch = self._watch
         until = watch.clock() + seconds
         while not self._lock.acquire(timeout=PATIENCE):
@@ -140,6 +172,7 @@ class Turn:
             self._lock.release()
 
     def __enter__(self) -> None:
+        self._check()
         self._lock.acquire()
         try:
             with ExitStack() as stack:
