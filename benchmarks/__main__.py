@@ -37,6 +37,7 @@ SUITES = (
     "startup",
     "planning",
     "loading",
+    "limits",
 )
 _UNTRUSTED = "the figures of this run are not to be trusted"
 OUT = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"

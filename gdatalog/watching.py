@@ -19,13 +19,14 @@ Above 300 lines, for work, who watches it and what runs aside know one another.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import inf
 from threading import Event, local
 from time import perf_counter
 from types import TracebackType
 from typing import TypeVar
 
+from gdatalog.account import SMALL, Account
 from gdatalog.errors import Interrupted, TimeLimitError
 from gdatalog.hands import Hand, Left
 from gdatalog.importing import whole_imports
@@ -53,6 +54,11 @@ def watching() -> Watch:
     if found is None:
         found = _here.watch = Watch()
     return found
+
+
+def working_space(what: str, count: int) -> AbstractContextManager[None]:
+    """For `with`: so many bytes are charged to the evaluation that runs in this thread."""
+    return watching().account.working(what, count) if count >= SMALL else nullcontext()
 
 
 def told_of(error: KeyboardInterrupt) -> str:
@@ -203,6 +209,7 @@ class Watch:
         self.works: list[Work] = []  # what is done now, the innermost last
         self.behind = False  # whether it is that of a thread that works aside
         self.left = False  # whether nobody waits for that thread any more
+        self.account = Account()  # what the evaluation holds that runs now
         self._aside: Watch | None = None  # where the innermost of it runs
         self._listener: OnProgress | None = None
         self._asking = False  # whether who listens is told, and may ask in turn
@@ -440,6 +447,7 @@ class _Aside(Watch):
         super().__init__()
         self.behind = True
         self.above = watch.works
+        self.account = watch.account
 
     @property
     def innermost(self) -> Work:

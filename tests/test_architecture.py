@@ -21,7 +21,9 @@ TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 LAYERS = {path.relative_to(PACKAGE).with_suffix("").parts[0] for path in FILES}
 
 # What each layer may import: a folder of the package, or a module at its top.
-BASE = {"errors", "values", "widths", "spent", "progress", "hands", "importing", "watching"}
+BASE = {
+    "errors", "values", "widths", "spent", "progress", "account", "hands", "importing", "watching"
+}  # fmt: skip
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {"storage", "cpu_ops", "printer", "gpu_ops", "executors", "engine"}
 FACE = ENGINE | {
@@ -33,9 +35,10 @@ MAY_IMPORT = {
     "widths": set(),
     "spent": set(),
     "progress": {"widths"},
+    "account": {"errors", "progress", "values"},
     "hands": set(),
     "importing": {"hands"},
-    "watching": {"errors", "progress", "hands", "importing", "widths"},
+    "watching": {"account", "errors", "progress", "hands", "importing", "widths"},
     "parser": BASE,
     "plan": BASE,
     "storage": BASE,

@@ -205,16 +205,16 @@ def patiently_here(
     did: RuleRound | None,
 ) -> Derived | None:
     """A rule's rows, if it is soon done here."""
-    held = dict(around.limits.held)
     try:
-        with impatience(around.limits, HERE, TooSlow):
+        with (
+            around.limits.account.restoring(TooSlow, MemoryLimitError),
+            impatience(around.limits, HERE, TooSlow),
+        ):
             return run_rule(
                 plan, sources, around.scope, around.limits, limit, report, None, around.knobs,
                 around.device, None, did,
             )  # fmt: skip
     except (TooSlow, MemoryLimitError):
-        around.limits.held.clear()
-        around.limits.held.update(held)
         return None
 
 

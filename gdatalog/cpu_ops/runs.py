@@ -23,8 +23,11 @@ def holds(found: Packing, columns: Sequence[Array]) -> bool:
 
 def merged(runs: Sequence[Array]) -> Array:
     """Sorted arrays as one."""
-    # A stable sort finds the runs sorted and merges them.
-    return runs[0] if len(runs) == 1 else np.sort(np.concatenate(runs), kind="stable")
+    if len(runs) == 1:
+        return runs[0]
+    both = np.concatenate(runs)
+    both.sort(kind="stable")  # which finds the runs sorted and merges them
+    return both
 
 
 def narrowed(columns: Sequence[Array]) -> Columns:

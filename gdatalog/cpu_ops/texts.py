@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from gdatalog.account import TEXTS
 from gdatalog.storage.grouping import group_rows
 from gdatalog.storage.keys import float_to_key
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, timestamp_to_text
+from gdatalog.watching import working_space
+
+AT_ONCE = 1 << 12  # values that are Python's objects at the same time
+LONG = 1 << 16  # characters of arguments, from which on a text is charged before it is made
 
 Outcome = tuple[Array, Array | None]  # the column, and where it failed
 Warn = Callable[[str], None]
@@ -62,8 +67,16 @@ def _float(text: str) -> float | None:
 
 def _split_part(text: str, separator: str, at: int) -> str:
     """The part numbered from 1; "" where there is none."""
-    parts = text.split(separator) if separator else [text]
-    return parts[at - 1] if 1 <= at <= len(parts) else ""
+    if at < 1 or not separator:
+        return text if at == 1 else ""
+    start = 0
+    for _ in range(at - 1):
+        found = text.find(separator, start)
+        if found < 0:
+            return ""
+        start = found + len(separator)
+    end = text.find(separator, start)
+    return text[start:] if end < 0 else text[start:end]
 
 
 def _substr(text: str, start: int, length: int) -> str:
@@ -122,27 +135,57 @@ def tabulate(
     size = len(columns[0])
     keys = [float_to_key(column) if column.dtype.kind == "f" else column for column in columns]
     first, groups = group_rows([np.asarray(key, dtype=np.int64) for key in keys], size)
-    rows = []
-    for at, column in enumerate(columns):
-        picked = column[first].tolist()
-        if name == "to_string":
-            texts = [symbols.text(v) if kind == "symbol" else text_of(v, kind) for v in picked]
-            return _codes(texts, symbols)[groups], None
-        is_text = _SYMBOL_ARGS.get(name, (True,) * len(columns))[at]
-        rows.append([symbols.text(code) for code in picked] if is_text else picked)
-    outcome = [function(*arguments) for arguments in zip(*rows, strict=True)]
+    picked = [column[first] for column in columns]
+    if name == "to_string":
+        if kind == "symbol":
+            return columns[0], None
+        made = (text_of(value, kind) for part in _parts(picked[0]) for value in part.tolist())
+        return symbols.intern_new(made)[groups], None
     if name.strip("!?") == "match":
-        for pattern in {pattern for pattern in rows[0] if isinstance(_pattern(pattern), str)}:
-            warn(f"the pattern {pattern!r} is not valid ({_pattern(pattern)}): it matches nothing")
-        outcome = [bool(value) for value in outcome]
-    failed = np.array([value is None for value in outcome], dtype=np.bool_)
+        for pattern in {symbols.text(code) for code in set(picked[0].tolist())}:
+            if isinstance(wrong := _pattern(pattern), str):
+                warn(f"the pattern {pattern!r} is not valid ({wrong}): it matches nothing")
+    is_text = _SYMBOL_ARGS.get(name, (True,) * len(columns))
+    rows = _arguments(picked, is_text, symbols)
     if result == "symbol":
-        values = _codes(outcome, symbols)
-    else:
-        dtype = {"int": np.int64, "float": np.float64, "bool": np.bool_}[result]
-        values = np.array([0 if value is None else value for value in outcome], dtype=dtype)
+        return symbols.intern_new(_made(function, rows))[groups], None
+    outcome = [function(*arguments) for arguments in rows]
+    if result == "bool":
+        outcome = [bool(value) for value in outcome]  # a pattern that is not valid matches nothing
+    failed = np.array([value is None for value in outcome], dtype=np.bool_)
+    dtype = {"int": np.int64, "float": np.float64, "bool": np.bool_}[result]
+    values: Array = np.array([0 if value is None else value for value in outcome], dtype=dtype)
     return values[groups], failed[groups] if failed.any() else None
 
 
-def _codes(texts: Sequence[str], symbols: SymbolTable) -> Array:
-    return np.array([symbols.intern(text) for text in texts], dtype=np.int32)
+def _parts(column: Array) -> Iterator[Array]:
+    """A column in pieces, few of which are Python's objects at the same time."""
+    for start in range(0, len(column), AT_ONCE):
+        yield column[start : start + AT_ONCE]
+
+
+def _arguments(
+    columns: Sequence[Array], is_text: Sequence[bool], symbols: SymbolTable
+) -> Iterator[tuple[Any, ...]]:
+    """The values of a function's arguments, row by row."""
+    for parts in zip(*map(_parts, columns), strict=True):
+        yield from zip(
+            *(
+                map(symbols.text, part.tolist()) if text else part.tolist()
+                for part, text in zip(parts, is_text, strict=True)
+            ),
+            strict=True,
+        )
+
+
+def _made(function: Callable[..., str], rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+    """The texts that a function gives. It is charged for a long one before it makes it."""
+    for arguments in rows:
+        texts = [value for value in arguments if isinstance(value, str)]
+        if sum(map(len, texts)) < LONG:
+            yield function(*arguments)
+            continue
+        width = 1 if all(map(str.isascii, texts)) else 4
+        with working_space(TEXTS, width * sum(map(len, texts))):
+            pass
+        yield function(*arguments)

@@ -16,6 +16,7 @@ from gdatalog.plan.nodes import Branch, Generate, Join, RulePlan
 BYTES_PER_ROW = 160
 LARGEST_CHUNK = 1 << 17  # more rows at once are no faster: they leave the caches
 SMALLEST_CHUNK = 256
+SHARE = 8  # chunks take such a part of what may still be held, at the most
 
 
 def default_limit() -> int:
@@ -32,7 +33,7 @@ def chunk_rows(plan: RulePlan, spare: int, largest: int = LARGEST_CHUNK) -> int:
 
     `spare` are the bytes that may be taken; more than `largest` rows are no faster.
     """
-    return max(SMALLEST_CHUNK, min(largest, spare // 2 // (levels_of(plan) * BYTES_PER_ROW)))
+    return max(SMALLEST_CHUNK, min(largest, spare // SHARE // (levels_of(plan) * BYTES_PER_ROW)))
 
 
 def levels_of(plan: RulePlan) -> int:
@@ -47,14 +48,17 @@ def levels_of(plan: RulePlan) -> int:
 
 
 @contextmanager
-def letting_go(limits: Limits, device: str) -> Iterator[None]:
-    """What was held for a relation that did not fit is let go of: the next may be small."""
-    held = dict(limits.held)
+def accounted(limits: Limits, device: str) -> Iterator[None]:
+    """Within, whatever runs in this thread charges what it holds to these limits.
+
+    A relation that does not fit gives its charges back: the next may be small.
+    """
+    watch, before = limits.watch, limits.watch.account
+    watch.account = limits.account
     try:
-        yield
+        with limits.account.restoring(MemoryLimitError):
+            yield
     except MemoryLimitError:
-        limits.held.clear()
-        limits.held.update(held)
         raise
     except MemoryError as error:
         if device == "cpu":
@@ -63,3 +67,5 @@ def letting_go(limits: Limits, device: str) -> Iterator[None]:
             f"{device} has not enough memory for this: {error}",
             hint='another process may hold some; or run on the CPU, device="cpu"',
         ) from error
+    finally:
+        watch.account = before

@@ -64,6 +64,14 @@ def count_of(derived: Derived) -> int:
     return derived.count if isinstance(derived, Blocks) else derived[1]
 
 
+def nbytes_of(derived: Derived) -> int:
+    """The bytes of its columns."""
+    if isinstance(derived, Blocks) and isinstance(derived.blocks, FarBlocks):
+        return 0  # they lie afar
+    blocks = derived.blocks if isinstance(derived, Blocks) else [derived[0]]
+    return sum(int(column.nbytes) for block in blocks for column in block)
+
+
 def away(ops: Any) -> Any:
     """The operations that a relation of their arrays has to know; None if these are NumPy's."""
     return None if ops.xp is np else ops
@@ -81,7 +89,7 @@ def in_order(derived: Derived, ops: Any) -> Rows:
     filled = [laid(block, ops) for block in derived.blocks if block and len(block[0])]
     if not filled:
         return (derived.blocks[0] if derived.blocks else ()), derived.count
-    rows = ops.sort_rows(ops.concatenate(filled))
+    rows = ops.merge_rows(filled)
     return rows, len(rows[0])
 
 
@@ -106,7 +114,7 @@ def union_rows(parts: Sequence[Rows], ops: Any) -> Rows:
         return (), 1
     if len(filled) == 1:
         return filled[0], len(filled[0][0])
-    rows = ops.sort_rows(ops.concatenate([laid(part, ops) for part in filled]))
+    rows = ops.merge_rows([laid(part, ops) for part in filled])
     return rows, len(rows[0])
 
 

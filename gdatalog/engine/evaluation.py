@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cpu_ops.evaluate import Scope
-from gdatalog.engine.budget import letting_go
+from gdatalog.engine.budget import accounted
 from gdatalog.engine.cluster import Cluster
 from gdatalog.engine.copies import copied
 from gdatalog.engine.counting import count_stratum, readers_of
@@ -101,7 +101,7 @@ class Evaluation:
         """A relation, after whatever it depends on."""
         found = self._known.get(name)
         if found is None:
-            with letting_go(self.limits, self.device.name):
+            with accounted(self.limits, self.device.name):
                 self._evaluate([name])
             found = self._known[name]
         return found
@@ -132,7 +132,7 @@ class Evaluation:
             or self._seeds(name)
         ):
             return self.relation(name)
-        with letting_go(self.limits, self.device.name):
+        with accounted(self.limits, self.device.name):
             self._evaluate(self._reads(stratum))
             return self._run(stratum, limit)[name]
 

@@ -87,13 +87,14 @@ def tried(splits: Splits, seconds: float, way: Callable[[], Made]) -> Made | Non
     if not seconds:
         return None
     limits, ledger = splits.around.limits, splits.around.ledger
-    held, told = dict(limits.held), (len(ledger.runs), len(ledger.strata))
+    told = len(ledger.runs), len(ledger.strata)
     try:
-        with impatience(limits, seconds, TooSlow):
+        with (
+            limits.account.restoring(TooSlow, MemoryLimitError),
+            impatience(limits, seconds, TooSlow),
+        ):
             return way()
     except (TooSlow, MemoryLimitError):
-        limits.held.clear()
-        limits.held.update(held)
         del ledger.runs[told[0] :], ledger.strata[told[1] :]
         splits.__dict__.pop("record", None)
         return None
@@ -109,15 +110,16 @@ def by_rounds(way: Splits | InPlace, counts: bool = False) -> dict[str, Relation
     for seconds in way.patience(counts):
         began = perf_counter()
         before = len(ledger.runs)
-        held = dict(around.limits.held)
+        account = around.limits.account
         rounds = Rounds(way.stratum, way.seeds, around)
         try:
-            with impatience(around.limits, seconds, TooSlow):
+            with (
+                account.restoring(TooSlow, MemoryLimitError),
+                impatience(around.limits, seconds, TooSlow),
+            ):
                 found = rounds.run()
         except (TooSlow, MemoryLimitError):  # the other way needs less memory
             ledger.forget(rounds.record, before)
-            around.limits.held.clear()
-            around.limits.held.update(held)
             continue
         spend(way.rules_key, perf_counter() - began)
         ledger.forget(way.record)

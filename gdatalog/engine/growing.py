@@ -26,12 +26,14 @@ from gdatalog.engine.sorted_rows import SortedRows
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.values import TypeName
+from gdatalog.watching import working_space
 
 # Rows, up to which sorting them is as quick as anything.
 FEW = 1 << 13
 # Marks of so many bytes are always worth their room; larger ones if there is a row for so many.
 CHEAP, BYTES_PER_ROW = 1 << 25, 16
 AT_ONCE = 1 << 20  # rows that are told to something else
+PIECE = 1 << 18  # rows that are compared with those that are known at a time
 
 Known = SortedRows | Marks | Hashed
 
@@ -40,6 +42,7 @@ class Growing:
     """A set of rows that only grows.
 
     `telling`: what tells new rows, if somebody forces it. `spare`: how many bytes may be taken.
+    `hold` is told how many bytes the relation holds while rows are added.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Growing:
         ops: Any,
         telling: Telling = "auto",
         spare: Callable[[], int] = lambda: 1 << 40,
+        hold: Callable[[int], None] = lambda count: None,
     ) -> None:
         self.columns = columns
         self.types = types
@@ -56,6 +60,7 @@ class Growing:
         self.length = 0
         self.telling = telling
         self.spare = spare
+        self.hold = hold
         self.runs = Runs(columns, types, ops)
         self.indexed = False  # whether plans read indexes of it
         self.passing = False  # whether nobody asks for its rows but those who follow new ones
@@ -66,11 +71,14 @@ class Growing:
         self._scattered = False
         self._found: list[Columns] = []  # what compiled loops found to be new since `add`
         self._full: Relation | None = None
+        self._last = 0  # bytes of the rows that were new last
 
     @property
     def nbytes(self) -> int:
         held = self.known.nbytes + (self.runs.nbytes if self._keeps else 0)
         held += sum(column.nbytes for block in self._found for column in block)
+        if not self._keeps:
+            held += self._last
         return held + (self._full.nbytes if self._full is not None else 0)
 
     @property
@@ -88,37 +96,50 @@ class Growing:
             self.length += new
             self.runs.settle()
             return self.runs.add_proposition() if new else self._nothing()
-        blocks, self._found = self._found, []
         if count:
             rows = laid(rows, self.ops)
             if self.ops.xp is np and isinstance(self.known, SortedRows):
                 self._meet(rows)
                 self._choose(rows)
-            new_rows = self._news(rows, blocks)
-            if len(new_rows[0]):
-                blocks.append(new_rows)
+            for piece in self._pieces(rows):
+                new_rows = self._news(piece)
+                if len(new_rows[0]):
+                    self._found.append(new_rows)
+                    self.hold(self.nbytes)
+        blocks, self._found = self._found, []
         if not blocks:
+            self._last = 0
             self.runs.settle()
             return self._nothing()
         self._full = None
         self.length += sum(len(block[0]) for block in blocks)
-        delta = self.runs.relation(blocks)
+        with working_space("new rows", 2 * sum(c.nbytes for block in blocks for c in block)):
+            delta = self.runs.relation(blocks)
+        self._last = delta.nbytes
         if self._keeps:
             self.runs.add(delta)
         return delta
 
+    def _pieces(self, rows: Columns) -> Iterator[Columns]:
+        """Rows of which few are compared at a time: what that takes is bounded."""
+        if self.ops.xp is not np or len(rows[0]) <= PIECE:
+            yield rows
+            return
+        for start in range(0, len(rows[0]), PIECE):
+            yield tuple(column[start : start + PIECE] for column in rows)
+
     def _nothing(self) -> Relation:
         return Relation.empty(self.columns, self.types)
 
-    def _news(self, rows: Columns, found: Sequence[Columns]) -> Columns:
+    def _news(self, rows: Columns) -> Columns:
         known = self.known
         if not isinstance(known, SortedRows) and not known.space.holds(rows):
-            self._widen(rows, found)
+            self._widen(rows, self._found)
             known = self.known
         if isinstance(known, SortedRows):
             return known.news(rows)
-        if isinstance(known, Hashed) and not self._grow(len(rows[0]), found):
-            return self._news(rows, found)
+        if isinstance(known, Hashed) and not self._grow(len(rows[0]), self._found):
+            return self._news(rows)
         fresh = known.news(rows)
         return rows if fresh.all() else tuple(column[fresh] for column in rows)
 

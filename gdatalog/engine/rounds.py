@@ -10,19 +10,21 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from gdatalog.engine.best import Best, improves_for_ever, is_clamped
-from gdatalog.engine.derived import Derived, together
+from gdatalog.engine.derived import Derived, nbytes_of, together
 from gdatalog.engine.device import CPU
 from gdatalog.engine.growing import Growing
 from gdatalog.engine.ledger import RuleRound
 from gdatalog.engine.replanning import Replanning
 from gdatalog.engine.spaces import expected_spaces
-from gdatalog.engine.stratum import DELTA, StratumRun
+from gdatalog.engine.stratum import DELTA, StratumRun, placed
 from gdatalog.engine.surroundings import Round
 from gdatalog.engine.variants import Variant, alone
 from gdatalog.errors import Caution, MemoryLimitError, Note
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.storage.relation import Relation
 from gdatalog.watching import Work
+
+NEW_ROWS = "new rows"  # who holds what the rules of a round have given
 
 
 class Rounds(StratumRun):
@@ -102,9 +104,12 @@ class Rounds(StratumRun):
         derived: dict[str, list[Derived]] = {}
         found: dict[str, int] = {}  # by loops
         both: list[tuple[RuleRound, int]] = []
+        account = self.around.limits.account
         for variant in variants:
             if self.deltas[variant.follows].length:
-                rows, did = variant.follow()
+                with placed(variant.rule):
+                    rows, did = variant.follow()
+                account.add(NEW_ROWS, sum(map(nbytes_of, rows)))
                 name = variant.plan.relation
                 found[name] = found.get(name, 0) + variant.found
                 if rows:
@@ -117,9 +122,12 @@ class Rounds(StratumRun):
             if ref.version == "old" and not self._in_runs(ref.relation)
         }
         for name, table in self.tables.items():
-            self.deltas[name] = self._add(name, derived.get(name, ()), found.get(name, 0))
+            parts = derived.pop(name, [])
+            self.deltas[name] = self._add(name, parts, found.get(name, 0))
+            account.add(NEW_ROWS, -sum(map(nbytes_of, parts)))
             self.around.limits.charge(name, table.nbytes)
             self.around.limits.count(name, table.length)
+            del parts
         for did, count in both:
             did.new = None if did.new is None else did.new + count
         return Round(

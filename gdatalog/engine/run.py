@@ -1,13 +1,17 @@
-"""Running one rule's plan: its joins by an executor, then aggregates, then the head."""
+"""Running one rule's plan: its joins by an executor, then aggregates, then the head.
+
+Above 300 lines, because both executors give their rows to the same sets and aggregates.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
 from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.engine.budget import BYTES_PER_ROW, levels_of
 from gdatalog.engine.choose import Choice, Impatient, choose, impatience, took
 from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows, give_bag
 from gdatalog.engine.derived import Blocks, Derived, Rows
@@ -112,23 +116,25 @@ class Run:
             choice = choose(nest, spent)
             self._chosen(number, choice)
             try:
-                if choice.breadth_first:
-                    began = perf_counter()
-                    breadth_first(choice.patience)
-                    took(nest, perf_counter() - began)
-                else:
-                    depth_first()
-                    if self.report is not None:
-                        self.report.saw(nest.seen)
+                with self.limits.account.restoring(Impatient):
+                    if choice.breadth_first:
+                        began = perf_counter()
+                        breadth_first(choice.patience)
+                        took(nest, perf_counter() - began)
+                    else:
+                        depth_first()
+                        if self.report is not None:
+                            self.report.saw(nest.seen)
                 return
             except Impatient:
                 spent += choice.patience or 0.0
             except GiveUp as reason:
                 # Only the other executor tells failures from what does not matter.
                 told = str(reason) or "a computation failed, or a number left 62 bits"
-                self._chosen(number, Choice(True, told))
-                breadth_first(None)
-                return
+                break
+        # Behind the handler, since the error holds what the first one made.
+        self._chosen(number, Choice(True, told))
+        breadth_first(None)
 
     def _chosen(self, number: int, choice: Choice) -> None:
         if self.report is not None:
@@ -142,29 +148,39 @@ class Run:
         tries = [made[ref] for ref in join.tries]
         seen: dict[int, Seen] | None = None if self.report is None else {}
         walk = Levelwise(tries, self.device.ops, self.scope, limits, seen, self.lasting)
-        first = Frontier(1)
-        if join.orbit != 1:
-            first = Frontier(1, columns={WEIGHT: self.device.ops.xp.full(1, join.orbit)})
-        if join.scan is not None:
-            rows, count = self.sources.rows_of(join)
-            workers = self.knobs.workers if self.device is CPU else 1
-            scan = Scan(
-                join, rows, count, tries, self.device.ops, self.scope, limits, workers, seen
-            )
-            with impatience(limits, patience):
-                scan.run(sink)
-            if self.report is not None and seen is not None:
-                self.report.saw(seen)
-                self.report.scanned[join.scan.relation] = count
-            return
-        if join.given is not None:
-            rows, count = self.sources.rows_of(join)
-            names = (slot.name for slot in join.given.slots)
-            first = Frontier(count, columns=dict(zip(names, rows, strict=True)))
-        with impatience(limits, patience):
-            walk.run(join.steps, 0, first, sink)
+        held = limits.chunk * levels_of(self.plan) * BYTES_PER_ROW if self.device is CPU else 0
+        with impatience(limits, patience), limits.account.working("rows at hand", held):
+            if join.scan is not None:
+                rows, count = self.sources.rows_of(join)
+                workers = self.knobs.workers if self.device is CPU else 1
+                Scan(
+                    join, rows, count, tries, self.device.ops, self.scope, limits, workers, seen
+                ).run(sink)
+                if self.report is not None:
+                    self.report.scanned[join.scan.relation] = count
+            else:
+                for first in self._first(join):
+                    walk.run(join.steps, 0, first, sink)
         if self.report is not None and seen is not None:  # it has come to the end
             self.report.saw(seen)
+
+    def _first(self, join: JoinPlan) -> Iterator[Frontier]:
+        """The rows that a join starts from, a chunk at a time."""
+        if join.given is None:
+            first = Frontier(1)
+            if join.orbit != 1:
+                first.columns[WEIGHT] = self.device.ops.xp.full(1, join.orbit)
+            yield first
+            return
+        rows, count = self.sources.rows_of(join)
+        names = [slot.name for slot in join.given.slots]
+        most = self.limits.chunk if rows else count
+        work = self.limits.watch.innermost
+        for start in range(0, count, max(1, most)):
+            end = min(count, start + most)
+            piece = (column[start:end] for column in rows)
+            with work.within(start / count, end / count):
+                yield Frontier(end - start, columns=dict(zip(names, piece, strict=True)))
 
     # ------------------------------------------------------------------------------ gathering
 

@@ -9,8 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gdatalog.storage.rows import Columns
+import numpy as np
+
+from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.table import Array
+from gdatalog.watching import watching, working_space
+
+STRETCH = 1 << 20  # rows that are packed anew at a time
+MANY = 64  # runs, from which on they are merged though there is hardly room
+SEARCH = 40  # bytes for each row that is sought among those that are known
 
 
 class SortedRows:
@@ -20,6 +27,7 @@ class SortedRows:
         self.width = width
         self.ops = ops
         self._packing: Any = None
+        self._ends: Columns | None = None  # of each column: its least and its greatest values
         self._runs: list[Array] = []  # packed rows, each run sorted
         self._wide: Columns | None = None  # the rows, where they cannot be packed
 
@@ -31,8 +39,11 @@ class SortedRows:
 
     def news(self, rows: Columns) -> Columns:
         """Adds different rows in any order; gives those that are new."""
+        if not len(rows[0]):
+            return rows
         if self._wide is None and self._fit(rows):
-            return self._add_packed(rows)
+            with working_space("looking for new rows", SEARCH * len(rows[0])):
+                return self._add_packed(rows)
         return self._add_wide(rows)
 
     def rows(self) -> Columns:
@@ -41,8 +52,12 @@ class SortedRows:
             return self._wide
         if not self._runs:
             return tuple(self.ops.xp.empty(0, dtype="int32") for _ in range(self.width))
-        self._runs = [self.ops.merged(self._runs)]
-        return self._unpack(self._runs[0])
+        while len(self._runs) > 1:
+            self._merge()
+        (run,) = self._runs
+        width = sum(int(dtype.itemsize) for dtype in self._dtypes())
+        with working_space("rows", width * len(run)):
+            return self._unpack(run)
 
     def blocks(self, most: int) -> Iterator[Columns]:
         """All rows in any order, no more than so many at once: nothing is merged."""
@@ -54,46 +69,75 @@ class SortedRows:
 
     def _fit(self, rows: Columns) -> bool:
         """Makes sure that the packing holds these rows; False if no packing does."""
-        if self._packing is not None and self.ops.holds(self._packing, rows):
+        ops, xp = self.ops, self.ops.xp
+        if self._packing is not None and ops.holds(self._packing, rows):
             return True
-        everything = self.ops.concatenate([*(self._unpack(run) for run in self._runs), rows])
-        packing = self.ops.packing(everything, spare=4)
+        ends = tuple(xp.stack([column.min(), column.max()]).astype("int64") for column in rows)
+        if self._ends is not None:
+            ends = ops.concatenate([self._ends, ends])
+        packing = ops.packing(ends, spare=4)
         if packing is None:
             return False
-        self._runs = [packing.pack(self._unpack(run)) for run in self._runs]
-        self._packing = packing
+        for at, run in enumerate(self._runs):
+            with working_space("rows", int(run.nbytes)):
+                anew = xp.empty(len(run), dtype=run.dtype)
+                for start in range(0, len(run), STRETCH):
+                    part = slice(start, start + STRETCH)
+                    anew[part] = packing.pack(self._unpack(run[part]))
+                self._runs[at] = anew
+            del run
+        self._packing, self._ends = packing, ends
         return True
 
+    def _dtypes(self) -> list[Any]:
+        """The types of the columns that rows are unpacked into."""
+        ends = zip(self._packing.least, self._packing.bits, strict=True)
+        fit = [low >= INT32_MIN and low + (1 << bits) <= INT32_MAX for low, bits in ends]
+        return [self.ops.xp.dtype("int32" if fits else "int64") for fits in fit]
+
     def _unpack(self, run: Array) -> Columns:
-        rows: Columns = self._packing.unpack(run, [self.ops.xp.dtype("int64")] * self.width)
+        rows: Columns = self._packing.unpack(run, self._dtypes())
         return rows
 
     def _add_packed(self, rows: Columns) -> Columns:
         ops = self.ops
-        packed = ops.xp.sort(self._packing.pack(rows))  # of sorted rows, a single look
+        packed = self._packing.pack(rows)
+        packed.sort()  # of sorted rows, a single look
         for run in self._runs:
             packed = packed[ops.survivors(~ops.in_sorted(packed, run))]
         if len(packed):
             self._runs.append(packed)
         while len(self._runs) > 1 and 2 * len(self._runs[-1]) > len(self._runs[-2]):
-            small, large = self._runs.pop(), self._runs.pop()
-            self._runs.append(ops.merged([large, small]))
+            need = 2 * int(self._runs[-1].nbytes) + int(self._runs[-2].nbytes)
+            if ops.xp is np and need > watching().account.spare() and len(self._runs) < MANY:
+                break  # a search in more runs takes longer, and no memory
+            self._merge()
         return self._unpack(packed)
+
+    def _merge(self) -> None:
+        """Makes the last two runs one."""
+        small, large = self._runs[-1], self._runs[-2]
+        with working_space("merging rows", 2 * int(small.nbytes) + int(large.nbytes)):
+            self._runs[-2:] = [self.ops.merged([large, small])]
 
     def _add_wide(self, rows: Columns) -> Columns:
         ops, xp = self.ops, self.ops.xp
-        if self._wide is None:
-            runs = [self._unpack(run) for run in self._runs]
-            empty = tuple(xp.empty(0, dtype=xp.int64) for _ in range(self.width))
-            self._wide = ops.sort_rows(ops.concatenate([empty, *runs]))
-            self._runs, self._packing = [], None
-        both = ops.concatenate([self._wide, rows])
-        known = xp.zeros(len(both[0]), dtype=bool)
-        known[: len(self._wide[0])] = True
-        order = ops.order_rows(both)  # equal rows as they stand: a known one before its equal
-        ordered = tuple(column[order] for column in both)
-        marks = ops.row_firsts(ordered)
-        kept = ops.survivors(marks)
-        self._wide = tuple(column[kept] for column in ordered)
-        new = ops.survivors(marks & ~known[order])
-        return tuple(column[new] for column in ordered)
+        width = 8 * self.width * (sum(map(len, self._runs)) + len(rows[0]))
+        if self._wide is not None:
+            width = self.nbytes + sum(int(column.nbytes) for column in rows)
+        with working_space("merging rows", 2 * width):
+            if self._wide is None:
+                runs = [self._unpack(run) for run in self._runs]
+                empty = tuple(xp.empty(0, dtype=xp.int64) for _ in range(self.width))
+                self._wide = ops.sort_rows(ops.concatenate([empty, *runs]))
+                self._runs, self._packing = [], None
+            both = ops.concatenate([self._wide, rows])
+            known = xp.zeros(len(both[0]), dtype=bool)
+            known[: len(self._wide[0])] = True
+            order = ops.order_rows(both)  # equal rows as they stand: a known one before its equal
+            ordered = tuple(column[order] for column in both)
+            marks = ops.row_firsts(ordered)
+            kept = ops.survivors(marks)
+            self._wide = tuple(column[kept] for column in ordered)
+            new = ops.survivors(marks & ~known[order])
+            return tuple(column[new] for column in ordered)

@@ -8,7 +8,8 @@ Above 300 lines, for what these ways share is much.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from time import perf_counter
@@ -36,6 +37,7 @@ from gdatalog.engine.run import run_rule
 from gdatalog.engine.scanning import indexed, least_scanned, scanned
 from gdatalog.engine.sources import Sources, TrieOf
 from gdatalog.engine.surroundings import Surroundings
+from gdatalog.errors import NOWHERE, MemoryLimitError
 from gdatalog.parser.syntax import Atom
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef, Version
 from gdatalog.planner.adornments import as_called
@@ -56,9 +58,6 @@ NO_PARTS: Parts = MappingProxyType({})
 # What is assumed of relations that are not there yet.
 UNKNOWN, DELTA = 100_000, 100
 
-# What a short text takes in the symbol table.
-TEXT_BYTES = 160
-
 
 class StratumRun:
     """The evaluation of one stratum."""
@@ -76,7 +75,6 @@ class StratumRun:
         self.deltas: dict[str, Relation] = {}
         self.olds: dict[str, Relation] = {}  # of relations that are not kept in runs
         self.planned: list[tuple[CheckedRule, RulePlan]] = []
-        self.made = 0  # texts that were in no data
         for name in stratum.relations:
             schema = around.schemas[name]
             kinds = optimum_columns(self.rules[name])
@@ -89,6 +87,7 @@ class StratumRun:
                     self.ops,
                     around.knobs.telling,
                     around.limits.spare,
+                    partial(around.limits.charge, name),
                 )
             )
 
@@ -125,7 +124,8 @@ class StratumRun:
         for rule in self.rules[name]:
             plan = self.plan(rule, first=True)
             if plan.joins:
-                parts.append(self.run_plan(plan, limit))
+                with placed(rule):
+                    parts.append(self.run_plan(plan, limit))
         return parts
 
     def finished(self, passing: Collection[str] = ()) -> dict[str, Relation]:
@@ -251,14 +251,12 @@ class StratumRun:
         """Runs a rule; `parts`: the relations that tries are made of, where these are others."""
         around = self.around
         limits = around.limits
-        held = sum(limits.held.values())
-        room = around.device.room(max(0, around.memory - held))
+        room = around.device.room(max(0, around.memory - limits.account.total))
         limits.chunk = around.force_chunk or chunk_rows(plan, *room)
         if report is None:
             report = around.ledger.run_of(plan)
         if did is None:
             did = self.record.running(plan.relation, self.rule_of(plan))
-        texts = len(around.scope.symbols)
         began = perf_counter()
         before = Costs() if report is None else so_far()
         trie_of: TrieOf = partial(self.trie_of, parts=parts)
@@ -292,8 +290,6 @@ class StratumRun:
         self.record.ran(did)
         if report is not None:
             report.bytes = max(report.bytes, did.bytes)
-        self.made += len(around.scope.symbols) - texts
-        limits.charge(f"texts of {plan.relation}", self.made * TEXT_BYTES)
         return found
 
     def _all_finished(self, plan: RulePlan) -> bool:
@@ -364,6 +360,17 @@ class StratumRun:
     def _told(self, ref: TrieRef, trie: Trie, seconds: float | None) -> None:
         """Tells a profile of an index that is read."""
         self.around.ledger.index(ref, self.around.schemas[ref.relation].columns, trie, seconds)
+
+
+@contextmanager
+def placed(rule: CheckedRule) -> Iterator[None]:
+    """Within, a memory limit that is met has the place of this rule."""
+    try:
+        yield
+    except MemoryLimitError as error:
+        if error.span is None and rule.span.source != NOWHERE.source:
+            error.span = rule.span
+        raise
 
 
 def atoms(rule: CheckedRule) -> list[Atom]:

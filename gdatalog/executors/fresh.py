@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.account import Account
 from gdatalog.executors import lftj
 from gdatalog.executors.lftj import (
     COUNTER,
@@ -25,6 +26,7 @@ from gdatalog.executors.lftj import (
     MOST_ROOM,
     OUTSIDE,
     OVERFLOW,
+    SHARE,
     STOP_FLAG,
     Block,
     given_arrays,
@@ -57,7 +59,7 @@ class FreshWorker:
     room: int = 0  # of the next block
     block: Array | None = None
     blocks: list[Block] = field(default_factory=list)
-    held: int = 0  # bytes
+    account: Account = field(default_factory=Account)
     kept: int = 0  # rows, since it began
     status: int = DONE
     error: BaseException | None = None
@@ -87,6 +89,8 @@ class FreshWorker:
                 self.status = CROWDED
                 return
             if len(arguments[self.outputs[0]]) < room:
+                width = sum(arguments[name].itemsize for name in self.outputs)
+                self.account.add("blocks", room * width)
                 for name in self.outputs:
                     arguments[name] = np.empty(room, dtype=arguments[name].dtype)
             state[2], state[4] = room, 0
@@ -98,7 +102,9 @@ class FreshWorker:
                 arguments[name][:] = 0  # loops that ended early left marks
             if self.status != FULL:
                 return
-            self.room = min(2 * self.room, MOST_ROOM)
+            width = sum(arguments[name].itemsize for name in self.outputs)
+            most = max(lftj.FIRST_ROOM, min(MOST_ROOM, self.account.spare() // (SHARE * width)))
+            self.room = min(2 * self.room, most)
 
     def _keep(self, kept: int) -> None:
         """Takes the rows of a block, whose arrays serve again if the rows are few."""
@@ -112,7 +118,6 @@ class FreshWorker:
             for name in self.outputs:
                 self.arguments[name] = self.arguments[name][:0]
         self.blocks.append(block)
-        self.held += sum(column.nbytes for column in block)
 
 
 class Loops:
@@ -162,13 +167,15 @@ class Loops:
         for worker in workers:
             worker.arguments.update(known)
             worker.share = room // len(workers)
+            worker.account = limits.account
         if self.alone:
             workers[0].run()
         else:
             self._together(limits)
         for worker in workers:
             if worker.error is not None:
-                raise worker.error
+                error, worker.error, worker.blocks = worker.error, None, []
+                raise error
         found = {worker.status for worker in workers}
         for status in (FAILED, OVERFLOW, OUTSIDE, CROWDED):
             if status in found:
@@ -184,7 +191,6 @@ class Loops:
                 while not thread.wait(PATIENCE):
                     limits.poll()
                     tell(self.control, limits)
-                    limits.charge("blocks", sum(worker.held for worker in self.workers))
         except BaseException:
             self.control[STOP_FLAG] = 1
             for thread in pool:
@@ -195,7 +201,7 @@ class Loops:
         """The rows that have come since this was asked last."""
         blocks = [block for worker in self.workers for block in worker.blocks]
         for worker in self.workers:
-            worker.blocks, worker.held = [], 0
+            worker.blocks = []
         return blocks
 
     def counts(self) -> tuple[int, int]:

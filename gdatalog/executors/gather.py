@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Columns = tuple[Array, ...]
 Spec = Gather | Reduction
 
+ORDER = 24  # bytes for each group while groups are merged, beside what finding them takes
+
 
 class DistinctRows:
     """The distinct rows of many chunks: sorted again only when they may be twice as many."""
@@ -45,7 +47,8 @@ class DistinctRows:
 
     def rows(self) -> Columns:
         """The rows, sorted."""
-        rows: Columns = self.ops.sort_rows(self.ops.concatenate(self.blocks))
+        blocks, self.blocks = self.blocks, []
+        rows: Columns = self.ops.merge_rows(blocks)
         self.blocks = [rows]
         self.settled, self.pending = len(rows[0]), 0
         return rows
@@ -65,6 +68,7 @@ class Gathering:
         self.settled = 0
         self.given = 0  # rows, or partial ones
         self.repeated = False  # whether a block may hold a group twice
+        self._charged = 0  # bytes
         # the distinct targets of each group, for count_distinct
         self.sets = [DistinctRows(ops) for _ in specs]
 
@@ -95,7 +99,9 @@ class Gathering:
             targets = [ops.evaluate(target, column, size, self.scope)[0] for target in spec.targets]
             if spec.kind == "count_distinct":
                 rows = self.sets[at]
-                rows.add(ops.sort_rows((*keys, *targets)))
+                distinct = ops.sort_rows((*keys, *targets))
+                rows.add(distinct)
+                self._hold(sum(int(column.nbytes) for column in distinct))
                 if rows.pending > max(self.limits.chunk, rows.settled):
                     rows.rows()
                     self._charge()
@@ -113,8 +119,14 @@ class Gathering:
                 partial += ops.split_sums(groups, count, targets[0], weight)
                 partial.append(counted(ops.exact_sums))
         self.blocks.append((*(key[first] for key in keys), *partial))
+        self._came(count)
+
+    def _came(self, count: int) -> None:
+        """So many groups have come: merges them where they are many, or fill the memory."""
         self.pending += count
-        if self.pending > max(self.limits.chunk, self.settled):
+        self._hold(sum(int(part.nbytes) for part in self.blocks[-1]))
+        crowded = 2 * self._merging() > self.limits.spare()
+        if self.pending > max(self.limits.chunk, self.settled // 8 if crowded else self.settled):
             self._merge()
 
     def copy(self) -> Gathering:
@@ -183,9 +195,7 @@ class Gathering:
         self.blocks.append((*keys, *parts))
         self.repeated = True
         self.given += len(parts[0])
-        self.pending += len(parts[0])
-        if self.pending > max(self.limits.chunk, self.settled):
-            self._merge()
+        self._came(len(parts[0]))
 
     def _best(self, spec: Spec, groups: Array, count: int, keys: Array) -> Array:
         """The row of the best key of each group."""
@@ -197,10 +207,23 @@ class Gathering:
         )
         return best
 
+    def _merging(self) -> int:
+        """The bytes that a merge of all blocks takes beside them, or more."""
+        return self._charged + ORDER * (self.pending + self.settled)
+
     def _merge(self) -> None:
+        with self.limits.account.working("merging groups", self._merging()):
+            self._merge_blocks()
+        self.repeated = False
+        self.pending = 0
+        self.settled = len(self.blocks[0][-1]) if self.blocks else 0
+        self._charge()
+
+    def _merge_blocks(self) -> None:
         ops = self.ops
         if len(self.blocks) > 1 or (self.blocks and self.repeated):
             merged = ops.concatenate(self.blocks)
+            self.blocks = []
             keys, parts = merged[: self.width], merged[self.width :]
             first, groups = ops.group_rows(keys, len(parts[0]))
             count = len(first)
@@ -219,10 +242,6 @@ class Gathering:
                     out[-2] = out[-2] & 0xFFFF_FFFF
                 at += self._parts(spec)
             self.blocks = [(*(key[first] for key in keys), *out)]
-        self.repeated = False
-        self.pending = 0
-        self.settled = len(self.blocks[0][-1]) if self.blocks else 0
-        self._charge()
 
     @property
     def groups(self) -> int:
@@ -238,7 +257,16 @@ class Gathering:
         return self.nbytes  # by which Dask knows what a worker holds
 
     def _charge(self) -> None:
-        self.limits.charge("aggregates", self.nbytes)
+        self._hold(self.nbytes - self._charged)
+
+    def give_back(self) -> None:
+        """Somebody else holds the groups from now on."""
+        self._hold(-self._charged)
+
+    def _hold(self, more: int) -> None:
+        """So many bytes more are held than before."""
+        self._charged += more
+        self.limits.account.add("aggregates", more)
 
     @staticmethod
     def _parts(spec: Spec) -> int:

@@ -4,6 +4,8 @@ The loops are a compiled function. Workers are threads that share a counter: eac
 interval of the first bindings, and another when that is done. What a worker needs beside the
 tries is its own: marks, buffers and a block for rows. A block that is full ends the function,
 which says how many rows stay and where to go on; then it is called again with another block.
+
+Above 300 lines, because workers, their arguments and their rows belong together.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.account import Account
 from gdatalog.executors.limits import Limits
 from gdatalog.hands import Hand
 from gdatalog.storage.table import Array
@@ -28,6 +31,7 @@ COUNTS = "bindings"  # the argument that a worker counts in what it binds, for a
 COUNTER, STOP_FLAG, UNITS = 0, 1, 2  # the entries of `control`
 
 FIRST_ROOM, MOST_ROOM = 1 << 12, 1 << 20  # rows of a block
+SHARE = 16  # a block takes such a part of what may still be held, at the most
 
 
 class GiveUp(Exception):
@@ -49,7 +53,8 @@ class Worker:
     state: Array
     control: Array
     blocks: list[Block] = field(default_factory=list)
-    held: int = 0  # bytes
+    held: int = 0  # bytes that are charged
+    account: Account = field(default_factory=Account)
     status: int = DONE
     error: BaseException | None = None
 
@@ -61,19 +66,33 @@ class Worker:
         if self.error is not None or self.status in (FAILED, OVERFLOW, ENOUGH, OUTSIDE):
             self.control[STOP_FLAG] = 1
 
+    def hold(self, count: int) -> None:
+        """It holds so many bytes now."""
+        change, self.held = count - self.held, count
+        self.account.add("blocks", change)
+
+    def drop(self) -> None:
+        """Lets go of all that it holds."""
+        self.blocks, self.arguments, self.error = [], {}, None
+        self.hold(0)
+
     def _run(self) -> None:
-        room = FIRST_ROOM
+        room, before = FIRST_ROOM, 0
+        width = sum(np.dtype(dtype).itemsize for _, dtype in self.outputs)
         while True:
+            self.hold(before + room * width)
             self._new_block(room)
             self.status = self.function(*self.arguments.values())
             kept = int(self.state[4])
             if kept:
                 block = tuple(self.arguments[name][:kept] for name, _ in self.outputs)
                 self.blocks.append(block)
-                self.held += sum(self.arguments[name].nbytes for name, _ in self.outputs)
+                before += kept * width  # the rest of a block has not been touched
             if self.status != FULL:
+                self.hold(before)
                 return
-            room = min(2 * room, MOST_ROOM) if kept else 2 * room
+            most = max(FIRST_ROOM, min(MOST_ROOM, self.account.spare() // (SHARE * (width or 1))))
+            room = min(2 * room, most) if kept else 2 * room
             for name in self.scratch:
                 self.arguments[name][:] = 0  # loops that ended early left marks
 
@@ -124,26 +143,29 @@ def tallied(printed: Any, workers: Sequence[Any]) -> Array:
 def run_workers(workers: Sequence[Worker], control: Array, limits: Limits) -> None:
     """Runs workers, each in a thread of its own, to the end; or stops them all."""
     pool = [Hand(worker.run) for worker in workers]
+    for worker in workers:
+        worker.account = limits.account
     for thread in pool:
         thread.start()
     try:
         for thread in pool:
             while not thread.wait(PATIENCE):
                 limits.poll()
-                limits.charge("blocks", sum(worker.held for worker in workers))
                 tell(control, limits)
+        error = next((worker.error for worker in workers if worker.error is not None), None)
+        if error is not None:
+            raise error
+        if any(worker.status in (FAILED, OVERFLOW) for worker in workers):
+            raise GiveUp
+        if any(worker.status == OUTSIDE for worker in workers):
+            raise Outside
     except BaseException:
         control[STOP_FLAG] = 1
         for thread in pool:
             thread.wait()
+        for worker in workers:  # who handles the error may need their memory
+            worker.drop()
         raise
-    for worker in workers:
-        if worker.error is not None:
-            raise worker.error
-    if any(worker.status in (FAILED, OVERFLOW) for worker in workers):
-        raise GiveUp
-    if any(worker.status == OUTSIDE for worker in workers):
-        raise Outside
 
 
 def tell(control: Array, limits: Limits) -> None:

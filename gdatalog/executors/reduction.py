@@ -62,6 +62,14 @@ class Outcome:
 def reduce_branch(
     walk: Levelwise, step: Branch, reduction: Reduction, outer: Frontier, base: str
 ) -> Outcome:
+    """What an aggregate gives each of the outer rows; its sets are given back then."""
+    with walk.limits.account.giving_back("answers", "aggregates"):
+        return _reduced(walk, step, reduction, outer, base)
+
+
+def _reduced(
+    walk: Levelwise, step: Branch, reduction: Reduction, outer: Frontier, base: str
+) -> Outcome:
     ops, xp = walk.ops, walk.ops.xp
     group = Slot(base, "int")
     gathering = Gathering([reduction], ops, walk.scope, walk.limits)
@@ -144,7 +152,7 @@ def _attaining(
         blocks.append((rows[0][at], target[at], *exported))
     width = 2 + len(reduction.exports)
     attained = (
-        ops.sort_rows(ops.concatenate(blocks))
+        ops.merge_rows(blocks)
         if blocks
         else tuple(xp.empty(0, dtype=xp.int64) for _ in range(width))
     )

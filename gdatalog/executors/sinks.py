@@ -21,6 +21,7 @@ Columns = tuple[Array, ...]
 
 MANY = 1 << 20  # rows, from which on a set of rows may be marked
 MOST_MARKS = 1 << 27  # bytes of marks
+PACKED = 8  # bytes of a packed row, which a sort holds beside the rows
 
 
 class Sink(ABC):
@@ -72,15 +73,16 @@ class RowSet(Sink):
         self.given = 0  # rows, equal ones included
         self._settled: Columns | None = None
         self._blocks: list[Columns] = []
-        self._pending = 0
+        self._pending = self._pending_bytes = 0
+        self._charged = 0  # bytes
         self._marked: Any = None  # instead, where there are few possible rows
         self._types: list[Any] = []  # of the marked columns
 
     @property
     def nbytes(self) -> int:
-        blocks = self._blocks if self._settled is None else [self._settled, *self._blocks]
+        settled = () if self._settled is None else self._settled
         marks = 0 if self._marked is None else int(self._marked.nbytes)
-        return marks + sum(column.nbytes for block in blocks for column in block)
+        return marks + self._pending_bytes + sum(int(column.nbytes) for column in settled)
 
     def emit(self, frontier: Frontier) -> None:
         if not self.outputs:
@@ -99,39 +101,63 @@ class RowSet(Sink):
         if self._marked is not None:
             if self._marked.fits(block):
                 self._marked.add(block)
-                self.limits.charge("answers", self._marked.nbytes)
+                self._charge()
                 pairs = zip(self._types, block, strict=True)
                 self._types = [self.ops.xp.promote_types(t, c.dtype) for t, c in pairs]
                 return
-            self._settled, self._marked = self._unmark(), None
+            self._settled = self._unmark()
             self.count = len(self._settled[0])
+            self._charge()
         self._blocks.append(block)
         self._pending += len(block[0])
-        if self._pending > max(self.limits.chunk, self.count) or self.limit is not None:
+        self._pending_bytes += sum(column.nbytes for column in block)
+        self._charge()
+        # Earlier where there is soon no room any more to sort the rows.
+        crowded = 2 * PACKED * (self._pending + self.count) > self.limits.spare()
+        most = max(self.limits.chunk, self.count // 8 if crowded else self.count)
+        if self._pending > most or self.limit is not None:
             self._settle()
 
+    def give_back(self) -> None:
+        """Somebody else holds the rows from now on."""
+        self.limits.account.add("answers", -self._charged)
+        self._charged = 0
+
+    def _charge(self) -> None:
+        held = self.nbytes
+        change, self._charged = held - self._charged, held
+        self.limits.account.add("answers", change)
+
     def _settle(self) -> None:
-        blocks = self._blocks if self._settled is None else [self._settled, *self._blocks]
         if not self._blocks:
             return
-        rows = self.ops.concatenate(blocks)
-        self._blocks = []
-        self._pending = 0
-        if self.limit is None and len(rows[0]) >= MANY:
-            # Many more are to come, most of them again: a mark is cheaper than a sort.
-            self._types = [column.dtype for column in rows]
-            self._marked = self.ops.marked_rows(min(MOST_MARKS, self.limits.spare() // 4))
-            if self._marked.fits(rows):
-                self._marked.add(rows)
-                self._settled = None
-                self.limits.charge("answers", self._marked.nbytes)
-                return
-            self._marked = None
-        self._settled = self.ops.sort_rows(rows)
+        blocks = self._blocks if self._settled is None else [self._settled, *self._blocks]
+        self._settled, self._blocks = None, []
+        self._pending = self._pending_bytes = 0
+        total = sum(len(block[0]) for block in blocks)
+        if self.limit is None and total >= MANY and self._mark(blocks):
+            return
+        self._settled = self.ops.merge_rows(blocks)
         self.count = len(self._settled[0])
-        self.limits.charge("answers", sum(column.nbytes for column in self._settled))
+        self._charge()
         if self.limit is not None and self.count >= self.limit:
             self.done = True
+
+    def _mark(self, blocks: list[Columns]) -> bool:
+        """Marks the rows of blocks, if they are few of those that there could be: many more are to
+        come, most of them again, and a mark is cheaper than a sort."""
+        marked = self.ops.marked_rows(min(MOST_MARKS, self.limits.spare() // 4))
+        if not all(marked.fits(block) for block in blocks):
+            return False
+        self._types = [
+            self.ops.xp.result_type(*(column.dtype for column in parts))
+            for parts in zip(*blocks, strict=True)
+        ]
+        while blocks:
+            marked.add(blocks.pop(0))
+        self._marked = marked
+        self._charge()
+        return True
 
     @property
     def divisible(self) -> bool:
@@ -144,6 +170,7 @@ class RowSet(Sink):
         """The rows of another set, which is not used any more."""
         given = self.given + other.given
         rows, count = other.finish()
+        other.give_back()
         if not self.outputs:
             self.count = max(self.count, count)
             self.done = self.limit is not None and self.count > 0
@@ -151,10 +178,12 @@ class RowSet(Sink):
             self.add(rows)
         self.given = given
 
-    def add_blocks(self, blocks: Sequence[Columns]) -> None:
-        """Rows that were made elsewhere."""
-        for block in blocks:
+    def add_blocks(self, blocks: list[Columns]) -> None:
+        """Rows that were made elsewhere, and that nobody else needs."""
+        while blocks:
+            block = blocks.pop()
             if self.outputs:
+                self.limits.account.add("blocks", -sum(column.nbytes for column in block))
                 self.add(block)
             else:
                 self.given += 1
@@ -168,19 +197,22 @@ class RowSet(Sink):
         return self.done
 
     def _unmark(self) -> Columns:
-        rows: Columns = self._marked.rows(self._types)
+        """The marked rows, sorted; they are marked no more."""
+        width = sum(self.ops.xp.dtype(kind).itemsize for kind in self._types)
+        with self.limits.account.working("answers", width * self._marked.count()):
+            rows: Columns = self._marked.rows(self._types)
+        self._marked = None
         return rows
 
     def finish(self) -> tuple[Columns, int]:
         """The rows, sorted, and how many there are."""
         if not self.outputs:
             return (), self.count
-        if self._marked is not None:
-            rows = self._unmark()
-            return rows, len(rows[0])
         self._settle()
         if self._marked is not None:
-            return self.finish()
+            self._settled = self._unmark()
+            self.count = len(self._settled[0])
+            self._charge()
         if self._settled is None:
             return tuple(self.ops.xp.empty(0, dtype="int32") for _ in self.outputs), 0
         return self._settled, self.count
@@ -201,26 +233,27 @@ class Kept(Sink):
         self._bytes = 0
 
     def emit(self, frontier: Frontier) -> None:
-        self._add(
+        self._keep(
             tuple(
                 self.ops.evaluate(output, frontier.column, frontier.size, self.scope)[0]
                 for output in self.outputs
             )
         )
-        self.limits.charge("answers", self._bytes)
 
-    def _add(self, block: Columns) -> None:
+    def _keep(self, block: Columns) -> None:
         self.blocks.append(block)
         self.count += len(block[0])
-        self._bytes += sum(column.nbytes for column in block)
+        held = sum(column.nbytes for column in block)
+        self._bytes += held
+        self.limits.account.add("answers", held)
 
     def apart(self, limits: Limits) -> Kept:
         return Kept(self.outputs, self.ops, self.scope, limits)
 
     def take(self, other: Kept) -> None:
+        other.limits.account.add("answers", -other._bytes)
         for block in other.blocks:
-            self._add(block)
-        self.limits.charge("answers", self._bytes)
+            self._keep(block)
 
 
 class Bag(Sink):
@@ -239,6 +272,7 @@ class Bag(Sink):
         return Bag(self.keys, Gathering(gathering.specs, gathering.ops, gathering.scope, limits))
 
     def take(self, other: Bag) -> None:
+        other.gathering.give_back()
         self.gathering.join(other.gathering)
 
     def emit(self, frontier: Frontier) -> None:

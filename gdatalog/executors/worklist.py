@@ -90,7 +90,7 @@ class SplitWorker(Worker):
         """Says what is held."""
         tables = sum(array.nbytes for name, array in self.arguments.items() if name[:6] == "table_")
         rows = sum(array.nbytes for name, array in self.arguments.items() if name[:5] == "rows_")
-        self.held = self._done + self._owned + tables + rows
+        self.hold(self._done + self._owned + tables + rows)
 
     def _full(self, at: int) -> None:
         kept = self._keep(at)

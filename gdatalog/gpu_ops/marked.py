@@ -63,6 +63,10 @@ class MarkedRows:
         self._marks[packed[found]] = True
         return found
 
+    def count(self) -> int:
+        """How many rows are marked."""
+        return len(self.ops.survivors(self._marks))
+
     def rows(self, dtypes: Sequence[Any]) -> Columns:
         """The marked rows, sorted."""
         assert self._packing is not None

@@ -128,6 +128,12 @@ class Rows(Arrays):
             return columns
         return tuple(column[kept] for column in columns)
 
+    def merge_rows(self, blocks: list[Columns]) -> Columns:
+        """The rows of all blocks, sorted and without duplicates; takes them out of the list."""
+        rows = self.concatenate(blocks)
+        blocks.clear()
+        return self.sort_rows(rows)
+
     def order_rows(self, columns: Sequence[Array]) -> Array:
         """The order of rows that do not fit into 63 bits, equal ones as they stand."""
         xp = self.xp

@@ -10,7 +10,7 @@ from gdatalog.storage.rows import Packing, firsts, order_rows, row_firsts
 from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import by_stretches
-from gdatalog.watching import patiently
+from gdatalog.watching import patiently, working_space
 
 # Groups are numbered by a table of up to this many entries for each row, or so many in all.
 COUNTED, SMALL = 2, 1 << 12
@@ -23,7 +23,8 @@ def group_rows(columns: Sequence[Array], length: int) -> tuple[Array, Array]:
     """
     if not columns:
         return np.zeros(min(1, length), dtype=np.int64), np.zeros(length, dtype=np.int64)
-    return patiently(length, lambda: _group_rows(columns, length))
+    with working_space("grouping", 48 * length):
+        return patiently(length, lambda: _group_rows(columns, length))
 
 
 def _group_rows(columns: Sequence[Array], length: int) -> tuple[Array, Array]:
@@ -43,7 +44,7 @@ def _group_rows(columns: Sequence[Array], length: int) -> tuple[Array, Array]:
     # A sort of plain integers is quicker than one that moves rows' numbers along.
     packed <<= row_bits
     packed |= np.arange(length)
-    packed = sort_values(packed, 0, (1 << (bits + row_bits)) - 1)
+    packed = sort_values(packed, 0, (1 << (bits + row_bits)) - 1, own=True)
     order = packed & ((1 << row_bits) - 1)
     marks = firsts(packed >> row_bits)
     return order[marks], _numbered(order, marks)

@@ -10,12 +10,16 @@ import numpy as np
 
 from gdatalog.storage.rows import Columns, Packing
 from gdatalog.storage.table import Array
+from gdatalog.watching import working_space
+
+STRETCH = 1 << 22  # marks that are looked at together
 
 
 class MarkedRows:
     def __init__(self, most: int) -> None:
         self.most = most  # bytes
         self._packing: Packing | None = None
+        self._spans: list[tuple[int, int]] = []  # of each column: the least and the greatest value
         self._marks = np.zeros(0, dtype=np.bool_)
         self._no_more = False  # more room was asked for than there may be
 
@@ -25,25 +29,38 @@ class MarkedRows:
 
     def fits(self, rows: Columns) -> bool:
         """Makes room for these rows; False, and nothing is changed, if there is not so much."""
-        if self._packing is not None and self._packing.holds(rows):
-            return True
-        if self._no_more:
+        if not len(rows[0]):
+            return self._packing is not None or self._widen(tuple(np.zeros((len(rows), 1), int)))
+        spans = [(int(column.min()), int(column.max())) for column in rows]
+        if self._spans:
+            both = zip(self._spans, spans, strict=True)
+            spans = [(min(a, c), max(b, d)) for (a, b), (c, d) in both]
+        ends = tuple(np.array(span) for span in spans)
+        held = self._packing is not None and self._packing.holds(ends)
+        if not held and (self._no_more or not self._widen(ends)):
+            self._no_more = True
             return False
-        known = self.rows([np.dtype(np.int64)] * len(rows)) if self._packing else None
-        everything = rows
-        if known is not None and len(known[0]):
-            everything = tuple(np.append(a, b) for a, b in zip(known, rows, strict=True))
+        self._spans = spans
+        return True
+
+    def _widen(self, ends: Columns) -> bool:
+        """Makes room for rows between these ends; False if that is too much."""
         for spare in (1, 0):
-            packing = Packing.of(everything, spare)
+            packing = Packing.of(ends, spare)
             if packing is not None and 1 << sum(packing.bits) <= self.most:
                 break
         else:
-            self._no_more = True
             return False
-        self._packing = packing
-        self._marks = np.zeros(1 << sum(packing.bits), dtype=np.bool_)
-        if known is not None:
-            self._marks[packing.pack(known)] = True
+        size = 1 << sum(packing.bits)
+        with working_space("marks", size):
+            before, old = self._packing, self._marks
+            self._packing, self._marks = packing, np.zeros(size, dtype=np.bool_)
+            wide = [np.dtype(np.int64)] * len(ends)
+            for start in range(0, len(old) if before is not None else 0, STRETCH):
+                assert before is not None
+                found = np.flatnonzero(old[start : start + STRETCH])
+                found += start
+                self._marks[packing.pack(before.unpack(found, wide))] = True
         return True
 
     def add(self, rows: Columns) -> None:
@@ -62,7 +79,20 @@ class MarkedRows:
         self._marks[packed[found]] = True
         return found
 
+    def count(self) -> int:
+        """How many rows are marked."""
+        return int(np.count_nonzero(self._marks))
+
     def rows(self, dtypes: list[np.dtype[np.generic]]) -> Columns:
         """The marked rows, sorted."""
         assert self._packing is not None
-        return self._packing.unpack(np.flatnonzero(self._marks), dtypes)
+        columns = tuple(np.empty(self.count(), dtype=dtype) for dtype in dtypes)
+        at = 0
+        for start in range(0, len(self._marks), STRETCH):
+            found = np.flatnonzero(self._marks[start : start + STRETCH])
+            found += start
+            rows = self._packing.unpack(found, dtypes)
+            for column, part in zip(columns, rows, strict=True):
+                column[at : at + len(part)] = part
+            at += len(found)
+        return columns

@@ -2,6 +2,10 @@
 
 Rows whose columns fit together into 63 bits are packed into one integer each, so that one sort
 or one search of plain integers does the work; wider rows are sorted column by column.
+
+Each operation charges its working space to the evaluation that runs (`account.py`).
+
+Above 300 lines, because all operations on sets of rows share the packing.
 """
 
 from __future__ import annotations
@@ -14,13 +18,14 @@ import numpy as np
 from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, by_stretches, spread
-from gdatalog.watching import patiently
+from gdatalog.watching import patiently, watching, working_space
 
 Columns = tuple[Array, ...]
 
 # A set of values in a range this many times as long as the set is marked rather than sorted.
 DENSE = 16
 FEW = 1 << 16  # rows, up to which NumPy sorts by columns as fast as packed
+STRETCH = 1 << 16  # values that are moved at a time
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 
@@ -34,9 +39,16 @@ class Packing:
     @staticmethod
     def of(columns: Sequence[Array], spare: int = 0) -> Packing | None:
         """A packing for these columns, with `spare` bits of room above each; None if too wide."""
+        return Packing.over([tuple(columns)], spare)
+
+    @staticmethod
+    def over(blocks: Sequence[Columns], spare: int = 0) -> Packing | None:
+        """The same for the rows of several blocks."""
         least, bits = [], []
-        for column in columns:
-            low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
+        for parts in zip(*blocks, strict=True):
+            filled = [column for column in parts if len(column)]
+            low = min((int(column.min()) for column in filled), default=0)
+            high = max((int(column.max()) for column in filled), default=0)
             least.append(low)
             bits.append((high - low).bit_length())
         total = sum(bits)
@@ -53,9 +65,10 @@ class Packing:
             for column, low, width in zip(columns, self.least, self.bits, strict=True)
         )
 
-    def pack(self, columns: Sequence[Array]) -> Array:
+    def pack(self, columns: Sequence[Array], into: Array | None = None) -> Array:
+        """The packed rows; written `into` an array, if one is given."""
         length = len(columns[0])
-        packed: Array = np.empty(length, dtype=np.int64)
+        packed: Array = np.empty(length, dtype=np.int64) if into is None else into
         parts = [part for part in zip(columns, self.least, self.bits, strict=True) if part[2]]
 
         def fill(part: slice) -> None:
@@ -100,25 +113,47 @@ def firsts(values: Array) -> Array:
     return marks
 
 
-def sorted_set(values: Array) -> Array:
-    """The sorted distinct values of an array of ints."""
-    return patiently(len(values), lambda: _sorted_set(values))
+def sorted_set(values: Array, own: bool = False) -> Array:
+    """The sorted distinct values of an array of ints; `own`: it may be changed for that."""
+    return patiently(len(values), lambda: _sorted_set(values, own))
 
 
-def _sorted_set(values: Array) -> Array:
+def _sorted_set(values: Array, own: bool = False) -> Array:
     if ascending(values):
         return values
     low, high = int(values.min()), int(values.max())
-    if high - low < DENSE * len(values):
+    room = high - low + 1 + 8 * len(values)
+    if high - low < DENSE * len(values) and room <= watching().account.spare():
         # Few possible values: marking them is a pass, sorting would be many.
-        marks = np.zeros(high - low + 1, dtype=np.bool_)
-        marks[values.astype(np.int64, copy=False) - low] = True
-        found = np.flatnonzero(marks)
-        found += low
-        return found.astype(values.dtype, copy=False)
-    values = sort_values(values, low, high)
+        with working_space("sorting", room):
+            return _marked_set(values, low, high)
+    values = sort_values(values, low, high, own=own)
     marks = firsts(values)
-    return values if marks.all() else values[marks]
+    if marks.all():
+        return values
+    return _squeezed(values, marks) if own else values[marks]
+
+
+def _marked_set(values: Array, low: int, high: int) -> Array:
+    marks = np.zeros(high - low + 1, dtype=np.bool_)
+
+    def mark(part: slice) -> None:
+        marks[values[part].astype(np.int64, copy=False) - low] = True
+
+    by_stretches(mark, len(values))
+    found = np.flatnonzero(marks)
+    found += low
+    return found.astype(values.dtype, copy=False)
+
+
+def _squeezed(values: Array, marks: Array) -> Array:
+    """The marked values, moved to the front of their array."""
+    at = 0
+    for start in range(0, len(values), STRETCH):
+        kept = values[start : start + STRETCH][marks[start : start + STRETCH]]
+        values[at : at + len(kept)] = kept
+        at += len(kept)
+    return values[:at] if 2 * at > len(values) else values[:at].copy()
 
 
 def row_firsts(columns: Sequence[Array]) -> Array:
@@ -134,19 +169,53 @@ def sort_rows(columns: Sequence[Array]) -> Columns:
     columns = tuple(columns)
     if not columns or len(columns[0]) < 2:
         return columns
-    return patiently(len(columns[0]), lambda: _sort_rows(columns))
+    return patiently(len(columns[0]), lambda: _sort_rows([columns]))
 
 
-def _sort_rows(columns: Columns) -> Columns:
-    if len(columns) == 1:
-        return (sorted_set(columns[0]),)
-    packing = Packing.of(columns)
-    if packing is not None:
-        packed = packing.pack(columns)
-        distinct = sorted_set(packed)
-        if distinct is packed:
-            return columns
-        return packing.unpack(distinct, [column.dtype for column in columns])
+def merge_rows(blocks: list[Columns]) -> Columns:
+    """The rows of all blocks, sorted and without duplicates; at least one block.
+
+    It takes the blocks out of the list as it goes, so that each can be freed once it is packed.
+    """
+    count = sum(len(block[0]) for block in blocks)
+    if count < 2 or (len(blocks) == 1 and len(blocks[0]) == 1):
+        return sort_rows(concatenate(blocks))
+    return patiently(count, lambda: _sort_rows(blocks))
+
+
+def _sort_rows(blocks: list[Columns]) -> Columns:
+    dtypes = [np.result_type(*parts) for parts in zip(*blocks, strict=True)]
+    count, width = sum(len(block[0]) for block in blocks), sum(dtype.itemsize for dtype in dtypes)
+    if len(dtypes) == 1:
+        with working_space("sorting", count * width):
+            whole = len(blocks) > 1
+            (column,) = concatenate(blocks)
+            blocks.clear()
+            return (_sorted_set(column, whole),)
+    packing = Packing.over(blocks)
+    if packing is None:
+        with working_space("sorting", count * 2 * width):
+            return _sort_wide(blocks)
+    with working_space("sorting", count * (9 + (width if len(blocks) == 1 else 0))):
+        packed = np.empty(count, dtype=np.int64)
+        first = blocks[0] if len(blocks) == 1 else None
+        start = 0
+        while blocks:
+            block = blocks.pop(0)
+            packing.pack(block, packed[start : start + len(block[0])])
+            start += len(block[0])
+            del block
+        if first is not None and ascending(packed):
+            return first
+        first = None
+        watching().account.tidy(count * width)
+        return packing.unpack(_sorted_set(packed, True), dtypes)
+
+
+def _sort_wide(blocks: list[Columns]) -> Columns:
+    """The same of rows that cannot be packed."""
+    columns = concatenate(blocks)
+    blocks.clear()
     order = order_rows(columns)
     columns = tuple(spread(lambda column: column[order], columns, len(order) >= LONG))
     marks = row_firsts(columns)
@@ -164,7 +233,8 @@ def order_rows(columns: Sequence[Array]) -> Array:
     count = len(columns[0])
     if count < FEW:
         return np.lexsort(tuple(columns)[::-1])
-    return patiently(count, lambda: _order_rows(columns, count))
+    with working_space("sorting", 24 * count):
+        return patiently(count, lambda: _order_rows(columns, count))
 
 
 def _order_rows(columns: Sequence[Array], count: int) -> Array:
@@ -207,14 +277,15 @@ def _order_by(
         packed[part] = mine.view(np.int64)
 
     by_stretches(fill, count)
-    packed = sort_values(packed, 0, (1 << (bits + width)) - 1)
+    packed = sort_values(packed, 0, (1 << (bits + width)) - 1, own=True)
     packed &= (1 << width) - 1
     return packed if order is None else order[packed]
 
 
 def first_rows(columns: Sequence[Array]) -> Array:
     """The indices, ascending, of one row of each set of equal rows: the first of them."""
-    return patiently(len(columns[0]), lambda: _first_rows(columns))
+    with working_space("looking for duplicates", 40 * len(columns[0])):
+        return patiently(len(columns[0]), lambda: _first_rows(columns))
 
 
 def _first_rows(columns: Sequence[Array]) -> Array:
@@ -240,7 +311,8 @@ def in_sorted(values: Array, among: Array) -> Array:
     """Which of `values` occur in the sorted array `among`."""
     if len(among) == 0:
         return np.zeros(len(values), dtype=np.bool_)
-    return patiently(len(values), lambda: _in_sorted(values, among), None)
+    with working_space("looking for duplicates", 17 * len(values)):
+        return patiently(len(values), lambda: _in_sorted(values, among), None)
 
 
 def _in_sorted(values: Array, among: Array) -> Array:

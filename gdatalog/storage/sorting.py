@@ -13,6 +13,7 @@ import numpy as np
 
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, cores, spread
+from gdatalog.watching import watching, working_space
 
 # The sorted values of an array of int64, none less than the first bound or more than the second.
 Sorter = Callable[[Array, int, int], Array]
@@ -42,31 +43,37 @@ def ascends(values: Array) -> bool:
     return bool((few[1:] >= few[:-1]).all()) and bool((values[1:] >= values[:-1]).all())
 
 
-def sort_values(values: Array, low: int, high: int, start: bool = True) -> Array:
+def sort_values(values: Array, low: int, high: int, start: bool = True, own: bool = False) -> Array:
     """The values of an array of ints in ascending order; it may be the array itself.
 
     None is less than `low` or more than `high`: the closer these are, the less there is to do.
-    `start`: whether a compiled sorter may be started for it.
+    `start`: whether a compiled sorter may be started for it. `own`: nobody else needs the array,
+    which may be sorted in place. The compiled sorter needs two more arrays of its size; where the
+    memory limit leaves no room for these, NumPy sorts.
     """
     if ascends(values):
         return values
-    count = len(values)
-    if count < LONG:
-        return np.sort(values)
-    if values.dtype == np.int64:
+    count, room = len(values), 2 * values.nbytes
+    if count >= LONG and values.dtype == np.int64 and room <= watching().account.spare():
         for sorter_for in _offers:
             sorter = sorter_for(count, start)
             if sorter is not None:
-                return sorter(values, low, high)
-    return _by_threads(values)
+                with working_space("sorting", room):
+                    return sorter(values, low, high)
+    own = own and values.flags.writeable
+    with working_space("sorting", 0 if own else values.nbytes):
+        mine = values if own else values.copy()
+        if count < LONG:
+            mine.sort()
+        else:
+            _by_threads(mine)
+        return mine
 
 
-def _by_threads(values: Array) -> Array:
+def _by_threads(values: Array) -> None:
     """Halves the array by its middle value until each thread has a part, and sorts the parts."""
-    values = values.copy()
     parts = [values]
     while 2 * len(parts) <= cores() and len(parts[0]) > 1:
         spread(lambda part: part.partition(len(part) // 2), parts, True)
         parts = [half for part in parts for half in np.split(part, [len(part) // 2])]
     spread(lambda part: part.sort(), parts, True)
-    return values

@@ -6,13 +6,21 @@ readers need no lock: a code that a reader holds is in the table for good.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from threading import Lock
 
 import numpy as np
 
+from gdatalog.account import TEXTS
 from gdatalog.storage.table import Array, Texts
-from gdatalog.watching import watching
+from gdatalog.watching import watching, working_space
 
+# What a text takes beside its characters: its entries in a list and in a dict, which holds up to
+# twice as much for a moment when it grows, and what the allocator rounds up.
+ENTRY = 136
+RANKING = 56  # bytes for each text while texts are ordered
+STEP = 1 << 20  # bytes of new texts that are charged together
 AT_ONCE = 1 << 13  # texts that are given codes without a look at who waits
 
 
@@ -46,6 +54,21 @@ class SymbolTable:
                     self._texts.append(text)
                     self._codes[text] = code
         return code
+
+    def intern_new(self, texts: Iterable[str]) -> Array:
+        """The codes of texts that an evaluation makes; those that are new are charged to it."""
+        account, known = watching().account, len(self._texts)
+        codes, more = [], 0
+        for text in texts:
+            codes.append(self.intern(text))
+            if len(self._texts) > known:
+                known = len(self._texts)
+                more += sys.getsizeof(text) + ENTRY
+                if more >= STEP:
+                    account.add(TEXTS, more)
+                    more = 0
+        account.add(TEXTS, more)
+        return np.array(codes, dtype=np.int32)
 
     def text(self, code: int) -> str:
         return self._texts[code]
@@ -88,8 +111,9 @@ class SymbolTable:
         """For each code its place among all texts in the order of code points."""
         ranks = self._ranks
         if len(ranks) != len(self._texts):
-            texts = self._texts[:]
-            ranks = np.empty(len(texts), dtype=np.int64)
-            ranks[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
-            self._ranks = ranks
+            with working_space("the order of texts", RANKING * len(self._texts)):
+                texts = self._texts[:]
+                ranks = np.empty(len(texts), dtype=np.int64)
+                ranks[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
+                self._ranks = ranks
         return ranks

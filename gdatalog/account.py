@@ -1,0 +1,164 @@
+"""What an evaluation holds, by owner, against its memory limit.
+
+Whoever holds an array charges it, before making it where it is large, and gives the charge back
+with the array. Working space (what a sort or a merge needs beside its input) is charged while the
+operation runs. So the sum of the charges bounds what the process holds at any time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from threading import Lock
+
+from gdatalog.errors import MemoryLimitError
+from gdatalog.progress import format_bytes
+from gdatalog.values import shown_name
+
+UNLIMITED = 1 << 40
+SMALL = 1 << 20  # bytes of working space that are not worth an entry
+TRIM = 32  # working space of such a part of the limit is worth a look at what could be given back
+_NOTHING = nullcontext()
+
+TEXTS = "texts"  # the owner of those that an evaluation makes
+RAISE = "raise it: gdatalog.connect(memory_limit=...) or --memory-limit"
+
+
+class Account:
+    """Charges by owner. `memory`: the most bytes that may be held; None: there is no limit.
+
+    Threads may charge at the same time.
+    """
+
+    __slots__ = ("_lock", "held", "high", "memory", "peak")
+
+    def __init__(self, memory: int | None = None) -> None:
+        self.memory = memory
+        self.held: dict[str, int] = {}
+        self.peak = 0
+        self.high = 0  # the most that was held since `highest` was called
+        self._lock = Lock()
+
+    @property
+    def total(self) -> int:
+        """How many bytes are held."""
+        with self._lock:
+            return sum(self.held.values())
+
+    def spare(self) -> int:
+        """How many more bytes may be held."""
+        return UNLIMITED if self.memory is None else max(0, self.memory - self.total)
+
+    def highest(self) -> int:
+        """The most bytes that were held since the last call of this."""
+        now = self.total
+        most, self.high = max(self.high, now), now
+        return most
+
+    def charge(self, what: str, count: int) -> None:
+        """`what` holds so many bytes now; raises if all owners together exceed the limit."""
+        with self._lock:
+            self.held[what] = count
+        self._check()
+
+    def add(self, what: str, count: int) -> None:
+        """`what` holds so many bytes more than before, or fewer."""
+        with self._lock:
+            self.held[what] = max(0, self.held.get(what, 0) + count)
+        if count > 0:
+            self._check()
+
+    def tidy(self, count: int) -> None:
+        """So many bytes are about to be held, or have been freed: where these are many, what the
+        allocator keeps goes back to the system."""
+        if self.memory is not None and TRIM * count > self.memory:
+            trim()
+
+    @contextmanager
+    def taking(self, what: str, count: int) -> Iterator[None]:
+        """Charges working space until the block ends; raises before it if that does not fit."""
+        self.tidy(count)
+        try:
+            self.add(what, count)
+            yield
+        finally:
+            self.add(what, -count)
+
+    def working(self, what: str, count: int) -> AbstractContextManager[None]:
+        """The same, of which a little is free."""
+        return _NOTHING if count < SMALL else self.taking(what, count)
+
+    @contextmanager
+    def giving_back(self, *names: str) -> Iterator[None]:
+        """When the block ends these owners hold what they held before it."""
+        before = [(name, self.held.get(name, 0)) for name in names]
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.held.update(before)
+
+    @contextmanager
+    def restoring(self, *errors: type[BaseException]) -> Iterator[None]:
+        """If one of these errors ends the block, whatever it charged is given back."""
+        with self._lock:
+            before = dict(self.held)
+        try:
+            yield
+        except errors:
+            with self._lock:
+                self.held.clear()
+                self.held.update(before)
+            raise
+
+    def _check(self) -> None:
+        with self._lock:
+            total = sum(self.held.values())
+            if self.memory is None or total <= self.memory:
+                self.peak = max(self.peak, total)
+                self.high = max(self.high, total)
+                return
+            parts = sorted(self.held.items(), key=lambda item: -item[1])
+        told = ", ".join(
+            f"{shown_name(name)} {format_bytes(size)}" for name, size in parts[:4] if size
+        )
+        raise MemoryLimitError(
+            f"this needs more than the memory limit of {format_bytes(self.memory)} ({told})",
+            hint=_instead(parts[0][0]) + RAISE,
+        )
+
+
+@cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    import ctypes
+
+    return getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+
+
+def trim() -> None:
+    """Gives the memory that the allocator has free back to the system, where it can (glibc).
+
+    Arrays of a chunk lie between those that stay. What they leave would be held for long.
+    """
+    found = _malloc_trim()
+    if found is not None:
+        found(0)
+
+
+def _instead(most: str) -> str:
+    """What may need less, by what holds the most."""
+    if most in ("rows followed", "best values"):
+        return ""
+    if most == TEXTS:
+        return (
+            "each different text that a query makes is kept: let it make fewer or shorter ones; or "
+        )
+    if most.startswith("index of "):
+        name = most.removeprefix("index of ")
+        return f"a rule that keeps the columns of {name} that are needed makes a smaller one; or "
+    return (
+        "where the rows are only counted or summed up, let the rule do it: "
+        "`count()`, `sum(x)`, `min(x)` keep no rows; or "
+    )
