@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import c_ulong, py_object, pythonapi
-from threading import Event, Lock, Thread, Timer
+from threading import Event, Lock, Thread
+from time import sleep
 
 MOMENT = 0.005  # seconds
 
@@ -60,8 +61,8 @@ class Hand(Thread):
                 pythonapi.PyThreadState_SetAsyncExc(c_ulong(self.ident), py_object(Left))
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Within, which only this thread itself is, it is not ended; but a moment later."""
+    def held(self, done: Callable[[], bool]) -> Iterator[None]:
+        """Within, which only this thread itself is, it is not ended; but once that is `done`."""
         with self._gate:
             self._held += 1
         try:
@@ -73,14 +74,18 @@ class Hand(Thread):
                 wanted = self._wanted and not self._held
                 self._wanted = self._wanted and not wanted
             if wanted:
-                soon(self.end)
+                soon(self.end, done)
 
 
-def soon(call: Callable[[], None]) -> None:
-    """Has a call done in a moment, by another thread."""
-    timer = Timer(MOMENT, call)
-    timer.daemon = True
-    timer.start()
+def soon(call: Callable[[], None], when: Callable[[], bool]) -> None:
+    """Has another thread do a call as soon as it may."""
+
+    def wait() -> None:
+        while not when():
+            sleep(MOMENT)
+        call()
+
+    Thread(target=wait, daemon=True).start()
 
 
 def _raised() -> None:

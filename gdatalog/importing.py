@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from _thread import interrupt_main
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.machinery import ModuleSpec
@@ -45,12 +45,12 @@ def whole_imports() -> Iterator[None]:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
-    """Within, neither Ctrl-C nor the end of this thread is raised; what came is a moment later,
-    for who imports would take it for the end of the import."""
+def undisturbed(done: Callable[[], bool]) -> Iterator[None]:
+    """Within, neither Ctrl-C nor the end of this thread is raised; what came is once that is
+    `done`: who imports would take it for a failure of the import."""
     thread = current_thread()
     if isinstance(thread, Hand):
-        with thread.held():
+        with thread.held(done):
             yield
         return
     if thread is not main_thread():
@@ -75,7 +75,7 @@ def undisturbed() -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
         for late in dict.fromkeys(came):
-            soon(partial(interrupt_main, late))
+            soon(partial(interrupt_main, late), done)
 
 
 class _Finder:
@@ -104,7 +104,7 @@ def _load_whole(loader: Any) -> None:
 
     def exec_module(module: ModuleType) -> None:
         vars(loader).pop("exec_module", None)
-        with undisturbed():
+        with undisturbed(lambda: not getattr(module.__spec__, "_initializing", False)):
             _here.importing = True
             try:
                 execute(module)
