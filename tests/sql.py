@@ -35,6 +35,7 @@ from gdatalog.parser.syntax import (
     Var,
     Wildcard,
 )
+from tests.oracle_normal import names
 from tests.oracle_values import Ts, Value
 
 Types = dict[str, tuple[str, ...]]
@@ -354,6 +355,12 @@ class Bindings:
         if len(branches) > 1:
             raise Unsupported("`;` in an aggregate")
         shared = self.shared or set()
+        # A variable of what is aggregated that the aggregate's body binds is another one inside.
+        aggregated = shared & {name for target in expr.targets for name in names(target)}
+        atoms = [part for part in branches[0] if isinstance(part, Atom)]
+        if not aggregated <= {arg.name for a in atoms for arg in a.args if isinstance(arg, Var)}:
+            raise Unsupported("what is aggregated may be bound by the body")
+        shared = shared - aggregated
         below = Bindings(
             self.types,
             self.names,
