@@ -34,7 +34,7 @@ def _souffle(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_from_python(tmp_path: Path) -> None:
-    with gd.connect() as db, pytest.warns(gd.ProgramWarning, match="Soufflé's answer"):
+    with gd.connect() as db, pytest.warns(gd.ProgramWarning, match="Soufflé, which asks only"):
         outputs = db.run_file(HERE / "courses.dl", facts=HERE / "facts", out=tmp_path)
         assert len(db["prerequisite"]) == len(db["blocked"]) == 13
     assert _rows(tmp_path) == _rows(HERE / "expected")

@@ -100,7 +100,7 @@ def test_a_load_of_a_file(db: gd.Database, monkeypatch: pytest.MonkeyPatch, tmp_
     told = stopped_in(
         db, monkeypatch, "gdatalog.storage.frames.cells_column", lambda: db.run_file("p.dl")
     )
-    assert told == "interrupted: loading F from e.csv at 40 %"
+    assert told == "interrupted: loading F from e.csv (99 rows) at 40 %"
     assert not (tmp_path / "big.csv").exists() and "big" not in db.relations
 
 
@@ -124,7 +124,7 @@ def test_a_sort(db: gd.Database, monkeypatch: pytest.MonkeyPatch) -> None:
         "gdatalog.storage.trie_builder.Packing.of",
         lambda: db.query("?- F(x, y), F(y, x).", strategy="levelwise"),
     )
-    assert told == "interrupted: sorting F"
+    assert told == "interrupted: sorting F (20,000 rows)"
 
 
 def test_rows_that_are_new_in_a_round(db: gd.Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,6 +149,7 @@ class Run:
         seen: dict[int, Seen] | None = None if self.report is None else {}
         walk = Levelwise(tries, self.device.ops, self.scope, limits, seen, self.lasting)
         held = limits.chunk * levels_of(self.plan) * BYTES_PER_ROW if self.device is CPU else 0
+        held = min(held, limits.spare() // 2)  # few rows need less than a chunk has room for
         with impatience(limits, patience), limits.account.working("rows at hand", held):
             if join.scan is not None:
                 rows, count = self.sources.rows_of(join)

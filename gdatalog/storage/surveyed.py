@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,13 @@ class AfarStatistics(Statistics):
         if rows is None:
             return super().loopless
         return bool(self.rises) or (self._edges and not rows.survey.loops)
+
+    @property
+    def rises(self) -> frozenset[tuple[int, int]]:
+        if self._rows is None:
+            return super().rises
+        pairs = permutations(range(len(self._types)), 2)
+        return frozenset(pair for pair in pairs if self.ascends(*pair))
 
     def counted(self, columns: frozenset[int]) -> bool:
         return self._rows is None and super().counted(columns)
