@@ -210,7 +210,7 @@ def _of_command(
     kinds = wanted[at : at + 1]
     if at == 0 and arguments.startswith("[RELATION] "):
         kinds = wanted[:2]  # the first may be left out
-    elif at and "..." in arguments:
+    elif at >= max(1, len(wanted) - 1) and "..." in arguments:
         kinds = [kind.rstrip(".") for kind in wanted[:1]]
     for kind in kinds:
         for choice in kind.split("|"):
