@@ -162,7 +162,7 @@ class Workspace:
         self, name: str, data: Any, options: LoadOptions, declared: Schema | None
     ) -> Relation | None:
         """The relation of data that a cluster's workers read themselves, or have."""
-        if self.cluster is None or self.knobs.spread == "never" or options.mends:
+        if self.cluster is None or self.knobs.spread == "never" or options.mends or options.row_id:
             return None
         forced = self.knobs.spread == "partition"
         wanted = Wanted(name, self.memory_limit, options.columns, declared, forced)
