@@ -75,7 +75,7 @@ def test_what_tells_new_rows(kinds: list[str], step: int, kind: str, threads: in
 
 @pytest.mark.parametrize(
     ("cheap", "limit", "last"),
-    [(1 << 25, "20MB", "Marks"), (0, "20MB", "Hashed"), (0, "1900KB", "SortedRows")],
+    [(1 << 25, "20MB", "Marks"), (0, "20MB", "Hashed"), (0, "1700KB", "SortedRows")],
 )
 def test_memory_decides(
     kinds: list[str], monkeypatch: pytest.MonkeyPatch, cheap: int, limit: str, last: str

@@ -22,7 +22,7 @@ from gdatalog.engine.keyspace import KeySpace
 from gdatalog.engine.knobs import Telling
 from gdatalog.engine.marks import Marks
 from gdatalog.engine.runs import Runs
-from gdatalog.engine.sorted_rows import SortedRows
+from gdatalog.engine.sorted_rows import SEARCH, SortedRows
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 from gdatalog.values import TypeName
@@ -33,7 +33,8 @@ FEW = 1 << 13
 # Marks of so many bytes are always worth their room; larger ones if there is a row for so many.
 CHEAP, BYTES_PER_ROW = 1 << 25, 16
 AT_ONCE = 1 << 20  # rows that are told to something else
-PIECE = 1 << 18  # rows that are compared with those that are known at a time
+# Rows that are compared with those that are known at a time, at most and at least.
+PIECE, LEAST = 1 << 18, 1 << 10
 
 Known = SortedRows | Marks | Hashed
 
@@ -121,12 +122,11 @@ class Growing:
         return delta
 
     def _pieces(self, rows: Columns) -> Iterator[Columns]:
-        """Rows of which few are compared at a time: what that takes is bounded."""
-        if self.ops.xp is not np or len(rows[0]) <= PIECE:
-            yield rows
-            return
-        for start in range(0, len(rows[0]), PIECE):
-            yield tuple(column[start : start + PIECE] for column in rows)
+        """Rows of which few are compared at a time, so that what that takes has room."""
+        most = min(PIECE, self.spare() // (2 * SEARCH)) if self.ops.xp is np else len(rows[0])
+        most = max(most, LEAST)
+        for start in range(0, len(rows[0]), most):
+            yield tuple(column[start : start + most] for column in rows)
 
     def _nothing(self) -> Relation:
         return Relation.empty(self.columns, self.types)
@@ -227,8 +227,8 @@ class Growing:
             return
         blocks = self._blocks()
         for block in (*blocks, *found):
-            for start in range(0, len(block[0]), AT_ONCE):
-                known.news(tuple(column[start : start + AT_ONCE] for column in block))
+            for piece in self._pieces(block):
+                known.news(piece)
         kept, self.known = self._keeps, known
         if kept and not self._keeps:
             self.runs = self.runs.fresh()
