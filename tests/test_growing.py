@@ -44,6 +44,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growing, "FEW", 8)
     monkeypatch.setattr(growing, "CHEAP", 64)
     monkeypatch.setattr(growing, "AT_ONCE", 3)
+    monkeypatch.setattr(growing, "PIECE", 3)
+    monkeypatch.setattr(growing, "LEAST", 3)
     monkeypatch.setattr(runs, "FEW", 4)
 
 
