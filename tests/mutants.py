@@ -20,12 +20,14 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+PATIENCE = 300  # seconds, after which an edit has made programs or tests endless
 FOLDERS = ("planner", "engine")
 # Tests that ask planner and engine for answers and plans; slow and drawn ones are left out.
 TESTS = """
@@ -193,11 +195,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="gdatalog-mutants-") as folder:
         answers = Path(folder) / "answers"
         known_answers(answers, options.programs)
-        for edit in sorted(chosen, key=lambda edit: (edit.file, edit.start)):
-            verdict, why = _judged(edit, Path(folder) / "copy", answers)
+
+        def judged(number: int) -> None:
+            edit = chosen[number]
+            verdict, why = _judged(edit, Path(folder) / f"copy{number}", answers)
             counts.setdefault(edit.file, Counter())[verdict] += 1
-            if verdict != "no answer changes":
+            if verdict != "no answer changes" or options.all:
                 print(f"{verdict:20} {edit}   {why.splitlines()[0] if why else ''}", flush=True)
+
+        with ThreadPoolExecutor(options.jobs) as pool:
+            list(pool.map(judged, range(len(chosen))))
     total = sum(counts.values(), Counter[str]())
     changing = total["noticed"] + total["UNNOTICED"]
     print(f"{len(chosen)} edits: {dict(total)}")
@@ -207,7 +214,14 @@ def main() -> None:
 
 
 def _judged(edit: Edit, copy: Path, answers: Path) -> tuple[str, str]:
-    shutil.rmtree(copy, ignore_errors=True)
+    """What comes of an edit that is made in a copy, and how the first answer differs."""
+    try:
+        return _compared(edit, copy, answers)
+    finally:
+        shutil.rmtree(copy)
+
+
+def _compared(edit: Edit, copy: Path, answers: Path) -> tuple[str, str]:
     shutil.copytree(ROOT / "gdatalog", copy / "gdatalog")
     shutil.copy(ROOT / "pyproject.toml", copy)
     for name in ("tests", "queries", "docs"):
@@ -224,7 +238,7 @@ def _judged(edit: Edit, copy: Path, answers: Path) -> tuple[str, str]:
                 env=environment,
                 capture_output=True,
                 text=True,
-                timeout=600,
+                timeout=PATIENCE,
                 check=False,
             )
         except subprocess.TimeoutExpired:
@@ -247,6 +261,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--file", default="", help="of one file, as in planner/linear.py")
     parser.add_argument("--programs", type=int, default=400)
+    parser.add_argument("--jobs", type=int, default=1, help="edits that are judged at a time")
+    parser.add_argument("--all", action="store_true", help="shows edits that change nothing, too")
     parser.add_argument("--compare", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
 
