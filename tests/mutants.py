@@ -196,6 +196,11 @@ def main() -> None:
         answers = Path(folder) / "answers"
         known_answers(answers, options.programs)
 
+        nothing = Edit("__init__.py", 1, 0, 0, "", "")
+        verdict, why = _judged(nothing, Path(folder) / "copy", answers)
+        if verdict != "no answer changes":
+            sys.exit(f"the package as it is gives other answers: {why}")
+
         def judged(number: int) -> None:
             edit = chosen[number]
             verdict, why = _judged(edit, Path(folder) / f"copy{number}", answers)
@@ -228,7 +233,8 @@ def _compared(edit: Edit, copy: Path, answers: Path) -> tuple[str, str]:
         (copy / name).symlink_to(ROOT / name)
     path = copy / "gdatalog" / edit.file
     path.write_text(edit.apply(path.read_text(encoding="utf-8")), encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{copy / 'tests'}"}
+    places = (str(copy), str(copy / "tests"), os.environ.get("PYTHONPATH", ""))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str] | None:
         try:
