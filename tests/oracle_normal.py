@@ -30,6 +30,7 @@ from gdatalog.parser.syntax import (
     Or,
     Param,
     Test,
+    Values,
     Var,
     Wildcard,
 )
@@ -138,6 +139,9 @@ class Normaliser:
                 return self.conjunction(*(Compare(a, (("!=", b),)) for a, b in pairs))
             case Atom(name, args):
                 return self.conjunction(Test(Call(name, args)))
+            case Compare(first, ((op, Values() as many),)):
+                chains = [self.chain(first, ((op, one),)) for one in many.constants()]
+                return self.conjunction(*chain.from_iterable(chains))
             case Compare(first, rest):
                 return self.conjunction(*self.chain(first, rest))
             case Member() | Test():

@@ -12,7 +12,7 @@ from typing import Any
 
 from gdatalog.errors import ParseError, Span
 from gdatalog.parser.heads import Lone, heads
-from gdatalog.parser.lists import side_by_side
+from gdatalog.parser.lists import compared, side_by_side, with_many
 from gdatalog.parser.operators import BINARY, POWER, PREFIX
 from gdatalog.parser.sorting import Group, Named, Signed, arguments, literal, value
 from gdatalog.parser.syntax import (
@@ -167,6 +167,12 @@ class Builder:
         values = (ListParam(token.value, token.span),)
         return Member(item, values, _through(_place(parts[0]), token.span))
 
+    def comparisons(self, parts: list[Any]) -> Compare | Member:
+        token = parts[0]
+        name, op, kind, read = token.value
+        first = Span(token.source, token.start, token.start + len(name))
+        return with_many(Var(name, first), op, Values(kind, read, token.span))
+
     def negation(self, parts: list[Any]) -> Not:
         return Not(literal(parts[1]), _through(parts[0].span, _place(parts[1])))
 
@@ -177,6 +183,9 @@ class Builder:
         for part in parts[::2]:
             item = literal(part)
             items.extend(item.items if type(item) is And else (item,))
+        items = compared(items, either=False)
+        if len(items) == 1:
+            return items[0]
         return And(tuple(items), _through(_place(parts[0]), _place(parts[-1])))
 
     def disjunction(self, parts: list[Any]) -> Any:
@@ -186,6 +195,9 @@ class Builder:
         for part in parts[::2]:
             item = literal(part)
             items.extend(item.items if type(item) is Or else (item,))
+        items = compared(items, either=True)
+        if len(items) == 1:
+            return items[0]
         return Or(tuple(items), _through(_place(parts[0]), _place(parts[-1])))
 
     # -------------------------------------------------------------------------- statements

@@ -161,6 +161,8 @@ def _literal(node: Literal) -> str:
             shown = [_list(args[:places])] if places else []
             shown += [f"{column.name} = {_value(arg)}" for column, arg in named]
             return f"{name}({', '.join(shown)})"
+        case Compare(first, ((op, Values() as many),)):
+            return ", ".join(f"{_value(first)} {op} {_value(c)}" for c in many.constants())
         case Compare(first, rest):
             return _value(first) + "".join(f" {op} {_value(side)}" for op, side in rest)
         case Member(item, values):
@@ -170,7 +172,7 @@ def _literal(node: Literal) -> str:
         case Test(expr):
             return _value(expr)
         case Not(body):
-            return f"!{_grouped(body) if isinstance(body, And | Or) else _literal(body)}"
+            return f"!{_grouped(body) if _is_group(body) else _literal(body)}"
         case And(items):
             return ", ".join(
                 _grouped(item) if isinstance(item, Or) else _literal(item) for item in items
@@ -181,6 +183,12 @@ def _literal(node: Literal) -> str:
             return f"distinct({_list(args)})"
         case Range(item, start, stop, step):
             return f"{_value(item)} = range({_list((start, stop, step))})"
+
+
+def _is_group(node: Literal) -> bool:
+    """Whether it is printed as several literals."""
+    many = isinstance(node, Compare) and isinstance(node.rest[0][1], Values)
+    return many or isinstance(node, And | Or)
 
 
 def _grouped(node: Literal) -> str:

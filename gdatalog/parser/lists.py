@@ -1,7 +1,8 @@
-"""Long lists: many constants side by side in `x in {...}`, read at once, without the grammar.
+"""Many constants, read at once, without the grammar: in `x in {...}`, and where one variable is
+compared with each of them, as in `x != 1, x != 2, ...`.
 
 What is read so may also be read word by word, as where comments stand between the values:
-`side_by_side` makes the same tree of both.
+`side_by_side` and `compared` make the same tree of both.
 """
 
 from __future__ import annotations
@@ -12,53 +13,95 @@ from itertools import groupby
 
 from gdatalog.errors import Source
 from gdatalog.parser.facts import BOOL, FLOAT, INT, TEXT, TIME
-from gdatalog.parser.syntax import MANY, Const, Expr, Values
+from gdatalog.parser.syntax import MANY, Compare, Const, Expr, Literal, Member, Values, Var
 from gdatalog.parser.tokens import Token, string_token, timestamp_token
+from gdatalog.parser.words import INFIX_WORDS, NAMED
 from gdatalog.values import TypeName, Value
 
 
-def _many(one: str) -> re.Pattern[str]:
+def _listed(one: str) -> re.Pattern[str]:
     """So many of them, of which each is followed by a comma or by the end of the list."""
     return re.compile(
         rf"\s*+((?:{one})(?:\s*+,\s*+(?:{one})){{{MANY - 1},}})(?=\s*+[,}}])", re.ASCII
     )
 
 
-_RUNS: tuple[tuple[TypeName, re.Pattern[str]], ...] = (
-    ("int", _many(rf"{INT}|{FLOAT}")),
-    ("symbol", _many(TEXT)),
-    ("timestamp", _many(TIME)),
-    ("bool", _many(BOOL)),
-)
+def _compared(one: str, between: str, end: str) -> re.Pattern[str]:
+    """So many comparisons of one variable by one operator, before what may follow them."""
+    return re.compile(
+        rf"\s*+(({_NAME})\s*+({_OPERATOR})\s*+(?:{one})"
+        rf"(?:\s*+{between}\s*+\2\s*+\3\s*+(?:{one})){{{MANY - 1},}})(?=\s*+{end})"
+    )
+
+
+_NAME = r"[^\W\d]\w*+(?![.?'])"
+_OPERATOR = r"!=|=|[<>]=|[<>](?!-)"  # `x <-1` may be an arrow, which the scanner decides
+_KINDS: dict[TypeName, str] = {
+    "int": rf"{INT}|{FLOAT}",
+    "symbol": TEXT,
+    "timestamp": TIME,
+    "bool": BOOL,
+}
+_LISTED = {kind: _listed(one) for kind, one in _KINDS.items()}
+_COMPARED = {
+    ",": {kind: _compared(one, ",", "[,;)}]") for kind, one in _KINDS.items()},
+    ";": {kind: _compared(one, ";", "[;)}]") for kind, one in _KINDS.items()},
+}
+_FIRST = re.compile(rf"\s*+({_NAME})\s*+({_OPERATOR})\s*+([-\d\"@tf])")
+_KIND: dict[str, TypeName] = {'"': "symbol", "@": "timestamp", "t": "bool", "f": "bool"}
 _TEXT_OR_TIME = re.compile(rf"{TEXT}|{TIME}")
 
 
 def constants(source: Source, at: int) -> Token | None:
     """The many constants of one type that stand in a list from `at` on."""
-    for kind, pattern in _RUNS:
+    for kind, pattern in _LISTED.items():
         found = pattern.match(source.text, at)
         if found is not None:
-            read = _read(kind, found[1], source, found.start(1))
+            words = found[1].split(",") if kind in ("int", "bool") else ()
+            read = _read(kind, words, source, *found.span(1))
             return None if read is None else Token("VALUES", read, source, *found.span(1))
     return None
 
 
+def comparisons(source: Source, at: int, between: str) -> Token | None:
+    """The many comparisons of one variable with constants that stand from `at` on.
+
+    Those with `=` between semicolons, all others between commas: what else there may be says
+    little, and is read word by word.
+    """
+    first = _FIRST.match(source.text, at)
+    if first is None or (first[2] == "=") != (between == ";"):
+        return None
+    name, op = first[1], first[2]
+    kind = _KIND.get(first[3], "int")
+    run = _COMPARED[between][kind].match(source.text, at)
+    if run is None or name in NAMED or name in INFIX_WORDS:
+        return None
+    parts = run[1].split(between) if kind in ("int", "bool") else ()
+    words = [part.partition(op)[2] for part in parts]
+    read = _read(kind, words, source, *run.span(1))
+    if read is None:
+        return None
+    return Token("COMPARISONS", (name, op, *read), source, *run.span(1))
+
+
 def _read(
-    kind: TypeName, text: str, source: Source, at: int
+    kind: TypeName, words: Sequence[str], source: Source, start: int, end: int
 ) -> tuple[TypeName, tuple[Value, ...]] | None:
+    """Constants of one type: `words`, or all texts or timestamps of a part of the source."""
     if kind == "int":
-        numbers = text.split(",")
         try:
-            return "int", tuple(map(int, numbers))
+            return "int", tuple(map(int, words))
         except ValueError:
-            return "float", tuple(map(float, numbers))
+            return "float", tuple(map(float, words))
     if kind == "bool":
-        return "bool", tuple(word.strip() == "true" for word in text.split(","))
-    if kind == "symbol" and "\\" not in text:
-        return "symbol", tuple(part[1:-1] for part in _TEXT_OR_TIME.findall(text))
+        return "bool", tuple(word.strip() == "true" for word in words)
+    if kind == "symbol" and "\\" not in source.text[start:end]:
+        texts = _TEXT_OR_TIME.findall(source.text, start, end)
+        return "symbol", tuple(text[1:-1] for text in texts)
     make = string_token if kind == "symbol" else timestamp_token
     tokens = [
-        make(source, at + part.start(), at + part.end()) for part in _TEXT_OR_TIME.finditer(text)
+        make(source, *part.span()) for part in _TEXT_OR_TIME.finditer(source.text, start, end)
     ]
     if any(token.type == "ERROR" for token in tokens):
         return None  # which is told where it is read word by word
@@ -100,3 +143,49 @@ def _together(run: Sequence[Expr]) -> Values | None:
     if kind == "float":
         read = [float(value) for value in read]
     return Values(kind, tuple(read), run[0].span.to(run[-1].span))
+
+
+def compared(literals: list[Literal], *, either: bool) -> list[Literal]:
+    """The literals of a conjunction, where many comparisons of one variable with constants by
+    one operator are one node. `either`: of a disjunction, where many `x = 1 ; x = 2 ; ...` are
+    `x in {1, 2, ...}`."""
+    if len(literals) < MANY and not any(map(_holds_many, literals)):
+        return literals
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for at, literal in enumerate(literals):
+        found = _one_variable(literal)
+        if found is not None and (found[1] == "=") == either:
+            name, op, side = found
+            groups.setdefault((name.name, op, _group(side)), []).append(at)
+    made: list[Literal | None] = list(literals)
+    for (_, op, _), members in groups.items():
+        parts = [_one_variable(literals[at]) for at in members]
+        many = _together([part[2] for part in parts if part is not None])
+        if many is not None and parts[0] is not None:
+            made[members[0]] = with_many(parts[0][0], op, many)
+            for at in members[1:]:
+                made[at] = None
+    return [literal for literal in made if literal is not None]
+
+
+def with_many(variable: Var, op: str, many: Values) -> Compare | Member:
+    """A variable compared with each of many constants."""
+    span = variable.span.to(many.span)
+    if op == "=":
+        return Member(variable, (many,), span)
+    return Compare(variable, ((op, many),), span)
+
+
+def _one_variable(literal: Literal) -> tuple[Var, str, Expr] | None:
+    """A variable, an operator and the constants of what compares the two."""
+    match literal:
+        case Compare(Var() as name, ((op, (Const() | Values()) as side),)):
+            return name, op, side
+        case Member(Var() as name, (Values() as side,)):
+            return name, "=", side
+    return None
+
+
+def _holds_many(literal: Literal) -> bool:
+    found = _one_variable(literal)
+    return found is not None and isinstance(found[2], Values)

@@ -17,7 +17,7 @@ from gdatalog.parser.heads import statement
 from gdatalog.parser.mistakes import explain
 from gdatalog.parser.scanner import NESTING, Scanned, scan, too_deep
 from gdatalog.parser.syntax import Program, Statement
-from gdatalog.parser.tokens import Token
+from gdatalog.parser.tokens import MANY_CONSTANTS, Token
 from gdatalog.watching import LONG_TEXT, apart
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ def parse_all(sources: Iterable[tuple[str, str]], *, bare: bool = False) -> Prog
 def read_source(
     source: Source, bare: bool, fast: bool = True
 ) -> tuple[Program, tuple[Caution, ...], list[ParseError]]:
-    """What can be read, and all that is wrong; `fast`: facts may take the fast path."""
+    """What can be read, and all that is wrong; `fast`: facts may take the fast path,
+    and many constants may be read at once."""
     return apart(lambda: _read_source(source, bare, fast), len(source.text) >= LONG_TEXT)
 
 
@@ -95,11 +96,19 @@ def _read_source(
     while at < size:
         if fast:
             at = facts(source, at, statements)
-        scanned = scan(source, at)
+        scanned = scan(source, at, fast)
         cautions += scanned.cautions
-        at = scanned.end
+        at, begin = scanned.end, at
         if scanned.tokens:
-            resume = _read_statement(scanned, bare, statements, errors)
+            wrong: list[ParseError] = []
+            read = len(statements)
+            resume = _read_statement(scanned, bare, statements, wrong)
+            if wrong and any(token.type in MANY_CONSTANTS for token in scanned.tokens):
+                # Word by word the error has its own place.
+                wrong = []
+                del statements[read:]
+                resume = _read_statement(scan(source, begin, False), bare, statements, wrong)
+            errors += wrong
             if resume is not None and resumed < MOST_RESUMED:
                 at = resume
                 resumed += 1

@@ -20,7 +20,7 @@ from gdatalog.parser.directives import (
     REFUSED_DIRECTIVES,
     directive_length,
 )
-from gdatalog.parser.lists import constants
+from gdatalog.parser.lists import comparisons, constants
 from gdatalog.parser.tokens import (
     ENDS_OPERAND,
     Token,
@@ -76,6 +76,7 @@ _TYPES = {
     **dict.fromkeys(("!=", "<", "<=", ">", ">="), "COMPARE"),
     **dict.fromkeys(("+", "-", "*", "/", "%", "^", "**"), "OPERATOR"),
 }
+_BEFORE_MANY = frozenset({"LPAR", "LBRACE", "COMMA", "SEMICOLON", "ARROW", "QUERY"})
 _HEAD_FOLLOWS = re.compile(r"\s*(?:!\s*)?[^\W\d][\w?.]*'*\s*\(")
 
 
@@ -93,8 +94,8 @@ class Scanned:
     cautions: list[Caution]
 
 
-def scan(source: Source, at: int) -> Scanned:
-    """The tokens of the statement that starts at `at`."""
+def scan(source: Source, at: int, fast: bool = True) -> Scanned:
+    """The tokens of the statement that starts at `at`; `fast`: many constants may be one token."""
     text = source.text
     tokens: list[Token] = []
     cautions: list[Caution] = []
@@ -188,8 +189,13 @@ def scan(source: Source, at: int) -> Scanned:
             continue
         tokens.append(Token(kind, value, source, start, end))
         operand = kind in ENDS_OPERAND
-        if listing and listing == depth and (kind == "LBRACE" or kind == "COMMA"):
-            many = constants(source, end)
+        if kind in _BEFORE_MANY and fast:
+            if listing and listing == depth:
+                many = constants(source, end)
+            else:
+                many = comparisons(source, end, ",")
+                if many is None and kind != "COMMA":
+                    many = comparisons(source, end, ";")
             if many is not None:
                 tokens.append(many)
                 operand = True

@@ -55,9 +55,10 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Constants of one type that stand side by side in a list, if they are `MANY`.
+    """Constants of one type that stand side by side in a list, if they are `MANY`, or that one
+    variable is compared with by one operator: `x != 1, x != 2, ...`.
 
-    One node holds them all: a list may have a hundred thousand.
+    One node holds them all: there may be a hundred thousand.
     """
 
     type: TypeName
@@ -139,7 +140,11 @@ class Atom:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """`x < y <= z`: a chain, the conjunction of its neighbours. `=` may bind a variable."""
+    """`x < y <= z`: a chain, the conjunction of its neighbours. `=` may bind a variable.
+
+    Where its only other side is a Values, `first` is compared with each of these: `x != 1,
+    x != 2, ...`.
+    """
 
     first: Expr
     rest: tuple[tuple[str, Expr], ...]  # = != < <= > >=
@@ -148,8 +153,8 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`x in {1, 2, 3}`, or `x in $xs` where the only value is a ListParam. Only here may a Values
-    or a ListParam stand."""
+    """`x in {1, 2, 3}`, or `x in $xs` where the only value is a ListParam. Only here may a
+    ListParam stand, and a Values only here and in a Compare."""
 
     item: Expr
     values: tuple[Expr, ...]

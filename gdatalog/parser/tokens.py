@@ -9,7 +9,8 @@ from gdatalog.errors import ParseError, Source, Span
 from gdatalog.values import INT_MAX, timestamp_from_text
 
 VALUES = frozenset({"NAME", "WILDCARD", "NUMBER", "STRING", "TIMESTAMP", "BOOL", "PARAM", "VALUES"})
-ENDS_OPERAND = VALUES | {"RPAR", "RBRACE", "ERROR"}
+MANY_CONSTANTS = frozenset({"VALUES", "COMPARISONS"})  # what many words are read as
+ENDS_OPERAND = VALUES | {"RPAR", "RBRACE", "ERROR", "COMPARISONS"}
 STARTS_OPERAND = VALUES | {"LPAR", "SIGN", "AGGREGATE", "ERROR"}
 OPENING = frozenset({"LPAR", "LBRACE"})
 

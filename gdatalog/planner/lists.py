@@ -1,4 +1,5 @@
-"""Lists of many values as relations: `x in {1, 2, ...}` becomes an atom over a relation of theirs.
+"""Lists of many values as relations: `x in {1, 2, ...}` becomes an atom over a relation of theirs,
+`x != 1, x != 2, ...` the negation of one; of `x < 1, x < 2, ...` the narrowest is left.
 
 So a list is joined as any relation is. It is known by its content: a text that is asked again, or
 another one with the same list, reads the same relation, and plans that were made for it serve.
@@ -23,6 +24,7 @@ from gdatalog.parser.syntax import (
     ListParam,
     Literal,
     Member,
+    Not,
     Or,
     Param,
     Values,
@@ -57,9 +59,7 @@ class Lists:
 
     def joined(self, rule: CheckedRule) -> CheckedRule:
         """The rule with atoms in the place of its long lists."""
-        if rule.body is None or not any(
-            isinstance(part, Member) and _is_long(part) for part in walk(rule.body)
-        ):
+        if rule.body is None or not any(_is_long(part) for part in walk(rule.body)):
             return rule
         self._types = {}
         body = self._node(rule.body)
@@ -72,6 +72,11 @@ class Lists:
         match node:
             case Member() if _is_long(node):
                 return self._member(replace(node, item=self._node(node.item)))
+            case Compare(first, ((op, Values() as many),)):
+                item = self._node(first)
+                if op == "!=":
+                    return Not(self._member(Member(item, (many,), node.span)), node.span)
+                return Compare(item, ((op, _narrowest(op, many)),), node.span)
             case And() | Or():
                 return _flat(rebuild(node, self._node))
             case Aggregate():
@@ -121,7 +126,18 @@ class Lists:
 _KNOWN = (Const, Values, Param, ListParam)  # before anything is evaluated
 
 
-def _is_long(member: Member) -> bool:
+def _narrowest(op: str, many: Values) -> Const:
+    """The one of many constants a comparison with which says as much as with all of them."""
+    least = op in ("<", "<=")
+    value = min(many.values) if least else max(many.values)  # type: ignore[type-var]
+    return Const(many.type, value, many.span)
+
+
+def _is_long(member: Any) -> bool:
+    if isinstance(member, Compare):
+        return isinstance(member.rest[0][1], Values)
+    if not isinstance(member, Member):
+        return False
     if isinstance(member.values[0], ListParam):
         return True
     return _count(member.values) >= MANY

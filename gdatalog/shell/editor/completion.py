@@ -84,7 +84,7 @@ def complete(text: str, cursor: int, known: Known, files: Files = files_at) -> l
         head, begins = "", cursor  # behind its dot
     if part is not None and part.command:
         return list(_of_command(head, begins, text, cursor, known, files))
-    tokens = scan(Source("", head), 0).tokens
+    tokens = scan(Source("", head), 0, fast=False).tokens
     gap = head[tokens[-1].end if tokens else 0 :]
     if _COMMENT.search(gap):
         return []
@@ -132,7 +132,7 @@ def argument_at(statement: str, known: Known) -> tuple[str, str, str] | None:
     >>> argument_at("p(x) <- E(x, ", Known({"E": (("src", "int"), ("dst", "int"))}))
     ('E(src: int, ', 'dst: int', ')')
     """
-    tokens = scan(Source("", statement), 0).tokens
+    tokens = scan(Source("", statement), 0, fast=False).tokens
     if not tokens or tokens[0].type in DIRECTIVE_TYPES:
         return None
     name, place = _open_call(tokens)
@@ -405,7 +405,7 @@ def _open_call(tokens: list[Token]) -> tuple[str, int]:
 
 def _variables(text: str, begins: int, cursor: int) -> list[str]:
     """The variables of the statement at hand, also of what follows; not what is being typed."""
-    tokens = scan(Source("", text[begins:]), 0).tokens
+    tokens = scan(Source("", text[begins:]), 0, fast=False).tokens
     return list(
         dict.fromkeys(
             str(token.value)

@@ -39,7 +39,7 @@ _BESIDE = frozenset({"COMMA", "SEMICOLON", "ARROW", "QUERY", "NOT"})  # a litera
 @lru_cache(maxsize=8192)
 def words_of(text: str) -> tuple[tuple[int, int, str, str], ...]:
     """The words of a statement: from, to, what it is, and its name if it is a call."""
-    tokens = scan(Source("<text>", text), 0).tokens
+    tokens = scan(Source("<text>", text), 0, fast=False).tokens
     found: list[tuple[int, int, str, str]] = []
     directive = tokens[0].type if tokens and tokens[0].type in DIRECTIVE_TYPES else ""
     depth = at = 0
