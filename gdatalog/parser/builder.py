@@ -16,10 +16,12 @@ from gdatalog.parser.lists import compared, side_by_side, with_many
 from gdatalog.parser.operators import BINARY, POWER, PREFIX
 from gdatalog.parser.sorting import Group, Named, Signed, arguments, literal, value
 from gdatalog.parser.syntax import (
+    LONG,
     Aggregate,
     And,
     Call,
     Cast,
+    Chain,
     Column,
     Compare,
     Const,
@@ -118,7 +120,7 @@ class Builder:
         """Operands and operators in turn, by precedence."""
         if len(parts) == 1 and type(parts[0]) is not Signed:
             return parts[0]
-        done: list[tuple[Any, Span]] = []  # values with their places, parentheses included
+        done: list[_Run] = []
         waiting: list[tuple[int, Token, bool]] = []  # operators: how tight, which, prefix?
         for at in range(0, len(parts), 2):
             operand = parts[at]
@@ -132,7 +134,7 @@ class Builder:
                     place = Span(last.source, last.start, operand.span.end)
                     operand = Const(operand.type, -operand.value, place)
                 waiting.extend((PREFIX, sign, True) for sign in signs)
-            done.append((_in_range(operand), operand.span))
+            done.append(_Run(_in_range(operand), operand.span))
             if following is not None:
                 tight = BINARY[following.value]
                 while waiting and (
@@ -142,7 +144,7 @@ class Builder:
                 waiting.append((tight, following, False))
         while waiting:
             _apply(done, waiting.pop())
-        return done[0][0]
+        return done[0].value()
 
     # ---------------------------------------------------------------------------- literals
 
@@ -313,13 +315,66 @@ def _in_range(operand: Any) -> Expr:
     return read
 
 
-def _apply(done: list[tuple[Any, Span]], operator: tuple[int, Token, bool]) -> None:
-    _, token, prefix = operator
-    right, right_span = done.pop()
+class _Run:
+    """A value, and what operators that bind equally tightly do to it, from left to right.
+
+    `span`: its place, parentheses included; in `rest` each operand with its own.
+    """
+
+    __slots__ = ("first", "rest", "span", "tight")
+
+    def __init__(self, first: Expr, span: Span) -> None:
+        self.first = first
+        self.span = span
+        self.tight = 0
+        self.rest: list[tuple[str, Expr, Span]] = []
+
+    def value(self) -> Expr:
+        if not self.rest:
+            return self.first
+        start, before = _in_a_row(self.first, self.tight)
+        if len(before) + len(self.rest) < LONG:
+            found = self.first
+            for op, operand, span in self.rest:
+                found = Call(op, (found, operand), _through(self.span, span))
+            return found
+        rest = (*before, *((op, operand) for op, operand, _ in self.rest))
+        return Chain(start, rest, self.whole)
+
+    @property
+    def whole(self) -> Span:
+        return _through(self.span, self.rest[-1][2]) if self.rest else self.span
+
+    def apply(self, op: str, tight: int, right: _Run) -> None:
+        if self.tight != tight:
+            self.first, self.span = self.value(), self.whole
+            self.tight, self.rest = tight, []
+        self.rest.append((op, right.value(), right.whole))
+
+
+def _in_a_row(node: Expr, tight: int) -> tuple[Expr, list[tuple[str, Expr]]]:
+    """A value as the first of a run of operators that bind so tightly, and these: parentheses
+    around what comes first say nothing."""
+    found: list[tuple[str, Expr]] = []
+    while (
+        tight != POWER
+        and isinstance(node, Call)
+        and len(node.args) == 2
+        and BINARY.get(node.name) == tight
+    ):
+        found.append((node.name, node.args[1]))
+        node = node.args[0]
+    found.reverse()
+    if isinstance(node, Chain) and BINARY[node.rest[0][0]] == tight:
+        return node.first, [*node.rest, *found]
+    return node, found
+
+
+def _apply(done: list[_Run], operator: tuple[int, Token, bool]) -> None:
+    tight, token, prefix = operator
+    right = done.pop()
     if prefix:
-        span = Span(token.source, token.start, right_span.end)
-        done.append((Call(token.value, (right,), span), span))
+        span = Span(token.source, token.start, right.whole.end)
+        done.append(_Run(Call(token.value, (right.value(),), span), span))
         return
-    left, left_span = done.pop()
-    span = _through(left_span, right_span)
-    done.append((Call(token.value, (left, right), span), span))
+    done[-1].apply(token.value, tight, right)

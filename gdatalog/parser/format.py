@@ -15,6 +15,7 @@ from gdatalog.parser.syntax import (
     Atom,
     Call,
     Cast,
+    Chain,
     Column,
     Compare,
     Const,
@@ -108,6 +109,11 @@ def _tightness(node: Expr | HeadAggregate) -> tuple[str, int]:
             if tight == POWER:
                 return f"{first}^{_value(right, PREFIX)}", tight
             return f"{first} {name} {_value(right, tight + 1)}", tight
+        case Chain(start, rest):
+            tight = BINARY[rest[0][0]]
+            parts = [_value(start, tight)]
+            parts += [f"{op} {_value(operand, tight + 1)}" for op, operand in rest]
+            return " ".join(parts), tight
         case Call("-", (operand,)):
             if isinstance(operand, Const) and operand.type in ("int", "float"):
                 return f"-({_constant(operand)})", PREFIX

@@ -13,6 +13,7 @@ from gdatalog.parser.syntax import (
     Atom,
     Call,
     Cast,
+    Chain,
     Compare,
     Expr,
     Literal,
@@ -117,6 +118,8 @@ def _ground(node: Expr) -> bool:
             return False
         if isinstance(part, Call):
             todo.extend(part.args)
+        elif isinstance(part, Chain):
+            todo += (part.first, *(operand for _, operand in part.rest))
         elif isinstance(part, Cast):
             todo.append(part.operand)
     return True

@@ -14,6 +14,7 @@ from gdatalog.errors import NOWHERE, Span
 from gdatalog.values import TypeName, Value
 
 MANY = 16  # values of a list: from so many on it is a relation
+LONG = 32  # operators in a row: from so many on they are a Chain
 
 
 def _span() -> Span:
@@ -93,6 +94,16 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Chain:
+    """`a + b - c + ...`: `LONG` and more binary operators that bind equally tightly and are
+    applied from left to right. Fewer are Calls within Calls."""
+
+    first: Expr
+    rest: tuple[tuple[str, Expr], ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class Cast:
     """`as(e, T)`: the same value under another name of the same base type."""
 
@@ -118,7 +129,7 @@ class Aggregate:
     locals: tuple[str, ...] = ()
 
 
-Expr = Const | Var | Wildcard | Param | Values | ListParam | Call | Cast | Aggregate
+Expr = Const | Var | Wildcard | Param | Values | ListParam | Call | Chain | Cast | Aggregate
 
 
 # --------------------------------------------------------------------------------- literals

@@ -16,6 +16,7 @@ from gdatalog.parser.syntax import (
     Atom,
     Call,
     Cast,
+    Chain,
     Compare,
     Const,
     Distinct,
@@ -62,6 +63,8 @@ def ready(expr: Expr, bound: frozenset[str] | set[str], aggregates: bool = True)
             return True
         case Call():
             return all(ready(arg, bound, aggregates) for arg in expr.args)
+        case Chain():
+            return all(ready(operand, bound, aggregates) for operand in operands(expr))
         case Cast(operand):
             return ready(operand, bound, aggregates)
         case Aggregate():
@@ -88,6 +91,9 @@ def outermost(expr: Expr) -> Iterator[Aggregate]:
         case Call():
             for arg in expr.args:
                 yield from outermost(arg)
+        case Chain():
+            for operand in operands(expr):
+                yield from outermost(operand)
         case Cast(operand):
             yield from outermost(operand)
         case _:
@@ -111,6 +117,10 @@ def expressions(literal: Literal) -> tuple[Expr, ...]:
             return ()
 
 
+def operands(chain: Chain) -> tuple[Expr, ...]:
+    return (chain.first, *(operand for _, operand in chain.rest))
+
+
 def neighbours(compare: Compare) -> Iterator[tuple[Expr, str, Expr]]:
     """The comparisons of a chain: `x < y <= z` is `x < y` and `y <= z`."""
     left = compare.first
@@ -131,7 +141,8 @@ def solvable(
             return None if name in bound else name
         case Cast(operand):
             return solvable(operand, bound, types, aggregates)
-        case Call("+" | "-", args):
+        case Call("+" | "-") | Chain(rest=(("+" | "-", _), *_)):
+            args = expr.args if isinstance(expr, Call) else operands(expr)
             waiting = [arg for arg in args if not ready(arg, bound, aggregates)]
             if len(waiting) != 1:
                 return None
@@ -197,7 +208,7 @@ def _bind_atom(atom: Atom, bound: set[str], types: Types, aggregates: bool) -> N
         bare = _bare(arg)
         if isinstance(bare, Var):
             bound.add(bare.name)
-        elif isinstance(bare, Call):
+        elif isinstance(bare, Call | Chain):
             waiting.append(bare)
     for _ in range(len(waiting)):
         for arg in waiting:

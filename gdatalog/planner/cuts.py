@@ -12,6 +12,7 @@ from gdatalog.parser.syntax import (
     Atom,
     Call,
     Cast,
+    Chain,
     Compare,
     Distinct,
     Literal,
@@ -107,7 +108,7 @@ def _tests(rule: CheckedRule, literal: Literal, bound: frozenset[str]) -> bool:
 
 def plain(literal: Literal) -> bool:
     """Whether a literal computes nothing, so that it may be asked sooner than it was."""
-    return not any(isinstance(part, (Call, Cast, Aggregate)) for part in walk(literal))
+    return not any(isinstance(part, (Call, Chain, Cast, Aggregate)) for part in walk(literal))
 
 
 def literals_of(body: Literal | None) -> tuple[Literal, ...]:

@@ -20,6 +20,7 @@ from gdatalog.parser.syntax import (
     And,
     Atom,
     Call,
+    Chain,
     Compare,
     Const,
     Expr,
@@ -224,6 +225,11 @@ class _Branch:
                 return self._joint(expr, [self._direction(left), -self._direction(right)])
             case Call("+" | "min" | "max", args):
                 return self._joint(expr, [self._direction(arg) for arg in args])
+            case Chain(first, rest) if rest[0][0] in ("+", "-"):
+                signs = [1, *(1 if op == "+" else -1 for op, _ in rest)]
+                parts = [first, *(operand for _, operand in rest)]
+                moves = [s * self._direction(part) for s, part in zip(signs, parts, strict=True)]
+                return self._joint(expr, moves)
             case Call("*", (left, right)) if self._holds_optimum(expr):
                 factor, other = (left, right) if isinstance(left, Const) else (right, left)
                 if not isinstance(factor, Const) or float(factor.value) < 0:

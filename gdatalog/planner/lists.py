@@ -129,7 +129,7 @@ _KNOWN = (Const, Values, Param, ListParam)  # before anything is evaluated
 def _narrowest(op: str, many: Values) -> Const:
     """The one of many constants a comparison with which says as much as with all of them."""
     least = op in ("<", "<=")
-    value = min(many.values) if least else max(many.values)  # type: ignore[type-var]
+    value = min(many.values) if least else max(many.values)
     return Const(many.type, value, many.span)
 
 

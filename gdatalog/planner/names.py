@@ -22,6 +22,7 @@ from gdatalog.parser.syntax import (
     Atom,
     Call,
     Cast,
+    Chain,
     Compare,
     Const,
     Distinct,
@@ -47,7 +48,7 @@ from gdatalog.planner.catalog import Catalog, arity_error, no_such_relation, no_
 from gdatalog.planner.checked import CheckedQuery, CheckedRule
 from gdatalog.planner.lists import one_for_many
 from gdatalog.planner.scopes import Fresh, Scopes
-from gdatalog.planner.walk import variables, walk
+from gdatalog.planner.walk import rebuild, variables, walk
 from gdatalog.planner.words import INSTEAD, did_you_mean, either, nearest
 from gdatalog.values import ParamType
 
@@ -325,6 +326,8 @@ class Names:
                 return expr
             case Call():
                 return self._call(expr)
+            case Chain():
+                return rebuild(expr, self._expr)
             case Cast(operand, type_name):
                 if type_name not in self.catalog.types:
                     self.errors.append(no_such_type(type_name, expr.span, self.catalog))

@@ -27,7 +27,7 @@ from gdatalog.planner.items import (
     either,
     variables_of,
 )
-from gdatalog.planner.walk import Node, variables, walk
+from gdatalog.planner.walk import Node, contains_head_aggregate, variables, walk
 from gdatalog.values import TypeName
 
 _NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
@@ -196,6 +196,8 @@ class Normaliser:
             case s.Call():
                 args = tuple(self.expression(arg, found) for arg in expr.args)
                 return Apply(expr.name, args, _result(expr.name, args), expr.span)
+            case s.Chain():
+                return self._chain(expr, found)
             case s.Aggregate():
                 return self._aggregate(expr, found)
             case s.HeadAggregate():
@@ -205,6 +207,20 @@ class Normaliser:
                 return slot
             case _:
                 raise AssertionError(expr)
+
+    def _chain(self, chain: s.Chain, found: list[Item]) -> Expr:
+        """Calls within calls, from left to right; variables take them, some at a time, so that
+        no expression is deep. (Not over aggregates of the head, which come after all items.)"""
+        left = self.expression(chain.first, found)
+        cut = not contains_head_aggregate(chain)
+        for at, (op, operand) in enumerate(chain.rest, 1):
+            args = (left, self.expression(operand, found))
+            left = Apply(op, args, _result(op, args), chain.first.span.to(operand.span))
+            if cut and at % s.LONG == 0 and at < len(chain.rest):
+                slot = self._new(left.type)
+                found.append(Equation(slot, left, may_fail=_may_fail(left)))
+                left = slot
+        return left
 
     def _aggregate(self, expr: s.Aggregate, found: list[Item]) -> Expr:
         alternatives = []

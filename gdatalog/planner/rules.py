@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from gdatalog.parser.syntax import Chain, Var
 from gdatalog.parser.syntax import Expr as SyntaxExpr
-from gdatalog.parser.syntax import Var
 from gdatalog.plan.nodes import (
     Expr,
     Given,
@@ -30,7 +30,7 @@ from gdatalog.planner.normalise import Normaliser, count_variables
 from gdatalog.planner.scans import given_of, scan_of, scanning
 from gdatalog.planner.sizes import Params, Statistics
 from gdatalog.planner.symmetry import one_of_each
-from gdatalog.planner.walk import contains_head_aggregate, variables, variables_beside
+from gdatalog.planner.walk import contains_head_aggregate, variables, variables_beside, walk
 from gdatalog.values import TypeName
 
 # These ask for which bindings there are, not for how many.
@@ -144,7 +144,7 @@ def plan_rule(
 def _computed_per_group(rule: CheckedRule) -> list[SyntaxExpr]:
     """The arguments of an aggregated head that are computed once for each group: those with an
     aggregate, and those of variables that are themselves keys of the group. The others are keys,
-    and are computed for each binding."""
+    and are computed for each binding; so is a Chain, which takes variables of its own."""
     if not rule.aggregated:
         return []
     args = rule.head.args
@@ -152,7 +152,14 @@ def _computed_per_group(rule: CheckedRule) -> list[SyntaxExpr]:
     keys = {arg.name for arg in args if isinstance(arg, Var)}
     for arg in whole:
         keys |= variables_beside(arg)
-    return [*whole, *(arg for arg in args if variables(arg).keys() <= keys)]
+    return [
+        *whole,
+        *(
+            arg
+            for arg in args
+            if variables(arg).keys() <= keys and not any(isinstance(p, Chain) for p in walk(arg))
+        ),
+    ]
 
 
 def plan_over(

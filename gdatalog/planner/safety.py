@@ -19,6 +19,7 @@ from gdatalog.parser.syntax import (
     Atom,
     Call,
     Cast,
+    Chain,
     Compare,
     Const,
     Expr,
@@ -33,6 +34,7 @@ from gdatalog.planner.binding import (
     bound_by,
     expressions,
     neighbours,
+    operands,
     ready,
     shared_by,
     solvable,
@@ -103,6 +105,9 @@ class _Check:
             case Call(_, args):
                 for arg in args:
                     self._expr(arg, where, bound)
+            case Chain():
+                for operand in operands(expr):
+                    self._expr(operand, where, bound)
             case Cast(operand):
                 self._expr(operand, where, bound)
             case Aggregate():

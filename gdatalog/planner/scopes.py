@@ -17,7 +17,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from gdatalog.errors import Caution, Error, SafetyError
-from gdatalog.parser.syntax import Aggregate, And, Atom, Call, Cast, Expr, Literal, Not, Or, Var
+from gdatalog.parser.syntax import (
+    Aggregate,
+    And,
+    Atom,
+    Call,
+    Cast,
+    Chain,
+    Expr,
+    Literal,
+    Not,
+    Or,
+    Var,
+)
 from gdatalog.planner.binding import bound_by
 from gdatalog.planner.walk import N, Node, children, rebuild, variables
 from gdatalog.planner.words import own_name
@@ -95,7 +107,7 @@ class Scopes:
         match expr:
             case Aggregate():
                 return self._aggregate(expr, bound, direct)
-            case Call() | Cast():
+            case Call() | Chain() | Cast():
                 return rebuild(expr, lambda part: self._expr(part, bound, direct))
             case _:
                 return expr

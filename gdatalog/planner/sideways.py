@@ -18,6 +18,7 @@ from gdatalog.parser.syntax import (
     And,
     Atom,
     Call,
+    Chain,
     Compare,
     Const,
     Distinct,
@@ -111,7 +112,7 @@ class Sideways:
             case Aggregate():
                 inside = known.copy(tested=True, without=expr.locals)
                 return replace(expr, body=self.literal(expr.body, inside))
-            case Call():
+            case Call() | Chain():
                 return rebuild(expr, lambda part: self._expression(part, known))
             case _:
                 return expr

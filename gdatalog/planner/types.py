@@ -20,6 +20,7 @@ from gdatalog.parser.syntax import (
     Atom,
     Call,
     Cast,
+    Chain,
     Compare,
     Const,
     Distinct,
@@ -216,6 +217,8 @@ class Types:
                 return self.params[name] if name in self.params else self.unifier.node()
             case Call():
                 return self._call(expr)
+            case Chain():
+                return self._chain(expr)
             case Cast(operand, type_name):
                 node = self._expr(operand)
                 self.rule.casts = True
@@ -241,7 +244,9 @@ class Types:
         return nodes[0]
 
     def _call(self, call: Call) -> int:
-        nodes = [self._expr(arg) for arg in call.args]
+        return self._called(call, [self._expr(arg) for arg in call.args])
+
+    def _called(self, call: Call, nodes: list[int]) -> int:
         signature = next(s for s in FUNCTIONS[call.name] if s.accepts(len(nodes)))
         shared: int | None = None
         for at, (arg, node) in enumerate(zip(call.args, nodes, strict=True)):
@@ -254,6 +259,16 @@ class Types:
                 else:
                     self._same(first, shared, arg, node, f"`{call.name}` takes")
         return self._result(call, signature, shared)
+
+    def _chain(self, chain: Chain) -> int:
+        """As calls within calls, from left to right."""
+        left: Expr = chain.first
+        node = self._expr(left)
+        for op, right in chain.rest:
+            call = Call(op, (left, right), left.span.to(right.span))
+            node = self._called(call, [node, self._expr(right)])
+            left = call
+        return node
 
     def _argument(self, call: Call, arg: Expr, node: int, kinds: frozenset[str]) -> bool:
         told = f"`{call.name}` takes {self._kinds(kinds)}"

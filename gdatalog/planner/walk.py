@@ -12,6 +12,7 @@ from gdatalog.parser.syntax import (
     Atom,
     Call,
     Cast,
+    Chain,
     Compare,
     Const,
     Distinct,
@@ -45,7 +46,7 @@ def children(node: Node) -> tuple[Node, ...]:
             return (node.operand,)
         case Aggregate():
             return (*node.targets, node.body)
-        case Compare():
+        case Compare() | Chain():
             return (node.first, *(side for _, side in node.rest))
         case Member():
             return (node.item, *node.values)
@@ -112,9 +113,9 @@ def rebuild(node: N, change: Callable[[Any], Any]) -> N:
             return replace(node, operand=change(node.operand))
         case Aggregate():
             return replace(node, targets=tuple(map(change, node.targets)), body=change(node.body))
-        case Compare():
-            rest = tuple((op, change(side)) for op, side in node.rest)
-            return replace(node, first=change(node.first), rest=rest)
+        case Compare() | Chain():
+            first = change(node.first)  # before the others: some changes go by the order
+            return replace(node, first=first, rest=tuple((op, change(s)) for op, s in node.rest))
         case Member():
             return replace(node, item=change(node.item), values=tuple(map(change, node.values)))
         case Test():
