@@ -36,6 +36,7 @@ SUITES = (
     "breakdown",
     "startup",
     "planning",
+    "long_texts",
     "loading",
     "limits",
 )

@@ -21,6 +21,7 @@ from gdatalog.parser.syntax import (
     Atom,
     Call,
     Cast,
+    Chain,
     Compare,
     Const,
     Expr,
@@ -215,9 +216,14 @@ class Normaliser:
 
 
 def _name_wildcards(node: Any) -> Any:
-    """The node with a variable of its own in each wildcard's place."""
+    """The node with a variable of its own in each wildcard's place, and calls for chains."""
     if isinstance(node, Wildcard):
         return Var(fresh("_%"))
+    if isinstance(node, Chain):
+        whole = _name_wildcards(node.first)
+        for op, operand in node.rest:
+            whole = Call(op, (whole, _name_wildcards(operand)))
+        return whole
     if isinstance(node, tuple):
         return tuple(_name_wildcards(part) for part in node)
     if not is_dataclass(node):

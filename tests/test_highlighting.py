@@ -90,7 +90,7 @@ def test_brackets_that_belong_together() -> None:
 
 
 def test_every_token_has_a_style() -> None:
-    plain = {"NAME", "LPAR", "AGGREGATE", "VALUES"}
+    plain = {"NAME", "LPAR", "AGGREGATE", "VALUES", "COMPARISONS"}
     assert (ENDS_OPERAND | STARTS_OPERAND) - plain - {"RPAR", "RBRACE"} <= set(KINDS)
     assert set(KINDS.values()) <= set(STYLES)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,23 @@ import polars as pl
 import pytest
 
 import gdatalog as gd
-from gdatalog.errors import DataError, NameResolutionError, Source, TypeMismatchError
+from gdatalog.errors import (
+    DataError,
+    NameResolutionError,
+    ParseError,
+    Source,
+    TypeMismatchError,
+)
 from gdatalog.parser import format_node, parse
 from gdatalog.parser.parse import read_source
-from gdatalog.parser.syntax import Member, Query, Values
+from gdatalog.parser.syntax import And, Compare, Member, Query, Values
 from gdatalog.values import is_list
 from tests.oracle import answers
 
 MANY = list(range(0, 60, 3))
 LISTED = "{" + ", ".join(map(str, MANY)) + "}"
+UNEQUAL = ", ".join(f"x != {n}" for n in MANY)
+EQUAL = " ; ".join(f"x = {n}" for n in MANY)
 ROWS = [(x, x * 7 % 50) for x in range(50)]
 
 BODIES = [
@@ -39,6 +48,17 @@ BODIES = [
     f"?- E(x, 7), x in {LISTED[:-1]}, $one}}.",
     f"p(x) <- E(x, _), x in {LISTED}. p(y) <- p(x), E(x, y), !(y in {LISTED}). ?- p(x).",
     f"?- to_float(x) = f, E(x, _), f in {LISTED[:-1]}, 0.5}}.",
+    f"?- E(x, y), {UNEQUAL}.",
+    f"?- E(x, y), !({UNEQUAL}).",
+    f"?- E(x, y), ({EQUAL}).",
+    f"?- {EQUAL}.",
+    f"?- E(x, y), ({EQUAL} ; y < 3).",
+    f"?- E(x, y), ({UNEQUAL} ; y < 3).",
+    f"?- E(y, x), {UNEQUAL.replace('!=', '<')}, {UNEQUAL.replace('!=', '>=')}.",
+    f"?- E(y, x), !(E(x, _), {UNEQUAL.replace('!=', '>')}).",
+    f"?- E(x, y), n = count : {{ E(z, w), {UNEQUAL.replace('x', 'z')}, z < x }}.",
+    f"?- E(x + 1, y), {UNEQUAL}, y > 3.",
+    f"p(x) <- E(x, _), {UNEQUAL}. p(y) <- p(x), E(x, y), {UNEQUAL.replace('x', 'y')}. ?- p(x).",
 ]
 
 
@@ -54,6 +74,112 @@ def test_list_is_joined(text: str) -> None:
     found = set(database().query(text, params))
     ((_, expected),) = answers(parse(text), {"E": set(ROWS)}, {"E": ("int", "int")}, params)
     assert found == expected
+
+
+CONSTANTS = {
+    "int": ["-3", "0", "1", "2", "7", "40", "9223372036854775807"],
+    "float": ["-0.5", "0.5", "1", "2", "7.25", "1e300"],
+    "symbol": ['"a"', '"b"', '"ab"', '""', '"\\n"', '"x, y"'],
+    "timestamp": ["@2026-11-20", "@2026-11-21T08:00:00.5", "@1999-01-01"],
+    "bool": ["true", "false"],
+}
+
+
+@pytest.mark.parametrize("kind", CONSTANTS)
+@pytest.mark.parametrize("seed", range(8))
+def test_drawn_comparisons(kind: str, seed: int) -> None:
+    """Many comparisons of two variables, with duplicates, of some operators, side by side or
+    not: with the oracle, and as if each were read by itself."""
+    random = Random(f"{kind}{seed}")
+    between = random.choice([", ", ",\n", " , /* and */ "])
+    operators = random.choice([["!="], ["<", "!="], ["<", "<=", ">", ">="], ["!=", ">="]])
+    parts = [
+        f"{random.choice('xxxy')} {random.choice(operators)} {random.choice(CONSTANTS[kind])}"
+        for _ in range(random.choice([15, 16, 17, 80]))
+    ]
+    if random.random() < 0.5:
+        parts.sort()
+    body = between.join(parts)
+    text = random.choice(["?- v(x), v(y), {}.", "?- v(x), v(y), !({}).", "?- v(x), (v(y), {})."])
+    shown = f"{' '.join(f'v({c}).' for c in CONSTANTS[kind])} {text.format(body)}"
+    db = gd.connect()
+    db.run(f".decl v(x: {kind})")
+    program = parse(shown)
+    ((_, expected),) = answers(program, {}, {"v": (kind,)})
+    found = db.query(shown)
+    if kind == "timestamp":
+        assert len(found) == len(expected)
+    else:
+        assert set(found) == expected
+    assert parse("".join(map(format_node, program.statements))).statements == program.statements
+
+
+@pytest.mark.parametrize("kind", CONSTANTS)
+@pytest.mark.parametrize("seed", range(6))
+def test_drawn_parameters(kind: str, seed: int) -> None:
+    """Lists of any size as parameters: what the same list in the text says."""
+    random = Random(f"{kind}{seed}")
+    rows = " ".join(f"v({c})." for c in CONSTANTS[kind])
+    words = random.choices(CONSTANTS[kind], k=random.choice([1, 2, 15, 16, 40]))
+    (query,) = parse(f"?- x in {{{', '.join(words)}}}.").statements
+    assert isinstance(query, Query) and isinstance(query.body, Member)
+    given: Any = []
+    for part in query.body.values:
+        given += part.values if isinstance(part, Values) else [part.value]  # type: ignore[union-attr]
+    if kind == "timestamp":
+        given = pd.to_datetime(given)
+    given = random.choice([list, tuple, pd.Series, pl.Series, np.array])(given)
+    text = random.choice(["?- v(x), x in {}.", "?- v(x), !(x in {}).", "?- x in {}.",
+                          "?- v(x), n = count : {{ v(y), y in {}, y != x }}."])  # fmt: skip
+    db = gd.connect()
+    db.run(f".decl v(x: {kind}) {rows}")
+    listed = db.query(text.format("{" + ", ".join(words) + "}"))
+    assert set(db.query(text.format("$xs"), {"xs": given})) == set(listed)
+
+
+def test_many_comparisons_are_one_node() -> None:
+    plain, commented = UNEQUAL, UNEQUAL.replace(", ", " , /* and */ ")
+    mixed = UNEQUAL.replace("x != 9,", "x != 9, x < 100, E(x, 2),")
+    nodes = []
+    for text in (plain, commented, mixed):
+        (query,) = parse(f"?- E(x, _), {text}, y = 1.").statements
+        assert isinstance(query, Query) and isinstance(query.body, And)
+        (many,) = [
+            item
+            for item in query.body.items
+            if isinstance(item, Compare) and isinstance(item.rest[0][1], Values)
+        ]
+        nodes.append(many)
+        assert parse(format_node(query)).statements == (query,)
+    assert nodes[0] == nodes[1] == nodes[2]
+    (query,) = parse(f"?- {EQUAL} ; x = 1000.").statements
+    assert isinstance(query, Query) and isinstance(query.body, Member)
+
+
+WRONG_COMPARISONS = {
+    "x != 9, x != 1 2": "`2` cannot follow `1`",
+    'x != 9, x != "a\\q"': "there is no escape",
+    "x != 9, x != 99999999999999999999": "beyond 64 bits",
+    'x != 9, x != "a"': "but `x` is int",
+    "x != 9, x != 1.5": "but `x` is int",
+    "x != 9, z != 1": "`z` is not bound",
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_COMPARISONS)
+def test_wrong_comparison_among_many_is_placed(wrong: str) -> None:
+    text = "?- E(x, _), " + UNEQUAL.replace("x != 9", wrong) + "."
+    with pytest.raises(gd.Error, match=WRONG_COMPARISONS[wrong]) as raised:
+        database().query(text)
+    assert raised.value.span is not None
+    if "1.5" not in wrong:  # which may say that all are floats
+        place = text.index(wrong) + len("x != 9, ")
+        assert place <= raised.value.span.start <= place + len(wrong)
+
+
+def test_comparisons_in_arguments_are_refused() -> None:
+    with pytest.raises(ParseError, match="an argument is a value"):
+        database().query(f"?- E(x, {UNEQUAL}).")
 
 
 @pytest.mark.parametrize("text", [body for body in BODIES if LISTED in body])

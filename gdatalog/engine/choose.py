@@ -155,9 +155,8 @@ def foreseen(plan: RulePlan, number: int, knobs: Knobs) -> Choice:
 
 def unprintable(join: JoinPlan) -> str | None:
     """Why a join cannot run depth-first, by what it computes."""
-    computed = [expr for step in all_steps(join.steps) for expr in expressions(step)]
-    reasons = (printable(expr) for expr in (*computed, *join.outputs))
-    return next((reason for reason in reasons if reason is not None), None)
+    computed = (expr for step in all_steps(join.steps) for expr in expressions(step))
+    return printable(*computed, *join.outputs)
 
 
 @contextmanager

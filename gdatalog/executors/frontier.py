@@ -49,14 +49,19 @@ class Frontier:
 
     def column(self, key: Key) -> Array:
         """A column in the order of this frontier's rows, gathered through the parents."""
-        found = self.columns.get(key)
-        if found is None:
-            found = self._gathered.get(key)
-        if found is None:
-            assert self.parent is not None, key
-            found = self.parent.column(key)
-            if self.rows is not None:
-                found = self._gathered[key] = found[self.rows]
+        below: list[Frontier] = []
+        for frontier in self.above():
+            found = frontier.columns.get(key)
+            if found is None:
+                found = frontier._gathered.get(key)
+            if found is not None:
+                break
+            below.append(frontier)
+        else:
+            raise AssertionError(key)
+        for frontier in reversed(below):
+            if frontier.rows is not None:
+                found = frontier._gathered[key] = found[frontier.rows]
         return found
 
     def take(self, rows: Array) -> Frontier:

@@ -17,7 +17,7 @@ Above 300 lines, for each kind of step is run here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -89,21 +89,44 @@ class Levelwise:
 
     def run(self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink) -> None:
         """Runs the steps from `at` on over the rows of a frontier, into the sink."""
+        # One entry for each level that is under way: there may be hundreds.
+        levels: list[Generator[tuple[int, Frontier], None, None]] = []
+        try:
+            found: tuple[int, Frontier] | None = (at, frontier)
+            while True:
+                if found is not None:
+                    level = self._level(steps, *found, sink)
+                    if level is not None:
+                        levels.append(level)
+                elif levels:
+                    levels.pop()
+                if not levels:
+                    return
+                found = next(levels[-1], None)
+        finally:
+            for level in reversed(levels):
+                level.close()
+
+    def _level(
+        self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink
+    ) -> Generator[tuple[int, Frontier], None, None] | None:
+        """Runs steps up to the next one that widens rows: what comes of that, piece by piece,
+        and where to go on."""
         while frontier.size and not sink.done:
             if at == len(steps):
                 sink.emit(frontier)
-                return
+                return None
             step = steps[at]
             self.limits.poll()
             started = perf_counter()
             if isinstance(step, (Join, Generate)):
-                self._widen(steps, at, frontier, sink, started)
-                return
+                return self._widen(steps, at, frontier, sink, started)
             narrowed = self._narrow(step, steps[at + 1 :], frontier)
             if self.seen is not None:
                 self._note(step, frontier.size, frontier.size, narrowed.size, started)
             frontier = narrowed
             at += 1
+        return None
 
     def _note(self, step: Step, came: int, tried: int, went: int, started: float) -> None:
         assert self.seen is not None
@@ -245,7 +268,8 @@ class Levelwise:
 
     def _widen(
         self, steps: Sequence[Step], at: int, frontier: Frontier, sink: Sink, started: float
-    ) -> None:
+    ) -> Generator[tuple[int, Frontier], None, None]:
+        """The rows that a step makes of a frontier, piece by piece, and the step that follows."""
         step = steps[at]
         expansion: Expansion | Generation
         if isinstance(step, Generate):
@@ -273,7 +297,7 @@ class Levelwise:
             if self.seen is not None:
                 self._note(step, 0, expansion.tried, child.size, started)
                 expansion.tried = 0
-            self.run(steps, at + 1, child, sink)
+            yield at + 1, child
             started = perf_counter()
             if sink.done:
                 break

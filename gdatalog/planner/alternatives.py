@@ -23,6 +23,10 @@ def alternatives_of(literal: Literal) -> list[list[Literal]]:
                         literal.span,
                         hint="give a group with `;` a name: a relation of its own",
                     )
+                if len(choices) == 1:  # a body may have very many literals
+                    for left in product:
+                        left += choices[0]
+                    continue
                 product = [[*left, *right] for left in product for right in choices]
             return product
         case Not(body=Not() as inner):

@@ -14,6 +14,7 @@ from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.plan.nodes import Apply, Constant, Expr, Gather, Parameter, Slot
 from gdatalog.planner.alternatives import alternatives_of
+from gdatalog.planner.failing import may_fail
 from gdatalog.planner.items import (
     AggregateItem,
     AtomItem,
@@ -31,7 +32,6 @@ from gdatalog.planner.walk import Node, contains_head_aggregate, variables, walk
 from gdatalog.values import TypeName
 
 _NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-_ON_FLOATS_SAFE = frozenset({"abs", "min", "max", "floor", "ceil", "ord", "to_string", "exp"})
 
 
 @dataclass(slots=True)
@@ -178,7 +178,7 @@ class Normaliser:
     def _side(self, expr: s.Expr, found: list[Item]) -> Expr:
         """An expression that does not fail: if it may, a fresh variable stands for it."""
         converted = self.expression(expr, found)
-        if _may_fail(converted):
+        if may_fail(converted):
             slot = self._new(converted.type)
             found.append(Equation(slot, converted, may_fail=True))
             return slot
@@ -218,7 +218,7 @@ class Normaliser:
             left = Apply(op, args, _result(op, args), chain.first.span.to(operand.span))
             if cut and at % s.LONG == 0 and at < len(chain.rest):
                 slot = self._new(left.type)
-                found.append(Equation(slot, left, may_fail=_may_fail(left)))
+                found.append(Equation(slot, left, may_fail=may_fail(left)))
                 left = slot
         return left
 
@@ -235,7 +235,7 @@ class Normaliser:
                 for target, slot in zip(expr.targets, targets, strict=True):
                     again = self.expression(target, items)
                     if again != slot:
-                        items.append(Equation(slot, again, may_fail=_may_fail(again)))
+                        items.append(Equation(slot, again, may_fail=may_fail(again)))
             alternatives.append(tuple(items))
             made = {target.name for target in targets if isinstance(target, Slot)}
             names = (n for n in variables_of(items) if not n.startswith("~") or n in made)
@@ -268,33 +268,6 @@ def count_variables(nodes: Iterable[Node]) -> Counter[str]:
 
 def _is_ord(expr: Expr) -> bool:
     return isinstance(expr, Apply) and expr.function == "ord"
-
-
-def _may_fail(expr: Expr) -> bool:
-    if not isinstance(expr, Apply):
-        return False
-    if any(map(_may_fail, expr.args)):
-        return True
-    for signature in FUNCTIONS.get(expr.function, ()):
-        if signature.accepts(len(expr.args)):
-            if expr.args[0].type == "float":
-                return signature.may_fail_float and expr.function not in _ON_FLOATS_SAFE
-            return signature.may_fail and _fails_on(expr)
-    return False
-
-
-def _fails_on(expr: Apply) -> bool:
-    """Whether a function that may fail can do so on these arguments."""
-    kind = expr.args[0].type
-    if expr.function in ("to_int", "to_number", "to_float"):
-        return kind == "symbol"
-    if expr.function in ("/", "%"):
-        divisor = expr.args[1]
-        return not (isinstance(divisor, Constant) and divisor.value != 0)
-    if expr.function == "^":
-        power = expr.args[1]
-        return not (isinstance(power, Constant) and int(power.value) >= 0)
-    return True
 
 
 def _result(name: str, args: tuple[Expr, ...]) -> TypeName:

@@ -34,11 +34,17 @@ class Unprintable(Exception):
     """Why an expression is left to the breadth-first executor, in words for a user."""
 
 
-def printable(expr: Expr) -> str | None:
-    """None, or why the expression cannot be printed."""
-    names = {name: name for name in slots(expr)}
+# Operands of the operations of one function: more take long to compile, and are done sooner a
+# column at a time.
+MOST_OPERANDS = 200
+
+
+def printable(*exprs: Expr) -> str | None:
+    """None, or why expressions cannot be printed into one function."""
+    together = Expressions()
     try:
-        Expressions().key(expr, names, [], "pass")
+        for expr in exprs:
+            together.key(expr, {name: name for name in slots(expr)}, [], "pass")
     except Unprintable as reason:
         return str(reason)
     return None
@@ -128,6 +134,7 @@ class Expressions:
         self._floats: set[int] = set()  # constants that are read as floats
         self._ranked = False
         self._values = 0
+        self._operands = 0
 
     # ------------------------------------------------------------------------------ what is asked
 
@@ -195,6 +202,9 @@ class Expressions:
             return _Text(place.names[expr.name])
         if not isinstance(expr, Apply) or _is_fixed(expr):
             return self._constant(expr, place)
+        self._operands += len(expr.args)
+        if self._operands > MOST_OPERANDS:
+            raise Unprintable(f"it has more than {MOST_OPERANDS} operands to compile")
         name, kind = expr.function, expr.args[0].type
         if name in TEXTUAL or (kind == "symbol" and name in ON_SYMBOLS):
             return self._textual(expr, place)
