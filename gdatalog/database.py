@@ -14,9 +14,10 @@ from typing import Any, Literal
 
 from gdatalog.engine.budget import default_limit
 from gdatalog.engine.devices import Opened, Turn, kind_of, open_device
-from gdatalog.engine.files import FilePolicy, Folders, read_program, to_stdout, write_relation
+from gdatalog.engine.files import FilePolicy, Folders, read_text, to_stdout, write_relation
 from gdatalog.engine.knobs import Strategy, parse_size, seconds_of, threads_of
 from gdatalog.engine.ledger import Ledger
+from gdatalog.engine.untrusted import MEMORY, SECONDS
 from gdatalog.errors import Caution, UsageError
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Query
@@ -53,7 +54,17 @@ class Database:
         timeout: float | None = None,
         files: str | os.PathLike[str] = "all",
         cluster: Any = None,
+        untrusted: bool = False,
     ) -> None:
+        if untrusted:
+            if cluster is not None or kind_of(device) == "cuda":
+                raise UsageError(
+                    "untrusted=True runs queries on the CPU of this process, not on "
+                    + ("a cluster" if cluster is not None else device)
+                )
+            device = "cpu"
+            memory_limit = MEMORY if memory_limit is None else memory_limit
+            timeout = SECONDS if timeout is None else timeout
         limit = None if memory_limit is None else parse_size(memory_limit)
         # Where there are workers, GPUs are theirs.
         opened = open_device(device if cluster is None else "cpu", limit)
@@ -63,6 +74,9 @@ class Database:
         self.memory_limit = default_limit() if limit is None else limit
         self._workspace = Workspace(self.memory_limit, FilePolicy(files), _warn)
         self._workspace.force(threads=threads_of(threads))
+        if untrusted:
+            self._workspace.untrusted = True
+            self._workspace.force(strategy="levelwise")
         self._workspace.timeout = seconds_of(timeout)
         self._workspace.device, self._workspace.why = opened.device, opened.why
         if cluster is not None:
@@ -236,7 +250,7 @@ class Database:
         """
         if only not in (None, "rules", "data"):
             raise UsageError(f"only is 'rules', 'data' or None, not {only!r}")
-        with self._lock:
+        with self._call(None):
             workspace = self._workspace
             workspace.check_open()
             before = workspace.standing()[1]
@@ -373,7 +387,7 @@ class Database:
             workspace = self._workspace
             workspace.check_open()
             name = os.fspath(path)
-            program = read_program(name, workspace.policy, workspace.on_caution)
+            program = workspace.parse(read_text(name, workspace.policy), name)
             folders = Folders(
                 os.fspath(facts), os.fspath(out), tuple(os.fspath(folder) for folder in include)
             )
@@ -399,7 +413,8 @@ class Database:
                 result = Result(session.relation(ask.name), workspace.symbols)
                 outputs[ask.name] = result
                 if not to_stdout(ask.directive):
-                    write_relation(ask.directive, ask.name, result, workspace.policy, folders)
+                    policy = session.settings.policy
+                    write_relation(ask.directive, ask.name, result, policy, folders)
         except BaseException:
             workspace.texts, workspace.params = before
             raise
@@ -419,7 +434,7 @@ class Database:
 
         What comes prints itself as a tree; `save("plan.html")` makes a page of it.
         """
-        with self._lock:
+        with self._call(None):
             session = self._workspace.open(text, params, strategy=strategy)
             return explain(session, [session.asked()], self._workspace.why)
 

@@ -20,6 +20,7 @@ def connect(
     timeout: float | None = None,
     files: str | os.PathLike[str] = "all",
     cluster: Any = None,
+    untrusted: bool = False,
 ) -> Database:
     """A new, empty database.
 
@@ -33,6 +34,10 @@ def connect(
     `cluster` spreads the work of large queries over Dask's workers: those of a client, of a
     scheduler by its address ("tcp://10.0.0.7:8786"), or "local": `threads` workers on this machine,
     which end with the database. `db.cluster` tells of them.
+
+    `untrusted` is for texts that strangers write: programs name no files and have bounded sizes,
+    `match` takes linear time, nothing is compiled, and unless you give others there is a memory
+    limit of 512 MiB and a timeout of 10 seconds. Your own `db.load(path)` stays as it is.
 
     >>> import gdatalog as gd
     >>> gd.connect(memory_limit="1GiB", files="none")
@@ -48,6 +53,7 @@ def connect(
         timeout=timeout,
         files=files,
         cluster=cluster,
+        untrusted=untrusted,
     )
 
 

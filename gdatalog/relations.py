@@ -40,7 +40,7 @@ class Relations(Mapping[str, Result]):
         self._db = db
 
     def _standing(self) -> tuple[dict[str, Schema], Mapping[str, Cause]]:
-        with self._db._lock:
+        with self._db._call(None):
             return self._db._workspace.standing()
 
     def _names(self) -> list[str]:
@@ -49,7 +49,7 @@ class Relations(Mapping[str, Result]):
 
     def __getitem__(self, name: str) -> Result:
         workspace = self._db._workspace
-        with self._db._lock:
+        with self._db._call(None):
             session = workspace.session(Program(()), lasting=True)
             if name not in session.checked.schemas and name not in session.validity.broken:
                 raise NameResolutionError(

@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from gdatalog.account import SMALL, Account
-from gdatalog.errors import Interrupted, TimeLimitError
+from gdatalog.errors import Interrupted, TimeLimitError, UsageError
 from gdatalog.hands import Hand, Left
 from gdatalog.importing import whole_imports
 from gdatalog.progress import OnProgress, Progress, Stage, amount, duration
@@ -241,6 +241,11 @@ class Watch:
             if self._calls == 1:
                 error.add_note(f"interrupted: {self.stopped()}".replace(": after", " after", 1))
             raise
+        except RecursionError:
+            raise UsageError(
+                "a rule of this program has too many variables",
+                hint="give a part of its body a name: a relation of its own",
+            ) from None
         finally:
             self._calls -= 1
             _here.watch = before

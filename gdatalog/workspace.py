@@ -23,6 +23,7 @@ from gdatalog.engine.prepared import Prepared
 from gdatalog.engine.remembered import Memory
 from gdatalog.engine.session import Session, Settings
 from gdatalog.engine.texts import Kept, Texts
+from gdatalog.engine.untrusted import check_length
 from gdatalog.errors import Caution, NameResolutionError, UsageError, meant
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Rule, Statement
@@ -62,6 +63,7 @@ class Workspace:
         self.knobs = Knobs()  # its strategy is that of calls that name none
         self.device: Device = CPU
         self.cluster: Cluster | None = None
+        self.untrusted = False  # whether texts may be those of strangers
         self.why = "asked for"  # this device
         self.ledger = Ledger(lasting=False)  # what the last session does or did
         self._remembered: Memory = {}
@@ -287,6 +289,8 @@ class Workspace:
         self.check_open()
         if not isinstance(text, str):
             raise UsageError(f"a program is a text, not of type {type(text).__name__}")
+        if self.untrusted:
+            check_length(text, name)
         program, cautions = self._prepared.parse(text, name, bare)
         for caution in cautions:
             self.on_caution(caution)
@@ -371,7 +375,7 @@ class Workspace:
         self.ledger = Ledger(lasting=False) if reports is None else reports
 
         settings = Settings(
-            self.policy,
+            FilePolicy("none") if self.untrusted else self.policy,
             folders or self.folders,
             self.memory_limit,
             self.watch,
@@ -381,6 +385,7 @@ class Workspace:
             knobs,
             self.device,
             self.cluster,
+            self.untrusted,
         )
         with self.ledger.spending():
             return Session(

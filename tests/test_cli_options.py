@@ -114,6 +114,19 @@ CASES: dict[str, list[Case]] = {
             r"usage error: not a time limit: 'soon'\n  hint: .*\n",
         ),
     ],
+    "--untrusted": [
+        (["--untrusted", "-c", GRAPH], 0, r"x\n2\n3\n", ""),
+        (["--untrusted", "-D", "-", "-c", "p(1). .output p"], 0, r"-+\np\n=+\n1\n=+\n", ""),
+        (
+            ["--untrusted", "-F", "facts", "-c", READS],
+            1,
+            "",
+            r"<command line>:1:17: usage error: an untrusted text may not read or write files\n"
+            r"(?s:(?!facts).)*",
+        ),
+        (["--untrusted", "--cluster", "local", *YES], 2, "", r"usage error: .* a cluster\n"),
+        (["--untrusted", "--timeout", "60", "--strategy", "lftj", *YES], 0, r"yes\n", ""),
+    ],
     "-j": [
         (["-j", "1", *YES], 0, r"yes\n", ""),
         (["-j", "0", *YES], 2, "", r"usage error: not a number of threads: 0\n  hint: .*\n"),

@@ -12,7 +12,8 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.engine import prepared, stratum
-from gdatalog.engine.prepared import Plans, Recent
+from gdatalog.engine.prepared import Plans
+from gdatalog.engine.recent import Recent
 from gdatalog.parser import parse as parse_text
 from gdatalog.parser.syntax import Rule
 from gdatalog.plan.nodes import RulePlan
@@ -175,6 +176,18 @@ def test_what_was_used_last_is_kept() -> None:
     assert recent.get(2) is None and recent.get(1) == "a" and len(recent) == 2
     recent.clear()
     assert recent.get(1) is None
+
+
+def test_long_texts_leave_room_for_few() -> None:
+    recent = Recent[str](100, length=10)
+    for at in range(5):
+        recent.put(at, "a", length=4)
+    assert len(recent) == 2 and recent.get(4) and recent.get(3)
+    recent.put(4, "b", length=1)
+    recent.put(5, "c", length=5)
+    assert len(recent) == 3
+    recent.put(6, "d", length=90)
+    assert len(recent) == 1 and recent.get(6) == "d"
 
 
 def test_a_plan_is_for_relations_that_it_does_not_keep_alive() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cpu_ops.functions import EQUALITY, ORDER, call, compare
-from gdatalog.errors import Caution, Span
+from gdatalog.errors import Caution, EvaluationError, Span
 from gdatalog.plan.nodes import Apply, Constant, Expr, Parameter, Slot
 from gdatalog.storage.keys import encode_value, float_to_key, key_to_float
 from gdatalog.storage.symbols import SymbolTable
@@ -21,11 +21,15 @@ ColumnOf = Callable[[str], Array]
 
 @dataclass(slots=True)
 class Scope:
-    """What expressions need beside their row: symbols, parameters, a place for cautions."""
+    """What expressions need beside their row: symbols, parameters, a place for cautions.
+
+    `bounded`: functions of texts take time and make texts within bounds, whatever they are given.
+    """
 
     symbols: SymbolTable
     params: Mapping[str, Value] = field(default_factory=dict)
     cautions: dict[str, Caution] = field(default_factory=dict)
+    bounded: bool = False
 
     def warn(self, message: str, span: Span) -> None:
         self.cautions.setdefault(message, Caution(message, span))
@@ -107,7 +111,12 @@ def _values(expr: Expr, column: ColumnOf, scope: Scope) -> tuple[Array, Array | 
     kind = expr.args[0].type
     if expr.function in EQUALITY or expr.function in ORDER:
         return compare(expr.function, args[0], args[1], kind, scope.symbols), failed
-    values, bad = call(expr.function, args, kind, scope.symbols, _warner(expr, scope))
+    warn = _warner(expr, scope)
+    try:
+        values, bad = call(expr.function, args, kind, scope.symbols, warn, scope.bounded)
+    except EvaluationError as error:
+        error.span = error.span or expr.span
+        raise
     return values, bad if failed is None else failed if bad is None else failed | bad
 
 

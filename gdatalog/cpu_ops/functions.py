@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gdatalog.cpu_ops.texts import ON_SYMBOLS, TEXTUAL, Outcome, Warn, tabulate
+from gdatalog.cpu_ops.texts import Outcome, Warn, on_texts, tabulate
 from gdatalog.storage.keys import float_to_key
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
@@ -36,12 +36,17 @@ def compare(op: str, left: Array, right: Array, kind: TypeName, symbols: SymbolT
 
 
 def call(
-    name: str, args: Sequence[Array], kind: TypeName, symbols: SymbolTable, warn: Warn
+    name: str,
+    args: Sequence[Array],
+    kind: TypeName,
+    symbols: SymbolTable,
+    warn: Warn,
+    bounded: bool = False,
 ) -> Outcome:
     """The function `name` of columns whose (first) type is `kind`."""
     with np.errstate(all="ignore"):
-        if name in TEXTUAL or (kind == "symbol" and name in ON_SYMBOLS):
-            return tabulate(name, args, kind, symbols, warn)
+        if on_texts(name, kind):
+            return tabulate(name, args, kind, symbols, warn, bounded)
         if kind == "float" and name in _ON_FLOATS:
             return _ON_FLOATS[name](*args)
         if kind == "bool" and name in _ON_BOOLS:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from gdatalog.account import TEXTS
+from gdatalog.errors import EvaluationError
 from gdatalog.storage.grouping import group_rows
 from gdatalog.storage.keys import float_to_key
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.values import INT_MAX, INT_MIN, TypeName, timestamp_to_text
-from gdatalog.watching import working_space
+from gdatalog.watching import watching, working_space
 
 AT_ONCE = 1 << 12  # values that are Python's objects at the same time
+READ = 1 << 21  # characters that functions read without a look at who waits
+POLLED = 256  # texts that are matched without one
+LONGEST = 1_000_000  # characters of a text that is made, where that is bounded
 LONG = 1 << 16  # characters of arguments, from which on a text is charged before it is made
 
 Outcome = tuple[Array, Array | None]  # the column, and where it failed
@@ -30,23 +35,55 @@ _POSIX = {
 }  # fmt: skip
 
 
-@lru_cache(maxsize=256)
-def _pattern(text: str) -> re.Pattern[str] | str:
-    """A pattern with its POSIX classes translated, or what is wrong with it."""
-    translated = re.sub(
+def _posix(text: str) -> str:
+    """A pattern with its POSIX classes translated."""
+    return re.sub(
         r"\[:(\w+):\]", lambda found: _POSIX.get(found[1], found[0]), text, flags=re.ASCII
     )
+
+
+@lru_cache(maxsize=256)
+def _pattern(text: str) -> re.Pattern[str] | str:
+    """A pattern of `match`, or what is wrong with it."""
     try:
-        return re.compile(translated)
+        return re.compile(_posix(text))
     except (re.error, OverflowError, RecursionError) as problem:
         return str(problem)
 
 
-def _match(pattern: str, text: str) -> bool | None:
-    compiled = _pattern(pattern)
-    if isinstance(compiled, str):
-        return None
-    return compiled.fullmatch(text) is not None
+def _matches(
+    pattern: str, texts: Sequence[str], bounded: bool, warn: Warn
+) -> Sequence[bool | None]:
+    """Which texts match from end to end; None where the pattern is not valid. `bounded`: in linear
+    time."""
+    if bounded:
+        from gdatalog.cpu_ops.linear_match import Linear, linear
+
+        made = linear(_posix(pattern))
+        if isinstance(made, Linear):
+            return made.full_matches(texts)
+        wrong = made
+    else:
+        found = _pattern(pattern)
+        if isinstance(found, re.Pattern):
+            matches: list[bool] = []
+            for at in range(0, len(texts), POLLED):
+                watching().poll()
+                matches += [found.fullmatch(t) is not None for t in texts[at : at + POLLED]]
+            return matches
+        wrong = found
+    warn(f"the pattern {pattern!r} is not valid ({wrong}): it matches nothing")
+    return [None] * len(texts)
+
+
+# What the functions make of a match, which is None if the pattern is not valid; the planner makes
+# the others of negated patterns, and of patterns below a negation.
+MATCHING: dict[str, Callable[[bool | None], bool]] = {
+    "match": lambda found: found is True,
+    "!match": lambda found: found is False,
+    "match?": lambda found: found is not False,
+    "!match?": lambda found: found is not True,
+}
 
 
 def _number(text: str) -> int | None:
@@ -101,11 +138,6 @@ TEXTUAL: dict[str, tuple[Callable[..., Any], TypeName]] = {
     "substr": (_substr, "symbol"),
     "contains": (lambda needle, text: needle in text, "bool"),
     "starts_with": (lambda text, prefix: text.startswith(prefix), "bool"),
-    "match": (_match, "bool"),
-    # what the planner makes of negated patterns, and of patterns below a negation
-    "!match": (lambda pattern, text: _match(pattern, text) is False, "bool"),
-    "match?": (lambda pattern, text: _match(pattern, text) is not False, "bool"),
-    "!match?": (lambda pattern, text: not _match(pattern, text), "bool"),
     "upper": (str.upper, "symbol"),
     "lower": (str.lower, "symbol"),
     "split_part": (_split_part, "symbol"),
@@ -118,6 +150,13 @@ ON_SYMBOLS: dict[str, tuple[Callable[..., Any], TypeName]] = {
     "to_float": (_float, "float"),
     "ord": (len, "int"),  # replaced by ranks below
 }
+
+
+def on_texts(name: str, kind: TypeName) -> bool:
+    """Whether a function, whose first argument is of a type, is one of texts."""
+    return name in TEXTUAL or name in MATCHING or (kind == "symbol" and name in ON_SYMBOLS)
+
+
 _SYMBOL_ARGS: dict[str, tuple[bool, ...]] = {
     "substr": (True, False, False),
     "split_part": (True, True, False),
@@ -125,12 +164,16 @@ _SYMBOL_ARGS: dict[str, tuple[bool, ...]] = {
 
 
 def tabulate(
-    name: str, args: Sequence[Array], kind: TypeName, symbols: SymbolTable, warn: Warn
+    name: str,
+    args: Sequence[Array],
+    kind: TypeName,
+    symbols: SymbolTable,
+    warn: Warn,
+    bounded: bool = False,
 ) -> Outcome:
     """A function of texts, computed once for each distinct combination of arguments."""
     if name == "ord":
         return symbols.ranks()[args[0]], None
-    function, result = TEXTUAL[name] if name in TEXTUAL else ON_SYMBOLS[name]
     columns = list(np.broadcast_arrays(*args))
     size = len(columns[0])
     keys = [float_to_key(column) if column.dtype.kind == "f" else column for column in columns]
@@ -141,21 +184,38 @@ def tabulate(
             return columns[0], None
         made = (text_of(value, kind) for part in _parts(picked[0]) for value in part.tolist())
         return symbols.intern_new(made)[groups], None
-    if name.strip("!?") == "match":
-        for pattern in {symbols.text(code) for code in set(picked[0].tolist())}:
-            if isinstance(wrong := _pattern(pattern), str):
-                warn(f"the pattern {pattern!r} is not valid ({wrong}): it matches nothing")
+    if name in MATCHING:
+        return _matching(MATCHING[name], picked[0], picked[1], symbols, warn, bounded)[groups], None
+    function, result = TEXTUAL[name] if name in TEXTUAL else ON_SYMBOLS[name]
     is_text = _SYMBOL_ARGS.get(name, (True,) * len(columns))
     rows = _arguments(picked, is_text, symbols)
     if result == "symbol":
-        return symbols.intern_new(_made(function, rows))[groups], None
+        return symbols.intern_new(_made(function, rows, bounded))[groups], None
     outcome = [function(*arguments) for arguments in rows]
-    if result == "bool":
-        outcome = [bool(value) for value in outcome]  # a pattern that is not valid matches nothing
     failed = np.array([value is None for value in outcome], dtype=np.bool_)
     dtype = {"int": np.int64, "float": np.float64, "bool": np.bool_}[result]
     values: Array = np.array([0 if value is None else value for value in outcome], dtype=dtype)
     return values[groups], failed[groups] if failed.any() else None
+
+
+def _matching(
+    outcome: Callable[[bool | None], bool],
+    patterns: Array,
+    codes: Array,
+    symbols: SymbolTable,
+    warn: Warn,
+    bounded: bool,
+) -> Array:
+    """A function of matches, of pairs of pattern and text."""
+    found = np.empty(len(patterns), dtype=np.bool_)
+    order = np.argsort(patterns, kind="stable")
+    ends = np.flatnonzero(np.diff(patterns[order])) + 1
+    for rows in np.split(order, ends):
+        pattern = symbols.text(int(patterns[rows[0]]))
+        for part in _parts(rows):
+            texts = [symbols.text(code) for code in codes[part].tolist()]
+            found[part] = list(map(outcome, _matches(pattern, texts, bounded, warn)))
+    return found
 
 
 def _parts(column: Array) -> Iterator[Array]:
@@ -167,25 +227,43 @@ def _parts(column: Array) -> Iterator[Array]:
 def _arguments(
     columns: Sequence[Array], is_text: Sequence[bool], symbols: SymbolTable
 ) -> Iterator[tuple[Any, ...]]:
-    """The values of a function's arguments, row by row."""
+    """The values of a function's arguments, row by row; the call may be stopped between them."""
+    poll = watching().poll
     for parts in zip(*map(_parts, columns), strict=True):
-        yield from zip(
-            *(
-                map(symbols.text, part.tolist()) if text else part.tolist()
-                for part, text in zip(parts, is_text, strict=True)
-            ),
-            strict=True,
-        )
+        values = [
+            list(map(symbols.text, part.tolist())) if text else part.tolist()
+            for part, text in zip(parts, is_text, strict=True)
+        ]
+        rows = zip(*values, strict=True)
+        read = sum(sum(map(len, v)) for v, text in zip(values, is_text, strict=True) if text)
+        at_once = max(1, AT_ONCE * READ // max(READ, read))
+        poll()
+        while block := list(islice(rows, at_once)):
+            yield from block
+            poll()
 
 
-def _made(function: Callable[..., str], rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+def _length(values: Iterable[Any]) -> int:
+    """How many characters the texts among some values have."""
+    return sum(len(value) for value in values if isinstance(value, str))
+
+
+def _made(
+    function: Callable[..., str], rows: Iterable[tuple[Any, ...]], bounded: bool
+) -> Iterator[str]:
     """The texts that a function gives. It is charged for a long one before it makes it."""
     for arguments in rows:
-        texts = [value for value in arguments if isinstance(value, str)]
-        if sum(map(len, texts)) < LONG:
+        length = _length(arguments)
+        if length < LONG:
             yield function(*arguments)
             continue
-        width = 1 if all(map(str.isascii, texts)) else 4
-        with working_space(TEXTS, width * sum(map(len, texts))):
+        plain = all(value.isascii() for value in arguments if isinstance(value, str))
+        with working_space(TEXTS, length if plain else 4 * length):
             pass
-        yield function(*arguments)
+        text = function(*arguments)
+        if bounded and len(text) > LONGEST:
+            raise EvaluationError(
+                f"this makes a text of {len(text):,} characters: an untrusted text may make none "
+                f"of more than {LONGEST:,}"
+            )
+        yield text

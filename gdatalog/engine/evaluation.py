@@ -74,6 +74,7 @@ class Evaluation:
     device: Device = CPU
     cluster: Cluster | None = None
     asked: Collection[str] = ()  # what will be asked for in the end
+    untrusted: bool = False
     scope: Scope = field(init=False)
     _known: dict[str, Relation] = field(default_factory=dict)
     _home: dict[str, Stratum] = field(default_factory=dict)
@@ -81,7 +82,7 @@ class Evaluation:
     _counts: dict[str, Schema] = field(default_factory=dict)  # of numbers of rows
 
     def __post_init__(self) -> None:
-        self.scope = Scope(self.symbols, self.params)
+        self.scope = Scope(self.symbols, self.params, bounded=self.untrusted)
         # All texts of the program are in the table before anything asks for their ranks.
         self.text.intern(self.symbols)
         for value in self.params.values():

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.engine.prepared import Recent
+from gdatalog.engine.recent import Recent
 from gdatalog.parser.syntax import Const, ListParam, Param, Values
 from gdatalog.planner.checked import ValueList
 from gdatalog.storage.given_list import GivenList

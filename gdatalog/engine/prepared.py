@@ -8,12 +8,12 @@ statistics the planner looked at for a plan.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 from weakref import ref
 
+from gdatalog.engine.recent import Recent
 from gdatalog.engine.texts import Outline
 from gdatalog.errors import Caution, Error
 from gdatalog.parser import Program, parse_with_cautions
@@ -30,7 +30,9 @@ from gdatalog.storage.symbols import SymbolTable
 from gdatalog.values import ParamType
 from gdatalog.watching import LONG_RULE, LONG_TEXT, apart
 
-MOST = 256  # texts, and as many checked programs
+# Characters of all that checked programs were made of, each of which takes about 40 bytes; kept
+# statements are counted each time.
+CHECKED = 4_000_000
 SHIFT = 10  # times as many rows as there were, or as few: then a plan is made again
 SIMILAR = 4  # plans of one rule, for parameters that leave more of a relation or less
 LIKE = 8  # times as much, or as little: then one plan serves both
@@ -39,31 +41,6 @@ LONGEST = 20_000  # characters of a text: longer ones hold data, and are hardly 
 Value = TypeVar("Value")
 RelationOf = Callable[[str], Relation]
 Held = tuple[tuple[str, ref[Relation]], ...]
-
-
-class Recent(Generic[Value]):
-    """Values by key, as many as were used last."""
-
-    def __init__(self, most: int = MOST) -> None:
-        self.most = most
-        self._found: OrderedDict[Hashable, Value] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def get(self, key: Hashable) -> Value | None:
-        found = self._found.get(key)
-        if found is not None:
-            self._found.move_to_end(key)
-        return found
-
-    def put(self, key: Hashable, value: Value) -> None:
-        self._found[key] = value
-        while len(self._found) > self.most:
-            self._found.popitem(last=False)
-
-    def clear(self) -> None:
-        self._found.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +213,7 @@ class Prepared:
     """What a database knows of texts that were asked lately."""
 
     texts: Recent[tuple[Program, tuple[Caution, ...]]] = field(default_factory=Recent)
-    programs: Recent[CheckedText] = field(default_factory=Recent)
+    programs: Recent[CheckedText] = field(default_factory=lambda: Recent(length=CHECKED))
     validities: Recent[tuple[Validity, Sequence[object]]] = field(default_factory=Recent)
     lists: Recent[Relation] = field(default_factory=Recent)  # of values, by their content
 
@@ -253,7 +230,7 @@ class Prepared:
         found = self.texts.get((text, name, bare))
         if found is None:
             found = parse_with_cautions(text, name, bare=bare)
-            self.texts.put((text, name, bare), found)
+            self.texts.put((text, name, bare), found, len(text))
         return found
 
     def check(
@@ -293,5 +270,5 @@ class Prepared:
             if alone is not None:
                 self.validities.put(over, (alone, tuple(outlines)))
             found = CheckedText(checked, (*outlines, own), validity)
-            self.programs.put(key, found)
+            self.programs.put(key, found, length)
         return found

@@ -28,6 +28,7 @@ from gdatalog.engine.lists import Lists
 from gdatalog.engine.prepared import CheckedText, Prepared
 from gdatalog.engine.remembered import Memory
 from gdatalog.engine.texts import Outline, Stated, Texts
+from gdatalog.engine.untrusted import check_program
 from gdatalog.errors import Caution, DataError, Error, UsageError
 from gdatalog.executors.limits import Limits
 from gdatalog.parser import Program, expand_includes
@@ -66,6 +67,7 @@ class Settings:
     knobs: Knobs = Knobs()
     device: Device = CPU
     cluster: Cluster | None = None
+    untrusted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,8 @@ class Session:
 
     def __post_init__(self) -> None:
         settings = self.settings
+        if settings.untrusted:
+            check_program(self.program, self.texts, settings.folders)
         if any(isinstance(statement, Include) for statement in self.program.statements):
             self.program = expand_includes(
                 self.program,
@@ -241,6 +245,7 @@ class Session:
             settings.device,
             settings.cluster,
             frozenset(ask.name for ask in self.asks()),
+            settings.untrusted,
         )
 
     @property

@@ -316,6 +316,11 @@ class Texts(Mapping[str, Kept]):
             end = bisect_left(self.log.homes[name], self._length)
         return Facts(atoms, self.log.params[name], end)
 
+    @property
+    def number_of_facts(self) -> int:
+        """How many facts there are, of all relations."""
+        return sum(len(self.facts(name)) for name in self.log.facts)
+
     def has_fact(self, fact: Atom) -> bool:
         return self.log.first.get(fact, self._length) < self._length
 

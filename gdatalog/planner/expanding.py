@@ -41,6 +41,7 @@ from gdatalog.planner.words import own_name
 from gdatalog.values import TypeName
 
 MOST_ALTERNATIVES = 64  # that one rule may get by it
+MOST_PARTS = 300  # of the syntax, that one rule may get by it
 COUNTING = frozenset({"count", "sum", "mean"})  # the number of bindings matters to these
 WITHOUT = "without `inline` there is no warning"
 
@@ -57,6 +58,7 @@ class Expansion:
         self.rule = rule
         self.types: dict[str, TypeName] = dict(rule.types)
         self.alternatives = 1
+        self.parts = 0  # that have come
         self.made = 0
         kinds = {part.kind for part in head_aggregates(rule.head)}
         self.counting = not kinds.isdisjoint(COUNTING)
@@ -100,6 +102,11 @@ class Expansion:
             why = f"this rule would have more than {MOST_ALTERNATIVES} alternatives"
             self._made_for(atom, why)
             return atom
+        parts = sum(sum(1 for _ in walk(d.body)) for d in definitions if d.body is not None)
+        if self.parts + parts > MOST_PARTS:
+            self._made_for(atom, "this rule would be too long")
+            return atom
+        self.parts += parts
         self.alternatives *= len(definitions)
         found = [self._instance(definition, atom) for definition in definitions]
         return disjunction(found, atom.span) if len(found) > 1 else found[0]

@@ -23,7 +23,7 @@ import numpy as np
 
 from gdatalog.cpu_ops.evaluate import Scope, evaluate
 from gdatalog.cpu_ops.functions import EQUALITY, ORDER
-from gdatalog.cpu_ops.texts import ON_SYMBOLS, TEXTUAL
+from gdatalog.cpu_ops.texts import on_texts
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.plan.nodes import Apply, Expr, Slot, slots
 from gdatalog.printer.tables import fill
@@ -206,7 +206,7 @@ class Expressions:
         if self._operands > MOST_OPERANDS:
             raise Unprintable(f"it has more than {MOST_OPERANDS} operands to compile")
         name, kind = expr.function, expr.args[0].type
-        if name in TEXTUAL or (kind == "symbol" and name in ON_SYMBOLS):
+        if on_texts(name, kind):
             return self._textual(expr, place)
         args = [self._print(arg, place) for arg in expr.args]
         if name in EQUALITY or name in ORDER:

@@ -76,7 +76,7 @@ def _extended(
         for key, arg in zip(fixed, expr.args, strict=True)
     ]
     kind = expr.args[0].type
-    values, failed = call(expr.function, args, kind, scope.symbols, warnings.append)
+    values, failed = call(expr.function, args, kind, scope.symbols, warnings.append, scope.bounded)
     keys = values.view(np.uint8) if expr.type == "bool" else to_keys(values, expr.type)
     bad = np.zeros(len(codes), np.uint8) if failed is None else failed.view(np.uint8)
     if done is None:

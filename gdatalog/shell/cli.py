@@ -76,6 +76,7 @@ class Among(click.Choice):  # type: ignore[type-arg]
 @click.option("--cluster", metavar="WHERE", help="Workers: a Dask scheduler's address, or local.")
 @click.option("--memory-limit", metavar="SIZE", help="What a query may hold, as in 8GiB.")
 @click.option("--timeout", metavar="SECONDS", help="How long a run, or a statement, may take.")
+@click.option("--untrusted", is_flag=True, help="For texts of strangers: no files; limits on all.")
 @click.option("-j", "threads", metavar="N", help="Threads; else one for each core.")
 @click.option("--strategy", type=Among(STRATEGIES), default="auto", help="How rules are run.")
 @click.option(
@@ -112,6 +113,7 @@ class Options:
     cluster: str | None
     memory_limit: str | None
     timeout: str | None
+    untrusted: bool
     threads: str | None
     strategy: Strategy
     form: str | None
@@ -151,7 +153,8 @@ def start(options: Options, begun: Begun | None = None) -> int:
         raise UsageError("stdin (-) can be read once only")
     params = read_parameters(options.params)
     db = begun.database() if begun is not None else _connect(options)
-    db._workspace.force(strategy=options.strategy)
+    if options.strategy != "auto":
+        db._workspace.force(strategy=options.strategy)
     db._workspace.on_caution = lambda caution: (
         None if options.no_warnings else say(caution.format())
     )
@@ -190,6 +193,7 @@ def _connect(options: Options) -> Database:
             threads=threads,
             timeout=None if options.timeout is None else parse_seconds(options.timeout),
             cluster=options.cluster,
+            untrusted=options.untrusted,
         )
 
 

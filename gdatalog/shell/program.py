@@ -15,8 +15,8 @@ from gdatalog.database import Database
 from gdatalog.engine.files import Folders, read_text, to_stdout, write_relation
 from gdatalog.engine.ledger import Ledger
 from gdatalog.engine.session import Ask, Session
-from gdatalog.errors import Caution, DataError, Error, TimeLimitError, UsageError
-from gdatalog.parser import Program, parse_with_cautions
+from gdatalog.errors import DataError, Error, TimeLimitError, UsageError
+from gdatalog.parser import Program
 from gdatalog.parser.syntax import Rule, Statement
 from gdatalog.report import Profile, explain
 from gdatalog.result import Result
@@ -109,7 +109,7 @@ def answer_all(
                 result = Result(session.relation(ask.name, wanted), db._workspace.symbols)
                 len(result)  # what it costs to have it is part of its time
             time = took(perf_counter() - started, session.done_by(spread))
-            give(db, ask, result, output, folders, time, line(_title(ask)))
+            give(session, ask, result, output, folders, time, line(_title(ask)))
         except Error as error:
             if str(error) not in told:
                 say_error(error)
@@ -124,7 +124,7 @@ def answer_all(
 
 
 def give(
-    db: Database,
+    session: Session,
     ask: Ask,
     result: Result,
     output: Output,
@@ -145,7 +145,7 @@ def give(
         output.relation(ask.name, result, directive)
     else:
         with shown:
-            written = write_relation(directive, ask.name, result, db._workspace.policy, folders)
+            written = write_relation(directive, ask.name, result, session.settings.policy, folders)
         if sys.stderr.isatty():
             rows = "1 row" if len(result) == 1 else f"{len(result):,} rows"
             say(f"{ask.name}: {rows} -> {written}")
@@ -173,7 +173,6 @@ def _explained_names(session: Session) -> list[str]:
 def _read(db: Database, texts: Sequence[Text]) -> Program:
     """One program from several texts; the errors of all of them together."""
     statements: list[Statement] = []
-    cautions: list[Caution] = []
     errors: list[Error] = []
     for text in texts:
         try:
@@ -181,13 +180,10 @@ def _read(db: Database, texts: Sequence[Text]) -> Program:
             if source is None:
                 name, source = _read_file(db, name)
             # On the command line itself a bare body is a query.
-            program, warned = parse_with_cautions(source, name, bare=text.text is not None)
+            program = db._workspace.parse(source, name, bare=text.text is not None)
             statements += program.statements
-            cautions += warned
         except Error as error:
             errors += error.all
-    for caution in cautions:
-        db._workspace.on_caution(caution)
     if errors:
         errors[0].others = tuple(errors[1:])
         raise errors[0]

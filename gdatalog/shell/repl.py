@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gdatalog.database import Database
 from gdatalog.engine.devices import ASKED, NO_GPU
 from gdatalog.engine.files import Folders
+from gdatalog.engine.untrusted import waits_too_long
 from gdatalog.errors import Error
 from gdatalog.parser import parse
 from gdatalog.shell.commands import COMMANDS, Leave, run_command
@@ -75,14 +76,16 @@ class Repl:
             why = self.db._workspace.why
             if self.db.device == "cpu" and why not in (ASKED, NO_GPU):
                 say(why)
-            if can_edit():
+            # With --untrusted there is no line editor, which completes paths and keeps a history.
+            if can_edit() and not self.db._workspace.untrusted:
                 from gdatalog.shell.editor.prompt import Prompt
 
                 prompt = Prompt()
                 prompt.can_read()
                 prompt.drawn = Thread(target=warm, args=(prompt,), daemon=True).start
                 return self._converse(prompt)
-            _use_readline()
+            if not self.db._workspace.untrusted:
+                _use_readline()
         while True:
             try:
                 if not self._step() or (self.failed and self.bail):
@@ -174,7 +177,8 @@ class Repl:
         text = f"{self._typed}\n{line}" if self._typed else line
         if not text.strip():
             return True
-        if not is_whole(text):
+        ends = self.db._workspace.untrusted and waits_too_long(text)
+        if not ends and not is_whole(text):
             self._typed = text
             return True
         self._typed = ""

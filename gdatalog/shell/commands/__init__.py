@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 from gdatalog.errors import UsageError, meant
 from gdatalog.parser.directives import DIRECTIVES
 from gdatalog.shell.commands import data, plans, rules, settings
-from gdatalog.shell.commands.registry import COMMANDS, Command, Leave, command, words_of
+from gdatalog.shell.commands.registry import (
+    COMMANDS,
+    Command,
+    Leave,
+    check_trusted,
+    command,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from gdatalog.shell.repl import Repl
@@ -32,7 +39,10 @@ p(x) <- e(x, y), y > 1.      adds a rule, and evaluates it
 
 def run_command(repl: Repl, name: str, rest: str) -> None:
     """Runs a command; one that is not known is answered with what may be meant."""
-    _found("quit" if name == "exit" else name).run(repl, rest)
+    found = _found("quit" if name == "exit" else name)
+    if found.trusted:
+        check_trusted(repl, f".{found.name}")
+    found.run(repl, rest)
 
 
 def _found(name: str) -> Command:

@@ -84,6 +84,7 @@ def _schema(repl: Repl, rest: str) -> None:
     "header=true|false: whether the first line has names; else the whole file decides. "
     "columns=a,b: these columns. nulls=drop drops rows of which a value is missing, "
     "fill=age=0,city=unknown fills values in. row_id=id adds a column of row numbers.",
+    trusted=True,
 )  # fmt: skip
 def _load(repl: Repl, rest: str) -> None:
     said = words_of(rest, "load", 1, 20)
@@ -124,6 +125,7 @@ def _load(repl: Repl, rest: str) -> None:
     "data", "export", "RELATION FILE", "write a relation into a file",
     ".export path path.parquet", ".export path path.csv.gz",
     more="The ending says how: .csv .tsv .parquet .arrow .json .jsonl; / a folder of Parquet files",
+    trusted=True,
 )  # fmt: skip
 def _export(repl: Repl, rest: str) -> None:
     name, path = words_of(rest, "export", 2, 2)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gdatalog.errors import UsageError
 from gdatalog.report.shown import Shown
-from gdatalog.shell.commands.registry import command, example_of
+from gdatalog.shell.commands.registry import check_trusted, command, example_of
 from gdatalog.shell.messages import say
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     "or .txt.",
 )  # fmt: skip
 def _explain(repl: Repl, rest: str) -> None:
-    text, path = _divided("explain", rest)
+    text, path = _divided(repl, "explain", rest)
     with repl.line("explain"):
         plan = repl.db.explain(text, repl.params)
     _give(repl, plan, path)
@@ -34,7 +34,7 @@ def _explain(repl: Repl, rest: str) -> None:
     ".json, .mmd (mermaid) or .txt.",
 )  # fmt: skip
 def _profile(repl: Repl, rest: str) -> None:
-    text, path = _divided("profile", rest)
+    text, path = _divided(repl, "profile", rest)
     with repl.line("profile"):
         found = repl.db.profile(text, repl.params)
     _give(repl, found, path)
@@ -45,10 +45,12 @@ _NAME = r"""(["']?)([^\s"']+|(?<=["'])[^"']+)\.(html|json|mmd|txt)\2"""
 _INTO = re.compile(rf"(.*?)\s*>\s*{_NAME}\s*", re.DOTALL)
 
 
-def _divided(name: str, rest: str) -> tuple[str, str | None]:
+def _divided(repl: Repl, name: str, rest: str) -> tuple[str, str | None]:
     """The query, and the file that its plan is to go to."""
     found = _INTO.fullmatch(rest)
     text, path = (found[1], f"{found[3]}.{found[4]}") if found else (rest, None)
+    if path is not None:
+        check_trusted(repl, f".{name} into a file")
     if not text:
         raise UsageError(f".{name} needs a query or a rule", hint=example_of(name))
     return text, path

@@ -25,7 +25,8 @@ class Leave(Exception):
 @dataclass(frozen=True, slots=True)
 class Command:
     """`arguments` as they are written in `.help`; each of the `examples` is a line to type. `more`
-    is told by `.help` of this command alone."""
+    is told by `.help` of this command alone. `trusted`: it is refused with --untrusted, for it
+    touches files, other machines or limits."""
 
     name: str
     arguments: str
@@ -34,6 +35,7 @@ class Command:
     examples: tuple[str, ...]
     run: Run
     more: str = ""
+    trusted: bool = False
 
     @property
     def usage(self) -> str:
@@ -44,15 +46,27 @@ COMMANDS: dict[str, Command] = {}
 
 
 def command(
-    group: Group, name: str, arguments: str, summary: str, *examples: str, more: str = ""
+    group: Group,
+    name: str,
+    arguments: str,
+    summary: str,
+    *examples: str,
+    more: str = "",
+    trusted: bool = False,
 ) -> Callable[[Run], Run]:
     """Puts a function into the registry."""
 
     def register(run: Run) -> Run:
-        COMMANDS[name] = Command(name, arguments, summary, group, examples, run, more)
+        COMMANDS[name] = Command(name, arguments, summary, group, examples, run, more, trusted)
         return run
 
     return register
+
+
+def check_trusted(repl: Repl, what: str) -> None:
+    """Refuses what a stranger may not do."""
+    if repl.db._workspace.untrusted:
+        raise UsageError(f"{what} is not there with --untrusted")
 
 
 def words_of(rest: str, name: str, least: int, most: int) -> list[str]:

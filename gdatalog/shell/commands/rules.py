@@ -108,6 +108,7 @@ def _undo(repl: Repl, rest: str) -> None:
     "rules", "save", "FILE.dl", "write a program that brings all of this back",
     ".save session.dl",
     more="Data that came from no file are written beside it, as Parquet. Answers are not written.",
+    trusted=True,
 )  # fmt: skip
 def _save(repl: Repl, rest: str) -> None:
     from gdatalog.shell.commands.session_file import saved
@@ -134,6 +135,7 @@ def _save(repl: Repl, rest: str) -> None:
 @command(
     "rules", "read", "FILE.dl", "run a program; reading it again replaces its rules",
     ".read session.dl",
+    trusted=True,
 )  # fmt: skip
 def _read(repl: Repl, rest: str) -> None:
     (path,) = words_of(rest, "read", 1, 1)

@@ -10,7 +10,7 @@ from gdatalog.engine.knobs import STRATEGIES, parse_seconds, threads_of
 from gdatalog.errors import UsageError
 from gdatalog.progress import format_bytes
 from gdatalog.shell.commands.clusters import change, told
-from gdatalog.shell.commands.registry import chosen, command, words_of
+from gdatalog.shell.commands.registry import check_trusted, chosen, command, words_of
 from gdatalog.shell.messages import say
 from gdatalog.shell.options import FORMATS
 from gdatalog.shell.parameters import read_parameters
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`values` as they are written in help; `change` is not there for what only tells."""
+    """`values` as they are written in help; `change` is not there for what only tells. `trusted`:
+    strangers may not change it."""
 
     values: str
     summary: str
     show: Callable[[Repl], str]
     change: Callable[[Repl, str], None] | None = None
+    trusted: bool = False
 
 
 def _mode_of(repl: Repl) -> str:
@@ -109,10 +111,12 @@ SETTINGS: dict[str, Setting] = {
     "maxrows": Setting("N|auto", "how many rows a box shows", _maxrows_of, _change_maxrows),
     "limit": Setting("N|off", "how many rows an answer has at most", _limit_of, _change_limit),
     "timer": Setting("on|off", "whether all times are told", _timer_of, _change_timer),
-    "strategy": Setting("|".join(STRATEGIES), "how rules are run", _strategy_of, _change_strategy),
-    "threads": Setting("N|auto", "for compiled loops", _threads_of, _change_threads),
+    "strategy": Setting(
+        "|".join(STRATEGIES), "how rules are run", _strategy_of, _change_strategy, True
+    ),
+    "threads": Setting("N|auto", "for compiled loops", _threads_of, _change_threads, True),
     "timeout": Setting(
-        "SECONDS|off", "how long a statement may take", _timeout_of, _change_timeout
+        "SECONDS|off", "how long a statement may take", _timeout_of, _change_timeout, True
     ),
     "device": Setting("", "where queries run: --device chooses", _device_of),
     "memory": Setting("", "what a query may hold: --memory-limit chooses", _memory_of),
@@ -124,6 +128,8 @@ def _setting(repl: Repl, name: str, rest: str) -> None:
     words = words_of(rest, name, 0, 1)
     setting = SETTINGS[name]
     if words and setting.change is not None:
+        if setting.trusted:
+            check_trusted(repl, f"a change of {name}")
         setting.change(repl, words[0])
     say(f"{name}: {setting.show(repl)}")
 
@@ -175,6 +181,7 @@ def _device(repl: Repl, rest: str) -> None:
     ".cluster local", ".cluster tcp://10.0.0.7:8786", ".cluster off",
     more="WHERE is the address of a Dask scheduler, or `local`, which starts workers on this "
     "machine: one for each core, or as many as .set threads says. They share what takes long.",
+    trusted=True,
 )  # fmt: skip
 def _cluster(repl: Repl, rest: str) -> None:
     words = words_of(rest, "cluster", 0, 1)

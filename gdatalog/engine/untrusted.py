@@ -1,0 +1,151 @@
+"""What a text may do that nobody vouches for: `connect(untrusted=True)`, `gdatalog --untrusted`.
+
+Memory and time have limits, and all that is charged to neither has a bound here: what parsing and
+planning hold grows with the size of a program, and nothing that is compiled can be interrupted. So
+rules run breadth-first, on the CPU of this process. `match` and the length of texts are bounded
+where they are computed (`cpu_ops/texts.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+from gdatalog.engine.files import Folders, to_stdout
+from gdatalog.engine.texts import Outline, Texts
+from gdatalog.errors import Error, Source, Span, UsageError, raise_together
+from gdatalog.parser.syntax import (
+    And,
+    Atom,
+    Decl,
+    Directive,
+    Include,
+    Or,
+    Program,
+    Query,
+    Rule,
+    Statement,
+)
+from gdatalog.planner.statements import names_of
+from gdatalog.planner.walk import Node, children, walk
+
+MEMORY = 512 << 20  # bytes: the memory limit, if the host gives none
+SECONDS = 10.0  # the time limit of a call, if the host gives none
+
+# Parsing takes 10 us and up to 400 bytes for a character: a text that is as long as may be takes
+# less than the time and a fraction of the memory.
+CHARACTERS = 200_000
+# The checks look at all statements that are kept, for each new text.
+STATEMENTS = 1_000  # facts of one relation count as one
+FACTS = 100_000  # that are kept
+# A rule is planned in milliseconds, and a plan holds little, up to these.
+ATOMS = 100
+ALTERNATIVES = 64  # of a body, when `;` is distributed over `,`
+PARTS = 2_000  # variables, constants, operators, comparisons, atoms
+COLUMNS = 100
+# At the prompt each line has its statement scanned anew.
+SCANNED = 1_000_000  # characters of a statement, times its lines
+
+
+def check_length(text: str, name: str) -> None:
+    """Refuses a text that is too long to be parsed."""
+    if len(text) > CHARACTERS:
+        raise _refused(
+            f"a program of {len(text):,} characters",
+            f"{CHARACTERS:,}",
+            Span(Source(name, text), CHARACTERS, CHARACTERS + 1),
+        )
+
+
+def waits_too_long(text: str) -> bool:
+    """Whether a statement that was begun at the prompt has to end here."""
+    return len(text) * (1 + text.count("\n")) > SCANNED
+
+
+def check_program(program: Program, texts: Texts, folders: Folders) -> None:
+    """Refuses a program that names a file or is too large, beside the `texts` that are kept."""
+    errors: list[Error] = []
+    own = Outline.of(program.statements)
+    count = sum(map(_weight, texts.outline()))
+    for statement in own.statements:
+        count += _weight(statement)
+        if count > STATEMENTS:
+            what = f"more than {STATEMENTS:,} statements (facts of one relation are one)"
+            errors.append(_refused(what, f"{STATEMENTS:,}", statement.span))
+            break
+    facts = sum(map(len, own.facts.values()))
+    if facts and facts + texts.number_of_facts > FACTS:
+        what = f"{facts + texts.number_of_facts:,} facts"
+        errors.append(_refused(what, f"{FACTS:,}", program.statements[-1].span))
+    for statement in program.statements:
+        errors += _wrong_in(statement, folders)
+    raise_together(errors)
+
+
+def _weight(statement: Statement) -> int:
+    return max(1, len(names_of(statement)))
+
+
+def _refused(what: str, most: str, span: Span) -> UsageError:
+    return UsageError(
+        f"{what}: an untrusted text may have {most}",
+        span,
+        hint="the database was opened with untrusted=True",
+    )
+
+
+def _wrong_in(statement: Statement, folders: Folders) -> Iterator[Error]:
+    if _names_a_file(statement, folders):
+        yield UsageError(
+            "an untrusted text may not read or write files",
+            statement.span,
+            hint="the host loads data, db.load(...); answers go to the host: ?- R. or "
+            ".output R(IO=stdout)",
+        )
+    if isinstance(statement, Decl) and len(statement.columns) > COLUMNS:
+        yield _refused(f"{len(statement.columns):,} columns", f"{COLUMNS:,}", statement.span)
+    if isinstance(statement, Rule):
+        yield from _wrong_in_nodes(statement, (*statement.heads, *_body(statement)))
+    elif isinstance(statement, Query):
+        yield from _wrong_in_nodes(statement, (statement.body,))
+
+
+def _body(rule: Rule) -> Sequence[Node]:
+    return () if rule.body is None else (rule.body,)
+
+
+def _names_a_file(statement: Statement, folders: Folders) -> bool:
+    if isinstance(statement, Decl):
+        return not {"input", "output"}.isdisjoint(statement.qualifiers)
+    if not isinstance(statement, Directive):
+        return isinstance(statement, Include)
+    shown = to_stdout(statement) or (folders.out == "-" and statement.path is None)
+    return statement.kind == "input" or (statement.kind == "output" and not shown)
+
+
+def _wrong_in_nodes(statement: Rule | Query, nodes: Sequence[Node]) -> Iterator[Error]:
+    parts = atoms = 0
+    for node in nodes:
+        for part in walk(node):
+            parts += 1
+            if isinstance(part, Atom):
+                atoms += 1
+                if len(part.args) > COLUMNS:
+                    yield _refused(f"{len(part.args):,} columns", f"{COLUMNS:,}", part.span)
+    if parts > PARTS:
+        yield _refused(f"a statement of {parts:,} parts", f"{PARTS:,}", statement.span)
+    elif atoms > ATOMS:
+        yield _refused(f"a rule of {atoms:,} atoms", f"{ATOMS:,}", statement.span)
+    elif (found := max(map(_alternatives, nodes))) > ALTERNATIVES:
+        yield _refused(f"a body of {found:,} alternatives", f"{ALTERNATIVES:,}", statement.span)
+
+
+def _alternatives(node: Node) -> int:
+    """How many a body has, or the negation or aggregate inside that has the most."""
+    match node:
+        case Or():
+            return sum(map(_alternatives, node.items))
+        case And():
+            return prod(map(_alternatives, node.items))
+        case _:
+            return max((_alternatives(below) for below in children(node)), default=1)

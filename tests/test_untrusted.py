@@ -1,0 +1,466 @@
+"""What strangers' texts may do: `gd.connect(untrusted=True)` and `gdatalog --untrusted`.
+
+GDATALOG_FUZZ says how many mutated programs and drawn patterns there are (300), as in
+`test_fuzz_programs.py`.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import gdatalog as gd
+from gdatalog.cpu_ops.linear_match import Linear, linear
+from gdatalog.engine import untrusted
+from gdatalog.errors import Error
+from gdatalog.shell.commands import COMMANDS
+from gdatalog.shell.output import Output
+from gdatalog.shell.repl import Repl
+from tests.test_engine_oracle import frame
+from tests.test_fuzz_programs import FIRST, FUZZ, STUCK, WORDS, mutated, program
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def db() -> gd.Database:
+    return gd.connect(untrusted=True)
+
+
+@pytest.fixture(autouse=True)
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a secret; whatever a test makes there is seen."""
+    folder = tmp_path / "host"
+    folder.mkdir()
+    (folder / "secret.csv").write_text("7,8\n")
+    (folder / "E.facts").write_text("7\t8\n")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def refused(act: Any) -> gd.UsageError:
+    with pytest.raises(gd.UsageError) as caught:
+        act()
+    return caught.value
+
+
+# --------------------------------------------------------------------------------------- files
+
+FILES = [
+    ".input E",
+    '.input E("secret.csv")',
+    '.input E(IO=file, filename="secret.csv")',
+    ".output E",
+    '.output E("out.parquet")',
+    '.output E("out/")',
+    '.output E(IO=file, filename="x.csv")',
+    '.include "secret.csv"',
+    ".decl F(x: int) input",
+    ".decl F(x: int) output",
+]
+
+
+@pytest.mark.parametrize("text", FILES)
+def test_a_text_names_no_file(db: gd.Database, empty: Path, text: str) -> None:
+    db["E"] = [(1, 2)]
+    before = files_in(empty)
+    whole = f"p(x) <- E(x, _).\n{text}\n?- p(x)."
+    for act in (db.query, db.run, db.explain, db.profile):
+        error = refused(lambda act=act: act(whole))
+        assert error.span is not None and error.span.where().endswith(":2:1")
+        assert error.message == "an untrusted text may not read or write files"
+        assert str(empty) not in str(error)
+    assert files_in(empty) == before
+    assert db.query("?- E(x, y).").fetchall() == [(1, 2)]
+
+
+def test_all_files_of_a_text_are_told_of_together(db: gd.Database) -> None:
+    error = refused(lambda: db.run("\n".join(FILES)))
+    assert [part.span.line for part in error.all] == list(range(1, len(FILES) + 1))
+
+
+def test_outputs_go_to_the_host(db: gd.Database) -> None:
+    got = db.run("p(1). q(2). .output p(IO=stdout) .printsize q")
+    assert got["p"].fetchall() == [(1,)]
+
+
+def test_the_hosts_own_files(db: gd.Database, empty: Path) -> None:
+    db.load("S", "secret.csv", header=False)
+    (empty / "own.dl").write_text("p(x) <- S(x, _).")
+    db.run_file("own.dl")
+    assert db["p"].fetchall() == [(7,)]
+    (empty / "own.dl").write_text(".input E")
+    assert refused(lambda: db.run_file("own.dl")).span is not None
+    closed = gd.connect(untrusted=True, files="none")
+    assert "may not read files" in str(refused(lambda: closed.load("S", "secret.csv")))
+
+
+def prompt(db: gd.Database) -> Repl:
+    return Repl(db, Output(io.StringIO()), interactive=False)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ".load E secret.csv",
+        ".load secret.csv",
+        ".read secret.csv",
+        ".save all.dl",
+        ".export E out.csv",
+        ".explain ?- E(x, y). > plan.html",
+        ".profile ?- E(x, y). > plan.json",
+        ".cluster local",
+        ".cluster",
+        ".timeout 100",
+        ".set timeout off",
+        ".set threads 9",
+        ".set strategy lftj",
+        *FILES,
+    ],
+)
+def test_the_prompt_names_no_file(db: gd.Database, empty: Path, line: str, capsys: Any) -> None:
+    db["E"] = [(1, 2)]
+    before = files_in(empty)
+    shell = prompt(db)
+    shell.feed(line)
+    shell.feed("?- E(x, y).")
+    assert len(shell.failed) == 1 and isinstance(shell.failed[0], gd.UsageError)
+    assert files_in(empty) == before and str(empty) not in capsys.readouterr().err
+    assert shell.output.stream.getvalue().strip().endswith("1\t2")  # type: ignore[attr-defined]
+    assert db._workspace.timeout == untrusted.SECONDS
+
+
+def test_each_command_that_takes_a_path_is_refused() -> None:
+    named = {c.name for c in COMMANDS.values() if "FILE" in c.arguments or "folder" in c.more}
+    assert named == {"load", "export", "save", "read", "explain", "profile"}
+    assert all(COMMANDS[name].trusted for name in named - {"explain", "profile"})
+
+
+def test_a_statement_at_the_prompt_ends_somewhere(
+    db: gd.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(untrusted, "SCANNED", 10_000)
+    shell = prompt(db)
+    line = "p(x), " * 20
+    lines = 0
+    while not shell.failed:
+        shell.feed(line)
+        lines += 1
+    assert lines < 100 and shell._typed == ""
+
+
+# -------------------------------------------------------------------------------------- bounds
+
+MANY = untrusted.STATEMENTS + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("p(1). " + " " * untrusted.CHARACTERS, "characters"),
+        ("e(1). " + "".join(f"p{n}(x) <- e(x).\n" for n in range(MANY)), "statements"),
+        (".decl " + ", ".join(f"p{n}" for n in range(MANY)) + "(x: int)", "statements"),
+        ("".join(f"p{n}(1).\n" for n in range(MANY)), "statements"),
+        (f"e(1). p(x) <- {', '.join(['e(x)'] * (untrusted.ATOMS + 1))}.", "atoms"),
+        (f"e(1). {', '.join(f'p{n}(x)' for n in range(untrusted.ATOMS))} <- e(x).", "atoms"),
+        (f"e(1). n(c) <- c = count : {{ {', '.join(['e(_)'] * 101)} }}.", "atoms"),
+        (f"e(1). p(x) <- e(x), {', '.join(['(x = 1 ; x = 2)'] * 7)}.", "alternatives"),
+        (f"e(1). p(x) <- e(x), !({', '.join(['(x = 1 ; x = 2)'] * 7)}).", "alternatives"),
+        (f"e(1). p(x) <- e(x), x = min({', '.join(['x'] * untrusted.PARTS)}).", "parts"),
+        (f"?- x = 1, {', '.join(['x < 7'] * (untrusted.PARTS // 3))}.", "parts"),
+        (f"e({', '.join(['1'] * 101)}).", "columns"),
+        (f".decl e({', '.join(f'c{n}: int' for n in range(101))})", "columns"),
+    ],
+)
+def test_bounds_of_a_program(db: gd.Database, text: str, what: str) -> None:
+    error = refused(lambda: db.run(text))
+    assert what in error.message and error.span is not None
+    assert db.query("?- x = 1.").fetchall() == [(1,)] and not list(db.relations)
+
+
+def test_programs_within_the_bounds(db: gd.Database) -> None:
+    facts = "".join(f"e({n}, {n + 1}).\n" for n in range(1_000))
+    rules = "".join(f"p{n}(x) <- e(x, _).\n" for n in range(50))
+    chain = ", ".join(f"e(x{n}, x{n + 1})" for n in range(untrusted.ATOMS - 1))
+    db.run(facts + rules + f"far(x99) <- {chain}.\n")
+    assert len(db["far"]) == 1_000 - 98
+    assert len(db.query(f"?- x in {{{', '.join(map(str, range(9_000)))}}}.")) == 9_000
+
+
+def test_what_is_kept_is_bounded(db: gd.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(untrusted, "STATEMENTS", 5)
+    monkeypatch.setattr(untrusted, "FACTS", 4)
+    db.run("e(1). e(2). p(x) <- e(x).", name="a")
+    db.run("e(1). e(2). q(x) <- e(x).", name="b")
+    assert "statements" in refused(lambda: db.run("r(x) <- e(x). s(x) <- e(x).")).message
+    assert "5 facts" in refused(lambda: db.run("e(9).")).message
+    db.run("e(3). e(4). p(x) <- e(x), x > 1.", name="a")  # in place of what it gave
+    assert sorted(db["p"].fetchall()) == [(2,), (3,), (4,)]
+
+
+def test_inline_relations_do_not_multiply(db: gd.Database) -> None:
+    text = "".join(
+        f".decl i{n}(x: int, y: int) inline\ni{n}(x, y) <- i{n + 1}(x, z), i{n + 1}(z, y).\n"
+        for n in range(12)
+    )
+    text += ".decl i12(x: int, y: int)\ni12(x, x) <- e(x).\ne(1).\n?- i0(x, y)."
+    with pytest.warns(gd.ProgramWarning, match="this rule would be too long"):
+        assert db.query(text).fetchall() == [(1, 1)]
+
+
+def test_texts_are_bounded(db: gd.Database) -> None:
+    with pytest.raises(gd.EvaluationError, match="a text of 1,048,576 characters") as caught:
+        db.query('s("a"). s(cat(x, x)) <- s(x).')
+    assert caught.value.span is not None and caught.value.span.text == "cat(x, x)"
+    assert len(db.query('s("a"). s(cat(x, x)) <- s(x), strlen(x) < 300000.')) == 20
+
+
+# ------------------------------------------------------------------------------------- patterns
+
+HOSTILE = ["(a+)+$", "(a|a)*b", "(a|aa)+b", "(.*a){20}b", "(a*)*b", "([a-z]+)*1", "(x+x+)+y"]
+
+
+@pytest.mark.parametrize("pattern", HOSTILE)
+def test_no_pattern_explodes(db: gd.Database, pattern: str) -> None:
+    db["t"] = ["a" * n + "!" for n in (1, 30, 1_000, 100_000)] + ["x" * 50_000, "a"]
+    for _ in range(2):
+        got = db.query("?- t(x), match($p, x).", {"p": pattern}).fetchall()
+        assert got == ([("a",)] if pattern == "(a+)+$" else [])
+
+
+def test_patterns_come_from_data_too(db: gd.Database) -> None:
+    db["p"] = [*HOSTILE, "a.*", "(?=a)a*"]
+    db["t"] = ["a" * 40 + "!", "c"]
+    with pytest.warns(gd.ProgramWarning, match=r"\(an untrusted pattern may not use lookaround\)"):
+        got = db.query("m(p, t) <- p(p), t(t), match(p, t).").fetchall()
+    assert got == [("a.*", "a" * 40 + "!")]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        (r"(a)\1", "a backreference"),
+        (r"(a)?(?(1)b)", "a backreference"),
+        ("a(?=b)b", "lookaround"),
+        ("(?<!a)b", "lookaround"),
+        ("(?>a+)b", "an atomic group"),
+        ("a++b", "a possessive repetition"),
+        ("a{1001}", "a repetition of more than 1,000"),
+        (r"\bab\b", r"`\b` without `(?a)`"),
+        (r"a\Bb", r"`\B`"),
+        ("(a$\n)?b", "`$` but at its end"),
+        ("((a{1,99}){1,99}){1,99}", "it is too large"),
+        (r"\w{1000}", "it is too large"),
+        ("a" * 1_001, "at most 1,000 characters"),
+        ("(", "missing )"),
+    ],
+)
+def test_patterns_that_are_refused(db: gd.Database, pattern: str, why: str) -> None:
+    db["t"] = ["ab"]
+    with pytest.warns(gd.ProgramWarning) as caught:
+        assert not db.query("?- t(x), (match($p, x) ; !match($p, x)).", {"p": pattern})
+    assert why in str(caught[0].message) and len(caught) == 1
+
+
+def test_long_texts_need_short_patterns(db: gd.Database) -> None:
+    db["t"] = ["ab" * 400_000]
+    assert db.query('?- t(x), match("(ab)*", x).')
+    with pytest.raises(gd.EvaluationError, match="800,000 characters is too long for `match`"):
+        db.query('?- t(x), match(".*a[ab]{900}", x).')
+
+
+def drawn_pattern(random: Random, depth: int = 0) -> str:
+    kind = random.random()
+    if depth > 3 or kind < 0.45:
+        return random.choice(PIECES)
+    if kind < 0.6:
+        return drawn_pattern(random, depth + 1) + drawn_pattern(random, depth + 1)
+    inner = drawn_pattern(random, depth + 1)
+    if kind < 0.7:
+        return f"(?:{inner}|{drawn_pattern(random, depth + 1)})"
+    if kind < 0.78:
+        return f"({inner})"
+    if kind < 0.95:
+        return f"(?:{inner}){random.choice(REPEATS)}"
+    return f"{random.choice(GROUPS)}{inner})"
+
+
+PIECES = [
+    "a", "b", "1", "é", "ß", "İ", "K", "ſ", "s", "k", "中", r"\n", ".", r"\d", r"\w", r"\s", r"\W",
+    r"\S", r"\D", "[a-c]", "[^a]", r"[\w-]", r"[^\s\d]", "[A-Z]", "[é-ü]", r"\.", "^", "$", r"\A",
+    r"\Z", "_", "-", "[]a]", r"[^\W\d]", r"\x41", r"\u0130", r"\B", "[K-s]", "[^A-Z]", r"\b", "",
+    " ", "\n",
+]  # fmt: skip
+REPEATS = ["*", "+", "?", "{2}", "{1,3}", "{0,2}", "*?", "+?", "??", "{,2}"]
+GROUPS = ["(?i:", "(?s:", "(?m:", "(?a:", "(?-i:", "(?=", "(?!"]
+FLAGS = ["", "", "", "", "(?i)", "(?s)", "(?m)", "(?a)", "(?x)", "(?ia)"]
+
+
+def test_both_engines_agree() -> None:
+    compared = 0
+    for seed in range(FIRST, FIRST + 3 * FUZZ):
+        random = Random(seed)
+        pattern = random.choice(FLAGS) + drawn_pattern(random)
+        texts = ["".join(random.choices("ab1 éßİKſsk中\n.A_-zıIiÉ", k=k)) for k in (0, 1, 2, 3, 6)]
+        found = linear(pattern)
+        try:
+            pythons = re.compile(pattern)
+        except re.error:
+            assert isinstance(found, str), pattern
+            continue
+        if isinstance(found, Linear):
+            compared += 1
+            matched = [pythons.fullmatch(text) is not None for text in texts]
+            assert found.full_matches(texts) == matched, (seed, pattern, texts)
+    assert compared > FUZZ
+
+
+# --------------------------------------------------------------------------------------- limits
+
+
+def test_limits_are_set_and_the_hosts_own_win() -> None:
+    usual, own = (
+        gd.connect(untrusted=True),
+        gd.connect(untrusted=True, memory_limit="1GiB", timeout=3, threads=1),
+    )
+    assert usual.memory_limit == 512 << 20 and usual._workspace.timeout == 10
+    assert own.memory_limit == 1 << 30 and own._workspace.timeout == 3
+    assert usual.device == "cpu"
+    for given in ({"cluster": "local"}, {"device": "cuda"}, {"device": "cuda:1"}):
+        assert "on the CPU of this process" in str(
+            refused(lambda given=given: gd.connect(untrusted=True, **given))
+        )
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n(0). n(x + 1) <- n(x).",
+        "p(count()) <- x = range(0, 1000000000000), x % 7 = 3.",
+        's("a,"). s(cat(x, x)) <- s(x), strlen(x) < 500000. '
+        'p(count()) <- s(x), i = range(0, 100000), split_part(x, ",", i) = "b".',
+        's("a"). s(cat(x, x)) <- s(x), strlen(x) < 60000. t(cat(to_string(i), x)) <- s(x), '
+        "strlen(x) > 60000, i = range(0, 1000). p(count()) <- t(x), t(y), contains(x, y).",
+    ],
+    ids=["recursion", "range", "split_part", "contains"],
+)
+def test_the_time_limit_holds(db: gd.Database, text: str) -> None:
+    with pytest.raises(gd.TimeLimitError):
+        db.query(text, timeout=0.2)
+    assert db.query("?- x = 1.").fetchall() == [(1,)]
+
+
+def test_the_time_limit_is_that_of_all_calls() -> None:
+    db = gd.connect()
+    db["e"] = [(1, 2)]
+    db.run("p(x) <- e(x, _).")
+    db._workspace.timeout = 1e-9
+    for act in (
+        lambda: db.query("?- p(x)."),
+        lambda: db.explain("?- p(x), e(x, _)."),
+        lambda: db.profile("?- p(x)."),
+        lambda: db["p"],
+        lambda: db.run("q(x) <- p(x)."),
+        lambda: db.insert("e", [(3, 4)]),
+    ):
+        with pytest.raises(gd.TimeLimitError):
+            act()
+    db._workspace.timeout = None
+    assert db["p"].fetchall() == [(1,)]
+
+
+def test_nothing_is_compiled_or_written(tmp_path: Path) -> None:
+    told = """
+import sys, gdatalog as gd
+db = gd.connect(untrusted=True)
+db["e"] = [(i, i * i % 97) for i in range(500)] + [(i, i + 1) for i in range(500)]
+db.query("n(count()) <- e(x, y), e(y, z), e(z, x).")
+db.run("p(x, y) <- e(x, y), x < 60. p(x, z) <- p(x, y), e(y, z), z < 60.")
+db.run("d(y, min(n)) <- p(0, y), n = 1. d(y, min(n + 1)) <- d(x, n), e(x, y).")
+print(len(db["p"]) > 0, len(db["d"]) > 0, "numba" in sys.modules)
+"""
+    home = tmp_path / "home"
+    home.mkdir()
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("GDATALOG", "XDG", "NUMBA"))}
+    env = {**kept, "PYTHONPATH": str(ROOT), "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", told], env=env, cwd=home, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["True", "True", "False"] and files_in(home) == []
+
+
+# ----------------------------------------------------------------------------------------- fuzz
+
+TOUCH = [*FILES, '.input E("/etc/passwd")', '.output p("/tmp/gdatalog-untrusted.csv")']
+
+
+def attempt(number: int, folder: Path) -> str:
+    """What becomes of a mutated program; whatever is not an answer or an error comes out."""
+    random = Random(number)
+    text, data = program(random)
+    text = mutated(text, random)
+    touches = random.random() < 0.3
+    if touches:
+        text = f"{text}\n{random.choice(TOUCH)}\n"
+    if random.random() < 0.2:
+        text += f" q(x) <- {random.choice(WORDS)} (x = 1, match({random.choice(HOSTILE)!r}, x))."
+    db = gd.connect(untrusted=True, timeout=2, memory_limit="32MiB")
+    for name, (types, rows) in data.items():
+        db[name] = frame(types, rows)
+    before, became, started = files_in(folder), "", time.perf_counter()
+    for act in (db.query, db.run, db.explain, prompt(db).take_all):
+        try:
+            act(text, {"p": 1}) if act in (db.query, db.run) else act(text)
+        except Error as error:
+            assert str(error)
+            became = became or type(error).__name__
+        else:
+            assert not touches or act not in (db.query, db.run), text
+            became = became or "answers"
+    for name in db.relations:
+        try:
+            db.query(f"?- {name}.", limit=3).fetchall()
+        except Error as error:
+            assert str(error)
+    assert db.query("?- x = 1.").fetchall() == [(1,)]
+    assert files_in(folder) == before
+    assert time.perf_counter() - started < STUCK
+    return became
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_mutated_programs_touch_nothing(empty: Path, capsys: Any) -> None:
+    became: dict[str, int] = {}
+    for number in range(FIRST, FIRST + FUZZ // 3):
+        try:
+            what = attempt(number, empty)
+        except Exception as error:
+            raise AssertionError(f"number {number}: {type(error).__name__}: {error}") from error
+        became[what] = became.get(what, 0) + 1
+    assert became.get("answers", 0) > FUZZ // 100 and became.get("UsageError", 0) > FUZZ // 100, (
+        became
+    )
+    assert str(empty) not in capsys.readouterr().err
+    assert not Path("/tmp/gdatalog-untrusted.csv").exists()
+
+
+def test_warnings_are_as_ever(db: gd.Database) -> None:
+    db["t"] = ["a"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert db.query('?- t(x), match("[[:alpha:]]", x).')
