@@ -288,7 +288,7 @@ def test_rows_without_room_are_told_of() -> None:
     with gdatalog.connect(device="cpu") as db:
         db._workspace.force(spread="partition")
         db._workspace.cluster = Recursion(pool := Here(2))
-        pool.connection.budget = 4_000_000
+        pool.connection.budget = 100_000
         with pytest.raises(MemoryLimitError, match="in round") as caught:
             db.query("p(0). p(x + 1) <- p(x). p(2 * x) <- p(x).").fetchall()
         assert caught.value.span is not None
