@@ -4,7 +4,7 @@
 #     make demo          runs queries/triangles.dl and shows the answer; on a GPU too, where one is
 #     make demo-cluster  starts workers on this machine, asks them, kills one, and stops them
 #     make test          the tests, some minutes
-#     make check-rest    style, types, the slow tests
+#     make check-rest    style, types, the slow tests and those of kernels
 #     make check         both
 #     make coverage      how much of the parser, planner, engine and storage the quick tests run
 #     make docs          builds the documentation, in site/
@@ -44,16 +44,16 @@ demo-gpu: $(VENV)/gpu
 demo-cluster: $(VENV)/cluster
 	$(BIN)/python -m benchmarks.on_workers
 
-# Half as many drawn cases as pytest alone draws.
+# A quarter of the drawn cases that pytest alone draws.
 test: $(VENV)/dev
-	GDATALOG_PROGRAMS=150 GDATALOG_FUZZ=150 $(PYTEST)
+	GDATALOG_PROGRAMS=75 GDATALOG_FUZZ=75 $(PYTEST)
 
 # What `make test` leaves out.
 check-rest: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(PYTEST) -m 'slow and not gpu'
+	$(PYTEST) -m '(slow or host) and not gpu'
 
 check:
 	@$(MAKE) --no-print-directory test

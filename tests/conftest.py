@@ -17,6 +17,14 @@ from hypothesis import settings
 from tests import on_gpu
 from tests.clusters import Workers, workers
 
+# Files whose tests take long for what they notice: `make check-rest` runs them, as the slow ones.
+SLOW = """
+answers_at_a_terminal cluster_blocks cluster_checkpoints cluster_connecting cluster_data
+cluster_devices cluster_faults cluster_killed cluster_lost cluster_partitioned cluster_parts
+cluster_pool cluster_recursion cluster_traffic code_cache depth_first_use loops notebook_kernel
+notebooks package printed_expressions prompt shares site souffle stopping
+"""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     on_gpu.configure(config)
@@ -54,6 +62,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     on_gpu.mark(config, items)
+    slow = {f"test_{name}.py" for name in SLOW.split()}
+    for item in items:
+        if item.path.name in slow:
+            item.add_marker("slow")
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -247,6 +247,7 @@ def race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Race:
     return Race(Case("adding", "three ones", []), data, Remembered(None), 0.5, tmp_path)
 
 
+@pytest.mark.slow
 def test_sides_are_timed_measured_and_stopped(race: Race) -> None:
     names = ["quick", "asleep", "failing", "hungry"]
     case = race.run([Adding(name) for name in names], 3, timed_compiling=False)

@@ -126,6 +126,7 @@ def check(values: list[int], children: Sets, width: type[Any], dense: bool, side
         assert members(rows, j * words, words) == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [np.int32, np.int64])
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())

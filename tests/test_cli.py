@@ -421,6 +421,7 @@ def test_stdin_in_another_encoding_is_told():
     assert "is the text read in the encoding that it is written in?" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -453,6 +454,7 @@ assert not slow & set(sys.modules), slow & set(sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_beside_the_files_of_a_user_and_with_few_imports(tmp_path):
     for name in ("parser", "planner", "gpu_ops", "plan", "engine", "storage", "values"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the file of the user is run')\n")

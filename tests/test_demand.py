@@ -357,6 +357,7 @@ def chain(length: int) -> list[tuple[int, int]]:
 TREE = [(x, child) for x in range(1, 64) for child in (2 * x, 2 * x + 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rules", "edges", "start"),
     [

@@ -161,11 +161,10 @@ def graph(seed: int, mirror: bool) -> dict[str, list[tuple[int, int]]]:
     return edges
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mirror", [False, True], ids=["directed", "symmetric"])
 @pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize(
-    "part", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 8))]
-)
+@pytest.mark.parametrize("part", range(8))
 def test_patterns(pattern: str, mirror: bool, part: int) -> None:
     body = PATTERNS[pattern]
     every = list(enumerate((head, tests) for head in HEADS for tests in TESTS))

@@ -27,6 +27,7 @@ PAGES = sorted(path for path in DOCS.rglob("*.md") if "benchmarks" not in path.p
 NAMES = [path.relative_to(DOCS).as_posix() for path in PAGES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES, ids=NAMES)
 def test_a_page_shows_what_comes(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -109,6 +110,7 @@ def run(text: str, folder: Path) -> list[tuple[Block, str]]:
     return [(shown.block, shown.came) for shown in Page(path, inner).run() if not shown.agrees]
 
 
+@pytest.mark.slow
 def test_a_page_of_all_kinds(tmp_path: Path) -> None:
     assert run(PAGE + AT_A_TERMINAL, tmp_path) == []
 

@@ -13,7 +13,7 @@ from tests.oracle import evaluate
 from tests.oracle_values import Failure
 from tests.reduce import reduced
 
-NUMBERS = range(200)
+NUMBERS = range(60)
 
 
 def schemas(program: Drawn) -> dict[str, Schema]:

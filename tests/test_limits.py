@@ -90,6 +90,7 @@ def test_a_wide_query_with_a_small_answer(text: str, rows: int | None) -> None:
         assert result.fetchall() == [(paths(EDGES, 3) - returns - turns + both,)]
 
 
+@pytest.mark.slow
 def test_a_list_that_is_longer_than_a_chunk() -> None:
     walks = paths(HUB, 2)
     assert walks * BYTES > 20 * LIMIT
@@ -101,6 +102,7 @@ def test_a_list_that_is_longer_than_a_chunk() -> None:
     assert peak < 2 * LIMIT
 
 
+@pytest.mark.slow
 def test_a_long_range_is_made_in_chunks() -> None:
     result, peak = peak_of(small(), "n(count()) <- i = range(0, 4000000), i % 5 = 2.")
     assert result.fetchall() == [(800_000,)] and peak < LIMIT

@@ -56,6 +56,7 @@ def the_list(part: tuple[Array, int, int]) -> list[int]:
 # ---------------------------------------------------------------------------------- searches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
@@ -134,6 +135,7 @@ CASES += [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("write", "count", "types"), CASES)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
@@ -170,6 +172,7 @@ def test_extremes_meet() -> None:
 # -------------------------------------------------------------------------------------- marks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())

@@ -146,6 +146,7 @@ def test_rows_that_come_twice_are_counted_once(always: None) -> None:
         assert db.query(text).fetchall()[0][-1] == expected
 
 
+@pytest.mark.slow
 @pytest.mark.drawn
 @share(20)
 @given(relational_programs())

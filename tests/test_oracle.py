@@ -54,6 +54,7 @@ def test_queries() -> None:
     ]
 
 
+@pytest.mark.slow
 @settings(
     max_examples=150,
     deadline=None,

@@ -143,6 +143,7 @@ def test_what_the_limit_allows(text: str) -> None:
     assert parse(format_program(program)) == program
 
 
+@pytest.mark.slow
 def test_many_missing_dots_end() -> None:
     with pytest.raises(ParseError) as caught:
         parse("p(x) <- q(x)\n" * 2_000)

@@ -139,6 +139,7 @@ def test_every_way_agrees_with_the_oracle(way: Way, drawn: Drawn) -> None:
         oracle.agrees_in(way.run, drawn)
 
 
+@pytest.mark.slow
 @pytest.mark.drawn
 @pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
 def test_every_named_shape(way: Way) -> None:

@@ -62,6 +62,7 @@ def closed(step: int = 1) -> set[tuple[int, int]]:
         linked = more
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("step", "kind"), [(1, "Marks"), (1_000_003, "Hashed")])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_what_tells_new_rows(kinds: list[str], step: int, kind: str, threads: int) -> None:
@@ -90,6 +91,7 @@ def test_memory_decides(
     assert kinds[-1] == last
 
 
+@pytest.mark.slow
 def test_rows_outside_of_what_was_expected(kinds: list[str]) -> None:
     with database() as db:
         found = db.query(f"{COUNTING} n(count(), max(y)) <- p(_, y). ?- n(c, m).").fetchall()
@@ -174,6 +176,7 @@ def test_rules_run_only_for_new_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert followed == [("a" if at % 2 == 0 else "b", 1) for at in range(10)]
 
 
+@pytest.mark.slow
 def test_what_a_query_held_goes_at_once() -> None:
     """Nothing that holds rows is part of a circle, which would wait for the collector."""
     with database() as db:

@@ -15,6 +15,7 @@ def small() -> Graph:
     return rmat(11, 20_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", BOUNDS)
 def test_shares_move_less_than_the_bound_and_than_fetching(small: Graph, size: int) -> None:
     found = traffic(small, size, 1 / 4)

@@ -214,6 +214,7 @@ sys.excepthook = excepthook
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on file sizes")
 @pytest.mark.parametrize(
     "name", ["r.csv", "r.csv.gz", "r.csv.zst", "r.parquet", "r.arrow", "r.json"]
@@ -277,6 +278,7 @@ def test_a_text_that_begins_with_a_byte_order_mark() -> None:
         assert to_rows(read_table(name, declared=declared_as(table))) == to_rows(table)
 
 
+@pytest.mark.slow
 def test_many_rows_come_in_batches() -> None:
     frame = pd.DataFrame({"i": range(150_000), "s": [f"t{i % 10}" for i in range(150_000)]})
     table = table_from(frame)
