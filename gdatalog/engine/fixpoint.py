@@ -168,6 +168,6 @@ def _plans(run: StratumRun) -> list[tuple[CheckedRule, RulePlan]]:
     return [
         (rule, plan)
         for rule in run.stratum.rules
-        for first in (True, False)
+        for first in ((True, False) if run.recursive(rule) else (True,))
         if (plan := run.plan(rule, first=first)).joins
     ]

@@ -177,6 +177,8 @@ class Normaliser:
 
     def _side(self, expr: s.Expr, found: list[Item]) -> Expr:
         """An expression that does not fail: if it may, a fresh variable stands for it."""
+        if type(expr) is s.Var:
+            return Slot(expr.name, self.type_of(expr.name))
         converted = self.expression(expr, found)
         if may_fail(converted):
             slot = self._new(converted.type)

@@ -22,10 +22,12 @@ def given_of(atom: AtomItem) -> tuple[Given, list[TestItem]]:
     """The rows of an atom as given ones, and what they must pass: its constants, and columns that
     are to be equal."""
     found: list[Slot] = []
+    names: set[str] = set()
     tests: list[TestItem] = []
     for at, arg in enumerate(atom.args):
-        if isinstance(arg, Slot) and arg not in found:
+        if isinstance(arg, Slot) and arg.name not in names:
             found.append(arg)
+            names.add(arg.name)
             continue
         slot = Slot(f"~given{at}", arg.type)
         found.append(slot)
@@ -33,9 +35,12 @@ def given_of(atom: AtomItem) -> tuple[Given, list[TestItem]]:
     return Given(atom.relation, tuple(found)), tests
 
 
+WIDE = 12  # columns, from which on an index costs more than it saves, however few rows there are
+
+
 def scan_of(items: Conjunction, sizes: Statistics, least: int) -> tuple[Given, Conjunction] | None:
     """The rows that a scan is given and the items that are left, if a body of one atom is a scan:
-    that takes a relation of at least so many rows."""
+    that takes a relation of at least so many rows, or a wide one."""
     atoms = [item for item in items if isinstance(item, AtomItem)]
     rest = [item for item in items if not isinstance(item, AtomItem)]
     if len(atoms) != 1 or not atoms[0].args:
@@ -44,7 +49,9 @@ def scan_of(items: Conjunction, sizes: Statistics, least: int) -> tuple[Given, C
     if not all(isinstance(item, (TestItem, Equation, GenerateItem)) for item in rest):
         return None
     size = sizes(atom.relation, atom.version)
-    if atom.version != "full" or size.assumed or size.rows < least:
+    if atom.version != "full" or size.assumed:
+        return None
+    if size.rows < least and len(atom.args) < WIDE:
         return None
     given, tests = given_of(atom)
     return replace(given, columns=tuple(range(len(atom.args)))), (*tests, *rest)

@@ -86,7 +86,7 @@ def head_aggregates(node: Node) -> list[HeadAggregate]:
 
 
 def contains_head_aggregate(node: Node) -> bool:
-    return any(isinstance(part, HeadAggregate) for part in walk(node))
+    return type(node) not in LEAVES and any(isinstance(part, HeadAggregate) for part in walk(node))
 
 
 def variables_beside(node: Node) -> set[str]:
