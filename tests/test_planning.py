@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from math import isclose
 from random import Random
@@ -14,7 +15,7 @@ import pytest
 
 import gdatalog as gd
 from gdatalog.plan.nodes import Apply, Constant, Cut, Join, JoinPlan, Slot
-from gdatalog.planner import build, items
+from gdatalog.planner import build, components, items
 from gdatalog.planner import order as orders
 from gdatalog.planner.comparisons import without_looser
 from gdatalog.planner.order import Search
@@ -181,7 +182,7 @@ def test_columns_of_a_wide_atom_are_ordered_without_a_search() -> None:
     with patch.object(Search, "turn", side_effect=AssertionError), gd.connect() as db:
         db["F"] = data
         text = f"R({', '.join(names)}) <- F({', '.join(names)}), a7 > 3, a20 < 9."
-        (join,) = db.explain(text).strata[-1].rules[-1].plan.joins
+        (join,) = db.explain(text, strategy="levelwise").strata[-1].rules[-1].plan.joins
     ranked = [step.variable for step in join.steps]  # type: ignore[union-attr]
     assert ranked[:2] == ["a7", "a20"]
     assert ranked[-15:] == sorted(ranked[-15:], key=names.index)  # as they are asked for
@@ -258,3 +259,71 @@ def test_a_wide_join_gives_what_it_should() -> None:
         found = set(db.query(text).fetchall())
     every = zip(*(column.tolist() for column in table.values()), strict=True)
     assert found == {row for row in every if row[7] in (1, 3) and row[3] < row[4]}
+
+
+# ------------------------------------------------------------------------- very wide, very long
+
+
+def test_wide_atom_is_scanned_however_few_rows_there_are() -> None:
+    columns = [f"a{at}" for at in range(100)]
+    values = np.random.default_rng(1).integers(0, 9, (50, 100))
+    with gd.connect(device="cpu") as db:
+        db.load("F", values, columns=columns)
+        names = ", ".join(columns)
+        asked = f"R({names}) <- F({names}), a0 > 3, a5 != a6."
+        assert "scan" in str(db.explain(asked))
+        wanted = {tuple(row) for row in values.tolist() if row[0] > 3 and row[5] != row[6]}
+        assert set(db.query(asked)) == wanted
+        db.run(asked)
+        assert set(db.query(f"?- R({names}), a1 = 2.")) == {
+            row for row in wanted if row[1] == 2
+        }  # kept, and read by a scan again
+        assert "scan" in str(db.explain(f"?- R({names}), a1 = 2."))
+
+
+def long_chain(atoms: int) -> str:
+    return ", ".join(f"R{at % 3}(x{at}, x{at + 1})" for at in range(atoms))
+
+
+@pytest.mark.parametrize("atoms", [40, pytest.param(300, marks=pytest.mark.slow)])
+def test_long_chain_is_answered(atoms: int) -> None:
+    """It has a level for each variable; branches within branches have a limit."""
+    calls = 300 if atoms == 40 else sys.getrecursionlimit()
+    graphs = [{(at, (at * step + 1) % 7) for at in range(7)} for step in (1, 2, 3)]
+    graphs[1] |= {(at, (at + 3) % 7) for at in range(3)}
+    ends = {(at, at) for at in range(7)}
+    counts = dict.fromkeys(ends, 1)
+    for at in range(atoms):
+        after: dict[tuple[int, int], int] = {}
+        for (first, last), ways in counts.items():
+            for begin, end in graphs[at % 3]:
+                if begin == last:
+                    after[first, end] = after.get((first, end), 0) + ways
+        counts = after
+    limit = patch.object(components, "getrecursionlimit", return_value=calls)
+    with gd.connect(device="cpu") as db, limit:
+        for at, graph in enumerate(graphs):
+            db.load(f"R{at}", sorted(graph), columns=["a", "b"])
+        body = long_chain(atoms)
+        assert set(db.query(f"p(x0, x{atoms}) <- {body}.")) == set(counts)
+        assert set(db.query(f"p(x0) <- {body}.")) == {(first,) for first, _ in counts}
+        with pytest.raises(gd.Error, match="depend on each other") as raised:
+            db.query(f"?- R0(x0, _), !({body}).")
+        assert raised.value.span is not None and raised.value.hint is not None
+        nested = long_chain(15)
+        assert {x for (x,) in db.query(f"?- R0(x0, _), !({nested}).")} == set()
+
+
+def test_a_branch_takes_over_the_tries_of_its_atoms() -> None:
+    plans: list[Any] = []
+    builder = build.PlanBuilder.tries
+
+    def seen(self: build.PlanBuilder) -> Any:
+        plans.append(builder(self))
+        return plans[-1]
+
+    with gd.connect(device="cpu") as db, patch.object(build.PlanBuilder, "tries", seen):
+        for at in range(3):
+            db.load(f"R{at}", [(1, 2), (2, 1)], columns=["a", "b"])
+        db.query(f"p(x0) <- {long_chain(12)}.")
+    assert len(plans[0]) == 12

@@ -9,6 +9,7 @@ Where the same index is asked for a second time it is made of all rows, and kept
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -105,7 +106,8 @@ def narrowed(
     if any(atom.relation.afar is not None and atom.relation.afar.away for atom in atoms):
         return trie_of  # rows are not fetched for the sake of a few
     # An index that two atoms share would be narrowed by what only one of them needs.
-    waiting = [a for a in atoms if join.tries.count(a.ref) == 1 and _is_waited_for(a)]
+    times = Counter(join.tries)
+    waiting = [a for a in atoms if times[a.ref] == 1 and _is_waited_for(a)]
     if not waiting or not any(atom.compared for atom in atoms):
         return trie_of
     _reduce(atoms)

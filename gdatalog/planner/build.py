@@ -33,7 +33,7 @@ from gdatalog.plan.nodes import (
 )
 from gdatalog.planner.atoms import AtomState
 from gdatalog.planner.comparisons import Comparisons, rising, without_looser
-from gdatalog.planner.components import Connected, components
+from gdatalog.planner.components import Connected, check_depth, components, is_single, too_deep
 from gdatalog.planner.items import (
     AggregateItem,
     AtomItem,
@@ -84,6 +84,7 @@ class PlanBuilder:
         self.restores = restores
         self.outputs = tuple(outputs)
         self.atoms: list[AtomState] = []
+        self.untouched: dict[AtomItem, int] = {}  # the tries of atoms that a branch takes over
         self.fresh = 0
         self.cost = 0.0  # values tried, as far as is expected
 
@@ -132,8 +133,11 @@ class _Conjunction:
         rows: float = 1.0,
         order: Order | None = None,
         compacts: bool = False,
+        depth: int = 0,
     ) -> None:
-        """`order` is that of a conjunction of which this one is a part."""
+        """`order` is that of a conjunction of which this one is a part, as a branch within so
+        many branches."""
+        self.depth = depth
         self.plan = plan
         self.rows = rows  # expected by now
         self.order = order
@@ -198,7 +202,7 @@ class _Conjunction:
                 or not widens(part)
                 or any(map(item_may_fail, part))
                 # only whether, or how often, it has rows: a guard
-                or (len(part) == 1 and _single(part[0]))
+                or (len(part) == 1 and is_single(part[0]))
             ):
                 self.items += part
             else:
@@ -206,10 +210,10 @@ class _Conjunction:
 
     def _branch(self, part: Sequence[Item]) -> None:
         reads = variables_of(part) & self.bound
-        inside = _Conjunction(
-            self.plan, part, frozenset(reads), frozenset(), self.bag, self.rows, self.order
-        )
-        inner = inside.build()
+        depth = self.depth + 1
+        check_depth(part, depth)
+        to_inside = frozenset(reads), frozenset[str](), self.bag, self.rows, self.order
+        inner = _Conjunction(self.plan, part, *to_inside, depth=depth).build()
         mode = "count" if self.bag else "exists"
         self.steps.append(Branch(mode, tuple(sorted(reads)), (inner,)))  # type: ignore[arg-type]
 
@@ -237,9 +241,9 @@ class _Conjunction:
         self, item: AtomItem, uses: Counter[str]
     ) -> tuple[AtomState, list[tuple[int, Expr]]]:
         size = self.plan.sizes(item.relation, item.version)
-        number = len(self.plan.atoms)
+        number = self.plan.untouched.pop(item, len(self.plan.atoms))
         atom, known = open_atom(item, number, size, self.comparisons, self.bound, uses, self.bag)
-        self.plan.atoms.append(atom)
+        self.plan.atoms[number : number + 1] = [atom]
         self.atoms.append(atom)
         for name in atom.columns:
             self.holding.setdefault(name, []).append(atom)
@@ -426,7 +430,8 @@ class _Conjunction:
         Of a set a witness is enough, so the sooner it is looked for the better. Of a bag there
         have to be two parts: one is counted as it is.
         """
-        if not self.connected.may_split(self.bag):
+        # A very long body is joined level by level, where equal rows become one as well.
+        if not self.connected.may_split(self.bag) or (self.compacts and too_deep(len(self.items))):
             return False
         opened = [atom for atom in self.atoms if any(map(atom.open, atom.columns))]
         begun = any(isinstance(step, (Join, Assign, Generate)) for step in self.steps)
@@ -457,6 +462,8 @@ class _Conjunction:
                     # What was walked of it stays as a first test; the branch seeks it anew.
                     walked = {name: at for name, at in atom.columns.items() if at in atom.order}
                     atom.columns = walked
+                    if not atom.order:
+                        self.plan.untouched[atom.item] = atom.number
                     atom.weighted = False
             for item in part:
                 if not isinstance(item, AtomItem) and item not in self.within:
@@ -491,8 +498,3 @@ class _Conjunction:
             self._bind((name,))
         assert self.order is not None
         self.rows = self.order.estimates.get(name, self.rows)
-
-
-def _single(item: Item) -> bool:
-    """Whether an atom alone in its part needs no walk: only that, or how many, rows there are."""
-    return isinstance(item, AtomItem) and len(item.variables) == len(item.args)

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from sys import getrecursionlimit
 
-from gdatalog.planner.items import Item
+from gdatalog.errors import Error
+from gdatalog.planner.items import AtomItem, Item
+
+# Calls that a branch within a branch takes, at most, in any pass over a plan; and calls that are
+# left to whoever asked.
+CALLS, CALLERS = 5, 200
 
 
 def components(items: Sequence[Item], bound: Iterable[str]) -> list[list[Item]]:
@@ -25,6 +31,27 @@ def components(items: Sequence[Item], bound: Iterable[str]) -> list[list[Item]]:
     return [
         [items[at] for at in sorted(part[1])] for part in sorted(parts, key=lambda p: min(p[1]))
     ]
+
+
+def is_single(item: Item) -> bool:
+    """Whether an atom alone in its part needs no walk: only that, or how many, rows there are."""
+    return isinstance(item, AtomItem) and len(item.variables) == len(item.args)
+
+
+def too_deep(branches: int) -> bool:
+    """Whether so many branches within each other are more than calls may be nested."""
+    return branches * CALLS > getrecursionlimit() - CALLERS
+
+
+def check_depth(part: Sequence[Item], depth: int) -> None:
+    """An error where a part would be a branch within more branches than there may be."""
+    if too_deep(depth):
+        atoms = [item for item in part if isinstance(item, AtomItem)]
+        raise Error(
+            f"more than {depth - 1} joins depend on each other in a row",
+            atoms[0].span if atoms else None,
+            hint="give a part of this body a relation of its own",
+        )
 
 
 class Connected:
