@@ -127,7 +127,10 @@ class Database:
         """One call at a time, which is watched, and stopped when its time is over."""
         seconds = seconds_of(timeout)
         seconds = self._workspace.timeout if seconds is None else seconds
-        with self._lock.within(seconds), self._workspace.watch.telling(on_progress):
+        watch = self._workspace.watch
+        with self._lock.within(seconds), watch.telling(on_progress):
+            if watch.outermost:
+                self._workspace.begin()
             yield
 
     # --------------------------------------------------------------------------------- data

@@ -289,6 +289,11 @@ class Watch:
         return self._calls > 0
 
     @property
+    def outermost(self) -> bool:
+        """Whether the call that runs is not one within another."""
+        return self._calls == 1
+
+    @property
     def now(self) -> Progress | None:
         """What is at work, and how far it is; any thread may ask."""
         seen = self.all_now()

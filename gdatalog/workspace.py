@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from gdatalog.account import trim
 from gdatalog.engine.cluster import Cluster, Wanted
 from gdatalog.engine.derived import away
 from gdatalog.engine.device import CPU, Device
@@ -23,7 +24,7 @@ from gdatalog.engine.prepared import Prepared
 from gdatalog.engine.remembered import Memory
 from gdatalog.engine.session import Session, Settings
 from gdatalog.engine.texts import Kept, Texts
-from gdatalog.engine.untrusted import check_length
+from gdatalog.engine.untrusted import check_length, without_idle_texts
 from gdatalog.errors import Caution, NameResolutionError, UsageError, meant
 from gdatalog.parser import Program, format_node
 from gdatalog.parser.syntax import Decl, Rule, Statement
@@ -64,6 +65,7 @@ class Workspace:
         self.device: Device = CPU
         self.cluster: Cluster | None = None
         self.untrusted = False  # whether texts may be those of strangers
+        self.set_aside: Callable[[], Iterable[Relation]] = tuple  # relations that may come back
         self.why = "asked for"  # this device
         self.ledger = Ledger(lasting=False)  # what the last session does or did
         self._remembered: Memory = {}
@@ -87,6 +89,18 @@ class Workspace:
     def forget(self) -> None:
         """Forget what has been evaluated and what texts have read: where their rows lay goes."""
         self._remembered, self._read = {}, Read()
+
+    def begin(self) -> None:
+        """A call begins, and no other is at work. Of texts that strangers' programs made, those go
+        that nothing holds."""
+        if not self.untrusted:
+            return
+        remembered = (r for found in self._remembered.values() for r in found.relations.values())
+        held = (*self.stored.values(), *remembered, *self.set_aside())
+        symbols = without_idle_texts(self.symbols, self.memory_limit, held)
+        if symbols is not None:
+            self.symbols, self._prepared = symbols, Prepared()
+            trim()
 
     def statements(self) -> list[Statement]:
         """The statements that stay."""

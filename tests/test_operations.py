@@ -19,6 +19,7 @@ from gdatalog import cpu_ops as ops
 from gdatalog.cpu_ops.arrays import pieces
 from gdatalog.engine.best import Best
 from gdatalog.engine.growing import Growing
+from gdatalog.storage import symbols as symbols_module
 from gdatalog.storage.grouping import group_rows
 from gdatalog.storage.keys import float_to_key, key_to_float
 from gdatalog.storage.marked import MarkedRows
@@ -473,6 +474,19 @@ def test_symbols_have_codes_and_ranks(texts: list[str]) -> None:
     ranks = table.ranks()
     assert sorted(set(texts)) == sorted(set(texts), key=lambda text: ranks[table.intern(text)])
     assert table.decode(ints(codes, np.int32)).decode().tolist() == texts
+
+
+@pytest.mark.parametrize("more", ["", "\ud800"])
+def test_very_many_symbols_have_ranks(monkeypatch: pytest.MonkeyPatch, more: str) -> None:
+    monkeypatch.setattr(symbols_module, "MANY", 100)
+    monkeypatch.setattr(symbols_module, "PIECE", 30)
+    table = SymbolTable()
+    texts = [f"{chr(0xFFF0 + n * 7919 % 64)}{n * 31 % 101}{more}" for n in range(150)]
+    for text in texts:
+        table.intern(text)
+    ranks = table.ranks()
+    assert sorted(set(texts)) == sorted(set(texts), key=lambda t: ranks[table.intern(t)])
+    assert sorted(ranks.tolist()) == list(range(len(table)))
 
 
 def test_ranks_follow_texts_that_come_later() -> None:

@@ -8,8 +8,10 @@ where they are computed (`cpu_ops/texts.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
+
+import numpy as np
 
 from gdatalog.engine.files import Folders, to_stdout
 from gdatalog.engine.texts import Outline, Texts
@@ -28,6 +30,8 @@ from gdatalog.parser.syntax import (
 )
 from gdatalog.planner.statements import names_of
 from gdatalog.planner.walk import Node, children, walk
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.symbols import SymbolTable
 
 MEMORY = 512 << 20  # bytes: the memory limit, if the host gives none
 SECONDS = 10.0  # the time limit of a call, if the host gives none
@@ -43,8 +47,25 @@ ATOMS = 100
 ALTERNATIVES = 64  # of a body, when `;` is distributed over `,`
 PARTS = 2_000  # variables, constants, operators, comparisons, atoms
 COLUMNS = 100
+TEXTS = 16  # texts that programs made, and nothing holds, take such a part of the memory limit
 # At the prompt each line has its statement scanned anew.
 SCANNED = 1_000_000  # characters of a statement, times its lines
+
+
+def without_idle_texts(
+    symbols: SymbolTable, memory: int, relations: Iterable[Relation]
+) -> SymbolTable | None:
+    """A table of the texts that some relations hold; None as long as what programs made is
+    little."""
+    if symbols.made * TEXTS < memory:
+        return None
+    used = np.zeros(len(symbols), dtype=np.bool_)
+    for relation in relations:
+        for at, kind in enumerate(relation.types):
+            if kind == "symbol":
+                for block in relation.blocks(distinct=False):
+                    used[block[at]] = True
+    return symbols.keeping(used)
 
 
 def check_length(text: str, name: str) -> None:

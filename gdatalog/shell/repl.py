@@ -58,6 +58,7 @@ class Repl:
         self.line = ProgressLine(sys.stderr, db._workspace.watch)
         self.loaded: Mapping[str, Loaded] = {}  # the files that `.load` read
         self.history = History(db.memory_limit // SHARE)  # of `.undo`
+        db._workspace.set_aside = self.history.relations
         self.failed: list[BaseException] = []
         self._typed = ""  # of a statement whose dot is still to come
         self._count = 0
@@ -198,6 +199,8 @@ class Repl:
         started = perf_counter()
         try:
             with heeding(self.db._workspace.watch), self._limited():
+                if self.db._workspace.watch.outermost:
+                    self.db._workspace.begin()
                 action()
         except Leave:
             return False

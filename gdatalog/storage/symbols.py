@@ -1,7 +1,8 @@
-"""The symbol table: one per database, from texts to codes and back.
+"""The symbol table of a database: from texts to codes and back.
 
 Codes are given in the order in which texts are first met and never change or go away, so that
-readers need no lock: a code that a reader holds is in the table for good.
+readers need no lock: a code that a reader holds is in the table for good. Where most texts are in
+use no more, the database takes another table (`keeping`); who holds this one goes on with it.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ import numpy as np
 
 from gdatalog.account import TEXTS
 from gdatalog.storage.table import Array, Texts
-from gdatalog.watching import watching, working_space
+from gdatalog.watching import OBJECT, patiently, watching, working_space
 
 # What a text takes beside its characters: its entries in a list and in a dict, which holds up to
 # twice as much for a moment when it grows, and what the allocator rounds up.
 ENTRY = 136
 RANKING = 56  # bytes for each text while texts are ordered
 STEP = 1 << 20  # bytes of new texts that are charged together
+MANY = 1 << 19  # texts, from which on Arrow sorts them
+PIECE = 1 << 16  # texts that it is given at once
 AT_ONCE = 1 << 13  # texts that are given codes without a look at who waits
 
 
@@ -28,6 +31,7 @@ class SymbolTable:
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
         self._texts: list[str] = []
+        self.made = 0  # bytes of texts that programs and their evaluation brought
         self._lock = Lock()
         self._array: Array = np.empty(0, dtype=object)
         self._ranks: Array = np.empty(0, dtype=np.int64)
@@ -53,7 +57,17 @@ class SymbolTable:
                     code = len(self._texts)
                     self._texts.append(text)
                     self._codes[text] = code
+                    self.made += sys.getsizeof(text) + ENTRY
         return code
+
+    def keeping(self, used: Array) -> SymbolTable:
+        """A table with the texts of the codes that are marked, which have the same codes there."""
+        table, codes = SymbolTable(), np.flatnonzero(used).tolist()
+        table._texts = [""] * (codes[-1] + 1 if codes else 0)
+        for code in codes:
+            text = table._texts[code] = self._texts[code]
+            table._codes[text] = code
+        return table
 
     def intern_new(self, texts: Iterable[str]) -> Array:
         """The codes of texts that an evaluation makes; those that are new are charged to it."""
@@ -77,12 +91,13 @@ class SymbolTable:
         """Codes of this table for a column of texts, one a row."""
         if len(column.texts) == 0:
             return np.empty(0, dtype=np.int32)
-        intern, watch, texts = self.intern, watching(), column.texts
+        intern, watch, texts, made = self.intern, watching(), column.texts, self.made
         codes = np.empty(len(texts), dtype=np.int32)
         for start in range(0, len(texts), AT_ONCE):
             watch.poll()
             piece = texts[start : start + AT_ONCE]
             codes[start : start + len(piece)] = [intern(text) for text in piece]
+        self.made = made
         return codes[column.codes]
 
     def decode(self, codes: Array) -> Texts:
@@ -114,6 +129,29 @@ class SymbolTable:
             with working_space("the order of texts", RANKING * len(self._texts)):
                 texts = self._texts[:]
                 ranks = np.empty(len(texts), dtype=np.int64)
-                ranks[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
+                ranks[_order(texts)] = np.arange(len(texts))
                 self._ranks = ranks
         return ranks
+
+
+def _order(texts: list[str]) -> Array | list[int]:
+    """Where texts are, in the order of code points. Python's sort of very many could not be
+    stopped."""
+    if len(texts) >= MANY:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        watch, pieces = watching(), []
+        try:
+            for start in range(0, len(texts), PIECE):
+                watch.poll()
+                pieces.append(pa.array(texts[start : start + PIECE], pa.large_string()))
+        except UnicodeEncodeError:  # half a surrogate pair
+            pass
+        else:
+            column = pa.chunked_array(pieces)
+            held = column.nbytes + RANKING * len(texts)
+            with working_space("the order of texts", held):
+                order = patiently(len(texts) * OBJECT, lambda: pc.sort_indices(column))
+            return np.asarray(order)
+    return sorted(range(len(texts)), key=texts.__getitem__)

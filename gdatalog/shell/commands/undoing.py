@@ -94,6 +94,10 @@ class History:
         workspace = repl.db._workspace
         return State(workspace.texts, workspace.stored, repl.loaded)
 
+    def relations(self) -> Iterator[Relation]:
+        """The data that changes hold."""
+        return (relation for stored in self._stored for relation in stored.values())
+
     def keep(self, repl: Repl, what: str, before: State) -> None:
         """Notes that the database has been changed, and how it was before."""
         self.changes.append((what, before))
