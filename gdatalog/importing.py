@@ -1,8 +1,12 @@
-"""Imports that no interrupt breaks off.
+"""Imports that no interrupt breaks off, and interrupts that are not lost.
 
 A library of C that is left half imported cannot be imported again: every later call would fail.
 While gdatalog imports what is not its own, Ctrl-C waits until the import is done; so does the end
 of a thread that works aside.
+
+Python swallows what is raised within a callback, such as that of a weak reference: it prints
+"Exception ignored in ..." and goes on. Where that was Ctrl-C or the end of a thread that works
+aside, nothing is printed, and it is raised again behind the callback.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from threading import current_thread, local, main_thread
 from types import ModuleType
 from typing import Any
 
-from gdatalog.hands import Hand, soon
+from gdatalog.hands import Hand, Left, soon
 
 _ours = frozenset({"gdatalog", "__main__"})
 
@@ -37,6 +41,8 @@ def whole_imports() -> Iterator[None]:
     """Within, what this thread imports is imported whole."""
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
+    if not getattr(sys.unraisablehook, _MARK, False):
+        sys.unraisablehook = _raising_again(sys.unraisablehook)
     _here.within += 1
     try:
         yield
@@ -76,6 +82,31 @@ def undisturbed(done: Callable[[], bool]) -> Iterator[None]:
             signal.signal(number, handler)
         for late in dict.fromkeys(came):
             soon(partial(interrupt_main, late), done)
+
+
+_MARK = "raises_again"
+
+
+def _raising_again(otherwise: Callable[[Any], object]) -> Callable[[Any], None]:
+    """A hook for what Python swallows; `otherwise`: the one for all that is none of ours."""
+
+    def swallowed(told: Any) -> None:
+        thread = current_thread()
+        if told.exc_type is Left and isinstance(thread, Hand):
+            soon(thread.end, _a_moment())
+        elif told.exc_type is KeyboardInterrupt and thread is main_thread() and _here.within:
+            soon(interrupt_main, _a_moment())
+        else:
+            otherwise(told)
+
+    setattr(swallowed, _MARK, True)
+    return swallowed
+
+
+def _a_moment() -> Callable[[], bool]:
+    """True from the second time on that it is asked."""
+    waits = iter((False,))
+    return lambda: next(waits, True)
 
 
 class _Finder:

@@ -459,3 +459,62 @@ def test_a_module_in_use_outlives_clearing(tmp_path):
     program += f"print(module.run(9), code_cache.load({NAME!r}, {SOURCE!r}) is module, sep='|')"
     assert run(tmp_path / "cache", program)[-2:] == [f"None\n{ANSWER}", "True"]
     assert not files(tmp_path)
+
+
+# ---------------------------------------------------------------------------- the process's end
+
+# A module that takes a minute to make: `poll` raises once that has begun.
+LEAVE = f"""
+import sys, threading, time
+from gdatalog.cpu_ops import code_cache
+begun = threading.Event()
+def made(name, source):
+    begun.set()
+    time.sleep(300)
+code_cache._made = made
+def poll():
+    if begun.is_set():
+        raise TimeoutError
+try:
+    code_cache.load({NAME!r}, {SOURCE!r}, poll)
+except TimeoutError:
+    print("left")
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "status"), [("", 0), ("sys.exit(3)", 3), ("raise SystemExit('no')", 1), ("1 / 0", 1)]
+)
+def test_the_process_ends_while_something_is_compiled(tmp_path, last, status):
+    process = start(tmp_path / "cache", LEAVE + last)
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out) == (status, "left\n"), err
+    assert err.splitlines()[-1:] == {"1 / 0": ["ZeroDivisionError: division by zero"]}.get(
+        last, ["no"] if "no" in last else []
+    )
+
+
+# A query whose loops take LLVM many seconds, which gives up after some.
+LONG = """
+import os, sys, time, warnings
+import gdatalog as gd
+warnings.simplefilter("ignore")
+db = gd.connect(device="cpu")
+db.load("E", [(i, i * 7 % 50) for i in range(50)], columns=["a", "b"])
+body = [f"E(x{i}, x{j})" for i in range(5) for j in range(i)]
+body += [f"x{i % 5} * {i} % 7 != x{(i + 1) % 5}" for i in range(30)]
+try:
+    db.query(f"p(count()) <- {', '.join(body)}.", strategy="lftj", timeout=SECONDS)
+except gd.TimeLimitError:
+    print("left")
+sys.exit(3)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [1.5, 2.5, 4, 6])
+def test_the_process_ends_while_numba_compiles(tmp_path, seconds):
+    process = start(tmp_path / "cache", LONG.replace("SECONDS", str(seconds)))
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out, err) == (3, "left\n", "")
+    assert not list(tmp_path.rglob("*.sums"))  # nobody waited for the code

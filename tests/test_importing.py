@@ -6,7 +6,8 @@ import importlib
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,63 @@ def test_a_thread_that_has_ended_is_not_ended_once_more() -> None:
     hand.end()
     hand.join(30)
     assert not hand.is_alive()
+
+
+# ------------------------------------------------------------------- within callbacks of Python
+
+
+class _Referred:
+    pass
+
+
+def in_a_callback(call: Callable[[], object]) -> None:
+    """Has Python call back, and swallow what that raises."""
+    referred = _Referred()
+
+    def called(_: object) -> None:
+        call()
+        for _ in range(1000):
+            pass
+
+    kept = weakref.ref(referred, called)
+    del referred
+    assert kept() is None
+
+
+def test_ctrl_c_in_a_callback_is_raised_behind_it(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), Watch().call():
+        in_a_callback(lambda: signal.raise_signal(signal.SIGINT))
+        forever()
+    assert "ignored" not in capfd.readouterr().err
+
+
+def test_the_end_of_a_thread_in_a_callback_is_raised_behind_it(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    hands: list[Hand] = []
+    swallowed: list[bool] = []
+
+    def work() -> None:
+        with whole_imports():
+            in_a_callback(hands[0].end)
+            swallowed.append(True)
+            forever()
+
+    hands.append(Hand(work))
+    hands[0].start()
+    assert hands[0].wait(30) and swallowed
+    assert "ignored" not in capfd.readouterr().err
+
+
+def test_other_errors_in_callbacks_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[type] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda about: told.append(about.exc_type))
+
+    def fail() -> None:
+        raise ValueError
+
+    with whole_imports():
+        in_a_callback(fail)
+    with whole_imports():
+        in_a_callback(fail)
+    assert told == [ValueError, ValueError]

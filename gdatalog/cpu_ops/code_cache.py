@@ -33,7 +33,7 @@ from threading import Lock, RLock
 from time import time
 from types import ModuleType
 
-from gdatalog.hands import Hand
+from gdatalog.hands import Hand, end_process_at_once
 from gdatalog.spent import spending
 from gdatalog.watching import PATIENCE
 
@@ -119,6 +119,8 @@ def load(name: str, source: str, poll: Callable[[], None] = lambda: None) -> Mod
         if making is None or making.ident is None:  # Ctrl-C came before that one began
             making = _making[name] = _Making(name, source)
             making.start()
+            atexit.unregister(_end)
+            atexit.register(_end)
     with spending("compiling"):
         while not making.wait(PATIENCE):
             poll()
@@ -129,10 +131,11 @@ def load(name: str, source: str, poll: Callable[[], None] = lambda: None) -> Mod
 
 class _Making(Hand):
     """Makes one module. Numba does not bear being interrupted, so it has a thread of its own,
-    which ends what it began: the next to ask has the code."""
+    which ends what it began: the next to ask has the code. The end of the process does not wait
+    for it."""
 
     def __init__(self, name: str, source: str) -> None:
-        super().__init__(self._make, f"compiling {name}", daemon=False)
+        super().__init__(self._make, f"compiling {name}")
         self.module = name
         self.source = source
         self.error: BaseException | None = None
@@ -145,6 +148,12 @@ class _Making(Hand):
             self.error = error
         with _lock:
             _making.pop(self.module, None)
+
+
+def _end() -> None:
+    """Where the process ends while something is compiled, LLVM must not be taken down."""
+    if _making:
+        end_process_at_once()
 
 
 def loaded(name: str) -> bool:

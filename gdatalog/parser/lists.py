@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from itertools import groupby
 
 from gdatalog.errors import Source
@@ -26,14 +27,6 @@ def _listed(one: str) -> re.Pattern[str]:
     )
 
 
-def _compared(one: str, between: str, end: str) -> re.Pattern[str]:
-    """So many comparisons of one variable by one operator, before what may follow them."""
-    return re.compile(
-        rf"\s*+(({_NAME})\s*+({_OPERATOR})\s*+(?:{one})"
-        rf"(?:\s*+{between}\s*+\2\s*+\3\s*+(?:{one})){{{MANY - 1},}})(?=\s*+{end})"
-    )
-
-
 _NAME = r"[^\W\d]\w*+(?![.?'])"
 _OPERATOR = r"!=|=|[<>]=|[<>](?!-)"  # `x <-1` may be an arrow, which the scanner decides
 _KINDS: dict[TypeName, str] = {
@@ -43,13 +36,19 @@ _KINDS: dict[TypeName, str] = {
     "bool": BOOL,
 }
 _LISTED = {kind: _listed(one) for kind, one in _KINDS.items()}
-_COMPARED = {
-    ",": {kind: _compared(one, ",", "[,;)}]") for kind, one in _KINDS.items()},
-    ";": {kind: _compared(one, ";", "[;)}]") for kind, one in _KINDS.items()},
-}
 _FIRST = re.compile(rf"\s*+({_NAME})\s*+({_OPERATOR})\s*+([-\d\"@tf])")
 _KIND: dict[str, TypeName] = {'"': "symbol", "@": "timestamp", "t": "bool", "f": "bool"}
 _TEXT_OR_TIME = re.compile(rf"{TEXT}|{TIME}")
+
+
+@cache
+def _compared(kind: TypeName, between: str) -> re.Pattern[str]:
+    """So many comparisons of one variable by one operator, before what may follow them."""
+    one, end = _KINDS[kind], "[,;)}]" if between == "," else "[;)}]"
+    return re.compile(
+        rf"\s*+(({_NAME})\s*+({_OPERATOR})\s*+(?:{one})"
+        rf"(?:\s*+{between}\s*+\2\s*+\3\s*+(?:{one})){{{MANY - 1},}})(?=\s*+{end})"
+    )
 
 
 def constants(source: Source, at: int) -> Token | None:
@@ -74,7 +73,7 @@ def comparisons(source: Source, at: int, between: str) -> Token | None:
         return None
     name, op = first[1], first[2]
     kind = _KIND.get(first[3], "int")
-    run = _COMPARED[between][kind].match(source.text, at)
+    run = _compared(kind, between).match(source.text, at)
     if run is None or name in NAMED or name in INFIX_WORDS:
         return None
     parts = run[1].split(between) if kind in ("int", "bool") else ()
