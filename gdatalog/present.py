@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.storage.table import Column, Texts
 from gdatalog.values import TypeName, timestamp_to_text
+from gdatalog.watching import watching
 from gdatalog.widths import cut, visible, visible_html, width
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 WIDEST = 48  # a column's cells are cut behind this many characters
 NARROWEST = 6  # but no shorter than this, to fit a terminal
+AT_ONCE = 10_000  # rows that are texts at the same time
 LOOKED_AT = 2000  # characters of a text, for a terminal
 NUMBERS = frozenset({"int", "float"})
 LONGEST = 200  # a cell of a notebook's table is cut behind this many characters
@@ -39,6 +42,14 @@ def _rows(result: Result) -> list[list[str]]:
     return [list(row) for row in zip(*columns, strict=True)]
 
 
+def text_rows(result: Result) -> Iterator[list[str]]:
+    """The rows as texts, few of which are made at once; the call may be stopped between them."""
+    for start in range(0, len(result), AT_ONCE):
+        watching().poll()
+        whole = len(result) <= AT_ONCE
+        yield from _rows(result if whole else result._part(start, start + AT_ONCE))
+
+
 def count_line(count: int) -> str:
     return "1 row" if count == 1 else f"{count:,} rows"
 
@@ -49,20 +60,30 @@ def box(result: Result, most: int, columns: int | None = None, took: str | None 
     `most` rows are shown, on a terminal of so many `columns`. Where there are more of them than
     any terminal has, for a file, nothing is cut.
     """
+    return "\n".join(box_lines(result, most, columns, took))
+
+
+def box_lines(
+    result: Result, most: int, columns: int | None = None, took: str | None = None
+) -> Iterator[str]:
+    """Its lines, one after the other: a file's box is as long as the answer."""
     took = "" if took is None else f" ({took})"
     if not result.columns:
-        return ("yes" if result else "no") + took
+        yield ("yes" if result else "no") + took
+        return
     first, last = result._picked(most)
     longest_text = max(LOOKED_AT, columns or 0)
 
     def line(text: str) -> str:
         return visible(text if len(text) <= longest_text else text[:longest_text] + "…")
 
+    def rows_of(part: Result) -> Iterator[list[str]]:
+        return ([line(cell) for cell in row] for row in text_rows(part))
+
     names = [line(name) for name in result.columns]
-    top, bottom = ([[line(cell) for cell in row] for row in _rows(part)] for part in (first, last))
-    longest = [
-        max((width(row[at]) for row in (*top, *bottom)), default=1) for at in range(len(names))
-    ]
+    longest = [0] * len(names)
+    for row in chain(rows_of(first), rows_of(last)):
+        longest = [max(size, width(cell)) for size, cell in zip(longest, row, strict=True)]
     # Texts may be cut, but what is left of a number would be another number.
     least = [
         1 if kind == "symbol" else size for kind, size in zip(result.dtypes, longest, strict=True)
@@ -83,16 +104,15 @@ def box(result: Result, most: int, columns: int | None = None, took: str | None 
             parts.append(pad + text if number else text + pad)
         return "│ " + " │ ".join(parts) + " │"
 
-    out = [ruler("┌", "┬", "┐"), row_text(names), ruler("├", "┼", "┤")]
-    out += map(row_text, top)
-    if len(top) + len(bottom) < len(result):
-        out.append(row_text(["…"] * len(natural)))
-    out += map(row_text, bottom)
+    yield from (ruler("┌", "┬", "┐"), row_text(names), ruler("├", "┼", "┤"))
+    yield from map(row_text, rows_of(first))
+    if len(first) + len(last) < len(result):
+        yield row_text(["…"] * len(natural))
+    yield from map(row_text, rows_of(last))
     count = count_line(len(result))
     if left_out:
         count += f"; {left_out} of {len(natural)} columns do not fit"
-    out += [ruler("└", "┴", "┘"), count + took]
-    return "\n".join(out)
+    yield from (ruler("└", "┴", "┘"), count + took)
 
 
 def _fit(

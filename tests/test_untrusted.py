@@ -24,6 +24,7 @@ from gdatalog.cpu_ops.linear_match import Linear, linear
 from gdatalog.engine import untrusted
 from gdatalog.errors import Error
 from gdatalog.shell.commands import COMMANDS
+from gdatalog.shell.options import FORMATS
 from gdatalog.shell.output import Output
 from gdatalog.shell.repl import Repl
 from tests.draw import PROFILES, drawn
@@ -364,6 +365,20 @@ def test_the_time_limit_holds(db: gd.Database, text: str) -> None:
     with pytest.raises(gd.TimeLimitError):
         db.query(text, timeout=0.2)
     assert db.query("?- x = 1.").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_an_answer_that_is_written_can_be_stopped(form: str, capsys: Any) -> None:
+    class Stream(io.StringIO):
+        def write(self, text: str) -> int:
+            db.interrupt()
+            return super().write(text)
+
+    db, rows = gd.connect(untrusted=True), 30_000 if form in ("box", "markdown") else 300_000
+    shell = Repl(db, Output(Stream(), form), interactive=False)
+    shell.feed(f"?- x = range(0, {rows}).")
+    assert "interrupted" in capsys.readouterr().err
+    assert shell.output.stream.getvalue().count("\n") < rows  # type: ignore[attr-defined]
 
 
 def test_the_time_limit_is_that_of_all_calls() -> None:

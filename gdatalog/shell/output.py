@@ -11,10 +11,9 @@ from itertools import chain
 from typing import TextIO
 
 from gdatalog.parser.syntax import Directive
-from gdatalog.present import box, cells
+from gdatalog.present import box_lines, text_rows
 from gdatalog.report.shown import Shown
 from gdatalog.result import Result
-from gdatalog.storage.table import Table
 from gdatalog.storage.writers import facts_text, table_text
 from gdatalog.widths import visible, visible_lines
 
@@ -144,23 +143,23 @@ class Output:
             met = result.columns and len(result) == self.limit
             told = [f"limit {self.limit:,}"] if met else []
             told += [took] if self.timed and took is not None else []
-            yield self._box(result, ", ".join(told) or None) + "\n"
+            yield from self._box(result, ", ".join(told) or None)
         elif not result.columns:
             words = ("true", "false") if self.format in ("json", "jsonl") else ("yes", "no")
             yield words[0 if result else 1] + "\n"
         elif self.format == "markdown":
-            yield from _markdown(_sorted(result).table())
+            yield from _markdown(_sorted(result))
         else:
             yield from table_text(_sorted(result).table(), self.format)
 
-    def _box(self, result: Result, took: str | None) -> str:
+    def _box(self, result: Result, took: str | None) -> Iterator[str]:
         columns, rows = sys.maxsize, len(result)
         if self.stream.isatty():
             columns, lines = shutil.get_terminal_size()
             fits = max(lines - AROUND, FEWEST_ROWS)
             rows = rows if rows <= fits else min(fits, MANY_ROWS)
         most = rows if self.max_rows is None else self.max_rows
-        return box(_sorted(result), most, columns, took)
+        return (f"{line}\n" for line in box_lines(_sorted(result), most, columns, took))
 
 
 def _sorted(result: Result) -> Result:
@@ -168,13 +167,11 @@ def _sorted(result: Result) -> Result:
     return result.sorted() if "symbol" in result.dtypes else result
 
 
-def _markdown(table: Table) -> Iterator[str]:
+def _markdown(result: Result) -> Iterator[str]:
     def line(texts: tuple[str, ...] | list[str]) -> str:
         safe = (text.replace("\\", "\\\\").replace("|", "\\|") for text in texts)
         return "| " + " | ".join(visible(" ".join(text.splitlines())) for text in safe) + " |\n"
 
-    yield line(table.names)
-    yield "|" + "|".join("--:" if k in ("int", "float") else "---" for k in table.types) + "|\n"
-    columns = [cells(kind, col) for kind, col in zip(table.types, table.columns, strict=True)]
-    for row in zip(*columns, strict=True):
-        yield line(row)
+    yield line(result.columns)
+    yield "|" + "|".join("--:" if k in ("int", "float") else "---" for k in result.dtypes) + "|\n"
+    yield from map(line, text_rows(result))
