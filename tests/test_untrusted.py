@@ -358,8 +358,9 @@ def test_limits_are_set_and_the_hosts_own_win() -> None:
         'p(count()) <- s(x), i = range(0, 100000), split_part(x, ",", i) = "b".',
         's("a"). s(cat(x, x)) <- s(x), strlen(x) < 60000. t(cat(to_string(i), x)) <- s(x), '
         "strlen(x) > 60000, i = range(0, 1000). p(count()) <- t(x), t(y), contains(x, y).",
+        'p(count()) <- x = range(0, 100000), match(cat("\\\\w{1,400}", to_string(x)), "a").',
     ],
-    ids=["recursion", "range", "split_part", "contains"],
+    ids=["recursion", "range", "split_part", "contains", "patterns"],
 )
 def test_the_time_limit_holds(db: gd.Database, text: str) -> None:
     with pytest.raises(gd.TimeLimitError):

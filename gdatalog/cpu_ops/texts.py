@@ -211,6 +211,7 @@ def _matching(
     order = np.argsort(patterns, kind="stable")
     ends = np.flatnonzero(np.diff(patterns[order])) + 1
     for rows in np.split(order, ends):
+        watching().poll()
         pattern = symbols.text(int(patterns[rows[0]]))
         for part in _parts(rows):
             texts = [symbols.text(code) for code in codes[part].tolist()]
