@@ -16,6 +16,7 @@ from gdatalog.storage.trie import TrieLevel
 # and by WEIGHT: how many bindings a row stands for.
 Key = str | int
 WEIGHT = "#"
+FAR = 8  # frontiers, above which a column that was found is remembered
 
 
 class Frontier:
@@ -62,6 +63,8 @@ class Frontier:
         for frontier in reversed(below):
             if frontier.rows is not None:
                 found = frontier._gathered[key] = found[frontier.rows]
+        if len(below) > FAR:
+            self._gathered[key] = found
         return found
 
     def take(self, rows: Array) -> Frontier:

@@ -6,6 +6,7 @@ a test of its own; what can fail stands alone, as a fresh variable equal to it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf
@@ -48,7 +49,18 @@ class Equation:
     def ways(self) -> list[tuple[Slot, Expr]]:
         """The variables that this equation can give a value to, and which value."""
         found = [*_solve(self.left, self.right), *_solve(self.right, self.left)]
-        return [(slot, value) for slot, value in found if slot.name not in slots(value)]
+        # The value is made of all that stands in the equation but the one slot.
+        often = Counter([*_occurring(self.left), *_occurring(self.right)]) if found else Counter()
+        return [(slot, value) for slot, value in found if often[slot.name] == 1]
+
+
+def _occurring(expr: Expr) -> list[str]:
+    """The variables of an expression, each as often as it stands there."""
+    if isinstance(expr, Slot):
+        return [expr.name]
+    if isinstance(expr, Apply):
+        return [name for arg in expr.args for name in _occurring(arg)]
+    return []
 
 
 def _solve(side: Expr, value: Expr) -> list[tuple[Slot, Expr]]:

@@ -261,13 +261,14 @@ class Types:
         return self._result(call, signature, shared)
 
     def _chain(self, chain: Chain) -> int:
-        """As calls within calls, from left to right."""
-        left: Expr = chain.first
+        """As calls within calls, from left to right; what is left of an operator is told by its
+        last operand."""
+        left = chain.first
         node = self._expr(left)
         for op, right in chain.rest:
             call = Call(op, (left, right), left.span.to(right.span))
             node = self._called(call, [node, self._expr(right)])
-            left = call
+            left = right
         return node
 
     def _argument(self, call: Call, arg: Expr, node: int, kinds: frozenset[str]) -> bool:
