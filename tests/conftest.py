@@ -25,6 +25,24 @@ cluster_pool cluster_recursion cluster_traffic code_cache depth_first_use loops 
 notebooks package printed_expressions prompt shares site souffle stopping
 """
 
+# Cases that are alike: of so many one is run; all with GDATALOG_SEED=random and on a GPU.
+EVERY = {
+    "test_cluster_devices.py::test_workers_with_a_gpu_give_the_same": 2,
+    "test_cluster_killed.py::test_twenty_workers_killed_midway": 2,
+    "test_cluster_oracle.py::test_programs_on_more_or_fewer": 3,
+    "test_cluster_partitioned.py::test_examples": 2,
+    "test_depth_first.py::test_patterns": 3,
+    "test_gpu_counted.py::test_dense_patterns": 3,
+    "test_gpu_fresh.py::test_given_rows": 4,
+    "test_gpu_lists.py::test_many_lists_meet": 2,
+    "test_gpu_bits.py::test_many_lists_are_recoded": 3,
+    "test_gpu_levelwise.py::test_example": 2,
+    "test_gpu_rounds.py::test_shapes": 3,
+    "test_gpu_split.py::test_shapes": 4,
+    "test_gpu_walks.py::test_example": 4,
+    "test_gpu_walks.py::test_patterns": 4,
+}
+
 
 def pytest_configure(config: pytest.Config) -> None:
     on_gpu.configure(config)
@@ -48,10 +66,13 @@ def _hear_ctrl_c() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def _seeded() -> bool:
+    return os.environ.get("GDATALOG_SEED") != "random"
+
+
 def _draw_the_same() -> None:
     """The same cases in each run, unless GDATALOG_SEED is "random"; and none has a deadline."""
-    seeded = os.environ.get("GDATALOG_SEED") != "random"
-    settings.register_profile("gdatalog", derandomize=seeded, deadline=None)
+    settings.register_profile("gdatalog", derandomize=_seeded(), deadline=None)
     settings.load_profile("gdatalog")
 
 
@@ -66,6 +87,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.name in slow:
             item.add_marker("slow")
+    if not on_gpu.asked(config) and _seeded():
+        _leave_out_alike(config, items)
+
+
+def _leave_out_alike(config: pytest.Config, items: list[pytest.Item]) -> None:
+    met: dict[str, int] = dict.fromkeys(EVERY, -1)
+    left: list[pytest.Item] = []
+    for item in items:
+        name = f"{item.path.name}::{getattr(item, 'originalname', item.name)}"
+        if name in EVERY:
+            met[name] += 1
+            if met[name] % EVERY[name]:
+                left.append(item)
+    out = set(left)
+    items[:] = [item for item in items if item not in out]
+    config.hook.pytest_deselected(items=left)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

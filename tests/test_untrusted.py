@@ -459,6 +459,7 @@ def test_data_that_come_back_have_their_texts(
     assert sorted(shown[-2:]) == ["found", "lost"] and not shell.failed
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_answers_are_the_same_with_other_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(untrusted, "TEXTS", 1 << 60)
