@@ -473,5 +473,6 @@ def test_texts_are_rewritten_once() -> None:
         text = PATH + "?- path($start, y)."
         for start in (1, 5, 1):
             db.query(text, {"start": start})
-        found = [text.demands for text in db._workspace._prepared.programs._found.values()]
+        kept = db._workspace._prepared.programs._found.values()
+        found = [text.demands for text, _ in kept]
         assert sum(map(len, found)) == 1
