@@ -44,9 +44,9 @@ demo-gpu: $(VENV)/gpu
 demo-cluster: $(VENV)/cluster
 	$(BIN)/python -m benchmarks.on_workers
 
-# A quarter of the drawn cases that pytest alone draws.
+# A sixth of the drawn cases that pytest alone draws.
 test: $(VENV)/dev
-	GDATALOG_PROGRAMS=75 GDATALOG_FUZZ=75 $(PYTEST)
+	GDATALOG_PROGRAMS=50 GDATALOG_FUZZ=50 $(PYTEST)
 
 # What `make test` leaves out.
 check-rest: $(VENV)/dev

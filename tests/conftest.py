@@ -19,14 +19,25 @@ from tests.clusters import Workers, workers
 
 # Files whose tests take long for what they notice: `make check-rest` runs them, as the slow ones.
 SLOW = """
-answers_at_a_terminal cluster_blocks cluster_checkpoints cluster_connecting cluster_data
-cluster_devices cluster_faults cluster_killed cluster_lost cluster_partitioned cluster_parts
-cluster_pool cluster_recursion cluster_traffic code_cache depth_first_use loops notebook_kernel
-notebooks package printed_expressions prompt shares site souffle stopping
+answers_at_a_terminal benchmarks cluster_blocks cluster_checkpoints cluster_connecting
+cluster_data cluster_devices cluster_faults cluster_killed cluster_lost cluster_oracle
+cluster_partitioned cluster_parts cluster_pool cluster_recursion cluster_replicated cluster_rows
+cluster_shell cluster_traffic code_cache depth_first_use loops notebook_kernel notebooks package
+printed_expressions prompt rounds saving shares site souffle stopping
 """
 
 # Cases that are alike: of so many one is run; all with GDATALOG_SEED=random and on a GPU.
 EVERY = {
+    "test_cells.py::test_rows_of_cells": 2,
+    "test_cluster_checkpoints.py::test_a_worker_that_is_killed_costs_a_round": 3,
+    "test_cluster_recursion.py::test_a_worker_that_dies_changes_nothing": 2,
+    "test_cluster_oracle.py::test_examples": 2,
+    "test_cluster_oracle.py::test_corners": 2,
+    "test_cluster_partitioned.py::test_corners": 2,
+    "test_limits.py::test_a_process_holds_no_more_than_its_limit": 2,
+    "test_limits.py::test_a_wide_query_with_a_small_answer": 2,
+    "test_order.py::test_patterns_are_looked_for_in_a_good_order": 2,
+    "test_real_counts.py::test_ordered_embeddings": 2,
     "test_cluster_devices.py::test_workers_with_a_gpu_give_the_same": 2,
     "test_cluster_killed.py::test_twenty_workers_killed_midway": 2,
     "test_cluster_oracle.py::test_programs_on_more_or_fewer": 3,

@@ -154,6 +154,7 @@ def test_programs(always: None, drawn: Drawn) -> None:
     agrees(drawn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", PLAIN, ids=str)
 def test_example(always: None, example: Example) -> None:
     found = run(example.program, example.data, set(example.expected), None)
