@@ -156,6 +156,7 @@ class Module:
         self.text = "\n".join([head, *body, ""])
 
     def _one(self, at: int, expr: Expr, leaves: bool) -> list[str]:
+        self.expressions._operands = 0  # a module of a rule has fewer expressions
         names = {name: f"{name}_" for name in VARIABLES}
         out: list[str] = []
         if expr.type == "bool":
