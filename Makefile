@@ -20,7 +20,8 @@ JOBS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Python compiles modules as they are imported; pip would compile all of them, for a minute.
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check --quiet install --no-compile
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -rs
 WANTED := $(BIN)/python -m gdatalog.gpu_ops.wanted
 COVERED := parser planner plan engine storage
@@ -95,28 +96,28 @@ clean:
 # Made again when pyproject.toml changes.
 $(VENV)/base: pyproject.toml | $(VENV)/made
 	@echo "installing gdatalog into $(VENV)"
-	@$(PIP) install --editable .
+	@$(INSTALL) --editable .
 	@touch $@
 
 $(VENV)/dev: pyproject.toml | $(VENV)/made
 	@echo "installing gdatalog and its tools into $(VENV)"
-	@$(PIP) install --editable '.[dev]'
+	@$(INSTALL) --editable '.[dev]'
 	@touch $(VENV)/base $@
 
 $(VENV)/bench: pyproject.toml | $(VENV)/made
 	@echo "installing gdatalog, its tools and its peers into $(VENV)"
-	@$(PIP) install --editable '.[dev,bench]'
+	@$(INSTALL) --editable '.[dev,bench]'
 	@touch $(VENV)/base $(VENV)/dev $@
 
 $(VENV)/cluster: pyproject.toml | $(VENV)/made
 	@echo "installing gdatalog and Dask into $(VENV)"
-	@$(PIP) install --editable '.[cluster]'
+	@$(INSTALL) --editable '.[cluster]'
 	@touch $(VENV)/base $@
 
 # CuPy, of the kind that the driver needs.
 $(VENV)/gpu: pyproject.toml | $(VENV)/base
 	@extra=$$($(WANTED)) && echo "installing CuPy into $(VENV): $$extra" && \
-	  $(PIP) install --editable ".[$$extra]" matplotlib
+	  $(INSTALL) --editable ".[$$extra]" matplotlib
 	@touch $@
 
 $(VENV)/made:
