@@ -133,7 +133,8 @@ def test_where_there_is_no_gpu_the_reason_is_told(installed: Path, target: str) 
 
 def test_where_there_is_a_gpu_its_extra_is_installed(installed: Path) -> None:
     _does(installed, "echo cuda13")
-    install = "python -m pip --disable-pip-version-check --quiet install --editable .[cuda13]"
+    pip = "python -m pip --disable-pip-version-check --quiet"
+    install = f"{pip} install --no-compile --editable .[cuda13]"
     for target, asked in (
         ("bench-gpu", "python -m benchmarks.gpu --minutes 8"),
         ("test-gpu", "python -m pytest -n 2 --dist worksteal -rs -m gpu and not slow"),
