@@ -6,7 +6,7 @@
 #     make test          the tests, some minutes
 #     make check-rest    style, types, the slow tests and those of kernels
 #     make check         both
-#     make coverage      how much of the parser, planner, engine and storage the quick tests run
+#     make coverage      how much of the parser, planner, engine and storage the tests run
 #     make docs          builds the documentation, in site/
 #     make bench         the benchmarks, in at most 20 minutes; make bench-full runs the rest too
 #     make test-gpu      the tests of an NVIDIA GPU, some minutes
@@ -60,9 +60,9 @@ check:
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory check-rest
 
-# Not in the slow tests, nor in those of kernels: it makes them slower by half.
+# Not in the tests of kernels: it makes tests slower by half.
 coverage: $(VENV)/dev
-	$(PYTEST) -m 'not (slow or gpu or host)' \
+	$(PYTEST) -m 'not (gpu or host)' \
 	  $(COVERED:%=--cov=gdatalog/%) --cov-branch --cov-report=
 	$(BIN)/coverage report --skip-covered --fail-under=92
 

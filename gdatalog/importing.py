@@ -120,10 +120,12 @@ class _Finder:
             return None
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)
-            spec = None if finder is self or find is None else find(name, path, target)
+            if finder is self or find is None:
+                continue
+            spec: ModuleSpec | None = find(name, path, target)
             if spec is not None:
                 _load_whole(spec.loader)
-                return spec  # type: ignore[no-any-return]
+                return spec
         return None
 
 
