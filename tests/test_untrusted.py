@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
-from gdatalog.cpu_ops.linear_match import Linear, linear
+from gdatalog.cpu_ops.linear_match import LinearPattern, linear
 from gdatalog.engine import untrusted
 from gdatalog.errors import Error
 from gdatalog.shell.commands import COMMANDS
@@ -324,7 +324,7 @@ def test_both_engines_agree() -> None:
         except re.error:
             assert isinstance(found, str), pattern
             continue
-        if isinstance(found, Linear):
+        if isinstance(found, LinearPattern):
             compared += 1
             matched = [pythons.fullmatch(text) is not None for text in texts]
             assert found.full_matches(texts) == matched, (seed, pattern, texts)

@@ -50,7 +50,7 @@ _ENDS = (sre.AT_END, sre.AT_END_STRING)
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class LinearPattern:
     """A pattern as RE2 reads it, and how many states it has, at the most."""
 
     text: str
@@ -89,14 +89,14 @@ class _Refused(Exception):
 
 
 @lru_cache(maxsize=256)
-def linear(pattern: str) -> Linear | str:
+def linear(pattern: str) -> LinearPattern | str:
     """A pattern of Python's `re` for RE2, or what is wrong with it."""
     if len(pattern) > LONGEST:
         return f"an untrusted pattern has at most {LONGEST:,} characters"
     try:
         parsed = _parser.parse(pattern)
         text, states = _sequence(parsed, parsed.state.flags, True)
-        found = Linear(rf"\A(?:{text})\z", states)
+        found = LinearPattern(rf"\A(?:{text})\z", states)
         found._matches([""])
     except (re.error, OverflowError) as problem:
         return str(problem)

@@ -57,10 +57,10 @@ def _matches(
     """Which texts match from end to end; None where the pattern is not valid. `bounded`: in linear
     time."""
     if bounded:
-        from gdatalog.cpu_ops.linear_match import Linear, linear
+        from gdatalog.cpu_ops.linear_match import LinearPattern, linear
 
         made = linear(_posix(pattern))
-        if isinstance(made, Linear):
+        if isinstance(made, LinearPattern):
             return made.full_matches(texts)
         wrong = made
     else:
