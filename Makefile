@@ -6,6 +6,7 @@
 #     make test          the tests, some minutes
 #     make check-rest    style, types, the slow tests and those of kernels
 #     make check         both
+#     make replay        which plans and loops of many programs differ from those of main
 #     make coverage      how much of the parser, planner, engine and storage the tests run
 #     make docs          builds the documentation, in site/
 #     make bench         the benchmarks, in at most 20 minutes; make bench-full runs the rest too
@@ -27,7 +28,8 @@ WANTED := $(BIN)/python -m gdatalog.gpu_ops.wanted
 COVERED := parser planner plan engine storage
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check check-rest coverage docs bench bench-full bench-again test-gpu bench-gpu clean
+.PHONY: help demo test check check-rest replay coverage docs bench bench-full bench-again
+.PHONY: test-gpu bench-gpu clean
 
 help:
 	@sed -n 's/^#     make/make/p' Makefile
@@ -59,6 +61,10 @@ check-rest: $(VENV)/dev
 check:
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory check-rest
+
+# Fails if any differs.
+replay: $(VENV)/dev
+	$(BIN)/python -m tests.replay
 
 # Not in the tests of kernels: it makes tests slower by half.
 coverage: $(VENV)/dev

@@ -39,6 +39,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from doc_fences import Block, asks, blocks_of
 from doc_peers import PEERS, Peers
 from sessions import (
     PROMPT,
@@ -65,42 +66,11 @@ REASONS = {
     "needs a cluster",
     "needs a notebook",
 }
-FILES = ("csv", "tsv", "json", "jsonl", "facts", "text")
 PROGRAM = "program.dl"
 
-_FENCE = re.compile(
-    r"^(?P<indent> *)```(?P<language>[\w+-]+)(?P<options>[^`\n]*)\n(?P<text>.*?)^(?P=indent)```$",
-    re.MULTILINE | re.DOTALL,
-)
-_OPTION = re.compile(r'(\w+)(?:="([^"]*)")?')
 _NUMBER = re.compile(r"[-~]?\d[\d,]*(\.\d+)?(e[+-]?\d+)?( million| billion| [KMG]i?B| B\b)?")
 # A profile tells what planning and the like took where that was worth telling.
 _SPENT = re.compile(r"^ +TIME planning.*\n|, TIME making indexes", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A fenced block: `start` and `end` are where its text stands in the page."""
-
-    language: str
-    options: dict[str, str]
-    text: str
-    line: int
-    indent: str
-    start: int
-    end: int
-
-    @property
-    def title(self) -> str:
-        return self.options.get("title", "")
-
-    @property
-    def is_file(self) -> bool:
-        return bool(self.title) and self.language in FILES
-
-    @property
-    def is_output(self) -> bool:
-        return self.language == "text" and not self.title and "skip" not in self.options
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,25 +84,6 @@ class Shown:
     @property
     def agrees(self) -> bool:
         return matches(self.shown, self.came, "roughly" in self.block.options)
-
-
-def blocks_of(text: str) -> list[Block]:
-    found = []
-    for fence in _FENCE.finditer(text):
-        indent = fence["indent"]
-        lines = fence["text"].splitlines(keepends=True)
-        found.append(
-            Block(
-                fence["language"],
-                dict(_OPTION.findall(fence["options"])),
-                "".join(line.removeprefix(indent) if line.strip() else "\n" for line in lines),
-                text.count("\n", 0, fence.start()) + 1,
-                indent,
-                fence.start("text"),
-                fence.end("text"),
-            )
-        )
-    return found
 
 
 def matches(shown: str, came: str, roughly: bool = False) -> bool:
@@ -248,7 +199,7 @@ class Page:
             shlex.join(["gdatalog", *files]) + " " + block.options.get("args", "")
         )
         if self._shell.code == 0:
-            self._before += [s for s in split_statements(block.text) if not _asks(s)]
+            self._before += [s for s in split_statements(block.text) if not asks(s)]
         return out
 
     def _console(self, text: str) -> str:
@@ -274,10 +225,6 @@ class Page:
             if not self._talk.ended:
                 came += self._talk.take(typed)
         return came
-
-
-def _asks(statement: str) -> bool:
-    return statement.startswith(("?-", ".output", ".printsize"))
 
 
 def rewrite(page: Page) -> str:
