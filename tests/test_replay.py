@@ -15,9 +15,9 @@ from gdatalog.engine import depth, stratum
 from gdatalog.planner import rules
 from gdatalog.printer import module
 from tests.replay import __main__ as command
-from tests.replay import recorder
+from tests.replay import running
 from tests.replay.programs import ROOT, Program, programs
-from tests.replay.recorder import collect
+from tests.replay.running import collect
 from tests.replay.stored import compare, load, store
 
 EDGES = {"E": [(1, 2), (2, 3), (1, 3), (3, 4)]}
@@ -64,7 +64,7 @@ def test_the_engine_is_as_it_was_afterwards(monkeypatch: pytest.MonkeyPatch) -> 
         assert depth.print_plan is module.print_plan is not before[0]
         raise TypeError
 
-    monkeypatch.setattr(recorder, "_run", breaks)
+    monkeypatch.setattr(running, "_run", breaks)
     with pytest.raises(TypeError) as caught:
         collect([TRIANGLES])
     assert caught.value.__notes__ == [f"in the program triangles:\n{TRIANGLES.text}"]
@@ -82,7 +82,7 @@ def test_programs_that_are_refused_or_fail() -> None:
 @pytest.mark.slow
 def test_it_is_the_same_in_each_process(tmp_path: Path) -> None:
     words = ["queries: dependencies", "drawn: recursion 7", "drawn: aggregate 9"]
-    running = [
+    processes = [
         subprocess.Popen(
             [sys.executable, "-m", "tests.replay", "--store", tmp_path / seed, "--only", *words],
             cwd=ROOT,
@@ -91,7 +91,7 @@ def test_it_is_the_same_in_each_process(tmp_path: Path) -> None:
         )
         for seed in ("1", "2")
     ]
-    assert all(b" texts of " in process.communicate()[0] for process in running)
+    assert all(b" texts of " in process.communicate()[0] for process in processes)
     first, second = (load(tmp_path / seed) for seed in ("1", "2"))
     assert first == second
     names = [key.split(" / ")[0] for key in first]
@@ -188,8 +188,10 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     git(folder, "init", "--quiet", "--initial-branch=main")
     git(folder, "commit", "--quiet", "--allow-empty", "--message=first")
     store({"a / p / plans / 1": "x"}, folder / "texts")
-    (folder / "tests" / "replay").mkdir(parents=True)
-    (folder / "tests" / "replay" / "__main__.py").write_text(
+    copier = folder / "tests" / "replay"
+    copier.mkdir(parents=True)
+    (copier / "__init__.py").touch()
+    (copier / "__main__.py").write_text(
         "import shutil, sys\nshutil.copytree('texts', sys.argv[2], dirs_exist_ok=True)\n"
     )
     git(folder, "add", "--all")

@@ -8,6 +8,7 @@ between two commits.
     python -m tests.replay --ignore '^import'   leaves out lines that hold a pattern
 
     programs   the programs: of queries/, docs/, tests, and seeded drawn ones
-    recorder   runs them, and notes what is planned and printed; nothing is compiled
+    running    runs them; nothing is compiled
+    recorder   notes what is planned and printed
     stored     texts in a file, and what differs between two of them
 """

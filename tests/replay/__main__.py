@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from time import process_time
 
 from tests.replay.programs import ROOT, programs
-from tests.replay.recorder import collect
+from tests.replay.running import collect
 from tests.replay.stored import NAME, compare, load, store, without
 
 
