@@ -11,7 +11,10 @@ from gdatalog.storage import duplicates
 from gdatalog.storage.duplicates import distinct_rows
 from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.relation import Relation
-from gdatalog.storage.rows import Columns
+from gdatalog.storage.rows import Columns, sort_rows, spans_of
+from gdatalog.storage.selection import rows_among
+from gdatalog.storage.threads import LONG
+from gdatalog.storage.trie_builder import trie_of_rows
 
 COUNT = 40_000
 random = np.random.default_rng(7)
@@ -58,6 +61,9 @@ SORTED = np.sort(IDS)
         (NARROW, Known.SORTED),
         ([ints(0, 2**20) for _ in range(3)], Known.DISTINCT),
         ([ints(0, 2**20) for _ in range(2)], Known.SORTED),
+        ([ints(0, 2**20), ints(0, 2**16)], Known.DISTINCT),
+        ([ints(0, 2**20), ints(2**20, 2**21)], Known.DISTINCT),
+        ([ints(-(2**20), 0), *NARROW, ints(0, 2**40)], Known.DISTINCT),
         (WIDE, Known.DISTINCT),
         ([key // 2**40 * 2**40 for key in WIDE], Known.DISTINCT),
         (LUMPY, Known.SORTED),
@@ -81,7 +87,7 @@ def test_rows_of_one_hash_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
         return np.arange(len(rows[0])) // 2 * 2 % 39_000
 
     rows = tuple(key // 2**30 * 2**30 for key in WIDE)
-    monkeypatch.setattr(duplicates, "row_numbers", poor)
+    monkeypatch.setattr(duplicates, "_hashes", poor)
     monkeypatch.setattr(duplicates, "_differs_in_sample", lambda key: False)
     assert checked(rows) >= Known.DISTINCT
 
@@ -90,9 +96,62 @@ def test_rows_of_one_hash_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
         numbers[7], numbers[11] = numbers[9], numbers[10]  # 7 and 9 differ, 10 and 11 do not
         return numbers
 
-    monkeypatch.setattr(duplicates, "row_numbers", good)
+    monkeypatch.setattr(duplicates, "_hashes", good)
     again = tuple(np.append(key[:11], key[10:]) for key in rows)
     assert checked(again) == Known.DISTINCT
+
+
+def test_columns_that_tell_only_a_sample_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    hashes = duplicates._hashes
+
+    def noted(rows: Columns) -> np.ndarray:
+        asked.append(len(rows))
+        return hashes(rows)
+
+    monkeypatch.setattr(duplicates, "_hashes", noted)
+    wide = [ints(0, 2**12) for _ in range(6)]
+    assert checked(tuple(wide)) == Known.DISTINCT and asked[-1] < 6
+    assert checked(few_again(tuple(wide))) == Known.DISTINCT
+    # Outside the sample only the last column tells rows apart.
+    monkeypatch.setattr(duplicates, "_RUNS", 2)
+    alike = np.arange(COUNT) % 20_000 >= 256
+    same = [np.where(alike, key[::-1] % 2, key) for key in wide]
+    assert checked((*same, ints(0, 2**11))) >= Known.DISTINCT
+
+
+def test_very_many_rows_have_longer_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duplicates, "MANY", COUNT)
+    rows = tuple(ints(0, 2**20) for _ in range(3))
+    assert duplicates._hashes(rows).dtype == np.int32
+    assert duplicates._hashes(few_again(rows)).dtype == np.int64
+    assert checked(few_again(rows)) == Known.DISTINCT
+
+
+def test_long_columns_are_looked_at_in_parts() -> None:
+    count = LONG + 70_001
+    rows = (
+        random.integers(0, 2**17, count).astype(np.int32),
+        random.integers(-(2**62), 2**62, count) // 2**50 * 2**50,
+        random.integers(0, 2, count).astype(np.int32),
+    )
+    again = tuple(np.append(key, key[-3:]) for key in rows)
+    found, known = distinct_rows(again)
+    assert known == Known.DISTINCT and all(map(np.array_equal, sort_rows(found), sort_rows(rows)))
+    assert spans_of([again]) == [(int(key.min()), int(key.max())) for key in rows]
+    among = np.unique(rows[1][::5000])
+    assert rows_among(rows[1], among).tolist() == np.flatnonzero(np.isin(rows[1], among)).tolist()
+    among = np.unique(rows[0][::50])
+    assert rows_among(rows[0], among).tolist() == np.flatnonzero(np.isin(rows[0], among)).tolist()
+
+
+@pytest.mark.parametrize("high", [2**17, 2**19, 2**40])
+def test_how_often_values_stand_in_a_long_column(high: int) -> None:
+    column = random.integers(-5, high, LONG + 70_001)
+    trie = trie_of_rows([column], len(column), weighted=True)
+    values, counts = np.unique(column, return_counts=True)
+    assert trie.levels[0].values.tolist() == values.tolist() and trie.weights is not None
+    assert trie.weights.tolist() == counts.tolist() and trie.total == len(column)
 
 
 @settings(max_examples=80, deadline=None)
@@ -117,3 +176,4 @@ def test_what_is_learnt_stays_with_the_relation() -> None:
     assert relation.all_distinct and not relation.sorted
     assert relation.renamed(("x", "y", "z")).all_distinct
     assert (relation.column(0) == rows[0]).all()  # as they lie
+    assert relation.spans == spans_of([rows])

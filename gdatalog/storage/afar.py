@@ -14,7 +14,7 @@ from gdatalog.storage.degrees import Degrees
 from gdatalog.storage.elsewhere import Elsewhere, Known
 from gdatalog.storage.graph import Ranking
 from gdatalog.storage.row_store import RowStore
-from gdatalog.storage.rows import Columns
+from gdatalog.storage.rows import Columns, Span
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.trie import RowTest
 from gdatalog.values import TypeName
@@ -64,7 +64,7 @@ class Survey:
     sample: Columns
     distinct: tuple[int, ...]
     degrees: tuple[Degrees, ...]
-    spans: tuple[tuple[int, int], ...]
+    spans: tuple[Span, ...]
     rises: frozenset[tuple[int, int]]
     loops: bool = False  # whether some row of two columns holds a value twice
     symmetric: bool = False  # whether two columns hold every row turned round
@@ -193,6 +193,10 @@ class AfarRows(RowStore):
             return super().count
         self.make_distinct()
         return self._count
+
+    @property
+    def spans(self) -> list[Span]:
+        return list(self.survey.spans) if self.away else super().spans
 
     @property
     def nbytes(self) -> int:

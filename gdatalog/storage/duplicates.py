@@ -2,29 +2,44 @@
 
 - Rows that lie in order: neighbours are compared.
 - A column without equal values: no two rows are equal. A sample finds the column to look at.
-- Rows that pack into 63 bits are sorted packed. Others are sorted by a hash of 64 bits, and only
-  rows whose hashes are equal are compared.
+- Rows that pack into 31 bits are sorted packed, and so are pairs that look like the edges of a
+  graph, for an index of these would sort them again.
+- Others get a hash of 32 bits each. The hashes are sorted, and only rows whose hashes are equal
+  are compared. Where so many are equal that they tell little, the rows are sorted.
 
 Every load asks this, so no compiler is started for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from gdatalog.storage.elsewhere import Known
-from gdatalog.storage.rows import Columns, Packing, firsts, in_sorted, sort_rows
+from gdatalog.storage.rows import Columns, Packing, Span, firsts, sort_rows, spans_of
+from gdatalog.storage.selection import rows_among
 from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import by_stretches
+from gdatalog.watching import working_space
 
 _PIECE = 1 << 16  # rows that are compared with their neighbours before the next ones are
+MANY = 1 << 27  # rows, of which a sixty-fourth has the hash of another if it has 32 bits
+FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
 _SAMPLE = 1 << 17  # values of a column: enough to meet an equal pair among 2**31 different ones
+_FEW = 1 << 11  # enough to meet one among 2**20
+_RUNS, _RUN = 64, 256  # a sample with rows that stand beside each other, and rows far apart
 
 
-def distinct_rows(rows: Columns) -> tuple[Columns, Known]:
+def distinct_rows(
+    rows: Columns, spans: Callable[[], Sequence[Span]] | None = None
+) -> tuple[Columns, Known]:
     """The rows without duplicates, and whether they are sorted now; the same arrays if all are
-    different and sorting them was not needed to find that out."""
+    different and sorting them was not needed to find that out.
+
+    `spans`: gives what `spans_of` these rows does, for who keeps it.
+    """
     count = len(rows[0])
     if count < 2:
         return rows, Known.SORTED
@@ -37,23 +52,38 @@ def distinct_rows(rows: Columns) -> tuple[Columns, Known]:
         return sort_rows(rows), Known.SORTED
     likely = next((key for key in rows if _differs_in_sample(key)), None)
     if likely is not None:
-        found = _by_numbers(rows, likely)
+        found = _by_numbers(rows, likely, spans_of([(likely,)])[0])
         if found is not None:
             return found
-    packing = Packing.of(rows)
+    ends = spans_of([rows]) if spans is None else spans()
+    packing = Packing.within(ends)
+    short = packing is not None and sum(packing.bits) < 32
+    edges = packing is not None and len(rows) == 2 and _overlap(*ends)
+    if not short and not edges:
+        with working_space("looking for duplicates", 4 * count):
+            hashes = _hashes(_telling(rows))
+            limits = np.iinfo(hashes.dtype)
+            found = _by_numbers(rows, hashes, (int(limits.min), int(limits.max)))
+        if found is not None:
+            return found
     if packing is None:
-        found = _by_numbers(rows, row_numbers(rows))
-        return found or (sort_rows(rows), Known.SORTED)
+        return sort_rows(rows), Known.SORTED
     packed = packing.pack(rows)
-    if sum(packing.bits) < 32:  # half as wide is sorted in half the time
+    if short:  # half as wide is sorted in half the time
         packed = packed.astype(np.int32)
     packed = sort_values(packed, 0, (1 << sum(packing.bits)) - 1, start=False)
     marks = firsts(packed)
-    if marks.all() and len(rows) > 2:  # an index of pairs would sort them again
+    if marks.all() and not edges:
         return rows, Known.DISTINCT
     packed = packed if marks.all() else packed[marks]
     packed = packed.astype(np.int64, copy=False)
     return packing.unpack(packed, [key.dtype for key in rows]), Known.SORTED
+
+
+def _overlap(left: Span, right: Span) -> bool:
+    """Whether most of what lies between any values of two columns lies between those of each."""
+    shared = min(left[1], right[1]) - max(left[0], right[0])
+    return 2 * shared >= max(left[1], right[1]) - min(left[0], right[0])
 
 
 def _in_order(rows: Columns) -> Array | None:
@@ -84,31 +114,75 @@ def _ascends(key: Array) -> bool:
 
 
 def _differs_in_sample(key: Array) -> bool:
-    """Whether a sample of a column's values holds none twice."""
-    return bool(firsts(np.sort(key[:: max(1, len(key) // _SAMPLE)])).all())
+    """Whether samples of a column's values, a small one first, hold none twice."""
+    samples = (key[:: max(1, len(key) // size)] for size in (_FEW, _SAMPLE))
+    return all(bool(firsts(np.sort(sample)).all()) for sample in samples)
 
 
-def _by_numbers(rows: Columns, numbers: Array) -> tuple[Columns, Known] | None:
-    """The rows without duplicates, where equal rows have equal `numbers`; None where so many
-    numbers are equal that they tell little."""
+def _telling(rows: Columns) -> Columns:
+    """Of the columns, those with most values first, as many as tell the rows of a sample apart."""
+    starts = range(0, len(rows[0]), max(_RUN, len(rows[0]) // _RUNS))
+    some = [np.concatenate([key[at : at + _RUN] for at in starts]) for key in rows]
+    most = sorted(
+        range(len(rows)), key=lambda at: -int(np.count_nonzero(firsts(np.sort(some[at]))))
+    )
+    for count in range(3, len(rows)):
+        hashes = _hashes(tuple(some[at] for at in most[:count]))
+        if np.count_nonzero(firsts(np.sort(hashes))) >= len(hashes) - 1:  # two may agree by chance
+            return tuple(rows[at] for at in most[:count])
+    return rows
+
+
+def _by_numbers(rows: Columns, numbers: Array, ends: Span) -> tuple[Columns, Known] | None:
+    """The rows without duplicates, where equal rows have equal `numbers`, which lie between some
+    `ends`; None where so many numbers are equal that they tell little."""
     count = len(numbers)
-    ordered = sort_values(numbers, int(numbers.min()), int(numbers.max()), start=False)
+    ordered = sort_values(numbers, *ends, start=False)
     again = ordered[1:][ordered[1:] == ordered[:-1]]
     if len(again) == 0:
         return rows, Known.DISTINCT
     if len(again) > count // 16:
         return None
-    doubtful = in_sorted(numbers, again)
+    doubtful = rows_among(numbers, again[firsts(again)])
     few = sort_rows([key[doubtful] for key in rows])
-    if len(few[0]) == int(np.count_nonzero(doubtful)):
+    if len(few[0]) == len(doubtful):
         return rows, Known.DISTINCT
-    sure = ~doubtful
+    sure = np.ones(count, dtype=np.bool_)
+    sure[doubtful] = False
     kept = tuple(np.append(key[sure], more) for key, more in zip(rows, few, strict=True))
     return kept, Known.DISTINCT
 
 
+def _hashes(rows: Columns) -> Array:
+    """A hash of each row: of 32 bits, or of 64 where rows are so many that some always agree."""
+    count = len(rows[0])
+    if count > MANY:
+        return row_numbers(rows)
+    hashes = np.empty(count, dtype=np.uint32)
+    factor = np.uint32(0x9E37_79B1)
+
+    def fill(part: slice) -> None:
+        mine = hashes[part]
+        np.multiply(_short(rows[0][part]), factor, out=mine)
+        for column in rows[1:]:
+            mine += _short(column[part])
+            mine *= factor
+
+    by_stretches(fill, count)
+    return hashes.view(np.int32)
+
+
+def _short(values: Array) -> Array:
+    """A number of 32 bits for each value."""
+    if values.dtype.itemsize == 4:
+        return values.view(np.uint32)
+    mixed = values.view(np.uint64) * FACTOR
+    mixed >>= np.uint64(32)
+    return mixed.astype(np.uint32)
+
+
 def row_numbers(rows: Columns) -> Array:
-    """A 64-bit hash of each row."""
+    """A 64-bit hash of each row: the same however wide its columns are."""
     numbers = np.empty(len(rows[0]), dtype=np.uint64)
 
     def fill(part: slice) -> None:
@@ -124,5 +198,5 @@ def row_numbers(rows: Columns) -> Array:
 
 def mix(numbers: Array) -> None:
     """Spreads what is in 64-bit numbers over all of their bits, in place."""
-    numbers *= np.uint64(0x9E37_79B9_7F4A_7C15)
+    numbers *= FACTOR
     numbers ^= numbers >> np.uint64(32)

@@ -15,10 +15,18 @@ import numpy as np
 
 from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.row_store import RowStore
-from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, in_sorted, sort_rows, sorted_set
+from gdatalog.storage.rows import (
+    INT32_MAX,
+    INT32_MIN,
+    Columns,
+    in_sorted,
+    sort_rows,
+    sorted_set,
+    spans_of,
+)
 from gdatalog.storage.selection import rows_among
 from gdatalog.storage.table import Array
-from gdatalog.storage.threads import LONG, by_stretches, spread
+from gdatalog.storage.threads import by_stretches
 from gdatalog.values import INT_MAX, INT_MIN
 
 if TYPE_CHECKING:
@@ -106,18 +114,6 @@ class Bits:
             places += column
             places -= low
         return places
-
-
-def spans_of(blocks: Sequence[Columns]) -> list[tuple[int, int]]:
-    """The least and the greatest value of each column; nothing where there are no rows."""
-    filled = [block for block in blocks if len(block[0])]
-    columns = list(zip(*filled, strict=True))
-    long = sum(len(block[0]) for block in filled) >= LONG
-    return spread(
-        lambda keys: (min(int(key.min()) for key in keys), max(int(key.max()) for key in keys)),
-        columns,
-        long,
-    )
 
 
 def _room(low: Sequence[int], high: Sequence[int]) -> int:

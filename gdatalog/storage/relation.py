@@ -23,9 +23,9 @@ from gdatalog.storage.dictionary import Dictionary
 from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.keys import decode_blocks, encode_column, narrow
 from gdatalog.storage.lineage import Lineage, Version, stacked
-from gdatalog.storage.membership import Bits, held_by, spans_of
+from gdatalog.storage.membership import Bits, held_by
 from gdatalog.storage.row_store import FEW, RowStore
-from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
+from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
 from gdatalog.storage.statistics import Statistics
 from gdatalog.storage.surveyed import AfarStatistics
 from gdatalog.storage.symbols import SymbolTable
@@ -41,7 +41,7 @@ class Relation:
     """A set of rows as columns of keys."""
 
     __slots__ = (
-        "__weakref__", "_spans", "_store", "_tries", "bits", "columns", "dictionaries", "encoded",
+        "__weakref__", "_store", "_tries", "bits", "columns", "dictionaries", "encoded",
         "lineage", "loose", "narrowed", "news", "scans", "statistics", "types", "version",
     )  # fmt: skip
 
@@ -76,7 +76,6 @@ class Relation:
         self.statistics = _statistics_of(store)(store, types, self._tries)
         self.version = Version()
         self.lineage = Lineage()
-        self._spans: list[tuple[int, int]] | None = None
         self.news: tuple[Relation, ...] = ()  # what came to the rows that it was made of
         self.bits: Bits | None = None  # of who adds to these rows, who takes them along
 
@@ -241,13 +240,9 @@ class Relation:
         return self._store if isinstance(self._store, afar.AfarRows) else None
 
     @property
-    def spans(self) -> list[tuple[int, int]]:
+    def spans(self) -> list[Span]:
         """The least and the greatest value of each column; nothing where there are no rows."""
-        if self._spans is None and self.afar is not None and self.afar.away:
-            self._spans = list(self.afar.survey.spans)
-        if self._spans is None:
-            self._spans = spans_of(self.blocks(distinct=False))
-        return self._spans
+        return self._store.spans
 
     def since(self, version: Version) -> tuple[Relation, ...] | None:
         """The rows that this has and that version had not, in sets that share none; None if this

@@ -26,7 +26,9 @@ from gdatalog.storage.rows import (
     INT32_MAX,
     INT32_MIN,
     Columns,
+    Span,
     sort_rows,
+    spans_of,
 )
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, by_stretches, spread
@@ -41,7 +43,7 @@ class RowStore:
 
     __slots__ = (
         "__weakref__", "_blocks", "_count", "_elsewhere", "_here", "_known", "_lock", "_plain",
-        "tries_there",
+        "_spans", "tries_there",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +56,7 @@ class RowStore:
         self._plain = known == Known.SORTED  # one block, in 32 bits where they do
         self._count = count
         self._known = known
+        self._spans: list[Span] | None = None
         self._lock = RLock()
         self.tries_there: Mapping[Any, Any] = {}  # those that a device keeps, by their names
 
@@ -157,6 +160,13 @@ class RowStore:
         with self._lock:
             return [away.sorted() if away.count < FEW else away.distinct()], away
 
+    @property
+    def spans(self) -> list[Span]:
+        """The least and the greatest value of each column; nothing where there are no rows."""
+        if self._spans is None:
+            self._spans = spans_of(self.blocks)
+        return self._spans
+
     def keep_as_it_is(self) -> None:
         """One block's columns are as wide as they are to be."""
         self._plain = self._here and len(self._blocks) == 1
@@ -203,7 +213,7 @@ class RowStore:
         left, right = self.as_they_are()
         if len(left) == 0:
             return True
-        if not patiently(len(left), lambda: _alike(left, right)):
+        if not patiently(len(left), lambda: _alike(left, right, *self.spans)):
             return False
         self.distinct()
         rows = self.as_they_are()
@@ -220,7 +230,8 @@ class RowStore:
         if self._count < FEW:
             self._hold(sort_rows(rows), Known.SORTED)
         else:
-            self._hold(*patiently(self._count, lambda: distinct_rows(rows)))
+            found = patiently(self._count, lambda: distinct_rows(rows, lambda: self.spans))
+            self._hold(*found)
 
 
 def _joined(blocks: Sequence[Columns]) -> Columns:
@@ -249,10 +260,10 @@ def joined_column(parts: Sequence[Array], dtype: np.dtype[np.generic] | None = N
     return whole
 
 
-def _alike(left: Array, right: Array) -> bool:
+def _alike(left: Array, right: Array, first: Span, second: Span) -> bool:
     """Whether two columns may have the same values: False if they plainly have not."""
-    low, high = int(left.min()), int(left.max())
-    if (low, high) != (int(right.min()), int(right.max())):
+    low, high = first
+    if first != second:
         return False
     return high - low >= DENSE * len(left) or _same_values(left, right, low, high)
 

@@ -17,15 +17,17 @@ import numpy as np
 
 from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.table import Array
-from gdatalog.storage.threads import LONG, by_stretches, spread
+from gdatalog.storage.threads import LONG, by_stretches, cores, spread
 from gdatalog.watching import patiently, watching, working_space
 
 Columns = tuple[Array, ...]
+Span = tuple[int, int]  # the least and the greatest value of a column
 
 # A set of values in a range this many times as long as the set is marked rather than sorted.
 DENSE = 16
 FEW = 1 << 16  # rows, up to which NumPy sorts by columns as fast as packed
 STRETCH = 1 << 16  # values that are moved at a time
+PART = 1 << 18  # values of a column that are looked at together
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 
@@ -44,13 +46,13 @@ class Packing:
     @staticmethod
     def over(blocks: Sequence[Columns], spare: int = 0) -> Packing | None:
         """The same for the rows of several blocks."""
-        least, bits = [], []
-        for parts in zip(*blocks, strict=True):
-            filled = [column for column in parts if len(column)]
-            low = min((int(column.min()) for column in filled), default=0)
-            high = max((int(column.max()) for column in filled), default=0)
-            least.append(low)
-            bits.append((high - low).bit_length())
+        return Packing.within(spans_of(blocks) or [(0, 0)] * len(blocks[0]), spare)
+
+    @staticmethod
+    def within(spans: Sequence[Span], spare: int = 0) -> Packing | None:
+        """The same for columns whose least and greatest values are known."""
+        least = [low for low, _ in spans]
+        bits = [(high - low).bit_length() for low, high in spans]
         total = sum(bits)
         if total > 63:
             return None
@@ -98,6 +100,28 @@ class Packing:
 
         by_stretches(fill, length)
         return columns
+
+
+def spans_of(blocks: Sequence[Columns]) -> list[Span]:
+    """The least and the greatest value of each column; nothing where there are no rows."""
+    parts = [
+        [column[at : at + PART] for column in block]
+        for block in blocks
+        for at in range(0, len(block[0]) if block else 0, PART)
+    ]
+    if not parts:
+        return []
+    ends: list[list[int]] = [[] for _ in parts[0]]
+
+    def look(some: Sequence[Sequence[Array]]) -> None:
+        # What the least value is found in is in the cache when the greatest one is looked for.
+        for part in some:
+            for found, column in zip(ends, part, strict=True):
+                found += int(column.min()), int(column.max())
+
+    workers = cores() if sum(len(part[0]) for part in parts) >= LONG else 1
+    spread(look, [parts[at::workers] for at in range(workers)], workers > 1)
+    return [(min(found), max(found)) for found in ends]
 
 
 def ascending(values: Array) -> bool:

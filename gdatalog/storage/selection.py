@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from gdatalog.storage.rows import in_sorted
@@ -11,7 +13,9 @@ from gdatalog.values import INT_MAX, INT_MIN
 
 FEW = 4  # values that a column is compared with, one after the other
 _ROOM = 1 << 24  # marks for values in a range; a byte each
-_BITS = 22  # of a number drawn from a value that is one of many in a long range
+# Marks for numbers drawn from values in a longer range: so many for each value, as powers of two,
+# but at most as many as stay in a cache.
+_SPARE, _LEAST, _MOST = 6, 16, 22
 
 
 def rows_with(column: Array, key: int) -> Array:
@@ -21,8 +25,8 @@ def rows_with(column: Array, key: int) -> Array:
 
 def rows_among(column: Array, values: Array) -> Array:
     """The rows, ascending, that hold one of some sorted distinct values."""
-    found = np.zeros(len(column), dtype=np.bool_)
     if len(values) <= FEW:
+        found = np.zeros(len(column), dtype=np.bool_)
         for value in values:
             found |= column == value
         return np.flatnonzero(found)
@@ -32,25 +36,42 @@ def rows_among(column: Array, values: Array) -> Array:
         marks = np.zeros(high - low + 3, dtype=np.bool_)
         marks[values.astype(np.int64) - (low - 1)] = True
 
-        def look_up(part: slice) -> None:
-            places = column[part].astype(np.intp)
+        def look_up(keys: Array) -> Array:
+            places = keys.astype(np.intp)
             places -= low - 1
-            marks.take(places, mode="clip", out=found[part])
+            return np.flatnonzero(marks.take(places, mode="clip"))
 
-        by_stretches(look_up, len(column))
-        return np.flatnonzero(found)
-    marks = np.zeros(1 << _BITS, dtype=np.bool_)
-    marks[_drawn(values)] = True
+        return _rows_of(column, look_up)
+    wanted = values.astype(column.dtype)  # one that does not fit becomes another, told apart below
+    bits = min(max((len(values) - 1).bit_length() + _SPARE, _LEAST), _MOST)
+    first, second = np.zeros((2, 1 << bits), dtype=np.bool_)
+    first[_drawn(wanted, bits)] = True
+    second[_drawn(wanted, bits, again=True)] = True
 
-    def sift(part: slice) -> None:
-        found[part] = marks[_drawn(column[part])]
+    def sift(keys: Array) -> Array:
+        rows = np.flatnonzero(first.take(_drawn(keys, bits), mode="clip"))
+        rows = rows[second.take(_drawn(keys[rows], bits, again=True), mode="clip")]
+        return rows[in_sorted(keys[rows], values)]
 
-    by_stretches(sift, len(column))
-    rows = np.flatnonzero(found)
-    return rows[in_sorted(column[rows], values)]
+    return _rows_of(column, sift)
 
 
-def _drawn(values: Array) -> Array:
-    """A number for each value, the same for the same."""
-    mixed = values.astype(np.int64).view(np.uint64) * np.uint64(0x9E37_79B9_7F4A_7C15)
-    return (mixed >> np.uint64(64 - _BITS)).astype(np.int64)
+def _rows_of(column: Array, look: Callable[[Array], Array]) -> Array:
+    """The rows, ascending, of those that `look` gives of each stretch of a column."""
+    found: dict[int, Array] = {}
+
+    def one(part: slice) -> None:
+        found[part.start] = look(column[part]) + part.start
+
+    by_stretches(one, len(column))
+    return np.concatenate([found[start] for start in sorted(found)] or [np.empty(0, np.intp)])
+
+
+def _drawn(values: Array, bits: int, again: bool = False) -> Array:
+    """A number of so many bits for each value, the same for the same; `again`: another one."""
+    if values.dtype.itemsize == 4:
+        short: Array = values.view(np.uint32) * np.uint32(0x9E37_79B1)
+        return short & np.uint32((1 << bits) - 1) if again else short >> np.uint32(32 - bits)
+    mixed = values.astype(np.int64, copy=False).view(np.uint64) * np.uint64(0x9E37_79B9_7F4A_7C15)
+    mixed = mixed << np.uint64(bits) if again else mixed
+    return (mixed >> np.uint64(64 - bits)).astype(np.int64)

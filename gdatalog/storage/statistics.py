@@ -166,7 +166,14 @@ class Statistics:
             ):
                 return len(sorted_set(key))
         step = max(1, self.rows // self._wanted)
-        return estimated([key[::step] for key in keys], step)
+        return estimated([self._every(step, column) for column in sorted(columns)], step)
+
+    def _every(self, step: int, column: int) -> Array:
+        """Every so many-th key of a column: kept, for each costs a look far from the last one."""
+        found: Array | None = self._kept.get((column, step))
+        if found is None:
+            found = self._kept[column, step] = np.ascontiguousarray(self._keys[column][::step])
+        return found
 
     # -------------------------------------------------------------------------------- degrees
 
@@ -213,7 +220,8 @@ class Statistics:
             return Degrees.of(runs_of(np.sort(key)))
         step = len(key) // self._wanted
         values = min(self.distinct(frozenset((column,))), len(key))
-        return Degrees.of_sample(runs_of(np.sort(key[::step])), step, len(key), values)
+        some = self._every(step, column) if key is self._keys[column] else key[::step]
+        return Degrees.of_sample(runs_of(np.sort(some)), step, len(key), values)
 
     def _mask(self, tests: tuple[RowTest, ...]) -> Array:
         keep = np.ones(len(self._keys[0]), dtype=np.bool_)

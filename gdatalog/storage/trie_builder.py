@@ -17,6 +17,7 @@ from gdatalog.storage.rows import (
     order_rows,
     row_firsts,
     sorted_set,
+    spans_of,
 )
 from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.table import Array
@@ -24,8 +25,9 @@ from gdatalog.storage.threads import LONG, spread
 from gdatalog.storage.trie import Trie, TrieLevel
 from gdatalog.watching import patiently
 
-# A column whose values are in a range this many times as long as it is counted, not sorted.
-DENSE = 2
+# A column whose values are in a range this many times as long as it is counted, not sorted: but
+# only while the counts stay in a cache.
+DENSE, COUNTED = 2, 1 << 18
 
 
 def build_trie(columns: Sequence[Array], depth: int, total: int, weighted: bool) -> Trie:
@@ -83,8 +85,8 @@ def _of_column(column: Array, weighted: bool) -> Trie:
     if not weighted:
         values = sorted_set(column)
         return Trie([_root(values)], len(values), None)
-    low, high = int(column.min()), int(column.max())
-    if high - low < DENSE * len(column):
+    ((low, high),) = spans_of([(column,)])
+    if high - low < min(DENSE * len(column), COUNTED):
         counts = np.bincount(column - low if low else column)
         values = np.flatnonzero(counts)
         weights = counts if len(values) == len(counts) else counts[values]
