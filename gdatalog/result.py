@@ -136,13 +136,12 @@ class Result:
             with device.use():
                 keys = turned(device.ops.concatenate(rows), order)
                 return self._with([turned_back(device.ops.sort_rows(keys), order)], device)
-        rows = self._rows()
         if "symbol" not in relation.types:
             if plain(order) and len(self) == relation.length:
                 return Result(relation, self._symbols, [relation.keys])
-            keys = sort_rows(turned(concatenate(rows), order))
+            keys = sort_rows(turned(self._keys(), order))
             return Result(relation, self._symbols, [turned_back(keys, order)])
-        keys, ranks = concatenate(rows), self._symbols.ranks()
+        keys, ranks = self._keys(), self._symbols.ranks()
         values = tuple(
             ranks[key] if kind == "symbol" else key
             for key, kind in zip(keys, relation.types, strict=True)
@@ -226,6 +225,10 @@ class Result:
         """The same, as NumPy's arrays: copied from a device when they are first asked for."""
         blocks, device = self._lying()
         return blocks if device is None or self._away is None else self._away.fetched()
+
+    def _keys(self) -> Columns:
+        """The keys of all rows, of which there is one at least."""
+        return tuple(map(np.asarray, concatenate(self._rows())))
 
     def _with(self, blocks: Sequence[Columns], device: Elsewhere | None) -> Result:
         """Other blocks of the same relation."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -16,12 +17,16 @@ from gdatalog.parser import parse
 from gdatalog.planner.check import check
 from gdatalog.planner.checked import Schema
 from gdatalog.planner.domains import domains_of
+from gdatalog.result import Result
+from gdatalog.storage.coded import Coded
 from gdatalog.storage.dictionary import ABSENT, Dictionary
+from gdatalog.storage.relation import Relation
+from gdatalog.storage.symbols import SymbolTable
 from tests.corners import CORNERS, Example
 from tests.draw import PROFILES, Drawn, programs
 from tests.examples import EXAMPLES
 from tests.oracle_values import canonical
-from tests.test_engine_oracle import Data, Relations, agrees_in, answers, share
+from tests.test_engine_oracle import Data, Relations, Way, agrees_in, answers, share
 
 pytestmark = pytest.mark.filterwarnings("ignore::gdatalog.ProgramWarning")
 
@@ -33,6 +38,13 @@ def encoded(text: str, data: Data, defined: set[str], number: Any = 0) -> Relati
     with gdatalog.connect(device="cpu") as db:
         db._workspace.force(encode="always")
         return answers(db, text, data, defined)
+
+
+def kept_as_codes(text: str, data: Data, defined: set[str], number: Any = 0) -> Relations:
+    """The same, where the rows of all relations stay codes until somebody reads them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gdatalog.storage.relation.FEW", 1)
+        return encoded(text, data, defined)
 
 
 def far_apart(drawn: Drawn) -> Drawn:
@@ -57,21 +69,22 @@ def far_apart(drawn: Drawn) -> Drawn:
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
 def test_drawn_programs(profile: Any) -> None:
     @share(8)
-    @given(programs(profile), st.booleans())
-    def agrees(drawn: Drawn, far: bool) -> None:
-        agrees_in(encoded, far_apart(drawn) if far else drawn)
+    @given(programs(profile), st.booleans(), st.sampled_from([encoded, kept_as_codes]))
+    def agrees(drawn: Drawn, far: bool, way: Way) -> None:
+        agrees_in(way, far_apart(drawn) if far else drawn)
 
     agrees()
 
 
 @pytest.mark.parametrize("example", CORNERS + EXAMPLES, ids=str)
-def test_examples(example: Example) -> None:
+@pytest.mark.parametrize("way", [encoded, kept_as_codes])
+def test_examples(way: Way, example: Example) -> None:
     if example.fails:
         defined = Drawn(parse(example.program), {}, 0).defined
         with pytest.raises(EvaluationError):
-            encoded(example.program, example.data, defined)
+            way(example.program, example.data, defined)
         return
-    found = encoded(example.program, example.data, set(example.expected))
+    found = way(example.program, example.data, set(example.expected))
     assert {name: canonical(rows) for name, rows in found.items()} == {
         name: canonical(rows) for name, rows in example.expected.items()
     }
@@ -99,6 +112,35 @@ def test_a_dictionary_gives_and_takes() -> None:
     more = dictionary.extended(np.array([6, 9, 6]))
     assert len(more) == 5 and more.encode(np.array([6, 9])).tolist() == [4, 2]
     assert more.decode(np.array([4, 0])).tolist() == [6, -1]
+
+
+def test_rows_stay_codes_until_keys_are_asked_for() -> None:
+    keys = np.array([-5, 9, FAR, 2**62])
+    codes = np.array([[3, 0], [0, 2], [3, 0], [1, 1], [0, 1]], dtype=np.int32)
+    blocks: list[Any] = [tuple(part.T) for part in (codes[:2], codes[2:])]
+    expected = sorted({(int(keys[a]), b) for a, b in codes.tolist()})
+
+    def made(more: tuple[int, ...] = ()) -> Relation:
+        names, types = ("a", "b"), ("int", "int")
+        rows = Relation.of_blocks(names, types, blocks, len(codes))
+        dictionary = Dictionary(keys[: len(keys) - len(more)], more)
+        return Relation.of_codes(names, types, rows, (dictionary, None))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gdatalog.storage.relation.FEW", 1)
+        relation, unordered = made(), made((2**62,))
+        assert relation.length == 4 and relation.spans == [(-5, 2**62), (0, 2)]
+        assert relation.width(0) == 8 and relation.statistics.distinct(frozenset((0,))) == 3
+        result = Result(relation, SymbolTable())
+        assert {(result[at]) for at in range(4)} == set(expected)
+        assert result["a"].tolist() == result.to_numpy()["a"].tolist()
+        assert isinstance(relation.store, Coded) and relation.store.codes is not None
+        assert result.sorted("b", descending=True)[0] == (-5, 2)
+        assert result.sorted().fetchall() == expected and relation.store.codes is None
+        assert unordered.spans == relation.spans and unordered.width(0) == 8
+        assert Result(unordered, SymbolTable()).sorted().fetchall() == expected
+        copied = pickle.loads(pickle.dumps(made()))
+        assert list(zip(*(column.tolist() for column in copied.keys), strict=True)) == expected
 
 
 SCHEMAS = {
@@ -154,6 +196,62 @@ def test_it_is_said_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         db["E"] = [(x // FAR, y // FAR) for x, y in ROWS]
         db._workspace.force(encode="auto")
         assert "dictionary" not in str(db.explain(text))
+
+
+def test_rules_hand_on_codes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gdatalog.engine.encoding.LEAST", 1000)
+    monkeypatch.setattr("gdatalog.storage.relation.FEW", 1000)
+    encode = Dictionary.encode
+    looked_up: list[int] = []
+
+    def counted(dictionary: Dictionary, column: Any) -> Any:
+        looked_up.append(len(column))
+        return encode(dictionary, column)
+
+    monkeypatch.setattr(Dictionary, "encode", counted)
+    rules = "p(x, z) <- E(x, y), E(y, z). q(x, count()) <- p(x, y), E(y, _)."
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = ROWS
+        found = db.query(rules)
+        assert sum(looked_up) == 2 * len(ROWS)  # those of E, and none of p
+        near = gdatalog.query(rules, {"E": [(x // FAR, y // FAR) for x, y in ROWS]})
+        assert {(x // FAR, n) for x, n in found} == set(near)
+
+
+@pytest.mark.parametrize(
+    "bound", [f"7 * {FAR}", "7 * $far", "$far + $far * 6", f"2^3 * {FAR} - $far"]
+)
+def test_expressions_of_constants_are_compared_as_constants(
+    monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    monkeypatch.setattr("gdatalog.engine.encoding.LEAST", 1000)
+    below = f"p(x, y) <- E(x, y), E(y, _), x < {bound}."
+    of_one = f"q(y) <- E({bound}, y), E(y, _)."
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = ROWS
+        db.query("n(count()) <- E(_, y), E(y, z), E(z, _).")  # which makes the dictionary
+        for text in (below, of_one):
+            assert "dictionary codes stand for" in str(db.explain(text, {"far": FAR}))
+        expected = {(x, y) for x, y in ROWS if x < 7 * FAR and y < 300 * FAR}
+        assert set(db.query(below, {"far": FAR})) == expected
+        expected_of_one = {(y,) for x, y in ROWS if x == 7 * FAR}
+        assert set(db.query(of_one, {"far": FAR})) == expected_of_one
+        with pytest.raises(EvaluationError, match="division by zero"):
+            db.query("p(x) <- E(x, y), E(y, _), x < 8 / ($far - $far).", {"far": FAR})
+
+
+def test_columns_that_are_only_gathered_are_encoded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gdatalog.engine.encoding.LEAST", 1000)
+    text = "n(x, count_distinct(l)) <- E(x, y), L(y, l)."
+    labels = [(x * FAR, x % 20 * FAR) for x in range(2000)]
+    with gdatalog.connect(device="cpu") as db:
+        db["E"], db["L"] = ROWS, labels
+        assert "L.column0, L.column1" in str(db.explain(text))
+        found = dict(db.query(text))
+    expected: dict[int, set[int]] = {}
+    for x, y in ROWS:
+        expected.setdefault(x, set()).add(y // FAR % 20)
+    assert found == {x: len(own) for x, own in expected.items()}
 
 
 def test_constants_that_are_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:

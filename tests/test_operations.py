@@ -461,6 +461,26 @@ def test_marked_rows_refuse_what_has_no_room_and_stay_as_they_were() -> None:
     assert tuples(marked.rows([np.dtype(np.int32)])) == [(1,), (5,)]
 
 
+@pytest.mark.parametrize("step", [1, -1])
+def test_marked_rows_grow_by_doubling(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    widened = 0
+    widen = MarkedRows._widen
+
+    def counted(marked: MarkedRows, ends: Any) -> bool:
+        nonlocal widened
+        widened += 1
+        return widen(marked, ends)
+
+    monkeypatch.setattr(MarkedRows, "_widen", counted)
+    marked = MarkedRows(1 << 20)
+    values = [step * at for at in range(2000)]
+    for value in values:
+        assert marked.fits((ints([value]), ints([7])))
+        marked.add((ints([value]), ints([7])))
+    assert widened <= 12
+    assert tuples(marked.rows([np.dtype(np.int64)] * 2)) == [(v, 7) for v in sorted(values)]
+
+
 # ----------------------------------------------------------------------------------- symbols
 
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from gdatalog.engine.derived import Blocks, Derived, Seeds
 from gdatalog.engine.device import CPU
+from gdatalog.engine.folding import value_of
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Surroundings
-from gdatalog.parser.syntax import Const
 from gdatalog.planner.checked import Stratum
 from gdatalog.planner.counting import COUNTS
 from gdatalog.planner.domains import Column, Domain, Use, domains_of, encoded_rules
@@ -58,15 +58,11 @@ class Encoded:
             own = {0: self.columns[counted, at]} if (counted, at) in self.columns else {}
         if not own:
             return relation
-        blocks = [
-            tuple(own[at].decode(key) if at in own else key for at, key in enumerate(block))
-            for block in relation.blocks(distinct=False)
-        ]
-        distinct = relation.store.known >= Known.DISTINCT
-        types, length = relation.types, relation.at_most
-        decoded = Relation.of_blocks(relation.columns, types, blocks, length, distinct)
-        for at, dictionary in own.items():
-            if not dictionary.more:
+        names = tuple(own.get(at) for at in range(len(relation.types)))
+        decoded = Relation.of_codes(relation.columns, relation.types, relation, names)
+        if not any(dictionary.more for dictionary in own.values()):
+            decoded.encoded[names] = relation
+            for at, dictionary in own.items():
                 _covers(dictionary, decoded, at)
         return decoded
 
@@ -88,16 +84,17 @@ def encode(stratum: Stratum, seeds: Seeds, around: Surroundings) -> Encoded | No
     domains = around.plans.rewritten(
         "domains", stratum.rules, lambda: domains_of(stratum, around.schemas)
     )
-    chosen = [at for at, domain in enumerate(domains) if _Keys(domain, stratum, around).sparse]
-    if not chosen:
+    keys = {at: _Keys(domain, stratum, around) for at, domain in enumerate(domains)}
+    forced = around.knobs.encode == "always"
+    if not any((forced or each.domain.joined) and each.sparse for each in keys.values()):
         return None
+    chosen = [at for at, each in keys.items() if each.sparse and each.pays]
     rules, uses = around.plans.rewritten(
         ("encoded", tuple(chosen)),
         stratum.rules,
         lambda: encoded_rules(stratum.rules, domains, chosen),
     )
-    keys = {at: _Keys(domains[at], stratum, around) for at in chosen}
-    forced = around.knobs.encode == "always"
+    keys = {at: keys[at] for at in chosen}
     if not forced and not stratum.recursive and not all(k.known for k in keys.values()):
         rows = {id(r): r.at_most for k in keys.values() for r, _ in k.large}
         if OFTEN * _cost(stratum, around) < sum(rows.values()):
@@ -124,28 +121,33 @@ class _Keys:
         self.large = [(r, at) for r, at in self.below if FEW * r.at_most >= most and most]
 
     @property
+    def pays(self) -> bool:
+        """Whether codes are worth it where another domain has them: a rule looks a key up, or
+        keys that occur often are made distinct and gathered faster."""
+        if self._forced or self.domain.joined:
+            return True
+        return any(
+            OFTEN * relation.statistics.distinct(frozenset((at,))) < relation.at_most
+            for relation, at in self.large
+        )
+
+    @property
     def sparse(self) -> bool:
-        """Whether codes are worth it: the root of an index would have to be searched."""
+        """Whether the keys lie far apart: the root of an index would have to be searched."""
         if not self.large or any(not r.store.here or r.afar is not None for r, _ in self.below):
             return False
         if self._forced:
             return True
-        return self.domain.joined and any(
-            relation.at_most >= LEAST and _sparse(relation, at) for relation, at in self.large
-        )
+        return any(r.at_most >= LEAST and _sparse(r, at) for r, at in self.large)
 
     @property
     def known(self) -> Dictionary | None:
         """A dictionary that has been made and has all keys of the large relations."""
         (first, at), *others = self.large
-        return next(
-            (
-                dictionary
-                for dictionary in first.dictionaries.get(at, ())
-                if all(dictionary in r.dictionaries.get(column, ()) for r, column in others)
-            ),
-            None,
-        )
+        for dictionary in first.dictionaries.get(at, ()):
+            if all(dictionary in r.dictionaries.get(column, ()) for r, column in others):
+                return dictionary
+        return None
 
     def dictionary(self) -> Dictionary:
         """The dictionary of the large relations: kept, for it is the same for other rules."""
@@ -183,7 +185,13 @@ def _encoded(
 
     # Keys that only small relations, seeds and constants have get codes behind all others.
     params = around.scope.params
-    values = {use.name: _value(use, params) for use in uses}
+    values: dict[str, int] = {}
+    for use in uses:
+        value = value_of(use.value, params, around.param_types)
+        if value is None:  # the rule fails, if a row comes to it
+            return None
+        assert isinstance(value.value, int)
+        values[use.name] = value.value
     for at, each in keys.items():
         large = {id(relation) for relation, _ in each.large}
         found = [r.column(column) for r, column in each.below if id(r) not in large]
@@ -225,12 +233,6 @@ def _encoded(
     columns = {column: last[at] for column, at in base.items()}
     inner = {name: [_seed(part, name, columns) for part in parts] for name, parts in seeds.items()}
     return Encoded(stratum, inner, within, columns)
-
-
-def _value(use: Use, params: Mapping[str, object]) -> int:
-    value = use.value.value if isinstance(use.value, Const) else params[use.value.name]
-    assert isinstance(value, int)
-    return value
 
 
 def _codes(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from weakref import ref
 
+from gdatalog.engine.folding import folded
 from gdatalog.engine.recent import Recent
 from gdatalog.engine.texts import Outline
 from gdatalog.errors import Caution, Error
@@ -269,6 +270,6 @@ class Prepared:
                 )
             if alone is not None:
                 self.validities.put(over, (alone, tuple(outlines)))
-            found = CheckedText(checked, (*outlines, own), validity)
+            found = CheckedText(folded(checked), (*outlines, own), validity)
             self.programs.put(key, found, length)
         return found

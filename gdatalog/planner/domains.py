@@ -19,6 +19,8 @@ from gdatalog.parser.syntax import (
     Aggregate,
     And,
     Atom,
+    Call,
+    Chain,
     Compare,
     Const,
     Distinct,
@@ -58,7 +60,8 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A constant that stands where a key of a domain does: a parameter takes its place.
+    """A constant, or an expression of constants, that stands where a key of a domain does: a
+    parameter takes its place.
 
     `op`: how keys are compared with it. `exact`: there has to be a code for it, for it may become
     a value of the answer.
@@ -66,7 +69,7 @@ class Use:
 
     name: str
     domain: int  # its place among the stratum's domains
-    value: Const | Param
+    value: Expr
     op: str
     exact: bool
 
@@ -155,7 +158,7 @@ class _Finder:
         match arg:
             case Var():
                 self._unite([column, self._name(arg)])
-            case Const() | Param():
+            case _ if is_constant(arg):
                 pass
             case HeadAggregate("count_distinct", targets):
                 self._open.add(column)
@@ -173,7 +176,7 @@ class _Finder:
                     self._root((node.name, at))
                     if isinstance(arg, Var):
                         self._unite([(node.name, at), self._name(arg)])
-                    elif not isinstance(arg, Const | Param):
+                    elif not is_constant(arg):
                         self._open.add((node.name, at))
                         self._opens(arg)
             case Compare():
@@ -181,12 +184,12 @@ class _Finder:
                     self._pair(left, op, right)
             case Distinct(args):
                 names = [self._name(arg) for arg in args if isinstance(arg, Var)]
-                if all(isinstance(arg, Var | Const | Param) for arg in args):
+                if all(isinstance(arg, Var) or is_constant(arg) for arg in args):
                     self._unite(names)
                 else:
                     self._opens(node)
             case Member(item, values):
-                if isinstance(item, Var) and all(isinstance(v, Const | Param) for v in values):
+                if isinstance(item, Var) and all(map(is_constant, values)):
                     self._root(self._name(item))
                 else:
                     self._opens(node)
@@ -200,11 +203,16 @@ class _Finder:
     def _pair(self, left: Expr, op: str, right: Expr) -> None:
         sides = (left, right)
         names = [self._name(side) for side in sides if isinstance(side, Var)]
-        if names and all(isinstance(side, Var | Const | Param) for side in sides):
+        if names and all(isinstance(side, Var) or is_constant(side) for side in sides):
             self._unite(names, op not in ("=", "!="))
         else:
             for side in sides:
                 self._opens(side)
+
+
+def is_constant(node: Node) -> bool:
+    """Whether an expression has one value for all rows: it is made of constants and parameters."""
+    return all(isinstance(part, Const | Param | Call | Chain) for part in walk(node))
 
 
 def pairs_of(chain: Compare) -> Iterator[tuple[Expr, str, Expr]]:
@@ -224,11 +232,10 @@ def encoded_rules(
     """The rules with parameters for the constants that are compared with keys of some domains."""
     columns = {column: at for at in chosen for column in domains[at].columns}
     names = {name: at for at in chosen for name in domains[at].variables}
-    uses: dict[tuple[int, object, str, bool], Use] = {}
+    uses: dict[tuple[int, Expr, str, bool], Use] = {}
 
-    def used(value: Const | Param, domain: int, op: str, exact: bool) -> Param:
-        what = value.name if isinstance(value, Param) else (value.type, value.value)
-        key = (domain, (type(value), what), op, exact)
+    def used(value: Expr, domain: int, op: str, exact: bool) -> Param:
+        key = (domain, value, op, exact)
         if key not in uses:  # no name of a program's parameter has a ~
             uses[key] = Use(f"code~{len(uses)}", domain, value, op, exact)
         return Param(uses[key].name, value.span)
@@ -244,7 +251,7 @@ class _Encoder:
     number: int
     columns: Mapping[Column, int]
     names: Mapping[Name, int]
-    used: Callable[[Const | Param, int, str, bool], Param]
+    used: Callable[[Expr, int, str, bool], Param]
 
     def rule(self, rule: CheckedRule) -> CheckedRule:
         args = tuple(
@@ -260,7 +267,7 @@ class _Encoder:
         return self._constant(arg, domain, "=", True)
 
     def _constant(self, arg: Expr, domain: int | None, op: str, exact: bool) -> Expr:
-        if domain is None or not isinstance(arg, Const | Param):
+        if domain is None or not is_constant(arg):
             return arg
         return self.used(arg, domain, op, exact)
 

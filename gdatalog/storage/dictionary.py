@@ -7,18 +7,21 @@ are dense and fit 32 bits, so that the same look-up is one read of an array.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from gdatalog.storage.table import Array
 
 ABSENT = -1
+# Of so many times fewer keys than a dictionary has, each is searched.
+SEARCHED = 8
 
 
 class Dictionary:
     """Keys in ascending order, whose codes are their positions; `more` follow in any order."""
-
-    __slots__ = ("__weakref__", "keys", "more")
 
     def __init__(self, keys: Array, more: Sequence[int] = ()) -> None:
         self.keys = keys
@@ -52,16 +55,26 @@ class Dictionary:
 
     def encode(self, column: Array) -> Array:
         """The codes of keys; ABSENT where there is none."""
+        few = SEARCHED * len(column) < len(self.keys)
+        codes = self._searched(column) if few else self._hashed(column)
+        if self.more:
+            rows = np.flatnonzero(codes == ABSENT)
+            codes[rows] = [self.more.get(key, ABSENT) for key in column[rows].tolist()]
+        return codes
+
+    def _hashed(self, column: Array) -> Array:
         import pyarrow as pa
         import pyarrow.compute as pc
 
         wide = pa.array(column.astype(np.int64, copy=False))
         found = pc.index_in(wide, value_set=pa.array(self.keys)).fill_null(ABSENT)
-        codes: Array = np.array(found.to_numpy(), dtype=np.int32)
-        if self.more:
-            rows = np.flatnonzero(codes == ABSENT)
-            codes[rows] = [self.more.get(key, ABSENT) for key in column[rows].tolist()]
-        return codes
+        return np.array(found.to_numpy(), dtype=np.int32)
+
+    def _searched(self, column: Array) -> Array:
+        """The same for few keys, for which a hash table of all is not worth making."""
+        places = np.searchsorted(self.keys, column)
+        found = self.keys.take(places, mode="clip") == column
+        return np.where(found, places, ABSENT).astype(np.int32)
 
     def bound(self, key: int, op: str) -> int:
         """The code that compares with codes as `key` does with keys: `x op key`.
@@ -75,10 +88,35 @@ class Dictionary:
             return int(np.searchsorted(self.keys, key, "left"))
         return int(np.searchsorted(self.keys, key, "right")) - 1
 
-    def decode(self, codes: Array) -> Array:
-        """The keys of codes."""
+    def decode(self, codes: Array, into: Array | None = None) -> Array:
+        """The keys of codes; written `into` an array of 64 bits, if one is given."""
+        found: Array = np.take(self._every, codes, out=into, mode="clip")  # all codes are valid
+        return found
+
+    @cached_property
+    def _every(self) -> Array:
+        """All keys, by their codes."""
         if not self.more:
-            return self.keys[codes]
-        every = np.concatenate([self.keys, np.fromiter(self.more, np.int64, len(self.more))])
-        decoded: Array = every[codes]
-        return decoded
+            return self.keys
+        return np.concatenate([self.keys, np.fromiter(self.more, np.int64, len(self.more))])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CodedColumn:
+    """A column of keys as codes. It is decoded where NumPy makes an array of it."""
+
+    codes: Array
+    dictionary: Dictionary
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: slice) -> CodedColumn:
+        return CodedColumn(self.codes[rows], self.dictionary)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return self.dictionary.decode(self.codes).astype(dtype or np.int64, copy=False)
+
+    def decode(self, into: Array) -> None:
+        """Writes the keys into an array of 64 bits."""
+        self.dictionary.decode(self.codes, into)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.storage.dictionary import CodedColumn
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import DTYPES, Array, Column, Texts
@@ -73,7 +74,8 @@ def decode_blocks(
     """
     length = sum(len(block[0]) for block in blocks if block)
     columns: list[Column] = []
-    todo: list[tuple[Array, TypeName, Array]] = []  # where values go, their type, their keys
+    # where values go, their type, their keys
+    todo: list[tuple[Array, TypeName, Array | CodedColumn]] = []
     for at, kind in enumerate(types):
         parts = [block[at] for block in blocks]
         if kind == "symbol":
@@ -88,9 +90,12 @@ def decode_blocks(
                 todo.append((values[start : start + len(piece)], kind, piece))
                 start += len(piece)
 
-    def decode(task: tuple[Array, TypeName, Array]) -> None:
+    def decode(task: tuple[Array, TypeName, Array | CodedColumn]) -> None:
         values, kind, keys = task
-        values[:] = key_to_float(keys) if kind == "float" else keys
+        if isinstance(keys, CodedColumn):
+            keys.decode(values)
+        else:
+            values[:] = key_to_float(keys) if kind == "float" else keys
 
     spread(decode, todo, length >= LONG)
     return tuple(columns)

@@ -6,10 +6,13 @@ come, until it would be larger than it may; then `fits` says no, and the set is 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from gdatalog.storage.rows import Columns, Packing
 from gdatalog.storage.table import Array
+from gdatalog.values import INT_MIN
 from gdatalog.watching import working_space
 
 STRETCH = 1 << 22  # marks that are looked at together
@@ -54,6 +57,7 @@ class MarkedRows:
         size = 1 << sum(packing.bits)
         with working_space("marks", size):
             before, old = self._packing, self._marks
+            packing = replace(packing, least=self._least(packing, ends))
             self._packing, self._marks = packing, np.zeros(size, dtype=np.bool_)
             wide = [np.dtype(np.int64)] * len(ends)
             for start in range(0, len(old) if before is not None else 0, STRETCH):
@@ -62,6 +66,18 @@ class MarkedRows:
                 found += start
                 self._marks[packing.pack(before.unpack(found, wide))] = True
         return True
+
+    def _least(self, packing: Packing, ends: Columns) -> tuple[int, ...]:
+        """From which values on there is room: what is spare lies below where values have come that
+        are less than all before, so that values which fall leave the room as seldom as others."""
+        if not self._spans:
+            return packing.least
+        return tuple(
+            max(INT_MIN, int(end[1]) - (1 << bits) + 1) if low < span[0] else low
+            for low, bits, end, span in zip(
+                packing.least, packing.bits, ends, self._spans, strict=True
+            )
+        )
 
     def add(self, rows: Columns) -> None:
         """Marks rows, which fit."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from gdatalog.storage import afar, parts
 from gdatalog.storage.arrays import is_borrowed
+from gdatalog.storage.coded import Coded, CodedStatistics
 from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.device_columns import device_keys
 from gdatalog.storage.dictionary import Dictionary
@@ -120,6 +121,24 @@ class Relation:
             relation._store.keep_as_it_is()
         elif length < FEW and ops is None:
             relation._store.sorted()
+        return relation
+
+    @staticmethod
+    def of_codes(
+        columns: tuple[str, ...],
+        types: tuple[TypeName, ...],
+        codes: Relation,
+        dictionaries: Sequence[Dictionary | None],
+    ) -> Relation:
+        """The relation of the rows that `codes` are of, by the dictionaries of its columns."""
+        if not codes.at_most:
+            return Relation.empty(columns, types)
+        store = Coded(codes, dictionaries)
+        if codes.at_most < FEW:
+            distinct = codes.store.known >= Known.DISTINCT
+            return Relation.of_blocks(columns, types, store.blocks, codes.at_most, distinct)
+        relation = Relation.__new__(Relation)
+        relation._over(columns, types, store)
         return relation
 
     @staticmethod
@@ -396,7 +415,8 @@ class Relation:
 
     def width(self, column: int) -> int:
         """How many bytes a key of a column takes."""
-        if self.afar is not None and self.afar.away:
+        away = self.afar is not None and self.afar.away
+        if away or (isinstance(self._store, Coded) and self._store.codes is not None):
             low, high = self.spans[column]
             return 4 if low >= INT32_MIN and high <= INT32_MAX else 8
         return int(self._store.as_they_are()[column].dtype.itemsize)
@@ -453,6 +473,8 @@ class Relation:
 def _statistics_of(store: RowStore) -> type[Statistics]:
     if isinstance(store, afar.AfarRows):
         return AfarStatistics
+    if isinstance(store, Coded):
+        return CodedStatistics
     return parts.PartsStatistics if isinstance(store, parts.Parts) else Statistics
 
 

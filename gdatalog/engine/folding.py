@@ -1,0 +1,102 @@
+"""Constant folding: expressions of constants are computed once, before rules are planned.
+
+`x < 3600 * 24` is then a comparison with a constant, of which the planner knows how many rows it
+leaves. What fails, warns or makes a text stays as it is, and is computed where the rule runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import isfinite
+from typing import Any
+
+from gdatalog.cpu_ops.evaluate import Scope, evaluate, to_values
+from gdatalog.errors import EvaluationError
+from gdatalog.parser.syntax import Call, Chain, Const, Expr, Param
+from gdatalog.planner.checked import Checked, CheckedRule
+from gdatalog.planner.normalise import Normaliser
+from gdatalog.planner.walk import LEAVES, rebuild, walk
+from gdatalog.storage.symbols import SymbolTable
+from gdatalog.storage.table import Array
+from gdatalog.values import TypeName, Value
+
+
+def folded(checked: Checked) -> Checked:
+    """The program with constants in the place of expressions of constants."""
+    strata = tuple(replace(s, rules=tuple(map(_rule, s.rules))) for s in checked.strata)
+    return replace(checked, strata=strata)
+
+
+def value_of(
+    expr: Expr, params: Mapping[str, Value], types: Mapping[str, TypeName]
+) -> Const | None:
+    """The value of an expression of constants and parameters; None if it stays as it is."""
+
+    def given(node: Any) -> Any:
+        if isinstance(node, Param):
+            return Const(types[node.name], params[node.name], node.span)
+        return rebuild(node, given)
+
+    found = _fold(given(expr))
+    return found if isinstance(found, Const) else None
+
+
+def _rule(rule: CheckedRule) -> CheckedRule:
+    nodes = [*rule.head.args, *([] if rule.body is None else [rule.body])]
+    if not any(_foldable(part) for node in nodes for part in walk(node)):
+        return rule
+    head = replace(rule.head, args=tuple(map(_fold, rule.head.args)))
+    return replace(rule, head=head, body=None if rule.body is None else _fold(rule.body))
+
+
+def _foldable(node: Any) -> bool:
+    """Whether a call has arguments that are all constants, or a chain begins with two of them."""
+    match node:
+        case Call(_, args):
+            return all(isinstance(arg, Const) for arg in args)
+        case Chain(first, ((_, second), *_)):
+            return isinstance(first, Const) and isinstance(second, Const)
+    return False
+
+
+def _fold(node: Any) -> Any:
+    if type(node) in LEAVES:
+        return node
+    node = rebuild(node, _fold)
+    if isinstance(node, Call) and all(isinstance(arg, Const) for arg in node.args):
+        return _computed(node) or node
+    if isinstance(node, Chain):
+        left, rest = node.first, node.rest
+        while rest and isinstance(left, Const) and isinstance(rest[0][1], Const):
+            op, right = rest[0]
+            found = _computed(Call(op, (left, right), left.span.to(right.span)))
+            if found is None:
+                break
+            left, rest = found, rest[1:]
+        return Chain(left, rest, node.span) if rest else left
+    return node
+
+
+def _computed(call: Call) -> Const | None:
+    """A call of constants as a constant."""
+    if any(isinstance(arg, Const) and arg.type == "symbol" for arg in call.args):
+        return None
+    expr = Normaliser({}, {}, {}, {}).expression(call, [])
+    if expr.type == "symbol":
+        return None
+    scope = Scope(SymbolTable())
+    try:
+        keys, failed = evaluate(expr, _no_column, 1, scope)
+    except EvaluationError:
+        return None
+    if failed is not None or scope.cautions:
+        return None
+    value = to_values(keys, expr.type)[0].item()
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return Const(expr.type, value, call.span)
+
+
+def _no_column(name: str) -> Array:
+    raise AssertionError(name)

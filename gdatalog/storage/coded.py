@@ -1,0 +1,160 @@
+"""The rows of a relation as codes of dictionaries, decoded when somebody asks for the keys.
+
+A rule that ran on codes gives codes. How many rows there are, which are the same and how they are
+sorted is found out with these; a rule that reads the relation on codes of the same dictionaries
+takes them as they are; an answer decodes what is read of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gdatalog.storage.dictionary import CodedColumn, Dictionary
+from gdatalog.storage.elsewhere import Elsewhere, Known
+from gdatalog.storage.row_store import RowStore
+from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns, Span
+from gdatalog.storage.statistics import Statistics
+from gdatalog.storage.table import Array
+from gdatalog.storage.threads import by_stretches
+from gdatalog.watching import patiently
+
+if TYPE_CHECKING:
+    from gdatalog.storage.relation import Relation
+
+
+class Coded(RowStore):
+    """A set of rows of which some columns are codes."""
+
+    __slots__ = ("_ordered", "codes", "dictionaries")
+
+    def __init__(self, codes: Relation, dictionaries: Sequence[Dictionary | None]) -> None:
+        """`dictionaries`: of each column; None of one that has keys."""
+        super().__init__([], 0, Known.NOTHING)
+        self.codes: Relation | None = codes  # None when they have been decoded
+        self.dictionaries = tuple(dictionaries)
+        self._ordered = not any(d is not None and d.more for d in dictionaries)
+
+    def __reduce__(self) -> Any:
+        return RowStore, self.__getstate__()
+
+    @property
+    def known(self) -> Known:
+        codes = self.codes
+        if codes is None:
+            return super().known
+        return codes.store.known if self._ordered else min(codes.store.known, Known.DISTINCT)
+
+    @property
+    def at_most(self) -> int:
+        codes = self.codes
+        return super().at_most if codes is None else codes.at_most
+
+    @property
+    def count(self) -> int:
+        codes = self.codes
+        return super().count if codes is None else codes.length
+
+    @property
+    def nbytes(self) -> int:
+        codes = self.codes
+        return super().nbytes if codes is None else codes.nbytes
+
+    @property
+    def spans(self) -> list[Span]:
+        told = self._ends(self.codes)
+        return super().spans if told is None else told
+
+    def _ends(self, codes: Relation | None) -> list[Span] | None:
+        """The least and the greatest key of each column, if they can be told without decoding."""
+        if codes is None or not self._ordered:
+            return None
+        return [
+            span if own is None else (int(own.keys[span[0]]), int(own.keys[span[1]]))
+            for span, own in zip(codes.spans, self.dictionaries, strict=True)
+        ]
+
+    def distinct(self) -> list[Columns]:
+        codes = self.codes
+        if codes is not None:
+            codes.store.distinct()
+        return super().distinct()
+
+    def sorted(self) -> Columns:
+        codes = self.codes
+        if codes is not None and self._ordered:
+            codes.store.sorted()
+        return super().sorted()
+
+    def mirrored(self) -> bool:
+        codes = self.codes
+        if codes is not None and self.dictionaries[0] is self.dictionaries[1]:
+            return codes.store.mirrored()
+        return super().mirrored()
+
+    def lay(self, ops: Any) -> Elsewhere:
+        self._bring()
+        return super().lay(ops)
+
+    def where_they_lie(self) -> tuple[list[Any], Elsewhere | None]:
+        codes = self.codes
+        if codes is None:
+            return super().where_they_lie()
+        return [tuple(map(_column, block, self.dictionaries)) for block in codes.blocks()], None
+
+    def _bring(self) -> None:
+        if self.codes is None:
+            return
+        with self._lock:
+            codes = self.codes
+            if codes is None:
+                return
+            known, spans, blocks = self.known, self._ends(codes), codes.store.blocks
+            count = sum(len(block[0]) for block in blocks)
+            rows = patiently(
+                count,
+                lambda: tuple(
+                    _decoded(parts, own, None if spans is None else spans[at])
+                    for at, (parts, own) in enumerate(
+                        zip(zip(*blocks, strict=True), self.dictionaries, strict=True)
+                    )
+                ),
+            )
+            self._blocks, self._count, self._known = [rows], count, known
+            self._plain, self._spans = spans is not None, spans
+            self.codes = None
+
+
+def _column(codes: Array, dictionary: Dictionary | None) -> Any:
+    return codes if dictionary is None else CodedColumn(codes, dictionary)
+
+
+def _decoded(parts: Sequence[Array], dictionary: Dictionary | None, span: Span | None) -> Array:
+    """A column's parts together, decoded; in 32 bits if all its keys fit."""
+    if dictionary is None and len(parts) == 1:
+        return parts[0]
+    count = sum(map(len, parts))
+    fits = span is not None and span[0] >= INT32_MIN and span[1] <= INT32_MAX
+    keys = np.empty(count, dtype=np.int32 if fits else np.int64)
+    start = 0
+    for part in parts:
+        into = keys[start : start + len(part)]
+
+        def fill(rows: slice, part: Array = part, into: Array = into) -> None:
+            into[rows] = part[rows] if dictionary is None else dictionary.decode(part[rows])
+
+        by_stretches(fill, len(part))
+        start += len(part)
+    return keys
+
+
+class CodedStatistics(Statistics):
+    """What is known of rows that are codes: how many values there are is known without decoding."""
+
+    __slots__ = ()
+
+    def distinct(self, columns: frozenset[int]) -> int:
+        codes = self._store.codes if isinstance(self._store, Coded) else None
+        return super().distinct(columns) if codes is None else codes.statistics.distinct(columns)
