@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -105,7 +107,7 @@ def test_columns_that_tell_only_a_sample_apart(monkeypatch: pytest.MonkeyPatch) 
     asked: list[int] = []
     hashes = duplicates._hashes
 
-    def noted(rows: Columns) -> np.ndarray:
+    def noted(rows: Sequence[np.ndarray]) -> np.ndarray:
         asked.append(len(rows))
         return hashes(rows)
 

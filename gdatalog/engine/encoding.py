@@ -3,11 +3,13 @@
 Of real ids of 64 bits every look-up is a search, and each takes eight bytes. Where rules only
 compare the keys of some columns (`planner/domains.py`), the columns are encoded once, the rules run
 on the codes, which are dense and fit 32 bits, and the answer is decoded.
+
+Above 300 lines: what chooses, encodes and decodes columns shares their dictionaries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -86,6 +88,8 @@ def encode(stratum: Stratum, seeds: Seeds, around: Surroundings) -> Encoded | No
     )
     keys = {at: _Keys(domain, stratum, around) for at, domain in enumerate(domains)}
     forced = around.knobs.encode == "always"
+    if not forced and not stratum.recursive and _is_cheap(keys.values(), stratum, around):
+        return None
     if not any((forced or each.domain.joined) and each.sparse for each in keys.values()):
         return None
     chosen = [at for at, each in keys.items() if each.sparse and each.pays]
@@ -100,6 +104,17 @@ def encode(stratum: Stratum, seeds: Seeds, around: Surroundings) -> Encoded | No
         if OFTEN * _cost(stratum, around) < sum(rows.values()):
             return None
     return _encoded(replace(stratum, rules=rules), seeds, around, keys, uses)
+
+
+def _is_cheap(keys: Iterable[_Keys], stratum: Stratum, around: Surroundings) -> bool:
+    """Whether a stratum is less work than making any dictionary that it might need: then nobody
+    looks whether its keys are sparse."""
+    joined = [each for each in keys if each.domain.joined]
+    large = [each for each in joined if any(r.at_most >= LEAST for r, _ in each.large)]
+    if not large or any(each.known for each in large):
+        return False
+    least = min(sum({id(r): r.at_most for r, _ in each.large}.values()) for each in large)
+    return OFTEN * _cost(stratum, around) < least
 
 
 def _cost(stratum: Stratum, around: Surroundings) -> float:

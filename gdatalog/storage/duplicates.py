@@ -13,6 +13,7 @@ Every load asks this, so no compiler is started for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -29,7 +30,7 @@ MANY = 1 << 27  # rows, of which a sixty-fourth has the hash of another if it ha
 FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
 _SAMPLE = 1 << 17  # values of a column: enough to meet an equal pair among 2**31 different ones
 _FEW = 1 << 11  # enough to meet one among 2**20
-_RUNS, _RUN = 64, 256  # a sample with rows that stand beside each other, and rows far apart
+_RUNS, _RUN = 64, 256  # of a sample of rows, and the rows of each run
 
 
 def distinct_rows(
@@ -55,21 +56,21 @@ def distinct_rows(
         found = _by_numbers(rows, likely, spans_of([(likely,)])[0])
         if found is not None:
             return found
-    ends = spans_of([rows]) if spans is None else spans()
-    packing = Packing.within(ends)
-    short = packing is not None and sum(packing.bits) < 32
-    edges = packing is not None and len(rows) == 2 and _overlap(*ends)
-    if not short and not edges:
+    ends = cache(lambda: spans_of([rows])) if spans is None else spans
+    some = _sample(rows)
+    edges = len(rows) == 2 and Packing.within(ends()) is not None and _overlap(*ends())
+    if not edges and not (_is_short(spans_of([some])) and _is_short(ends())):
         with working_space("looking for duplicates", 4 * count):
-            hashes = _hashes(_telling(rows))
+            hashes = _hashes([rows[at] for at in _telling(some)])
             limits = np.iinfo(hashes.dtype)
             found = _by_numbers(rows, hashes, (int(limits.min), int(limits.max)))
         if found is not None:
             return found
+    packing = Packing.within(ends())
     if packing is None:
         return sort_rows(rows), Known.SORTED
     packed = packing.pack(rows)
-    if short:  # half as wide is sorted in half the time
+    if _is_short(ends()):  # half as wide is sorted in half the time
         packed = packed.astype(np.int32)
     packed = sort_values(packed, 0, (1 << sum(packing.bits)) - 1, start=False)
     marks = firsts(packed)
@@ -78,6 +79,12 @@ def distinct_rows(
     packed = packed if marks.all() else packed[marks]
     packed = packed.astype(np.int64, copy=False)
     return packing.unpack(packed, [key.dtype for key in rows]), Known.SORTED
+
+
+def _is_short(ends: Sequence[Span]) -> bool:
+    """Whether rows of columns with such values pack into 31 bits."""
+    packing = Packing.within(ends)
+    return packing is not None and sum(packing.bits) < 32
 
 
 def _overlap(left: Span, right: Span) -> bool:
@@ -119,18 +126,21 @@ def _differs_in_sample(key: Array) -> bool:
     return all(bool(firsts(np.sort(sample)).all()) for sample in samples)
 
 
-def _telling(rows: Columns) -> Columns:
-    """Of the columns, those with most values first, as many as tell the rows of a sample apart."""
+def _sample(rows: Columns) -> Columns:
+    """Some of the rows: such as stand beside each other, and such as lie far apart."""
     starts = range(0, len(rows[0]), max(_RUN, len(rows[0]) // _RUNS))
-    some = [np.concatenate([key[at : at + _RUN] for at in starts]) for key in rows]
-    most = sorted(
-        range(len(rows)), key=lambda at: -int(np.count_nonzero(firsts(np.sort(some[at]))))
-    )
-    for count in range(3, len(rows)):
-        hashes = _hashes(tuple(some[at] for at in most[:count]))
+    return tuple(np.concatenate([key[at : at + _RUN] for at in starts]) for key in rows)
+
+
+def _telling(some: Columns) -> list[int]:
+    """Those columns with most values, as many as tell the rows of a sample apart."""
+    many = [int(np.count_nonzero(firsts(np.sort(key)))) for key in some]
+    most = sorted(range(len(some)), key=lambda at: -many[at])
+    for count in range(3, len(some)):
+        hashes = _hashes([some[at] for at in most[:count]])
         if np.count_nonzero(firsts(np.sort(hashes))) >= len(hashes) - 1:  # two may agree by chance
-            return tuple(rows[at] for at in most[:count])
-    return rows
+            return most[:count]
+    return most
 
 
 def _by_numbers(rows: Columns, numbers: Array, ends: Span) -> tuple[Columns, Known] | None:
@@ -153,11 +163,11 @@ def _by_numbers(rows: Columns, numbers: Array, ends: Span) -> tuple[Columns, Kno
     return kept, Known.DISTINCT
 
 
-def _hashes(rows: Columns) -> Array:
+def _hashes(rows: Sequence[Array]) -> Array:
     """A hash of each row: of 32 bits, or of 64 where rows are so many that some always agree."""
     count = len(rows[0])
     if count > MANY:
-        return row_numbers(rows)
+        return row_numbers(tuple(rows))
     hashes = np.empty(count, dtype=np.uint32)
     factor = np.uint32(0x9E37_79B1)
 
