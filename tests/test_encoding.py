@@ -112,6 +112,17 @@ def test_a_dictionary_gives_and_takes() -> None:
     more = dictionary.extended(np.array([6, 9, 6]))
     assert len(more) == 5 and more.encode(np.array([6, 9])).tolist() == [4, 2]
     assert more.decode(np.array([4, 0])).tolist() == [6, -1]
+    assert not more.lasting and len(dictionary) == 4
+
+
+def test_a_dictionary_takes_keys_in_until_they_are_many() -> None:
+    dictionary = Dictionary.of([np.arange(0, 8000, 2)])
+    assert dictionary.add(np.array([7, 2, 5, 7])) and dictionary.add(np.array([5, 4]))
+    codes = dictionary.encode(np.array([4, 7, 5, 9]))
+    assert codes.tolist() == [2, 4000, 4001, ABSENT]
+    assert dictionary.decode(codes[:3]).tolist() == [4, 7, 5]
+    assert dictionary.add(np.array([9])) and dictionary.decode(np.array([4002])).tolist() == [9]
+    assert not dictionary.add(np.arange(1, 8000, 2)) and len(dictionary) == 4003
 
 
 def test_rows_stay_codes_until_keys_are_asked_for() -> None:

@@ -2,7 +2,7 @@
 
 Of real ids of 64 bits every look-up is a search, and each takes eight bytes. Where rules only
 compare the keys of some columns (`planner/domains.py`), the columns are encoded once, the rules run
-on the codes, which are dense and fit 32 bits, and the answer is decoded.
+on the codes, which are dense and fit 32 bits, and the answer is decoded where it is read.
 
 Above 300 lines: what chooses, encodes and decodes columns shares their dictionaries.
 """
@@ -22,6 +22,7 @@ from gdatalog.engine.surroundings import Surroundings
 from gdatalog.planner.checked import Stratum
 from gdatalog.planner.counting import COUNTS
 from gdatalog.planner.domains import Column, Domain, Use, domains_of, encoded_rules
+from gdatalog.storage.coded import Coded
 from gdatalog.storage.dictionary import ABSENT, Dictionary
 from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.relation import Relation
@@ -62,7 +63,7 @@ class Encoded:
             return relation
         names = tuple(own.get(at) for at in range(len(relation.types)))
         decoded = Relation.of_codes(relation.columns, relation.types, relation, names)
-        if not any(dictionary.more for dictionary in own.values()):
+        if all(dictionary.lasting for dictionary in own.values()):
             decoded.encoded[names] = relation
             for at, dictionary in own.items():
                 _covers(dictionary, decoded, at)
@@ -90,7 +91,7 @@ def encode(stratum: Stratum, seeds: Seeds, around: Surroundings) -> Encoded | No
     forced = around.knobs.encode == "always"
     if not forced and not stratum.recursive and _is_cheap(keys.values(), stratum, around):
         return None
-    if not any((forced or each.domain.joined) and each.sparse for each in keys.values()):
+    if not any((each.domain.joined or each.coded) and each.sparse for each in keys.values()):
         return None
     chosen = [at for at, each in keys.items() if each.sparse and each.pays]
     rules, uses = around.plans.rewritten(
@@ -99,9 +100,9 @@ def encode(stratum: Stratum, seeds: Seeds, around: Surroundings) -> Encoded | No
         lambda: encoded_rules(stratum.rules, domains, chosen),
     )
     keys = {at: keys[at] for at in chosen}
-    if not forced and not stratum.recursive and not all(k.known for k in keys.values()):
-        rows = {id(r): r.at_most for k in keys.values() for r, _ in k.large}
-        if OFTEN * _cost(stratum, around) < sum(rows.values()):
+    if not forced and not stratum.recursive and any(not each.known for each in keys.values()):
+        rows = {id(r): r.at_most for each in keys.values() for r, _ in each.large}
+        if _is_less(stratum, around, sum(rows.values())):
             return None
     return _encoded(replace(stratum, rules=rules), seeds, around, keys, uses)
 
@@ -114,7 +115,17 @@ def _is_cheap(keys: Iterable[_Keys], stratum: Stratum, around: Surroundings) -> 
     if not large or any(each.known for each in large):
         return False
     least = min(sum({id(r): r.at_most for r, _ in each.large}.values()) for each in large)
-    return OFTEN * _cost(stratum, around) < least
+    return _is_less(stratum, around, least)
+
+
+def _is_less(stratum: Stratum, around: Surroundings, rows: int) -> bool:
+    """Whether a stratum, all times that it was asked for, is less work than encoding some rows."""
+    before: list[float] = around.plans.rewritten("costs", stratum.rules, lambda: [0.0])
+    cost = before[0] + _cost(stratum, around)
+    if OFTEN * cost >= rows:
+        return False
+    before[0] = cost
+    return True
 
 
 def _cost(stratum: Stratum, around: Surroundings) -> float:
@@ -136,10 +147,17 @@ class _Keys:
         self.large = [(r, at) for r, at in self.below if FEW * r.at_most >= most and most]
 
     @property
+    def coded(self) -> bool:
+        """Whether the rows are codes by now, and nobody has asked for their keys."""
+        stores = [relation.store for relation, _ in self.below]
+        coded = all(isinstance(store, Coded) and store.codes is not None for store in stores)
+        return self._forced or coded
+
+    @property
     def pays(self) -> bool:
         """Whether codes are worth it where another domain has them: a rule looks a key up, or
         keys that occur often are made distinct and gathered faster."""
-        if self._forced or self.domain.joined:
+        if self.domain.joined or self.coded:
             return True
         return any(
             OFTEN * relation.statistics.distinct(frozenset((at,))) < relation.at_most
@@ -157,21 +175,38 @@ class _Keys:
 
     @property
     def known(self) -> Dictionary | None:
-        """A dictionary that has been made and has all keys of the large relations."""
-        (first, at), *others = self.large
+        """A dictionary that has been made and has all keys; at least those of large relations."""
+        return self._shared(self.below) or self._shared(self.large)
+
+    def _shared(self, columns: Sequence[tuple[Relation, int]]) -> Dictionary | None:
+        (first, at), *others = columns
         for dictionary in first.dictionaries.get(at, ()):
-            if all(dictionary in r.dictionaries.get(column, ()) for r, column in others):
+            in_order = not (self.domain.ordered and dictionary.more)
+            if in_order and all(dictionary in r.dictionaries.get(c, ()) for r, c in others):
                 return dictionary
         return None
 
     def dictionary(self) -> Dictionary:
-        """The dictionary of the large relations: kept, for it is the same for other rules."""
+        """The dictionary of all relations: kept, for it is the same for other rules."""
         found = self.known
-        if found is None:
-            found = Dictionary.of([relation.column(at) for relation, at in self.large])
-            for relation, at in self.large:
+        if found is None or not all(self._has(found, relation, at) for relation, at in self.below):
+            found = Dictionary.of([relation.column(at) for relation, at in self.below])
+            for relation, at in self.below:
                 _covers(found, relation, at)
         return found
+
+    def _has(self, dictionary: Dictionary, relation: Relation, at: int) -> bool:
+        """Whether a dictionary has all keys of a column, or takes them in."""
+        if dictionary in relation.dictionaries.get(at, ()):
+            return True
+        column = relation.column(at)
+        if self.domain.ordered:
+            has = not (dictionary.encode(column) == ABSENT).any()
+        else:
+            has = dictionary.add(column)
+        if has:
+            _covers(dictionary, relation, at)
+        return bool(has)
 
 
 def _sparse(relation: Relation, at: int) -> bool:
@@ -194,11 +229,6 @@ def _encoded(
     keys: Mapping[int, _Keys],
     uses: Sequence[Use],
 ) -> Encoded | None:
-    base = {column: at for at, each in keys.items() for column in each.domain.columns}
-    first = {at: each.dictionary() for at, each in keys.items()}
-    last = dict(first)
-
-    # Keys that only small relations, seeds and constants have get codes behind all others.
     params = around.scope.params
     values: dict[str, int] = {}
     for use in uses:
@@ -207,10 +237,13 @@ def _encoded(
             return None
         assert isinstance(value.value, int)
         values[use.name] = value.value
+    base = {column: at for at, each in keys.items() for column in each.domain.columns}
+    first = {at: each.dictionary() for at, each in keys.items()}
+    last = dict(first)
+
+    # Keys that only seeds and constants have get codes behind all others, for this call.
     for at, each in keys.items():
-        large = {id(relation) for relation, _ in each.large}
-        found = [r.column(column) for r, column in each.below if id(r) not in large]
-        found += [
+        found = [
             block[column]
             for (name, column), domain in base.items()
             if domain == at
@@ -226,13 +259,14 @@ def _encoded(
             return None
 
     codes = _codes(uses, values, last)
+    known = {column: first[at] for column, at in base.items()}
     relations: dict[str, Relation] = {}
 
     def relation(name: str) -> Relation:
         if name not in relations:
             plain = around.relation(name)
-            own = [base.get((name, at)) for at in range(len(plain.types))]
-            relations[name] = _relation(plain, own, first, last)
+            own = tuple(known.get((name, at)) for at in range(len(plain.types)))
+            relations[name] = _relation(plain, own)
             if relations[name] is not plain:
                 around.limits.charge(f"codes of {name}", relations[name].nbytes)
         return relations[name]
@@ -265,37 +299,26 @@ def _codes(
     return codes
 
 
-def _relation(
-    plain: Relation,
-    own: Sequence[int | None],
-    first: Mapping[int, Dictionary],
-    last: Mapping[int, Dictionary],
-) -> Relation:
-    """A relation with codes in some of its columns; kept where all its keys are old ones."""
-    if not any(at is not None for at in own):
+def _relation(plain: Relation, own: tuple[Dictionary | None, ...]) -> Relation:
+    """A relation with codes in the columns that have dictionaries; kept, for others to read it."""
+    if all(dictionary is None for dictionary in own):
         return plain
-    name = tuple(None if at is None else first[at] for at in own)
-    found = plain.encoded.get(name)
+    found = plain.encoded.get(own)
     if found is not None:
         return found
-    ordered = True
-    keys = []
-    for column, at in zip(plain.rows, own, strict=True):
-        codes = column if at is None else first[at].encode(column)
-        if at is not None and bool((codes == ABSENT).any()):
-            codes, ordered = last[at].encode(column), False
-        keys.append(codes)
-    known = plain.store.known
-    if ordered and known == Known.SORTED:
-        made = Relation(plain.columns, plain.types, tuple(keys), plain.length)
+    keys = tuple(
+        column if dictionary is None else dictionary.encode(column)
+        for column, dictionary in zip(plain.rows, own, strict=True)
+    )
+    known, types = plain.store.known, plain.types
+    if known == Known.SORTED and not any(each is not None and each.more for each in own):
+        made = Relation(plain.columns, types, keys, plain.length)
     else:
-        made = Relation.of_blocks(
-            plain.columns, plain.types, [tuple(keys)], plain.at_most, known >= Known.DISTINCT
-        )
-    if ordered:
-        while len(plain.encoded) >= KEPT:
-            del plain.encoded[next(iter(plain.encoded))]
-        plain.encoded[name] = made
+        distinct = known >= Known.DISTINCT
+        made = Relation.of_blocks(plain.columns, types, [keys], plain.at_most, distinct)
+    while len(plain.encoded) >= KEPT:
+        del plain.encoded[next(iter(plain.encoded))]
+    plain.encoded[own] = made
     return made
 
 

@@ -127,6 +127,22 @@ class Coded(RowStore):
             self.codes = None
 
 
+def hand_on(before: Relation, after: Relation, new: Relation) -> None:
+    """Gives a relation that has `new` rows beside those of `before` the dictionaries of that, and
+    its rows in codes: only the new ones are encoded."""
+    for at, kept in before.dictionaries.items():
+        after.dictionaries[at] = [own for own in kept if own.add(new.column(at))]
+    for names, codes in before.encoded.items():
+        there = (after.dictionaries.get(at, ()) for at in range(len(names)))
+        if all(own is None or own in kept for own, kept in zip(names, there, strict=True)):
+            rows = tuple(
+                column if own is None else own.encode(column)
+                for column, own in zip(new.rows, names, strict=True)
+            )
+            more = type(codes).of_blocks(codes.columns, codes.types, [rows], new.length, True)
+            after.encoded[names] = codes.grown(more)
+
+
 def _column(codes: Array, dictionary: Dictionary | None) -> Any:
     return codes if dictionary is None else CodedColumn(codes, dictionary)
 

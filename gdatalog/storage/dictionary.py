@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -16,16 +16,25 @@ import numpy as np
 from gdatalog.storage.table import Array
 
 ABSENT = -1
+# There may be so many keys in no order, and besides one for so many in order.
+LEAST, FEW = 10_000, 16
 # Of so many times fewer keys than a dictionary has, each is searched.
 SEARCHED = 8
 
 
 class Dictionary:
-    """Keys in ascending order, whose codes are their positions; `more` follow in any order."""
+    """Keys in ascending order, whose codes are their positions; `more` follow in any order.
 
-    def __init__(self, keys: Array, more: Sequence[int] = ()) -> None:
+    A key has one code for ever: more keys may come, and rows that have been encoded stay so.
+    """
+
+    def __init__(self, keys: Array, more: Sequence[int] = (), lasting: bool = True) -> None:
+        """`lasting`: not only for the constants of one call."""
         self.keys = keys
         self.more = {key: len(keys) + at for at, key in enumerate(more)}
+        self.lasting = lasting
+        self._every = keys  # all keys by their codes, when they were last asked for
+        self._lock = Lock()
 
     @staticmethod
     def of(columns: Sequence[Array]) -> Dictionary:
@@ -43,15 +52,32 @@ class Dictionary:
     def __len__(self) -> int:
         return len(self.keys) + len(self.more)
 
+    def __bool__(self) -> bool:
+        return True
+
     @property
     def nbytes(self) -> int:
         return int(self.keys.nbytes)
 
+    def add(self, column: Array) -> bool:
+        """Gives codes to keys that have none; False, and nothing is changed, if these are so many
+        that a new dictionary is better."""
+        absent = dict.fromkeys(column[self.encode(column) == ABSENT].tolist())
+        if not absent:
+            return True
+        with self._lock:
+            if FEW * (len(self.more) + len(absent)) > len(self.keys) + LEAST:
+                return False
+            for key in absent:
+                self.more.setdefault(key, len(self))
+        return True
+
     def extended(self, keys: Array) -> Dictionary:
-        """The same codes, and new ones for these keys where they have none."""
-        codes = self.encode(keys)
-        more = dict.fromkeys((*self.more, *keys[codes == ABSENT].tolist()))
-        return Dictionary(self.keys, tuple(more))
+        """The same codes, and new ones for these keys where they have none: for one call."""
+        absent = keys[self.encode(keys) == ABSENT].tolist()
+        if not absent:
+            return self
+        return Dictionary(self.keys, tuple(dict.fromkeys((*self.more, *absent))), lasting=False)
 
     def encode(self, column: Array) -> Array:
         """The codes of keys; ABSENT where there is none."""
@@ -90,15 +116,12 @@ class Dictionary:
 
     def decode(self, codes: Array, into: Array | None = None) -> Array:
         """The keys of codes; written `into` an array of 64 bits, if one is given."""
-        found: Array = np.take(self._every, codes, out=into, mode="clip")  # all codes are valid
+        every = self._every
+        if len(every) < len(self):
+            more = list(self.more)
+            every = self._every = np.concatenate([self.keys, np.array(more, dtype=np.int64)])
+        found: Array = np.take(every, codes, out=into, mode="clip")  # all codes are valid
         return found
-
-    @cached_property
-    def _every(self) -> Array:
-        """All keys, by their codes."""
-        if not self.more:
-            return self.keys
-        return np.concatenate([self.keys, np.fromiter(self.more, np.int64, len(self.more))])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,7 +17,7 @@ import numpy as np
 
 from gdatalog.storage import afar, parts
 from gdatalog.storage.arrays import is_borrowed
-from gdatalog.storage.coded import Coded, CodedStatistics
+from gdatalog.storage.coded import Coded, CodedStatistics, hand_on
 from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.device_columns import device_keys
 from gdatalog.storage.dictionary import Dictionary
@@ -71,7 +71,7 @@ class Relation:
         self.narrowed: set[tuple[int, ...]] = set()
         # Dictionaries with all keys of a column, and the rows in codes (`engine/encoding.py`).
         self.dictionaries: dict[int, list[Dictionary]] = {}
-        self.encoded: dict[object, Relation] = {}
+        self.encoded: dict[tuple[Dictionary | None, ...], Relation] = {}
         # How often it was scanned for constants, by the columns of these.
         self.scans: dict[frozenset[int], int] = {}
         self.statistics = _statistics_of(store)(store, types, self._tries)
@@ -213,7 +213,11 @@ class Relation:
 
     def grown(self, new: Relation) -> Relation:
         """These rows and some that are none of these; it tells which came to these."""
-        return self.beside(new).coming_from(self, [new]) if new.length else self
+        if not new.length:
+            return self
+        other = self.beside(new).coming_from(self, [new])
+        hand_on(self, other, new)
+        return other
 
     def coming_from(self, before: Relation, new: Sequence[Relation]) -> Relation:
         """Notes that these are the rows of `before` and `new` ones."""
