@@ -61,6 +61,7 @@ class Cold:
     answer: Any
     grown: int  # the most bytes, beyond what held the data
     peak: int = 0  # the most bytes of the whole process
+    compiled: bool = False  # whether code was compiled, and kept
 
     def seconds(self) -> float:
         return self.building + self.answering
@@ -82,8 +83,9 @@ class Worker:
         self.side, self.cap, self.compiles = side, cap, cache is None
         self._connection, theirs = get_context("spawn").Pipe()
         self._own = TemporaryDirectory(prefix="gdatalog-code-", ignore_cleanup_errors=True)
+        self._code = Path(cache or self._own.name)
         self._process = get_context("spawn").Process(
-            target=_serve, args=(theirs, side, folder, str(cache or self._own.name)), daemon=True
+            target=_serve, args=(theirs, side, folder, str(self._code)), daemon=True
         )
         self._process.start()
         theirs.close()
@@ -95,9 +97,15 @@ class Worker:
 
     def cold(self) -> Cold:
         """Builds everything anew, and answers."""
+        before = self._kept()
         self._connection.send("cold")
         building = self._expect(BUILDING)
-        return Cold(building, *self._expect(self.cap))
+        seconds, answer, grown, peak = self._expect(self.cap)
+        return Cold(building, seconds, answer, grown, peak, self._kept() != before)
+
+    def _kept(self) -> int:
+        """How many files of compiled code are kept."""
+        return sum(1 for _ in self._code.rglob("*"))
 
     def warm(self) -> tuple[float, Any]:
         """Seconds, and the answer."""

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import permutations
 from pathlib import Path
 from time import sleep
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from benchmarks.remembered import Remembered
 from benchmarks.report import markdown
 from benchmarks.retail import retail
 from benchmarks.sides import Following, Gdatalog, Recursive, digest
+from benchmarks.worker import Cold
 
 PATTERNS = [patterns.clique(3), patterns.clique(4), patterns.clique(5)]
 PATTERNS += [patterns.P1, patterns.P3, patterns.P4, patterns.P5, patterns.P6]
@@ -268,6 +270,17 @@ def test_asked_afresh_indexes_are_part_of_the_time(race: Race) -> None:
     assert quick.answer == hungry.answer == 3 and quick.runs > 1
     assert quick.peak is not None and hungry.peak is not None
     assert hungry.peak > quick.peak + 300e6 and hungry.resident is None
+
+
+def test_a_cold_run_that_compiles_does_not_count(race: Race) -> None:
+    runs = [Cold(0.25, 0.75, 3, 0), Cold(0.5, 6.5, 3, 0, compiled=True), Cold(0.5, 1.5, 3, 0)]
+    worker = SimpleNamespace(side=Adding("quick"), compiles=True, cold=lambda: runs.pop(0))
+    race.case.figures.append(Figure("quick", warm=1.0, cold=3.0))
+    race._workers[0] = worker  # type: ignore[assignment]
+    race._again_cold(0)
+    (figure,) = race.case.figures
+    assert (figure.cold, figure.warm, runs) == (2.0, 1.5, [])
+    assert figure.compiling == 3.0 + 1.0 + 7.0 - 3 * 2.0
 
 
 def test_a_wrong_answer_is_told(race: Race) -> None:
