@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -249,6 +250,85 @@ def test_expressions_of_constants_are_compared_as_constants(
         assert set(db.query(of_one, {"far": FAR})) == expected_of_one
         with pytest.raises(EvaluationError, match="division by zero"):
             db.query("p(x) <- E(x, y), E(y, _), x < 8 / ($far - $far).", {"far": FAR})
+
+
+def test_rules_that_are_asked_again_and_again_get_codes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gdatalog.engine.encoding.LEAST", 1000)
+    text = f"p(x, y) <- E(x, y), E(y, _), x < {20 * FAR}."
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = ROWS
+        relation = db._workspace.stored["E"]
+        answers = []
+        for _ in range(12):
+            answers.append((bool(relation.dictionaries), set(db.query(text))))
+    assert all(answer == answers[0][1] for _, answer in answers)
+    assert [made for made, _ in answers[:2]] == [False, False] and answers[-1][0]
+
+
+def test_of_inserted_rows_only_the_new_ones_are_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gdatalog.engine.encoding.LEAST", 1000)
+    text = "n(x, count()) <- E(x, y), E(y, z), E(z, _w)."
+    with gdatalog.connect(device="cpu") as db:
+        db["E"] = ROWS
+        db.query(text)
+        made: list[Any] = []
+        looked_up: list[int] = []
+        encode = Dictionary.encode
+
+        def counted(dictionary: Dictionary, column: Any) -> Any:
+            looked_up.append(len(column))
+            return encode(dictionary, column)
+
+        monkeypatch.setattr(Dictionary, "of", made.append)
+        monkeypatch.setattr(Dictionary, "encode", counted)
+        rows = set(ROWS)
+        for new in ([(5, 7 * FAR), (FAR, 5)], [(3 * FAR, 2 * FAR)], [(FAR, -5), (-5, 5)]):
+            rows |= set(new)
+            db.insert("E", new)
+            numbers = {key: at for at, key in enumerate(sorted({k for row in rows for k in row}))}
+            near = gdatalog.query(text, {"E": [(numbers[x], numbers[y]) for x, y in rows]})
+            assert {(numbers[x], n) for x, n in db.query(text)} == set(near)
+        assert not made and 0 < max(looked_up) <= 2
+
+
+Pairs = set[tuple[int, int]]
+QUERIES: dict[str, Callable[[Pairs, Pairs], set[Any]]] = {
+    "q(x, z) <- E(x, y), L(y, z).": lambda e, f: {(x, z) for x, y in e for v, z in f if v == y},
+    "q(x) <- E(x, y), E(y, z), x < y, y < z.": lambda e, f: {
+        (x,) for x, y in e for v, z in e if v == y and x < y < z
+    },
+    "q(x, max(z)) <- E(x, y), L(y, z).": lambda e, f: {
+        (x, max(z for a, b in e for v, z in f if a == x and v == b))
+        for x in {x for x, y in e for v, _ in f if v == y}
+    },
+    "p(x, z) <- E(x, y), L(y, z). q(z, count()) <- p(_, z).": lambda e, f: {
+        (z, len({x for x, y in e for v, w in f if v == y and w == z}))
+        for z in {z for _, y in e for v, z in f if v == y}
+    },
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_inserts_and_queries_in_turns(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gdatalog.storage.relation.FEW", 1)
+    monkeypatch.setattr("gdatalog.storage.parts.FEW", 8)
+    monkeypatch.setattr("gdatalog.storage.dictionary.FEW", 2000)  # that is 6 keys or so
+    random = np.random.default_rng(seed)
+    keys = random.integers(-(2**62), 2**62, 16).tolist()
+    held: dict[str, Pairs] = {}
+    with gdatalog.connect(device="cpu") as db:
+        db._workspace.force(encode="always")
+        for name in ("E", "L"):
+            held[name] = {(keys[a], keys[b]) for a, b in random.integers(0, 6, (9, 2)).tolist()}
+            db[name] = list(held[name])
+        for step in range(12):
+            name = str(random.choice(list(held)))
+            most = min(len(keys), 5 + step)  # more and more keys are new
+            new = {(keys[a], keys[b]) for a, b in random.integers(0, most, (3, 2)).tolist()}
+            held[name] |= new
+            db.insert(name, list(new))
+            text = str(random.choice(list(QUERIES)))
+            assert set(db.query(text)) == QUERIES[text](held["E"], held["L"]), (step, text)
 
 
 def test_columns_that_are_only_gathered_are_encoded_too(monkeypatch: pytest.MonkeyPatch) -> None:
