@@ -30,6 +30,7 @@ MANY = 1 << 27  # rows, of which a sixty-fourth has the hash of another if it ha
 FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
 _SAMPLE = 1 << 17  # values of a column: enough to meet an equal pair among 2**31 different ones
 _FEW = 1 << 11  # enough to meet one among 2**20
+_MANY_ZEROS = 4  # lowest bits of a column without which a hash of 32 bits tells rows badly
 _RUNS, _RUN = 64, 256  # of a sample of rows, and the rows of each run
 
 
@@ -61,7 +62,8 @@ def distinct_rows(
     edges = len(rows) == 2 and Packing.within(ends()) is not None and _overlap(*ends())
     if not edges and not (_is_short(spans_of([some])) and _is_short(ends())):
         with working_space("looking for duplicates", 4 * count):
-            hashes = _hashes([rows[at] for at in _telling(some)])
+            told = _telling(some)
+            hashes = _hashes([rows[at] for at in told], [_zeros(some[at]) for at in told])
             limits = np.iinfo(hashes.dtype)
             found = _by_numbers(rows, hashes, (int(limits.min), int(limits.max)))
         if found is not None:
@@ -136,11 +138,18 @@ def _telling(some: Columns) -> list[int]:
     """Those columns with most values, as many as tell the rows of a sample apart."""
     many = [int(np.count_nonzero(firsts(np.sort(key)))) for key in some]
     most = sorted(range(len(some)), key=lambda at: -many[at])
+    zeros = [_zeros(key) for key in some]
     for count in range(3, len(some)):
-        hashes = _hashes([some[at] for at in most[:count]])
+        hashes = _hashes([some[at] for at in most[:count]], [zeros[at] for at in most[:count]])
         if np.count_nonzero(firsts(np.sort(hashes))) >= len(hashes) - 1:  # two may agree by chance
             return most[:count]
     return most
+
+
+def _zeros(key: Array) -> int:
+    """How many of the lowest bits are zero in all values."""
+    either = int(np.bitwise_or.reduce(key))
+    return max((either & -either).bit_length() - 1, 0)
 
 
 def _by_numbers(rows: Columns, numbers: Array, ends: Span) -> tuple[Columns, Known] | None:
@@ -163,8 +172,11 @@ def _by_numbers(rows: Columns, numbers: Array, ends: Span) -> tuple[Columns, Kno
     return kept, Known.DISTINCT
 
 
-def _hashes(rows: Sequence[Array]) -> Array:
-    """A hash of each row: of 32 bits, or of 64 where rows are so many that some always agree."""
+def _hashes(rows: Sequence[Array], zeros: Sequence[int]) -> Array:
+    """A hash of each row: of 32 bits, or of 64 where rows are so many that some always agree.
+
+    `zeros`: how many of the lowest bits tell little in each column.
+    """
     count = len(rows[0])
     if count > MANY:
         return row_numbers(tuple(rows))
@@ -173,19 +185,20 @@ def _hashes(rows: Sequence[Array]) -> Array:
 
     def fill(part: slice) -> None:
         mine = hashes[part]
-        np.multiply(_short(rows[0][part]), factor, out=mine)
-        for column in rows[1:]:
-            mine += _short(column[part])
+        np.multiply(_short(rows[0][part], zeros[0]), factor, out=mine)
+        for column, low in zip(rows[1:], zeros[1:], strict=True):
+            mine += _short(column[part], low)
             mine *= factor
 
     by_stretches(fill, count)
     return hashes.view(np.int32)
 
 
-def _short(values: Array) -> Array:
-    """A number of 32 bits for each value."""
+def _short(values: Array, zeros: int) -> Array:
+    """A number of 32 bits for each value, whose lowest bits are zero."""
     if values.dtype.itemsize == 4:
-        return values.view(np.uint32)
+        short: Array = values.view(np.uint32)
+        return short >> np.uint32(zeros) if zeros >= _MANY_ZEROS else short
     mixed = values.view(np.uint64) * FACTOR
     mixed >>= np.uint64(32)
     return mixed.astype(np.uint32)
