@@ -66,6 +66,24 @@ def test_files_are_read_by_workers(db: gd.Database, monkeypatch: pytest.MonkeyPa
     assert set(db["E"].fetchall()) == rows
 
 
+def test_rows_of_files_have_numbers(db: gd.Database) -> None:
+    write("pay/0.parquet", who=["ann", "bob"], amount=[5, 7])
+    write("pay/1.parquet", who=["ann", "ann"], amount=[5, 5])
+    db.load("pay", "pay", row_id="id")
+    assert db["pay"].columns == ("id", "who", "amount")
+    rows = [(0, "ann", 5), (1, "bob", 7), (2, "ann", 5), (3, "ann", 5)]
+    assert db["pay"].sorted().fetchall() == rows
+    totals = "t(w, sum(a), count()) <- pay(_, w, a)."
+    assert db.query(totals).sorted("w").fetchall() == [("ann", 15, 3), ("bob", 7, 1)]
+    db.insert("pay", pd.DataFrame({"who": ["bob", "bob"], "amount": [7, 7]}), row_id="id")
+    assert db["pay"].sorted().fetchall() == [*rows, (4, "bob", 7), (5, "bob", 7)]
+    assert db.query(totals).sorted("w").fetchall() == [("ann", 15, 3), ("bob", 21, 3)]
+    same = "p(i, j) <- pay(i, w, a), pay(j, w, a), i < j."
+    assert len(db.query(same)) == 6  # of three each
+    db["pay"] = "pay"  # workers read it, and equal rows are one
+    assert stored(db, "pay").at_most == 4 and len(db["pay"]) == 2
+
+
 def test_queries_over_files(db: gd.Database) -> None:
     rows = edges("E")
     want = sum((x, z) in rows for x, y in rows for y2, z in rows if y == y2)

@@ -13,13 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.storage.rows import sorted_set
 from gdatalog.storage.table import Array
 
 ABSENT = -1
-# There may be so many keys in no order, and besides one for so many in order.
-LEAST, FEW = 10_000, 16
-# Of so many times fewer keys than a dictionary has, each is searched.
-SEARCHED = 8
+# Keys in no order are at most one for so many in order, which count as so many more than they are.
+FEW, LEAST = 16, 10_000
+# So many times fewer keys than a dictionary has are looked up by binary search, and so are fewer
+# than SHORT: importing Arrow for its hash tables takes longer, and 80 MiB.
+SEARCHED, SHORT = 8, 1 << 17
 
 
 class Dictionary:
@@ -39,15 +41,9 @@ class Dictionary:
     @staticmethod
     def of(columns: Sequence[Array]) -> Dictionary:
         """The dictionary of all keys that occur in these columns."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        # Each column by itself first: most keys occur many times.
-        parts = [pc.unique(pa.array(column)).to_numpy() for column in columns]
-        keys = np.sort(np.concatenate(parts).astype(np.int64, copy=False))
-        first = np.ones(len(keys), dtype=np.bool_)
-        first[1:] = keys[1:] != keys[:-1]
-        return Dictionary(keys[first])
+        parts = [_distinct(column) for column in columns]  # most keys occur many times
+        keys = np.concatenate(parts).astype(np.int64, copy=False)
+        return Dictionary(sorted_set(keys, own=True))
 
     def __len__(self) -> int:
         return len(self.keys) + len(self.more)
@@ -81,7 +77,7 @@ class Dictionary:
 
     def encode(self, column: Array) -> Array:
         """The codes of keys; ABSENT where there is none."""
-        few = SEARCHED * len(column) < len(self.keys)
+        few = len(column) < SHORT or SEARCHED * len(column) < len(self.keys)
         codes = self._searched(column) if few else self._hashed(column)
         if self.more:
             rows = np.flatnonzero(codes == ABSENT)
@@ -122,6 +118,16 @@ class Dictionary:
             every = self._every = np.concatenate([self.keys, np.array(more, dtype=np.int64)])
         found: Array = np.take(every, codes, out=into, mode="clip")  # all codes are valid
         return found
+
+
+def _distinct(column: Array) -> Array:
+    if len(column) < SHORT:
+        return sorted_set(column)
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found: Array = pc.unique(pa.array(column)).to_numpy()
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
