@@ -157,11 +157,13 @@ def _by_numbers(rows: Columns, numbers: Array, ends: Span) -> tuple[Columns, Kno
     `ends`; None where so many numbers are equal that they tell little."""
     count = len(numbers)
     ordered = sort_values(numbers, *ends, start=False)
-    again = ordered[1:][ordered[1:] == ordered[:-1]]
-    if len(again) == 0:
+    equal = ordered[1:] == ordered[:-1]
+    many = int(np.count_nonzero(equal))
+    if many == 0:
         return rows, Known.DISTINCT
-    if len(again) > count // 16:
+    if many > count // 16:
         return None
+    again = ordered[np.flatnonzero(equal)]
     doubtful = rows_among(numbers, again[firsts(again)])
     few = sort_rows([key[doubtful] for key in rows])
     if len(few[0]) == len(doubtful):
