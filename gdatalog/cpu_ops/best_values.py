@@ -1,22 +1,27 @@
 """The arrays in which compiled loops keep the best value of each group, and who waits.
 
-What stands in them is told in `compiled/improving.py`. A group has a code; where there are few
-codes, a code is the group's number, else groups are numbered as they come.
+What stands in them is told in `codegen/helpers/improving.py`. A group has a code; where there are
+few codes, a code is the group's number, else groups are numbered as they come.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from gdatalog.codegen.helpers.improving import (
+    ABSENT,
+    BUCKETS,
+    FOUND,
+    KNOWN,
+    ORDERED,
+    REHASH,
+    RING,
+    SEEDS,
+    UNIT,
+    WATCHED,
+    WORST,
+)
 from gdatalog.storage.table import Array
-
-ABSENT, IDLE = -2, -1
-WORST = 0x7FFF_FFFF_FFFF_FFFF
-BUCKETS = 65
-
-# The entries of `queue`.
-LAST, FREE, USED, ORDERED, RING, WAITING, TOUCHED, WATCHED = range(8)
-NEWS, CHECK, SEED, SEEDS, FOUND, KNOWN, REHASH, BEGUN, DONE, UNIT = range(8, 18)
 
 SPARE = 1 << 30  # entries of groups that wait, beside one for each group
 BYTES = 8 + 1 + 4 + 2 * (4 + 4)  # of a group, at the least

@@ -12,7 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from gdatalog.cpu_ops import code_cache
+from gdatalog.codegen import native
+from gdatalog.codegen.helpers.sorting import count_keys
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, cores, spread
@@ -20,46 +21,31 @@ from gdatalog.storage.trie import Trie, TrieLevel
 
 MOST_ROWS = (1 << 31) - 2
 
-_made: dict[tuple[str, ...], str] = {}
+_ELEMENTS = {"int32": "i32", "int64": "i64"}
 
 
-def _source(dtypes: tuple[str, ...]) -> str:
-    """The compiled passes, for columns of these dtypes."""
-    if dtypes not in _made:
-        # Columns may be a user's, which nobody may write to.
-        reads = [f"Array({dtype}, 1, 'C', readonly=True)" for dtype in dtypes]
-        writes = [f"{dtype}[::1]" for dtype in dtypes[1:]]
-        values = [f"values{at}" for at in range(1, len(dtypes))]
-        outs = [f"out{at}" for at in range(1, len(dtypes))]
-        fills = (reads[0], "int64", "int32[::1]", *reads[1:], *writes)
-        options = "cache=True, nogil=True, _nrt=False"
-        lines = [
-            '"""Rows grouped by their first column, compiled."""',
-            "",
-            "import numba",
-            "from numba.core.types import Array, int32, int64, void",
-            "",
-            "from gdatalog.cpu_ops.compiled.elements import at, put",
-            "",
-            "",
-            f"@numba.njit(void({reads[0]}, int64, int32[::1]), {options})",
-            "def tally(keys, low, counts):",
-            "    for i in range(len(keys)):",
-            "        key = at(keys, i) - low",
-            "        put(counts, key, at(counts, key) + 1)",
-            "",
-            "",
-            f"@numba.njit(void({', '.join(fills)}), {options})",
-            f"def scatter({', '.join(('keys', 'low', 'places', *values, *outs))}):",
-            "    for i in range(len(keys)):",
-            "        key = at(keys, i) - low",
-            "        place = at(places, key)",
-            "        put(places, key, place + 1)",
-            *(f"        put({o}, place, at({v}, i))" for o, v in zip(outs, values, strict=True)),
-            "",
-        ]
-        _made[dtypes] = "\n".join(lines)
-    return _made[dtypes]
+def _scatter(dtypes: tuple[str, ...]) -> str:
+    """The text of the second pass, for columns of these dtypes."""
+    count = len(dtypes) - 1
+    given = {"keys": dtypes[0], "places": "int32"}
+    given |= {f"values{at}": dtypes[at + 1] for at in range(count)}
+    given |= {f"out{at}": dtypes[at + 1] for at in range(count)}
+    types = {name: f"{_ELEMENTS[dtype]}[]" for name, dtype in given.items()}
+    return "\n".join([
+        "from gdatalog.codegen.helpers.elements import at, put",
+        "",
+        "",
+        "def scatter(",
+        *(f'    {name}: "{kind}",' for name, kind in types.items()),
+        '    low: "i64",',
+        ") -> None:",
+        "    for i in range(len(keys)):",
+        "        key = at(keys, i) - low",
+        "        place = at(places, key)",
+        "        put(places, key, place + 1)",
+        *(f"        put(out{at}, place, at(values{at}, i))" for at in range(count)),
+        "",
+    ])  # fmt: skip
 
 
 def loose_trie(columns: Sequence[Array]) -> Trie | None:
@@ -72,13 +58,14 @@ def loose_trie(columns: Sequence[Array]) -> Trie | None:
     if high - low > 4 * count + 1024:
         return None
     span = high - low + 1
-    source = _source(tuple(column.dtype.name for column in (keys, *rest)))
-    code = code_cache.load(code_cache.versioned("loose", source), source)
+    source = _scatter(tuple(column.dtype.name for column in (keys, *rest)))
+    scatter = native.load(native.named("scatter", source), source)
+    tally = native.of(count_keys, f"{_ELEMENTS[keys.dtype.name]}[]", "i64", "i32[]")
     workers = cores() if count >= LONG else 1
     cuts = [count * at // workers for at in range(workers + 1)]
     parts = [slice(*cut) for cut in pairwise(cuts)]
     counts = np.zeros((workers, span), dtype=np.int32)
-    spread(lambda at: code.tally(keys[parts[at]], low, counts[at]), range(workers), workers > 1)
+    spread(lambda at: tally(keys[parts[at]], low, counts[at]), range(workers), workers > 1)
     # Where the rows of each part and value go: value by value, and part by part within.
     offsets = np.zeros(span + 1, dtype=np.int32)
     np.cumsum(counts.sum(axis=0, dtype=np.int32), out=offsets[1:])
@@ -90,7 +77,7 @@ def loose_trie(columns: Sequence[Array]) -> Trie | None:
 
     def fill(at: int) -> None:
         mine = [column[parts[at]] for column in rest]
-        code.scatter(keys[parts[at]], low, places[at], *mine, *outs)
+        scatter(keys[parts[at]], places[at], *mine, *outs, low)
 
     spread(fill, range(workers), workers > 1)
     root = TrieLevel(np.arange(low, high + 1, dtype=keys.dtype), np.array([0, span]))

@@ -5,14 +5,16 @@ A device is a value of a database. The one here is the CPU; `gpu_ops` has the ot
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from gdatalog import cpu_ops
-from gdatalog.cpu_ops import code_cache
+from gdatalog.codegen import native
+from gdatalog.codegen.language import LoopError
 from gdatalog.engine.budget import LARGEST_CHUNK
 from gdatalog.engine.knobs import Knobs
-from gdatalog.executors.lftj import Block, run_nest
+from gdatalog.executors.lftj import Block, GiveUp, run_nest
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.worklist import ListRoom, run_split
 from gdatalog.plan.nodes import RulePlan, TrieRef
@@ -185,16 +187,20 @@ class Cpu:
 
 def is_compiled(printed: Printed) -> bool:
     """Whether there is machine code for a printed function."""
-    return code_cache.compiled(code_cache.versioned(printed.shape, printed.source))
+    return True
 
 
 def compiled_function(printed: Printed, limits: Limits, told: str) -> Any:
     """A printed function, compiled if it is not yet; `told`: what of, for messages."""
-    name = code_cache.versioned(printed.shape, printed.source)
-    if not code_cache.compiled(name):
+    name = native.named(printed.shape, printed.source)
+    try:
         with limits.watch.work("compiling", told):
-            return code_cache.load(name, printed.source, limits.poll).run
-    return code_cache.load(name, printed.source, limits.poll).run
+            found = native.load(name, printed.source)
+    except LoopError as problem:
+        warnings.warn(RuntimeWarning(str(problem)), stacklevel=2)
+        raise GiveUp(f"its loops do not compile: {problem}") from problem
+    limits.poll()
+    return found
 
 
 CPU: Device = Cpu()

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cpu_ops import code_cache
+from gdatalog.codegen import native
+from gdatalog.codegen.helpers.hashing import add_keys, move_keys
 from gdatalog.engine.keyspace import KeySpace
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
@@ -18,37 +19,13 @@ from gdatalog.storage.threads import LONG, spread
 
 LEAST_BITS = 10  # of the number of slots
 
-SOURCE = '''"""A hash set of integers, compiled."""
 
-import numba as nb
-
-from gdatalog.cpu_ops.compiled.hashing import add_keys, move_keys
+def _add() -> Any:
+    return native.of(add_keys, "i64[]", "i64", "i64[]", "i64", "i64", "bool[]")
 
 
-@nb.njit(
-    "i8(i8[::1], i8, i8[::1], i8, i8, b1[::1])",
-    nogil=True, error_model="numpy", boundscheck=False, _nrt=False, cache=True,
-)
-def add(slots, shift, keys, lo, hi, fresh):
-    return add_keys(slots, shift, keys, lo, hi, fresh)
-
-
-@nb.njit(
-    "void(i8[::1], i8, i8, i8[::1], i8)",
-    nogil=True, error_model="numpy", boundscheck=False, _nrt=False, cache=True,
-)
-def move(old, lo, hi, slots, shift):
-    move_keys(old, lo, hi, slots, shift)
-'''
-
-
-def at_hand() -> bool:
-    """Whether the compiled functions are there."""
-    return code_cache.compiled(code_cache.versioned("hash set", SOURCE))
-
-
-def _code() -> Any:
-    return code_cache.load(code_cache.versioned("hash set", SOURCE), SOURCE)
+def _move() -> Any:
+    return native.of(move_keys, "i64[]", "i64", "i64", "i64[]", "i64")
 
 
 class Hashed:
@@ -85,7 +62,7 @@ class Hashed:
             return
         old, self._bits = self.slots, bits
         self.slots = np.zeros(1 << bits, dtype=np.int64)
-        move, parts = _code().move, 8 if len(old) >= LONG else 1
+        move, parts = _move(), 8 if len(old) >= LONG else 1
         cuts = [len(old) * at // parts for at in range(parts + 1)]
 
         def part(at: int) -> None:
@@ -102,7 +79,7 @@ class Hashed:
         numbers = self.space.numbers(rows)
         self.grow(len(numbers))
         fresh = np.empty(len(numbers), dtype=np.bool_)
-        self.count += int(_code().add(self.slots, self.shift, numbers, 0, len(numbers), fresh))
+        self.count += int(_add()(self.slots, self.shift, numbers, 0, len(numbers), fresh))
         return fresh
 
 

@@ -10,7 +10,6 @@ Above 300 lines, for what may be run so and how are two sides of one thing.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from time import perf_counter
@@ -165,7 +164,7 @@ class InPlace(StratumRun):
         size = self.size
         if self.around.knobs.strategy == "lftj" or spent_on(self.rules_key) >= ENOUGH:
             return
-        if size < (FEW if "numba" in sys.modules else MANY):
+        if size < (FEW):
             yield FIRST
         if size < AT_ONCE and not self._ready():
             yield SECOND

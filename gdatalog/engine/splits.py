@@ -9,7 +9,6 @@ Above 300 lines, for what is prepared is run right here.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -108,7 +107,7 @@ class Splits(StratumRun):
         if self.forced or spent_on(self.rules_key) >= ENOUGH:
             return
         here = self.around.device is CPU  # a GPU needs no Numba, and compiles sooner
-        if self.read_rows < (MANY if here and "numba" not in sys.modules else FEW):
+        if self.read_rows < (FEW):
             yield FIRST
         if all(group is None for group in self.groups.values()):
             return  # nothing to begin with

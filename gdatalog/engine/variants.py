@@ -10,7 +10,6 @@ Above 300 lines, for both ways to run a variant, and when it goes over, belong t
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,13 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cpu_ops import code_cache
 from gdatalog.engine.choose import Choice
 from gdatalog.engine.depth import Form, Nest, counted
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.device import CPU, compiled_function
 from gdatalog.engine.growing import Growing
-from gdatalog.engine.hashed import Hashed, at_hand
+from gdatalog.engine.hashed import Hashed
 from gdatalog.engine.ledger import RuleRound, RuleRun
 from gdatalog.engine.marks import Marks
 from gdatalog.engine.sources import Sources
@@ -251,13 +249,7 @@ class Variant:
         """Seconds of breadth-first rounds that are worth having these loops."""
         if nest.reason is not None:
             return NEVER
-        printed = nest.plain
-        name = code_cache.versioned(printed.shape, printed.source)
-        if code_cache.loaded(name):
-            return AT_HAND
-        if not code_cache.compiled(name) or (hashed and not at_hand()):
-            return TO_COMPILE
-        return TO_READ if "numba" in sys.modules else TO_START
+        return AT_HAND
 
     def _nest(self, parts: Parts, hashed: bool) -> Nest:
         sources = Sources(

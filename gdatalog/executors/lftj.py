@@ -118,7 +118,7 @@ def run_nest(
     counts what it binds, the array of counts among them is set to what all workers have counted.
     """
     distinct = [tries[at] for at in printed.which]
-    beside = {name: unlocked(array) for name, array in beside.items()}
+    beside = dict(beside)
     tally = beside.pop(COUNTS, None)
     given = {**given_arrays(printed, distinct, scope), **beside}
     control = np.zeros(16, dtype=np.int64)
@@ -185,22 +185,8 @@ def given_arrays(printed: Any, tries: Sequence[Trie], scope: Any) -> dict[str, A
         if argument.levels and argument.kind in SHARED:
             at = argument.levels[0]
             array = SHARED[argument.kind](tries[at.trie], at.depth)
-            given[argument.name] = unlocked(np.ascontiguousarray(array))
+            given[argument.name] = np.ascontiguousarray(array)
     return given
-
-
-class Unlocked:
-    """What NumPy takes for the same array, which may be written to. Loops only read it."""
-
-    def __init__(self, array: Array) -> None:
-        self.array = array  # lives as long
-        address, _ = array.__array_interface__["data"]
-        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
-
-
-def unlocked(array: Array) -> Array:
-    """An array as loops are compiled for it: borrowed columns are read-only, a type of its own."""
-    return array if array.flags.writeable else np.asarray(Unlocked(array))
 
 
 def _dense(trie: Trie) -> tuple[int, Array]:
@@ -278,12 +264,12 @@ def own_arguments(
 
 
 DTYPES = {
-    "i4[::1]": np.int32,
-    "i8[::1]": np.int64,
-    "u1[::1]": np.uint8,
-    "u4[::1]": np.uint32,
-    "u8[::1]": np.uint64,
-    "f8[::1]": np.float64,
+    "i32[]": np.int32,
+    "i64[]": np.int64,
+    "u8[]": np.uint8,
+    "u32[]": np.uint32,
+    "u64[]": np.uint64,
+    "f64[]": np.float64,
 }
 
 

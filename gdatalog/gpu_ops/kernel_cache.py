@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from gdatalog.cpu_ops.code_cache import Size, home, own
+from gdatalog.codegen.cache import Size, home, own
 
 MOST_BYTES = 512 << 20
 

@@ -16,9 +16,7 @@ from gdatalog.printer.arguments import Argument
 from gdatalog.printer.counting import ARRAY, Counter
 from gdatalog.printer.module import Printed
 
-_ELEMENTS = {
-    "i4": "i32", "i8": "i64", "u1": "u8", "u4": "u32", "u8": "u64", "f8": "double", "b1": "u8",
-}  # fmt: skip
+_RENAMED = {"f64": "double", "bool": "u8"}
 
 # The numbers of a launch, which every walk is given first, behind what its tiles share.
 NUMBERS = (
@@ -62,14 +60,15 @@ class Loops:
 
 
 def element(kind: str) -> str:
-    """C++'s name for the elements of an array that Numba calls `kind`."""
-    return _ELEMENTS[kind.removesuffix("[::1]")]
+    """C++'s name for the elements of an array."""
+    name = kind.removesuffix("[]")
+    return _RENAMED.get(name, name)
 
 
 def loops_of(printed: Printed) -> Loops:
     """The kernel of a plan that was printed for a tile."""
     lanes = printed.lanes
-    types = {"sizes": "i8[::1]"} | printed.expressions.types()
+    types = {"sizes": "i64[]"} | printed.expressions.types()
     inputs = {name: element(kind) for name, kind in types.items()}
     results: dict[str, Type] = {}
     scratch, outputs = [], []

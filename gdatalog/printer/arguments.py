@@ -12,11 +12,11 @@ import numpy as np
 
 from gdatalog.storage.trie import Trie
 
-_TYPES = {"int32": "i4[::1]", "int64": "i8[::1]", "uint8": "u1[::1]", "uint32": "u4[::1]",
-          "uint64": "u8[::1]", "float64": "f8[::1]", "bool": "b1[::1]"}  # fmt: skip
+_TYPES = {"int32": "i32[]", "int64": "i64[]", "uint8": "u8[]", "uint32": "u32[]",
+          "uint64": "u64[]", "float64": "f64[]", "bool": "bool[]"}  # fmt: skip
 
 
-def numba_type(dtype: object) -> str:
+def type_of(dtype: object) -> str:
     return _TYPES[np.dtype(dtype).name]  # type: ignore[call-overload]
 
 
@@ -59,19 +59,19 @@ class Arguments:
         return argument.name
 
     def values(self, level: Level) -> str:
-        kind = numba_type(self.tries[level.trie].levels[level.depth].values.dtype)
+        kind = type_of(self.tries[level.trie].levels[level.depth].values.dtype)
         return self._add(Argument(f"v{level.trie}_{level.depth}", kind, "values", (level,)))
 
     def offsets(self, level: Level) -> str:
-        kind = numba_type(self.tries[level.trie].levels[level.depth].offsets.dtype)
+        kind = type_of(self.tries[level.trie].levels[level.depth].offsets.dtype)
         return self._add(Argument(f"o{level.trie}_{level.depth}", kind, "offsets", (level,)))
 
     def index(self, level: Level) -> str:
-        return self._add(Argument(f"index{level.trie}", "i4[::1]", "index", (level,)))
+        return self._add(Argument(f"index{level.trie}", "i32[]", "index", (level,)))
 
     def starts(self, level: Level) -> str:
         """Of a root whose values are dense: where each value's children begin."""
-        return self._add(Argument(f"starts{level.trie}", "i4[::1]", "starts", (level,)))
+        return self._add(Argument(f"starts{level.trie}", "i32[]", "starts", (level,)))
 
     def of_trie(self, trie: int, kind: str) -> str:
         """weights, sums or labels"""
@@ -80,11 +80,11 @@ class Arguments:
             labels = self.tries[trie].labels
             assert labels is not None
             dtype = labels.dtype.name
-        return self._add(Argument(f"{kind}{trie}", numba_type(dtype), kind, (Level(trie, 0),)))
+        return self._add(Argument(f"{kind}{trie}", type_of(dtype), kind, (Level(trie, 0),)))
 
     def scratch(self, name: str, kind: str, levels: tuple[Level, ...]) -> str:
         dtype = {"marks": "uint8", "places": "uint8", "rows": "uint64", "words": "uint64"}.get(kind)
-        return self._add(Argument(name, numba_type(dtype or self.width(levels)), kind, levels))
+        return self._add(Argument(name, type_of(dtype or self.width(levels)), kind, levels))
 
     def width(self, levels: tuple[Level, ...]) -> str:
         """The dtype that holds the values that all these levels have."""
@@ -93,22 +93,22 @@ class Arguments:
 
     def given(self, name: str, dtype: str) -> str:
         """A column of the rows that the plan is run for."""
-        return self._add(Argument(name, numba_type(dtype), "given"))
+        return self._add(Argument(name, type_of(dtype), "given"))
 
     def own(self, name: str, dtype: str) -> str:
         """An array that each worker has for itself, of no level's size."""
-        return self._add(Argument(name, numba_type(dtype), "own"))
+        return self._add(Argument(name, type_of(dtype), "own"))
 
     def result(self, name: str, dtype: str) -> str:
         """An array that the run brings along and that is written."""
-        return self._add(Argument(name, numba_type(dtype), "result"))
+        return self._add(Argument(name, type_of(dtype), "result"))
 
     def output(self, name: str, dtype: str) -> str:
-        return self._add(Argument(name, numba_type(dtype), "output"))
+        return self._add(Argument(name, type_of(dtype), "output"))
 
     def counts(self, name: str) -> str:
         """Where a worker counts what it binds, for a profile."""
-        return self._add(Argument(name, numba_type("int64"), "counts"))
+        return self._add(Argument(name, type_of("int64"), "counts"))
 
     def scalar(self, kind: str, level: Level) -> str:
         """low (of the dense index), base (the least value of a level), total (rows of a trie)"""

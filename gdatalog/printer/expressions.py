@@ -172,13 +172,13 @@ class Expressions:
 
     def types(self) -> dict[str, str]:
         """The arguments, in order, with their Numba types."""
-        types = {"consts": "i8[::1]"} if self.constants else {}
+        types = {"consts": "i64[]"} if self.constants else {}
         if self._ranked:
-            types["ranks"] = "i8[::1]"
+            types["ranks"] = "i64[]"
         for at, expr in enumerate(self.tables):
-            types[f"table{at}"] = "u1[::1]" if expr.type == "bool" else "i8[::1]"
+            types[f"table{at}"] = "u8[]" if expr.type == "bool" else "i64[]"
             if at in self._failing:
-                types[f"failed{at}"] = "u1[::1]"
+                types[f"failed{at}"] = "u8[]"
         return types
 
     def arguments(self, scope: Scope) -> dict[str, Array]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gdatalog.cpu_ops.best_values import BEGUN, DONE, SEED, SEEDS, TOUCHED, UNIT, WATCHED
+from gdatalog.codegen.helpers.improving import BEGUN, DONE, SEED, SEEDS, TOUCHED, UNIT, WATCHED
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_join
 from gdatalog.plan.merge import merged
@@ -41,20 +41,20 @@ GIVEN = ("int32", "int32", "int64")  # of a row: its unit, its group's code, its
 KEPT = "best, where, touched, origin, heads, link, item, queue"
 
 _TYPES = {
-    "best": "i8[::1]",
-    "where": "i1[::1]",
-    "touched": "i4[::1]",
-    "origin": "i4[::1]",
-    "stamps": "i4[::1]",
-    "heads": "i8[::1]",
-    "link": "i4[::1]",
-    "item": "i4[::1]",
-    "queue": "i8[::1]",
-    "seeds": "i4[::1]",
-    "costs": "i8[::1]",
+    "best": "i64[]",
+    "where": "i8[]",
+    "touched": "i32[]",
+    "origin": "i32[]",
+    "stamps": "i32[]",
+    "heads": "i64[]",
+    "link": "i32[]",
+    "item": "i32[]",
+    "queue": "i64[]",
+    "seeds": "i32[]",
+    "costs": "i64[]",
 }
-_SPLIT = {"units": "i8[::1]", "starts": "i8[::1]"}
-_NUMBERED = {"table": "i4[::1]", "codes": "i8[::1]", "wanted": "i8[::1]"}
+_SPLIT = {"units": "i64[]", "starts": "i64[]"}
+_NUMBERED = {"table": "i32[]", "codes": "i64[]", "wanted": "i64[]"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def print_improving(
         _print_units(nest, kept, follows, joins)
     else:
         _print_whole(nest, kept, follows, joins, numbered)
-    types = {"places": "i8[::1]", **_TYPES}
+    types = {"places": "i64[]", **_TYPES}
     types |= _SPLIT if split else _NUMBERED if numbered else {}
     own = [Argument(name, type_, "given") for name, type_ in types.items()]
     prologue = [*_prologue(kept), *(ROWS if split else ())]

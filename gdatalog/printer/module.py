@@ -18,7 +18,7 @@ from gdatalog.printer.nest import Nest
 from gdatalog.printer.scope import Known
 from gdatalog.storage.trie import Trie
 
-# Where the functions are that a printed text may call: cpu_ops/compiled.
+# Where the functions are that a printed text may call: codegen/helpers.
 HOMES = {
     "atomics": ("add", "mark_first", "stopped", "take"),
     "elements": ("at", "put"),
@@ -135,29 +135,27 @@ def module_of(
     """The module of a nest that is printed; `told` is what it does, for people who read it, and
     `prologue` what its function reads from its state."""
     expressions = nest.expressions
-    types = {"control": "i8[::1]", "state": "i8[::1]", "sizes": "i8[::1]"}
+    types = {"control": "i64[]", "state": "i64[]", "sizes": "i64[]"}
     types |= expressions.types()
     types |= {argument.name: argument.type for argument in arguments}
     lines = ['"""A join plan, printed by gdatalog:', ""]
     lines += [line.replace("\\", "/").replace('"', "'") for line in told]
-    lines += ['"""', "", "import numba as nb", "import numpy as np", ""]
+    lines += ['"""', "", "import numpy as np", ""]
     for home, names in HOMES.items():
         used = [name for name in names if name in nest.imports]
         if used:
-            lines.append(f"from gdatalog.cpu_ops.compiled.{home} import {', '.join(used)}")
+            lines.append(f"from gdatalog.codegen.helpers.{home} import {', '.join(used)}")
     values = sorted(expressions.imports | (nest.imports - {n for ns in HOMES.values() for n in ns}))
     if values:
-        lines.append(f"from gdatalog.cpu_ops.compiled.values import {', '.join(values)}")
+        lines.append(f"from gdatalog.codegen.helpers.values import {', '.join(values)}")
     # The entries of `state`, a worker's own: the interval at hand (0, 1), workers (3), the least
     # task (5).
     lines += [
         "",
         "",
-        "@nb.njit(",
-        f'    "i8({", ".join(types.values())})",',
-        '    nogil=True, error_model="numpy", boundscheck=False, _nrt=False, cache=True,',
-        ")",
-        f"def run({', '.join(types)}):",
+        "def run(",
+        *(f'    {name}: "{kind}",' for name, kind in types.items()),
+        ') -> "i64":',
         "    start, stop = state[0], state[1]",
         "    threads, grain = state[3], state[5]",
     ]

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.format import format_join
 from gdatalog.plan.merge import Steps, merged
-from gdatalog.printer.arguments import Argument, numba_type
+from gdatalog.printer.arguments import Argument, type_of
 from gdatalog.printer.counting import Counting
 from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.module import Printed, loops_alone
@@ -78,7 +78,7 @@ class _Printer:
         self.number = {listed.relation: at for at, listed in enumerate(lists)}
 
     def _argument(self, name: str, dtype: str, kind: str = "given") -> str:
-        argument = Argument(name, numba_type(dtype), kind)
+        argument = Argument(name, type_of(dtype), kind)
         self.nest.arguments.found.setdefault(name, argument)
         return name
 

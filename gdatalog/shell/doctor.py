@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from gdatalog.widths import visible_lines
 
 if TYPE_CHECKING:
-    from gdatalog.cpu_ops.code_cache import Size
+    from gdatalog.codegen.cache import Size
     from gdatalog.database import Database
     from gdatalog.engine.knobs import Strategy
 
-NEEDED = ("numpy", "numba", "pandas", "pyarrow", "lark", "click")
+NEEDED = ("numpy", "llvmlite", "pandas", "pyarrow", "lark", "click")
 OPTIONAL = ("polars", "scipy", "networkx", "distributed")
 
 SIMPLE = "p(x, y) <- e(x, y), x < y."
@@ -142,7 +142,7 @@ def _memory() -> Finding:
 
 def _code_cache(clear: bool) -> Finding:
     """Where the machine code of rules is kept."""
-    from gdatalog.cpu_ops import code_cache
+    from gdatalog.codegen import cache as code_cache
 
     try:
         went = code_cache.clear() if clear else None

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gdatalog.cpu_ops.compiled.atomics import compare_swap, load
-from gdatalog.cpu_ops.compiled.jit import inlined, part
+from gdatalog.codegen.helpers.atomics import compare_swap, load
+from gdatalog.codegen.language import inlined, part
 from gdatalog.storage.table import Array
 
 _GOLDEN = np.uint64(0x9E37_79B9_7F4A_7C15)

@@ -10,11 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.core import types
 
-from gdatalog.cpu_ops.compiled.elements import at, put
-from gdatalog.cpu_ops.compiled.jit import inlined, intrinsic, part
-from gdatalog.cpu_ops.compiled.lists import GALLOP_MARKED, find, find_indexed, lower, seek, upper
+from gdatalog.codegen.helpers.elements import at, put
+from gdatalog.codegen.helpers.lists import GALLOP_MARKED, find, find_indexed, lower, seek, upper
+from gdatalog.codegen.language import inlined, intrinsic, part
 from gdatalog.storage.table import Array
 
 _ONE = np.uint64(1)
@@ -25,40 +24,21 @@ _ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
 
 @intrinsic
-def popcount(_: Any, word: Any) -> Any:
+def popcount(word: Any) -> int:
     """How many bits of an unsigned word are set."""
-    if word != types.uint64:
-        return None
-
-    def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.ctpop(args[0])
-
-    return types.int64(word), write
+    return int(word).bit_count()
 
 
 @intrinsic
-def trailing_zeros(_: Any, word: Any) -> Any:
+def trailing_zeros(word: Any) -> int:
     """The place of the lowest bit that is set; 64 if there is none."""
-    if word != types.uint64:
-        return None
-
-    def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], context.get_constant(types.boolean, False))
-
-    return types.int64(word), write
+    return (int(word) & -int(word)).bit_length() - 1 if word else 64
 
 
 @intrinsic
-def bit_length(_: Any, number: Any) -> Any:
+def bit_length(number: int) -> int:
     """The place behind the highest bit of an int64 that is set; of a negative one that is 64."""
-    if number != types.int64:
-        return None
-
-    def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        zeros = builder.ctlz(args[0], context.get_constant(types.boolean, False))
-        return builder.sub(context.get_constant(types.int64, 64), zeros)
-
-    return types.int64(number), write
+    return 64 if number < 0 else int(number).bit_length()
 
 
 # ---------------------------------------------------------------------------------- recoding

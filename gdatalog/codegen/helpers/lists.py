@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cpu_ops.compiled.elements import at, put
-from gdatalog.cpu_ops.compiled.jit import inlined, part
+from gdatalog.codegen.helpers.elements import at, put
+from gdatalog.codegen.language import inlined, part
 from gdatalog.storage.table import Array
 
 # From how many times the length on, a list is sought in instead of read. Short lists are read:

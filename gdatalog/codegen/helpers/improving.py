@@ -24,32 +24,19 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.cpu_ops.best_values import (
-    ABSENT,
-    BUCKETS,
-    CHECK,
-    FOUND,
-    FREE,
-    IDLE,
-    KNOWN,
-    LAST,
-    NEWS,
-    ORDERED,
-    REHASH,
-    RING,
-    SEED,
-    SEEDS,
-    TOUCHED,
-    USED,
-    WAITING,
-    WATCHED,
-    WORST,
-)
-from gdatalog.cpu_ops.compiled.bits import bit_length
-from gdatalog.cpu_ops.compiled.elements import at, put
-from gdatalog.cpu_ops.compiled.jit import inlined, part
-from gdatalog.cpu_ops.compiled.values import times
+from gdatalog.codegen.helpers.bits import bit_length
+from gdatalog.codegen.helpers.elements import at, put
+from gdatalog.codegen.helpers.values import times
+from gdatalog.codegen.language import inlined, part
 from gdatalog.storage.table import Array
+
+ABSENT, IDLE = -2, -1
+WORST = 0x7FFF_FFFF_FFFF_FFFF
+BUCKETS = 65
+
+# The entries of `queue`.
+LAST, FREE, USED, ORDERED, RING, WAITING, TOUCHED, WATCHED = range(8)
+NEWS, CHECK, SEED, SEEDS, FOUND, KNOWN, REHASH, BEGUN, DONE, UNIT = range(8, 18)
 
 NONE, UNNUMBERED = -1, -1
 OFTEN = 1024  # improvements, at the least, between two looks for a cycle

@@ -9,50 +9,43 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.core import types
 
-from gdatalog.cpu_ops.compiled.jit import intrinsic, part
+from gdatalog.codegen.language import inlined, intrinsic, part
 
 _ALL_BUT_SIGN = 0x7FFF_FFFF_FFFF_FFFF
 _NANOSECONDS_A_DAY = 86_400_000_000_000
 
 
-@part
+@inlined
 def float_of_key(key: int) -> Any:
     return np.int64(key ^ ((key >> 63) & _ALL_BUT_SIGN)).view(np.float64)
 
 
-@part
+@inlined
 def key_of_float(value: float) -> Any:
     bits = np.float64(value + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
     return bits ^ ((bits >> 63) & _ALL_BUT_SIGN)
 
 
-def _wrapping(instruction: str) -> Any:
-    """Arithmetic that wraps: Numba's own `+`, `-` and `*` of ints promise LLVM that none does."""
-
-    def operation(_: Any, a: Any, b: Any) -> Any:
-        if not (isinstance(a, types.Integer) and isinstance(b, types.Integer)):
-            return None
-
-        def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            both = [
-                context.cast(builder, arg, kind, types.int64)
-                for arg, kind in zip(args, signature.args, strict=True)
-            ]
-            return getattr(builder, instruction)(*both)
-
-        return types.int64(a, b), write
-
-    return intrinsic(operation)
+@intrinsic
+def plus(a: int, b: int) -> Any:
+    """a + b, which wraps."""
+    return np.add(np.int64(a), np.int64(b))
 
 
-plus = _wrapping("add")
-minus = _wrapping("sub")
-times = _wrapping("mul")
+@intrinsic
+def minus(a: int, b: int) -> Any:
+    """a - b, which wraps."""
+    return np.subtract(np.int64(a), np.int64(b))
 
 
-@part
+@intrinsic
+def times(a: int, b: int) -> Any:
+    """a * b, which wraps."""
+    return np.multiply(np.int64(a), np.int64(b))
+
+
+@inlined
 def divide(a: int, b: int) -> int:
     """Truncates; by -1 it wraps, where the machine would trap."""
     if b == -1:
@@ -63,7 +56,7 @@ def divide(a: int, b: int) -> int:
     return quotient
 
 
-@part
+@inlined
 def remainder(a: int, b: int) -> int:
     """Has the sign of the dividend."""
     if b == -1:
@@ -92,12 +85,12 @@ def power(a: int, b: int) -> int:
     return result
 
 
-@part
+@inlined
 def shift_right_unsigned(a: int, b: int) -> Any:
     return np.int64(np.uint64(a) >> np.uint64(b & 63))
 
 
-@part
+@inlined
 def truncate(value: float) -> Any:
     """A float as an int; 0 where there is none that it could be."""
     if -9223372036854775808.0 <= value < 9223372036854775808.0:
@@ -105,37 +98,37 @@ def truncate(value: float) -> Any:
     return np.int64(0)
 
 
-@part
+@inlined
 def floor_of(value: float) -> Any:
     return np.floor(value)
 
 
-@part
+@inlined
 def ceil_of(value: float) -> Any:
     return np.ceil(value)
 
 
-@part
+@inlined
 def root_of(value: float) -> Any:
     return np.sqrt(value)
 
 
-@part
+@inlined
 def exp_of(value: float) -> Any:
     return np.exp(value)
 
 
-@part
+@inlined
 def log_of(value: float) -> Any:
     return np.log(value)
 
 
-@part
+@inlined
 def real_power(a: float, b: float) -> Any:
     return np.power(a, b)
 
 
-@part
+@inlined
 def real_remainder(a: float, b: float) -> Any:
     return np.fmod(a, b)
 
@@ -160,17 +153,17 @@ def _civil(time: int) -> tuple[int, int, int]:
     return year, month + 3, day + 1
 
 
-@part
+@inlined
 def year_of(time: int) -> int:
     return _civil(time)[0]
 
 
-@part
+@inlined
 def month_of(time: int) -> int:
     return _civil(time)[1]
 
 
-@part
+@inlined
 def day_of(time: int) -> int:
     return _civil(time)[2]
 

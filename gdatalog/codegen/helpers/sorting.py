@@ -9,12 +9,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from gdatalog.cpu_ops.compiled.elements import at, put
-from gdatalog.cpu_ops.compiled.jit import inlined, part
+from gdatalog.codegen.helpers.elements import at, put
+from gdatalog.codegen.language import inlined, part
 from gdatalog.storage.table import Array
 
 WIDEST = 10  # bits of a digit: more buckets at once would miss the cache
 FEW = 48  # values that are inserted one by one
+
+
+@part
+def count_keys(keys: Array, low: int, counts: Array) -> None:
+    """How often each key comes, from `low` on."""
+    for i in range(len(keys)):
+        key = at(keys, i) - low
+        put(counts, key, at(counts, key) + 1)
 
 
 @part

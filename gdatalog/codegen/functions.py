@@ -1,0 +1,77 @@
+"""Functions of the loop language as syntax trees, and what the names in them stand for."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from gdatalog.codegen.language import LoopError, kind_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Function:
+    """`world`: the functions and constants that its names may stand for. `kind`: of a helper."""
+
+    name: str
+    node: ast.FunctionDef
+    world: Mapping[str, Any]
+    kind: str | None = None
+
+    @property
+    def parameters(self) -> list[str]:
+        return [argument.arg for argument in self.node.args.args]
+
+
+@cache
+def helper(function: Any) -> Function:
+    """A helper, read from the file that it stands in."""
+    module = sys.modules[function.__module__]
+    node = _functions_of(str(module.__file__))[function.__name__]
+    name = f"{module.__name__.rpartition('.')[2]}.{function.__name__}"
+    return Function(name, node, vars(module), kind_of(function))
+
+
+@cache
+def _functions_of(path: str) -> dict[str, ast.FunctionDef]:
+    tree = ast.parse(Path(path).read_text(encoding="utf-8"))
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def printed(source: str) -> tuple[Function, dict[str, str]]:
+    """The one function of a printed module, and its parameters' types, which are its annotations.
+
+    Nothing of the module is executed.
+    """
+    world: dict[str, Any] = {}
+    found = None
+    for node in ast.parse(source).body:
+        match node:
+            case ast.ImportFrom(module=str(module), names=names):
+                home = import_module(module)
+                world |= {alias.name: getattr(home, alias.name) for alias in names}
+            case ast.FunctionDef():
+                found = node
+            case ast.Import() | ast.Expr(value=ast.Constant()):
+                pass
+            case _:
+                raise LoopError(f"a module has no such statement: {ast.unparse(node)}")
+    if found is None:
+        raise LoopError("a module without a function")
+    return Function(found.name, found, world), _annotated(found)
+
+
+def _annotated(node: ast.FunctionDef) -> dict[str, str]:
+    types = {}
+    for argument in node.args.args:
+        match argument.annotation:
+            case ast.Constant(value=str(kind)):
+                types[argument.arg] = kind
+            case _:
+                raise LoopError(f"{argument.arg} has no type")
+    return types

@@ -1,0 +1,101 @@
+"""Atomic operations on an element of an int64 array, and the counter that threads share.
+
+A plain load of a flag is moved out of the loop that polls it, for the compiler may assume that
+nobody else writes; an atomic one stays where it is, and costs the same. Each operation is whole;
+nothing else is ordered by it. Python's own definitions are for one thread.
+
+What the threads of one run share is an int64 array, `control`: [0] counts the units of work that
+are taken, [1] is set to end the run early, [2] is how many units there are.
+"""
+
+from __future__ import annotations
+
+from gdatalog.codegen.language import inlined, intrinsic, part
+from gdatalog.storage.table import Array
+
+
+@intrinsic
+def load(array: Array, i: int) -> int:
+    """array[i]."""
+    return int(array[i])
+
+
+@intrinsic
+def store(array: Array, i: int, value: int) -> None:
+    """array[i] = value."""
+    array[i] = value
+
+
+@intrinsic
+def add(array: Array, i: int, value: int) -> int:
+    """array[i] += value; gives what was there before."""
+    old = int(array[i])
+    array[i] = old + value
+    return old
+
+
+@intrinsic
+def compare_swap(array: Array, i: int, expected: int, new: int) -> int:
+    """array[i] = new if expected is there; gives what was there before."""
+    old = int(array[i])
+    if old == expected:
+        array[i] = new
+    return old
+
+
+@intrinsic
+def set_bits(array: Array, i: int, bits: int) -> int:
+    """array[i] |= bits; gives what was there before."""
+    old = int(array[i])
+    new = old | bits  # the highest bit is the sign
+    array[i] = new - (1 << 64) if new >= 1 << 63 else new
+    return old
+
+
+@inlined
+def mark_first(marks: Array, place: int) -> bool:
+    """Sets the bit at a place; whether no thread had set it before.
+
+    Most that are set already are seen to be without an atomic write.
+    """
+    word, bit = place >> 6, 1 << (place & 63)
+    if load(marks, word) & bit:
+        return False
+    return set_bits(marks, word, bit) & bit == 0
+
+
+@part
+def take(control: Array, threads: int, total: int, grain: int) -> tuple[int, int]:
+    """The next interval of `total` units of work: [start, stop), empty when none is left.
+
+    Intervals shrink to `grain`, so that the threads end at about the same time. None is more than
+    a 64th of what would be a thread's even share: where the first units are the work of many, as
+    in graphs whose hubs have the least ids, an even share of units is far more than that of work.
+    One thread waits for no other, and what it prepares of a list it has to again in each interval:
+    it takes an eighth at a time, so that it can be told how far it is.
+    """
+    store(control, 2, total)
+    start = load(control, 0)
+    largest = total // (64 * threads)
+    while start < total:
+        size = (total - start) // (8 * threads)
+        if threads == 1:
+            size = total // 8
+        elif size > largest:
+            size = largest
+        if size < grain:
+            size = grain
+        stop = start + size
+        if stop > total:
+            stop = total
+        seen = compare_swap(control, 0, start, stop)
+        if seen == start:
+            return start, stop
+        start = seen
+    return total, total
+
+
+@inlined
+def stopped(control: Array) -> bool:
+    """Whether somebody asked for an end."""
+    return load(control, 1) != 0

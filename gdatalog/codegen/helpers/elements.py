@@ -1,0 +1,27 @@
+"""Elements of arrays, read and written as C does it: an index is not compared with anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gdatalog.codegen.language import intrinsic
+from gdatalog.storage.table import Array
+
+_WORD = np.dtype(np.uint64)
+
+
+@intrinsic
+def at(array: Array, i: int) -> Any:
+    """array[i], where 0 <= i < len(array)."""
+    assert 0 <= i < len(array), f"{i} of {len(array)}"
+    value = array[i]
+    return value if array.dtype == _WORD or array.dtype.kind == "f" else int(value)
+
+
+@intrinsic
+def put(array: Array, i: int, value: Any) -> None:
+    """array[i] = value, where 0 <= i < len(array)."""
+    assert 0 <= i < len(array), f"{i} of {len(array)}"
+    array[i] = value if array.dtype == _WORD else np.int64(value).astype(array.dtype)

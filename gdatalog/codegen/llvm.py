@@ -1,0 +1,323 @@
+"""Functions of the loop language as LLVM IR: statements. Expressions are in `llvm_values.py`.
+
+A local is a stack slot, which LLVM's first pass makes a register of; of an array these are two,
+its address and its length. Arrays are passed so, too.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gdatalog.codegen.functions import Function
+from gdatalog.codegen.language import LoopError
+from gdatalog.codegen.llvm_values import SLOT, Value, Values, result_type
+from gdatalog.codegen.types import (
+    ELEMENTS,
+    Type,
+    Typed,
+    element_of,
+    infer,
+    is_array,
+    literal,
+    wider,
+)
+
+# Arrays that threads write to at the same time: another pointer may change what they hold.
+SHARED = frozenset({"control", "marks", "slots"})
+
+
+@dataclass(slots=True)
+class Module:
+    """The functions of one module of LLVM IR. `parts`: helpers that are compiled apart."""
+
+    texts: list[str] = field(default_factory=list)
+    parts: dict[str, Typed] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)
+    declared: set[str] = field(default_factory=set)
+
+    def add(self, typed: Typed, head: str, noalias: bool = False) -> None:
+        """Translates a function, and before it those that become part of it."""
+        if typed.symbol not in self.done:
+            self.done.add(typed.symbol)
+            self.texts.append(Body(typed, self).text(head, noalias))
+
+    def helper(self, typed: Typed) -> None:
+        """A helper that some function calls."""
+        if typed.function.kind == "inlined":
+            self.add(typed, "define private {} {} alwaysinline")
+        else:
+            self.parts[typed.symbol] = typed
+
+    def text(self) -> str:
+        calls = [
+            f"declare {result_type(typed.result)} @{_quoted(symbol)}({_parameters(typed.given)})"
+            for symbol, typed in self.parts.items()
+        ]
+        return "\n".join([*sorted(self.declared), *calls, "", *self.texts])
+
+
+def module_of(function: Function, given: Sequence[str]) -> tuple[str, dict[str, Typed]]:
+    """The IR of a function that Python calls, and the helpers that it wants compiled.
+
+    Its symbol is `entry`. It takes the address of an array of 64-bit words: for each array its
+    address and its length, for each scalar its value.
+    """
+    typed, module = infer(function, tuple(given)), Module()
+    module.add(typed, "define private {} {} nounwind", noalias=function.kind is None)
+    module.texts.append(_entry(typed))
+    return module.text(), module.parts
+
+
+def part_of(typed: Typed) -> tuple[str, dict[str, Typed]]:
+    """The IR of a helper that other modules call, and the helpers that it wants itself."""
+    module = Module()
+    module.add(typed, "define {} {} nounwind")
+    return module.text(), module.parts
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
+
+
+def _parameters(given: Sequence[str]) -> str:
+    return ", ".join("ptr, i64" if is_array(kind) else SLOT[kind] for kind in given)
+
+
+def _entry(typed: Typed) -> str:
+    lines = ["define i64 @entry(ptr %words) nounwind {"]
+    args: list[str] = []
+    count = 0
+
+    def word(kind: str) -> str:
+        nonlocal count
+        lines.append(f"  %p{count} = getelementptr i64, ptr %words, i64 {count}")
+        lines.append(f"  %w{count} = load {kind}, ptr %p{count}, align 8")
+        count += 1
+        return f"{kind} %w{count - 1}"
+
+    for kind in typed.given:
+        if is_array(kind):
+            args += [word("ptr"), word("i64")]
+        elif kind == "bool":
+            read = word("i64").split()[1]
+            lines.append(f"  %b{count} = icmp ne i64 {read}, 0")
+            args.append(f"i1 %b{count}")
+        else:
+            args.append(word(SLOT[kind]))
+    call = f"call {result_type(typed.result)} @{_quoted(typed.symbol)}({', '.join(args)})"
+    match typed.result:
+        case "void":
+            lines += [f"  {call}", "  ret i64 0"]
+        case "i64" | "u64":
+            lines += [f"  %result = {call}", "  ret i64 %result"]
+        case "bool":
+            lines += [f"  %found = {call}", "  %result = zext i1 %found to i64"]
+            lines.append("  ret i64 %result")
+        case _:
+            # A float or several numbers are left where the arguments were.
+            lines.append(f"  %result = {call}")
+            kinds = typed.result if isinstance(typed.result, tuple) else (str(typed.result),)
+            for at, kind in enumerate(kinds):
+                value = "%result"
+                if isinstance(typed.result, tuple):
+                    value = f"%r{at}"
+                    lines.append(f"  {value} = extractvalue {result_type(kinds)} %result, {at}")
+                if kind == "bool":
+                    lines.append(f"  %z{at} = zext i1 {value} to i64")
+                    value, kind = f"%z{at}", "i64"
+                lines.append(f"  %o{at} = getelementptr i64, ptr %words, i64 {at}")
+                lines.append(f"  store {SLOT[kind]} {value}, ptr %o{at}, align 8")
+            lines.append("  ret i64 0")
+    return "\n".join([*lines, "}", ""])
+
+
+class Body(Values):
+    """The body of one function."""
+
+    def __init__(self, typed: Typed, module: Module) -> None:
+        super().__init__(typed, module)
+        self._loops: list[tuple[str, str]] = []  # where `continue` and `break` go
+
+    def text(self, head: str, noalias: bool) -> str:
+        typed = self.typed
+        parameters, first = [], []
+        names = dict(zip(typed.function.parameters, typed.given, strict=True))
+        for name, kind in names.items():
+            if is_array(kind):
+                alone = " noalias" if noalias and name not in SHARED else ""
+                align = ELEMENTS[element_of(kind)]
+                parameters.append(f"ptr{alone} align {align} %a.{name}, i64 %a.{name}.n")
+                first.append(f"  store ptr %a.{name}, ptr %l.{name}, align 8")
+                first.append(f"  store i64 %a.{name}.n, ptr %l.{name}.n, align 8")
+            else:
+                parameters.append(f"{SLOT[kind]} %a.{name}")
+                wide = typed.names[name]
+                if wide != kind:
+                    raise LoopError(f"{name} of {typed.symbol} is {kind} and {wide}")
+                first.append(f"  store {SLOT[kind]} %a.{name}, ptr %l.{name}, align 8")
+        self._block(typed.function.node.body)
+        if not self.ended:
+            match typed.result:
+                case "void":
+                    self.line("ret void")
+                case _:
+                    self.line("unreachable")
+        slots = []
+        for name, found in typed.names.items():
+            if is_array(found):
+                slots += [f"  %l.{name} = alloca ptr, align 8"]
+                slots += [f"  %l.{name}.n = alloca i64, align 8"]
+            else:
+                slots.append(f"  %l.{name} = alloca {SLOT[str(found)]}, align 8")
+        symbol = f"@{_quoted(typed.symbol)}({', '.join(parameters)})"
+        lines = [head.format(result_type(typed.result), symbol) + " {", "start:"]
+        return "\n".join([*lines, *slots, *self.slots, *first, *self.lines, "}", ""])
+
+    def _block(self, body: Sequence[ast.stmt]) -> None:
+        for node in body:
+            if self.ended:
+                return  # nothing gets there
+            self._statement(node)
+
+    def _statement(self, node: ast.stmt) -> None:
+        match node:
+            case ast.Pass() | ast.Expr(value=ast.Constant()):
+                pass
+            case ast.Expr(value=value):
+                self.value(value)
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+                found = [self.wanted(t, v) for t, v in zip(targets, values, strict=True)]
+                for target, its in zip(targets, found, strict=True):
+                    self._store(target, its)
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
+                several = self.value(value)
+                assert isinstance(several.kind, tuple)
+                for at, target in enumerate(targets):
+                    self._store(target, self.extract(several, at))
+            case ast.Assign(targets=[target], value=value):
+                self._store(target, self.wanted(target, value))
+            case ast.AugAssign(target=target, op=op, value=value):
+                self._store(target, self.value(ast.BinOp(target, op, value)))
+            case ast.If():
+                self._if(node)
+            case ast.While():
+                self._while(node)
+            case ast.For():
+                self._for(node)
+            case ast.Continue():
+                self.go(self._loops[-1][0])
+            case ast.Break():
+                self.go(self._loops[-1][1])
+            case ast.Return():
+                self._return(node.value)
+            case _:
+                raise LoopError(f"not in the language: {ast.unparse(node)}")
+
+    def _store(self, target: ast.expr, value: Value) -> None:
+        match target:
+            case ast.Name(id=name):
+                kind = self.typed.names[name]
+                if is_array(kind):
+                    self.line(f"store ptr {value.text}, ptr %l.{name}, align 8")
+                    self.line(f"store i64 {value.length}, ptr %l.{name}.n, align 8")
+                    return
+                found = self.cast(value, str(kind))
+                self.line(f"store {SLOT[str(kind)]} {found.text}, ptr %l.{name}, align 8")
+            case ast.Subscript(value=array, slice=index):
+                self.put(self.value(array), self.value(index), value)
+            case _:
+                raise LoopError(f"not in the language: {ast.unparse(target)}")
+
+    def _if(self, node: ast.If) -> None:
+        yes, no, end = self.label("then"), self.label("else"), self.label("end")
+        self.jump(node.test, yes, no if node.orelse else end)
+        self.start(yes)
+        self._block(node.body)
+        self.go(end)
+        if node.orelse:
+            self.start(no)
+            self._block(node.orelse)
+            self.go(end)
+        self.start(end)
+
+    def _while(self, node: ast.While) -> None:
+        if node.orelse:
+            raise LoopError("a loop with an else")
+        test, body, end = self.label("while"), self.label("turn"), self.label("left")
+        self.go(test)
+        self.start(test)
+        self.jump(node.test, body, end)
+        self.start(body)
+        self._loops.append((test, end))
+        self._block(node.body)
+        self._loops.pop()
+        self.go(test)
+        self.start(end)
+
+    def _for(self, node: ast.For) -> None:
+        match node:
+            case ast.For(target=ast.Name(id=name), iter=ast.Call() as call, orelse=[]):
+                pass
+            case _:
+                raise LoopError(f"no loop over a range: {ast.unparse(node)}")
+        bounds = [self.cast(self.value(arg), "i64") for arg in call.args]
+        if ast.unparse(call.func) != "range" or not 1 <= len(bounds) <= 2:
+            raise LoopError(f"no loop over a range: {ast.unparse(node.iter)}")
+        low, high = bounds if len(bounds) == 2 else (Value("0", "i64"), bounds[0])
+        turn = self.slot("i64")
+        self.line(f"store i64 {low.text}, ptr {turn}, align 8")
+        test, body = self.label("for"), self.label("turn")
+        step, end = self.label("next"), self.label("left")
+        self.go(test)
+        self.start(test)
+        at = self.made(f"load i64, ptr {turn}, align 8")
+        more = self.made(f"icmp slt i64 {at}, {high.text}")
+        self.line(f"br i1 {more}, label %{body}, label %{end}")
+        self.ended = True
+        self.start(body)
+        self._store(ast.Name(name), Value(at, "i64"))
+        self._loops.append((step, end))
+        self._block(node.body)
+        self._loops.pop()
+        self.go(step)
+        self.start(step)
+        last = self.made(f"load i64, ptr {turn}, align 8")
+        after = self.made(f"add nsw i64 {last}, 1")
+        self.line(f"store i64 {after}, ptr {turn}, align 8")
+        self.go(test)
+        self.start(end)
+
+    def _return(self, node: ast.expr | None) -> None:
+        result: Type | None = self.typed.result
+        if node is None or result == "void":
+            self.line("ret void")
+        elif isinstance(result, tuple):
+            if isinstance(node, ast.Tuple):
+                parts = [self.value(each) for each in node.elts]
+                text = "undef"
+                for at, (part, kind) in enumerate(zip(parts, result, strict=True)):
+                    given = self.cast(part, kind).text
+                    text = self.made(
+                        f"insertvalue {result_type(result)} {text}, {SLOT[kind]} {given}, {at}"
+                    )
+            else:
+                text = self.value(node).text
+            self.line(f"ret {result_type(result)} {text}")
+        else:
+            kind = str(result)
+            self.line(f"ret {SLOT[kind]} {self.cast(self.value(node), kind).text}")
+        self.ended = True
+
+    def wanted(self, target: ast.expr, node: ast.expr) -> Value:
+        """A value on its way into a target; a literal becomes what the target is."""
+        number = literal(node)
+        if number is not None and isinstance(target, ast.Name):
+            kind = self.typed.names[target.id]
+            if kind == "u64":
+                return Value(str(number), "u64")
+        return self.value(node)
+
+
+__all__ = ["module_of", "part_of", "wider"]

@@ -1,0 +1,104 @@
+"""LLVM: from IR to an object file for a processor, and from that to a function in memory.
+
+The one module that imports llvmlite.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from functools import cache
+from threading import Lock
+from typing import Any, Literal
+
+import llvmlite.binding as llvm
+
+Tier = Literal["light", "full"]
+
+_lock = Lock()
+_kept: list[Any] = []  # libraries live as long as the process: their functions may be running
+_count = 0
+
+
+@cache
+def _ready() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+@cache
+def processor() -> tuple[str, str, str]:
+    """What machine code depends on: the target, the processor's name and its features."""
+    _ready()
+    features = llvm.get_host_cpu_features().flatten()
+    return llvm.get_process_triple(), llvm.get_host_cpu_name(), features
+
+
+@cache
+def version() -> str:
+    return ".".join(map(str, llvm.llvm_version_info))
+
+
+def _target(level: int) -> Any:
+    triple, name, features = processor()
+    target = llvm.Target.from_triple(triple)
+    return target.create_target_machine(
+        cpu=name, features=features, opt=level, reloc="pic", codemodel="default", jit=True
+    )
+
+
+def object_of(ir: str, tier: Tier) -> bytes:
+    """The object file of a module."""
+    _ready()
+    module = llvm.parse_assembly(ir)
+    try:
+        module.verify()
+        machine = _target(1 if tier == "light" else 2)
+        optimise(module, machine, tier)
+        return bytes(machine.emit_object(module))
+    finally:
+        module.close()
+
+
+def optimise(module: Any, machine: Any, tier: Tier) -> None:
+    """Runs LLVM's passes: `full` is its own choice, without vectors, which were seen to cost."""
+    tuning = llvm.create_pipeline_tuning_options(speed_level=2)
+    tuning.loop_vectorization = False
+    tuning.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, tuning)
+    if tier == "full":
+        passes = builder.getModulePassManager()
+    else:
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_always_inliner_pass()
+        passes.add_sroa_pass()
+        passes.add_simplify_cfg_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_loop_rotate_pass()
+        passes.add_new_gvn_pass()
+        passes.add_simplify_cfg_pass()
+        passes.add_global_dead_code_eliminate_pass()
+    passes.run(module, builder)
+
+
+@cache
+def _linker() -> Any:
+    _ready()
+    return llvm.create_lljit_compiler(_target(2))
+
+
+def linked(code: bytes, symbol: str, helpers: Mapping[str, int]) -> int:
+    """The address of a symbol of an object file, once it is in memory. `helpers`: addresses."""
+    global _count
+    library = llvm.JITLibraryBuilder().add_object_img(code).export_symbol(symbol)
+    library.add_current_process()
+    for name, address in helpers.items():
+        library.import_symbol(name, address)
+    with _lock:
+        _count += 1
+        tracker = library.link(_linker(), f"library{_count}")
+        _kept.append(tracker)
+    return int(tracker[symbol])
+
+
+ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)  # lets go of the interpreter's lock

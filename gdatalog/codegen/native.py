@@ -1,0 +1,278 @@
+"""Functions of the loop language as machine code that Python can call.
+
+A module is translated and compiled when it is first asked for, in a few hundredths of a second,
+or its code is read from the cache. The key is what makes the code: the text without comments, the
+helpers, our version, LLVM's, and the processor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gdatalog.codegen import cache as code_cache
+from gdatalog.codegen.language import CompileError
+from gdatalog.spent import spending
+
+if TYPE_CHECKING:
+    from gdatalog.codegen.functions import Function
+    from gdatalog.codegen.types import Typed
+
+HELPERS = Path(__file__).with_name("helpers")
+_DOCSTRING = re.compile(r'\A"""(?:[^"\\]|"(?!""))*"""\s*')
+_COMMENT = re.compile(r"""^#.*\n|[ ]*#[^"'\n]*$""", re.MULTILINE)
+
+_CHARS = {"bool[]": "?", "i8[]": "b", "u8[]": "B", "i32[]": "i", "u32[]": "I", "i64[]": "lq",
+          "u64[]": "LQ", "f64[]": "d"}  # fmt: skip
+
+_lock = RLock()
+_native: dict[str, Native] = {}
+_parts: dict[str, int] = {}  # addresses of helpers, by symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A compiled function. `given`: its arguments' types, `result`: its result's.
+
+    Arrays are to be contiguous and of their type; else a call is a TypeError.
+    """
+
+    name: str
+    entry: Callable[[int], int]
+    given: tuple[str, ...]
+    result: Any
+
+    def __call__(self, *args: Any) -> Any:
+        words: list[int] = []
+        for arg, kind in zip(args, self.given, strict=True):
+            chars = _CHARS.get(kind)
+            if chars is None:
+                words.append(_word(arg, kind))
+                continue
+            if arg.dtype.char not in chars or arg.ndim != 1 or not arg.flags.c_contiguous:
+                raise TypeError(f"{self.name}: {arg.dtype} {arg.shape} is no {kind}")
+            words += (arg.__array_interface__["data"][0], len(arg))
+        packed = np.array(words or [0], dtype=np.uint64)
+        status = self.entry(packed.ctypes.data)
+        if self.result in ("i64", "void"):
+            return status if self.result == "i64" else None
+        return _unpacked(packed, status, self.result)
+
+
+def _word(value: Any, kind: str) -> int:
+    if kind == "f64":
+        return int(np.float64(value).view(np.uint64))
+    return int(value) & 0xFFFF_FFFF_FFFF_FFFF
+
+
+def _unpacked(words: Any, status: int, result: Any) -> Any:
+    if result == "u64":
+        return status & 0xFFFF_FFFF_FFFF_FFFF
+    if result == "bool":
+        return status != 0
+    views = {"f64": np.float64, "u64": np.uint64}
+    kinds = (result,) if isinstance(result, str) else result
+    found = tuple(words[at : at + 1].view(views.get(k, np.int64))[0] for at, k in enumerate(kinds))
+    values = tuple(each.item() for each in found)
+    return values[0] if isinstance(result, str) else values
+
+
+# ------------------------------------------------------------------------------------- names
+
+
+@lru_cache(512)
+def named(shape: str, source: str) -> str:
+    """The name of a printed text: something to read, and a hash of what it says.
+
+    >>> named("count E(x,y), E(y,z)", "...")[:18]
+    'count_e_x_y_e_y_z_'
+    >>> named("p", "#1\\nx = 1  # 1") == named("p", "#2\\nx = 1  # 2")
+    True
+    """
+    told = re.sub(r"[^a-z0-9]+", "_", shape.lower()).strip("_")[:60].rstrip("_")
+    digest = hashlib.sha256(_code(source).encode()).hexdigest()[:20]
+    return f"{told}_{digest}" if told[:1].isalpha() else f"p_{told}_{digest}"
+
+
+def _code(source: str) -> str:
+    """A text without its docstring and comments, which are of one rule only."""
+    code = _DOCSTRING.sub("", source)
+    return code if '"""' in code or "'''" in code else _COMMENT.sub("", code)
+
+
+@cache
+def _surroundings() -> str:
+    """A hash of what makes code beside its text."""
+    from gdatalog.codegen import machine
+
+    digest = hashlib.sha256()
+    for folder in (HELPERS, HELPERS.parent):
+        for path in sorted(folder.glob("*.py")):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    told = (sys.modules["gdatalog"].__version__, machine.version(), *machine.processor())
+    digest.update(repr(told).encode())
+    return digest.hexdigest()[:20]
+
+
+# ---------------------------------------------------------------------------------- compiling
+
+
+def load(name: str, source: str) -> Native:
+    """The function of a printed text. The name is what `named` gives."""
+    found = _native.get(name)
+    if found is not None:
+        return found
+
+    def function() -> tuple[Function, Sequence[str]]:
+        from gdatalog.codegen.functions import printed
+
+        found, types = printed(source)
+        return found, tuple(types.values())
+
+    return _loaded(name, function)
+
+
+def of(helper: Callable[..., Any], *given: str) -> Native:
+    """A helper for arguments of some types, as a function that Python can call."""
+    name = ".".join((f"{helper.__module__.rpartition('.')[2]}.{helper.__name__}", *given))
+    found = _native.get(name)
+    if found is not None:
+        return found
+
+    def function() -> tuple[Function, Sequence[str]]:
+        from gdatalog.codegen import functions
+
+        return functions.helper(helper), given
+
+    return _loaded(name, function)
+
+
+def loaded(name: str) -> bool:
+    """Whether a function is in memory."""
+    return name in _native
+
+
+def _loaded(name: str, function: Callable[[], tuple[Function, Sequence[str]]]) -> Native:
+    with _lock, spending("compiling"):
+        found = _native.get(name)
+        if found is None:
+            found = _native[name] = _kept(name) or _compiled(name, function)
+        return found
+
+
+def _compiled(name: str, function: Callable[[], tuple[Function, Sequence[str]]]) -> Native:
+    from gdatalog.codegen import llvm, machine
+    from gdatalog.codegen.types import infer
+
+    found, given = function()
+    ir, parts = llvm.module_of(found, given)
+    dump(name, ir)
+    try:
+        code = machine.object_of(ir, "light")
+    except Exception as problem:
+        raise CompileError(
+            f"{name}: {problem} (its LLVM IR is in {kept_ir(name, ir)})"
+        ) from problem
+    addresses = {symbol: _part(symbol, typed) for symbol, typed in parts.items()}
+    result = infer(found, tuple(given)).result
+    told = {"given": list(given), "result": result, "parts": list(parts)}
+    code_cache.keep(_file(name), json.dumps(told).encode() + b"\n" + code)
+    return _linked(name, code, tuple(given), result, addresses)
+
+
+def _kept(name: str) -> Native | None:
+    """What the cache has of a function; None if anything of it is missing."""
+    data = code_cache.read(_file(name))
+    if data is None:
+        return None
+    told, _, code = data.partition(b"\n")
+    found = json.loads(told)
+    addresses = {}
+    for symbol in found["parts"]:
+        address = _kept_part(symbol)
+        if address is None:
+            return None
+        addresses[symbol] = address
+    result = found["result"]
+    result = tuple(result) if isinstance(result, list) else result
+    return _linked(name, code, tuple(found["given"]), result, addresses)
+
+
+def _linked(
+    name: str, code: bytes, given: tuple[str, ...], result: Any, addresses: Mapping[str, int]
+) -> Native:
+    from gdatalog.codegen import machine
+
+    address = machine.linked(code, "entry", addresses)
+    return Native(name, machine.ENTRY(address), given, result)
+
+
+def _part(symbol: str, typed: Typed) -> int:
+    """The address of a helper that other code calls; it is compiled if it is not there."""
+    from gdatalog.codegen import llvm, machine
+
+    address = _parts.get(symbol) or _kept_part(symbol)
+    if address is not None:
+        return address
+    ir, parts = llvm.part_of(typed)
+    dump(symbol, ir)
+    addresses = {each: _part(each, its) for each, its in parts.items()}
+    code = machine.object_of(ir, "full")
+    code_cache.keep(_file(symbol), json.dumps({"parts": list(parts)}).encode() + b"\n" + code)
+    _parts[symbol] = machine.linked(code, symbol, addresses)
+    return _parts[symbol]
+
+
+def _kept_part(symbol: str) -> int | None:
+    from gdatalog.codegen import machine
+
+    if symbol in _parts:
+        return _parts[symbol]
+    data = code_cache.read(_file(symbol))
+    if data is None:
+        return None
+    told, _, code = data.partition(b"\n")
+    addresses = {}
+    for each in json.loads(told)["parts"]:
+        address = _kept_part(each)
+        if address is None:
+            return None
+        addresses[each] = address
+    _parts[symbol] = machine.linked(code, symbol, addresses)
+    return _parts[symbol]
+
+
+def _file(name: str) -> str:
+    """The name of a function's file."""
+    if len(name) > 120:
+        name = f"{name[:60]}.{hashlib.sha256(name.encode()).hexdigest()[:20]}"
+    return f"{name.replace('[]', 'p')}.{_surroundings()}"
+
+
+def kept_ir(name: str, ir: str) -> str:
+    """Keeps the IR of a module that does not compile in a file."""
+    handle, path = tempfile.mkstemp(prefix=f"gdatalog-{name[:40]}-", suffix=".ll")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(ir)
+    return path
+
+
+def dump(name: str, ir: str) -> None:
+    """Writes a module's IR into the folder that GDATALOG_DUMP names, if it does."""
+    folder = os.environ.get("GDATALOG_DUMP")
+    if folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        path = Path(folder, f"{name.replace('[]', 'p')[:120]}.ll")
+        path.write_text(ir, encoding="utf-8")

@@ -1,0 +1,291 @@
+"""The types of a function's names and expressions, by what they are computed from.
+
+What is not in the language is found here: `infer` raises `LoopError`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gdatalog.codegen.functions import Function, helper
+from gdatalog.codegen.language import LoopError, kind_of
+
+# A scalar, an array like `i32[]`, or, of a result, a tuple; `void` where nothing is returned.
+Type = str | tuple[str, ...]
+
+SCALARS = ("bool", "i64", "u64", "f64")  # from narrow to wide
+ELEMENTS = {
+    "bool": 1, "i8": 1, "u8": 1, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "f64": 8
+}  # fmt: skip
+# What the elements of an array are once they are read.
+_READ = {"bool": "bool", "u64": "u64", "f64": "f64"}
+
+# The results of intrinsics, where it is not an i64.
+_RESULTS = {"put": "void", "store": "void"}
+_REAL = frozenset({"floor", "ceil", "sqrt", "exp", "log", "power", "fmod", "float64"})
+
+
+def is_array(kind: Type | None) -> bool:
+    return isinstance(kind, str) and kind.endswith("[]")
+
+
+def element_of(array: str) -> str:
+    return array.removesuffix("[]")
+
+
+def read_from(array: str) -> str:
+    """The type of an element once it is read."""
+    return _READ.get(element_of(array), "i64")
+
+
+def wider(one: Type | None, other: Type | None) -> Type | None:
+    """The type of what may be either; None: not known yet."""
+    if one is None or one == other:
+        return other
+    if other is None:
+        return one
+    if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+        return tuple(str(wider(a, b)) for a, b in zip(one, other, strict=True))
+    if one in SCALARS and other in SCALARS:
+        assert isinstance(one, str) and isinstance(other, str)
+        return max(one, other, key=SCALARS.index)
+    raise LoopError(f"{one} and {other} are assigned to one name")
+
+
+def constant_type(value: Any) -> str | None:
+    """The type of a constant of a module; None if it is none."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, np.uint64):
+        return "u64"
+    if isinstance(value, (int, np.int64)):
+        return "i64"
+    return "f64" if isinstance(value, float) else None
+
+
+def literal(node: ast.expr) -> int | None:
+    """The number, if an expression is the literal of an int."""
+    match node:
+        case ast.Constant(value=bool()):
+            return None
+        case ast.Constant(value=int(value)):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(value))):
+            return -value
+    return None
+
+
+@dataclass(slots=True)
+class Typed:
+    """A function for arguments of some types: what its names are, and what it gives."""
+
+    function: Function
+    given: tuple[str, ...]
+    names: dict[str, Type] = field(default_factory=dict)
+    result: Type | None = None
+
+    @property
+    def symbol(self) -> str:
+        """Its name in machine code."""
+        return ".".join((self.function.name, *(kind.replace("[]", "p") for kind in self.given)))
+
+    # ---------------------------------------------------------------------------- expressions
+
+    def of(self, node: ast.expr) -> Type | None:
+        """An expression's type; None: not known yet."""
+        match node:
+            case ast.Constant(value=bool()) | ast.Compare() | ast.BoolOp():
+                return "bool"
+            case ast.UnaryOp(op=ast.Not()):
+                return "bool"
+            case ast.Constant(value=int()):
+                return "i64"
+            case ast.Constant(value=float()):
+                return "f64"
+            case ast.Name(id=name):
+                return self._name(name)
+            case ast.BinOp(left=left, op=op, right=right):
+                return self._arithmetic(left, op, right)
+            case ast.UnaryOp(operand=operand):
+                return wider("i64", self.of(operand))
+            case ast.IfExp(body=one, orelse=other):
+                return wider(self.of(one), self.of(other))
+            case ast.Subscript(value=ast.Name(id=name)):
+                array = self.names.get(name)
+                if array is None:
+                    return None
+                if not is_array(array):
+                    raise LoopError(f"{name} is no array")
+                return read_from(str(array))
+            case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=int(at))):
+                found = self.of(call)
+                return found[at] if isinstance(found, tuple) else None
+            case ast.Call():
+                return self._call(node)
+            case _:
+                raise LoopError(f"not in the language: {ast.unparse(node)}")
+
+    def _name(self, name: str) -> Type | None:
+        if name in self.names:
+            return self.names[name]
+        if name in self.function.world:
+            found = constant_type(self.function.world[name])
+            if found is None:
+                raise LoopError(f"{name} is no constant")
+            return found
+        return None
+
+    def _arithmetic(self, left: ast.expr, op: ast.operator, right: ast.expr) -> Type | None:
+        one, other = self.of(left), self.of(right)
+        if one is None or other is None:
+            return one if other is None else other
+        if isinstance(op, ast.Div) or "f64" in (one, other):
+            return "f64"
+        if "u64" in (one, other):
+            if one != other and literal(right if one == "u64" else left) is None:
+                text = f"{ast.unparse(left)}, {ast.unparse(right)}"
+                raise LoopError(f"a signed and an unsigned number: {text}")
+            return "u64"
+        return "i64"
+
+    def _call(self, node: ast.Call) -> Type | None:
+        name, args = called(node), node.args
+        kinds = [self.of(arg) for arg in args]
+        builtin = _builtin(name, kinds)
+        if builtin is not None:
+            return builtin
+        if name.endswith(".view"):
+            return {"np.float64": "f64", "np.int64": "i64"}[ast.unparse(args[0])]
+        if any(kind is None for kind in kinds):
+            return None
+        target = self.function.world.get(name)
+        if kind_of(target) == "intrinsic":
+            return _of_intrinsic(name, kinds)
+        if kind_of(target) is None:
+            raise LoopError(f"{name} is no function of the language")
+        return infer(helper(target), tuple(map(str, kinds))).result
+
+    # ----------------------------------------------------------------------------- statements
+
+    def learn(self) -> None:
+        """Gives all names their types, and finds that of the result."""
+        while True:
+            before = dict(self.names), self.result
+            self._learn(self.function.node.body)
+            if (self.names, self.result) == before:
+                break
+        if self.result is None:
+            self.result = "void"
+
+    def _learn(self, body: Sequence[ast.stmt]) -> None:
+        for node in statements(body):
+            match node:
+                case ast.Assign(targets=[target], value=value):
+                    self._assign(target, value)
+                case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
+                    self._widen(name, self._arithmetic(ast.Name(name), op, value))
+                case ast.For(target=ast.Name(id=name)):
+                    self._widen(name, "i64")
+                case ast.Return(value=None):
+                    self.result = wider(self.result, "void")
+                case ast.Return(value=ast.Tuple(elts=values)):
+                    kinds = tuple(self.of(value) for value in values)
+                    if None not in kinds:
+                        self.result = wider(self.result, tuple(map(str, kinds)))
+                case ast.Return(value=ast.expr() as value):
+                    self.result = wider(self.result, self.of(value))
+                case ast.Expr(value=ast.Call() as call):
+                    self.of(call)
+                case ast.If(test=test) | ast.While(test=test):
+                    self.of(test)
+
+    def _assign(self, target: ast.expr, value: ast.expr) -> None:
+        match target, value:
+            case ast.Name(id=name), _:
+                self._widen(name, self.of(value))
+            case ast.Tuple(elts=targets), ast.Tuple(elts=values):
+                for one, its in zip(targets, values, strict=True):
+                    self._assign(one, its)
+            case ast.Tuple(elts=targets), _:
+                kinds = self.of(value)
+                if isinstance(kinds, tuple):
+                    for one, kind in zip(targets, kinds, strict=True):
+                        assert isinstance(one, ast.Name)
+                        self._widen(one.id, kind)
+            case ast.Subscript(), _:
+                self.of(value)
+            case _:
+                raise LoopError(f"not in the language: {ast.unparse(target)}")
+
+    def _widen(self, name: str, kind: Type | None) -> None:
+        found = wider(self.names.get(name), kind)
+        if found is not None:
+            self.names[name] = found
+
+
+_inferred: dict[tuple[Function, tuple[str, ...]], Typed] = {}
+
+
+def infer(function: Function, given: tuple[str, ...]) -> Typed:
+    """A function's types, for arguments of these."""
+    found = _inferred.get((function, given))
+    if found is None:
+        names = function.parameters
+        if len(names) != len(given):
+            raise LoopError(f"{function.name} takes {len(names)} arguments, not {len(given)}")
+        found = Typed(function, given, dict(zip(names, given, strict=True)))
+        found.learn()
+        if function.kind is not None:  # printed functions come and go
+            _inferred[function, given] = found
+    return found
+
+
+def statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """All statements, those within others too, in the order of the text."""
+    for node in body:
+        yield node
+        for inner in ("body", "orelse"):
+            yield from statements(getattr(node, inner, ()))
+
+
+def called(node: ast.Call) -> str:
+    match node.func:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=ast.Name(id=module), attr=name):
+            return f"{module}.{name}"
+        case ast.Attribute(attr=name):
+            return f".{name}"
+    raise LoopError(f"no name is called: {ast.unparse(node)}")
+
+
+def _builtin(name: str, kinds: Sequence[Type | None]) -> Type | None:
+    if name in ("len", "int", "np.int64"):
+        return "i64"
+    if name == "bool":
+        return "bool"
+    if name == "np.uint64":
+        return "u64"
+    if name == "float" or (name[:3] == "np." and name[3:] in _REAL):
+        return "f64"
+    if name in ("min", "max", "abs"):
+        widest: Type | None = "i64"
+        for kind in kinds:
+            widest = wider(widest, kind)
+        return widest
+    return None
+
+
+def _of_intrinsic(name: str, kinds: Sequence[Type | None]) -> Type:
+    if name == "at":
+        if not is_array(kinds[0]):
+            raise LoopError(f"at() of {kinds[0]}")
+        return read_from(str(kinds[0]))
+    if name in ("load", "store", "add", "compare_swap", "set_bits") and kinds[0] != "i64[]":
+        raise LoopError(f"{name}() of {kinds[0]}: atomics are for i64[]")
+    return _RESULTS.get(name, "i64")
