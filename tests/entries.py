@@ -1,28 +1,48 @@
-"""Compiled functions that only compiled functions call, made callable for tests."""
+"""Functions of the loop language, compiled when Python calls them."""
 
 from __future__ import annotations
 
 from types import ModuleType
 from typing import Any
 
-from gdatalog.cpu_ops.compiled.jit import jit
+import numpy as np
+
+from gdatalog.codegen import native
+from gdatalog.codegen.language import kind_of, part
+
+ELEMENTS = {"?": "bool", "b": "i8", "B": "u8", "i": "i32", "I": "u32", "l": "i64", "q": "i64",
+            "L": "u64", "Q": "u64", "d": "f64"}  # fmt: skip
+
+
+def type_of(value: Any) -> str:
+    """The type of an argument."""
+    if isinstance(value, np.ndarray):
+        return f"{ELEMENTS[value.dtype.char]}[]"
+    if isinstance(value, (bool, np.bool_)):
+        return "bool"
+    if isinstance(value, np.uint64):
+        return "u64"
+    return "f64" if isinstance(value, float) else "i64"
+
+
+def compiled(function: Any) -> Any:
+    """The same function as machine code for the arguments that it is called with."""
+    if kind_of(function) is None:
+        part(function)  # its arrays may be the same
+    assert kind_of(function) != "intrinsic"
+
+    def call(*args: Any) -> Any:
+        return native.of(function, *map(type_of, args))(*args)
+
+    return call
 
 
 class Entries:
-    """A module of `cpu_ops/compiled` whose functions Python can call."""
+    """A module of helpers whose functions are compiled when they are called."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
-        part = getattr(self._module, name)
-        found = jit(_caller(part)) if hasattr(part, "py_func") else part
-        setattr(self, name, found)
-        return found
-
-
-def _caller(part: Any) -> Any:
-    def call(*args: Any) -> Any:
-        return part(*args)
-
-    return call
+        found = getattr(self._module, name)
+        return compiled(found) if kind_of(found) in ("part", "inlined") else found

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from entries import Entries
-from numba import njit
+from entries import Entries, compiled
 
-from gdatalog.cpu_ops.compiled import atomics
-from gdatalog.cpu_ops.compiled.jit import jit
+from gdatalog.codegen import native
+from gdatalog.codegen.helpers import atomics
+from gdatalog.codegen.language import LoopError, part
 
 Array = np.ndarray[Any, Any]
 
 take = Entries(atomics).take
 
 
-@jit
+@compiled
 def one_of_each(array: Array) -> tuple[int, int, int, int]:
     atomics.store(array, 1, 7)
     old = atomics.add(array, 1, 5)
@@ -34,13 +34,16 @@ def test_operations() -> None:
     assert array.tolist() == [100, -3, 200]
 
 
-def test_only_on_contiguous_arrays_of_int64() -> None:
-    from numba.core.errors import TypingError
+@part
+def first(array: Array) -> int:
+    return atomics.load(array, 0)
 
-    load = njit(lambda array: atomics.load(array, 0))
-    for array in (np.zeros(4, dtype=np.int32), np.zeros(4, dtype=np.int64)[::2]):
-        with pytest.raises(TypingError):
-            load(array)
+
+def test_only_on_contiguous_arrays_of_int64() -> None:
+    with pytest.raises(LoopError, match="load\\(\\) of i32"):
+        native.of(first, "i32[]")
+    with pytest.raises(TypeError):
+        native.of(first, "i64[]")(np.zeros(4, dtype=np.int64)[::2])
 
 
 def together(function: Any, arguments: list[tuple[Any, ...]]) -> None:
@@ -51,7 +54,7 @@ def together(function: Any, arguments: list[tuple[Any, ...]]) -> None:
         thread.join()
 
 
-@jit
+@compiled
 def add_often(array: Array, times: int) -> None:
     for _ in range(times):
         atomics.add(array, 0, 1)
@@ -63,7 +66,7 @@ def test_no_addition_is_lost() -> None:
     assert array[0] == 800_000
 
 
-@jit
+@compiled
 def work(control: Array, threads: int, grain: int, done: Array) -> None:
     while True:
         start, stop = atomics.take(control, threads, len(done), grain)
@@ -99,7 +102,7 @@ def test_intervals_shrink_down_to_the_grain() -> None:
     assert set(sizes[-10:-1]) == {10}
 
 
-@jit
+@compiled
 def spin(control: Array) -> int:
     turns = 0
     while not atomics.stopped(control):

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from entries import Entries
+from entries import Entries, compiled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdatalog.cpu_ops.compiled import bits as parts
-from gdatalog.cpu_ops.compiled.jit import jit
+from gdatalog.codegen.helpers import bits as parts
 
 bits = Entries(parts)
 Array = np.ndarray[Any, Any]
@@ -33,7 +32,7 @@ def members(rows: Array, start: int, words: int) -> set[int]:
 # --------------------------------------------------------------------------------------- words
 
 
-@jit
+@compiled
 def of_word(word: Any) -> tuple[int, int]:
     return parts.popcount(word), parts.trailing_zeros(word)
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from entries import Entries
+from entries import Entries, compiled
 
-from gdatalog.cpu_ops.compiled import atomics, hashing
-from gdatalog.cpu_ops.compiled.jit import jit
+from gdatalog.codegen.helpers import atomics, hashing
 from gdatalog.engine.hashed import Hashed
 from gdatalog.engine.keyspace import KeySpace
 from gdatalog.storage.table import Array
@@ -37,7 +36,7 @@ def test_threads_that_add_the_same_keys() -> None:
     assert np.array_equal(np.sort(slots[slots > 0]) - 1, np.sort(keys))
 
 
-@jit
+@compiled
 def mark_all(marks: Array, places: Array, fresh: Array) -> None:
     for i in range(len(places)):
         fresh[i] = atomics.mark_first(marks, places[i])

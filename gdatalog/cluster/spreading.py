@@ -208,7 +208,7 @@ def patiently_here(
     try:
         with (
             around.limits.account.restoring(TooSlow, MemoryLimitError),
-            impatience(around.limits, HERE, TooSlow),
+            impatience(around.limits, HERE),
         ):
             return run_rule(
                 plan, sources, around.scope, around.limits, limit, report, None, around.knobs,

@@ -23,6 +23,11 @@ class Function:
     world: Mapping[str, Any]
     kind: str | None = None
 
+    def named(self, name: str) -> Any:
+        """What a name, perhaps of a module's, stands for."""
+        module, _, name = name.rpartition(".")
+        return self.world.get(name) if not module else getattr(self.world.get(module), name, None)
+
     @property
     def parameters(self) -> list[str]:
         return [argument.arg for argument in self.node.args.args]

@@ -346,9 +346,9 @@ class Values:
             return self._magnitude(values[0], kind)
         if name.startswith("np."):
             return self._of_floats(_OF_FLOATS[name[3:]], [self.cast(v, "f64") for v in values])
-        target = self.typed.function.world[name]
+        target = self.typed.function.named(name)
         if kind_of(target) == "intrinsic":
-            return self._intrinsic(name, values)
+            return self._intrinsic(target.__name__, values)
         typed = infer(helper(target), tuple(str(value.kind) for value in values))
         self.module.helper(typed)
         args = ", ".join(_passed(value) for value in values)

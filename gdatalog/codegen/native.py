@@ -37,6 +37,8 @@ _COMMENT = re.compile(r"""^#.*\n|[ ]*#[^"'\n]*$""", re.MULTILINE)
 _CHARS = {"bool[]": "?", "i8[]": "b", "u8[]": "B", "i32[]": "i", "u32[]": "I", "i64[]": "lq",
           "u64[]": "LQ", "f64[]": "d"}  # fmt: skip
 
+_ROOM = [0] * 8  # for results, which come where the arguments were
+
 _lock = RLock()
 _native: dict[str, Native] = {}
 _parts: dict[str, int] = {}  # addresses of helpers, by symbol
@@ -64,7 +66,7 @@ class Native:
             if arg.dtype.char not in chars or arg.ndim != 1 or not arg.flags.c_contiguous:
                 raise TypeError(f"{self.name}: {arg.dtype} {arg.shape} is no {kind}")
             words += (arg.__array_interface__["data"][0], len(arg))
-        packed = np.array(words or [0], dtype=np.uint64)
+        packed = np.array(words + _ROOM, dtype=np.uint64)
         status = self.entry(packed.ctypes.data)
         if self.result in ("i64", "void"):
             return status if self.result == "i64" else None
@@ -146,7 +148,7 @@ def load(name: str, source: str) -> Native:
 
 def of(helper: Callable[..., Any], *given: str) -> Native:
     """A helper for arguments of some types, as a function that Python can call."""
-    name = ".".join((f"{helper.__module__.rpartition('.')[2]}.{helper.__name__}", *given))
+    name = ".".join(("entry", _home(helper.__module__), helper.__name__, *given))
     found = _native.get(name)
     if found is not None:
         return found
@@ -159,9 +161,14 @@ def of(helper: Callable[..., Any], *given: str) -> Native:
     return _loaded(name, function)
 
 
-def loaded(name: str) -> bool:
-    """Whether a function is in memory."""
-    return name in _native
+@cache
+def _home(module: str) -> str:
+    """A short name for a module; with a hash of its text, if it is none of ours."""
+    parent, _, name = module.rpartition(".")
+    if parent == f"{__package__}.helpers":
+        return name
+    text = Path(str(sys.modules[module].__file__)).read_bytes()
+    return f"{name}.{hashlib.sha256(text).hexdigest()[:20]}"
 
 
 def _loaded(name: str, function: Callable[[], tuple[Function, Sequence[str]]]) -> Native:

@@ -163,9 +163,9 @@ class Typed:
             return {"np.float64": "f64", "np.int64": "i64"}[ast.unparse(args[0])]
         if any(kind is None for kind in kinds):
             return None
-        target = self.function.world.get(name)
+        target = self.function.named(name)
         if kind_of(target) == "intrinsic":
-            return _of_intrinsic(name, kinds)
+            return _of_intrinsic(target.__name__, kinds)
         if kind_of(target) is None:
             raise LoopError(f"{name} is no function of the language")
         return infer(helper(target), tuple(map(str, kinds))).result

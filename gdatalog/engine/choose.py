@@ -1,9 +1,9 @@
 """Which executor runs a join.
 
-Breadth-first needs no compilation, so small work is done before a compiler would have started.
-How small the work is is a guess; so the breadth-first executor is given a moment, and then as
-long as a compilation would take. Where that is not enough the depth-first one does it all; and so
-it does where a join has come so often that the compilation would have paid.
+Breadth-first needs no compilation, so small work is done before a compiler would have finished.
+How small it is is an estimate; so the breadth-first executor may look at so many rows, and where
+these are not enough the depth-first one does it all. Nothing depends on a clock: a program runs
+the same way each time.
 """
 
 from __future__ import annotations
@@ -15,35 +15,27 @@ from time import perf_counter
 from typing import Protocol
 
 from gdatalog.engine.depth import Form, form_of_bag, form_of_rows
+from gdatalog.engine.device import WORTH
 from gdatalog.engine.knobs import Knobs
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.nodes import JoinPlan, RulePlan
 from gdatalog.printer.expressions import printable
 
-# Expected work (in rows looked at) from which on the breadth-first executor is not even tried:
-# where the code is at hand, and where it has to be compiled first.
-AT_HAND, TO_COMPILE = 50_000.0, 50_000_000.0
-# Seconds that it is given otherwise: before anything is printed, and before it is compiled.
-FIRST, SECOND = 0.05, 0.7
-# A join that comes again and again pays for its compilation once it has taken so many seconds
-# breadth-first, in runs that one notices.
-ENOUGH, NOTICED = 0.3, 0.02
-MOST_REMEMBERED = 1000
+ALLOWED = 20  # times as many rows may be looked at before it runs depth-first after all
+ROUNDS = 1_000_000  # rows that rounds may look at before a compiled fixpoint takes over
 
 ASKED_FOR = "asked for"
-
-_taken: dict[object, float] = {}  # seconds, by join and what becomes of its rows
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """`patience`: seconds after which it is chosen again; None: there is no other choice. `scans`:
-    the rows of a relation as they lie, chunk by chunk."""
+    """`allowed`: rows to look at after which it is chosen again; None: there is no other choice.
+    `scans`: the rows of a relation as they lie, chunk by chunk."""
 
     breadth_first: bool
     reason: str
-    patience: float | None = None
+    allowed: int | None = None
     scans: bool = False
 
     @property
@@ -59,7 +51,7 @@ class Choice:
 class Candidate(Protocol):
     """A join that is to be run, as far as the choice asks: a `Nest`, or what is foreseen of one.
 
-    `reason`: why it cannot be printed; `compiled`: whether its loops are at hand.
+    `reason`: why it cannot be printed; `worth`: from how many rows on its device compiles.
     """
 
     @property
@@ -71,7 +63,7 @@ class Candidate(Protocol):
     @property
     def reason(self) -> str | None: ...
     @property
-    def compiled(self) -> bool: ...
+    def worth(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,58 +74,32 @@ class Foreseen:
     form: Form
     knobs: Knobs
     reason: str | None
-    compiled: bool = False
+    worth: float = WORTH
 
 
-class Impatient(Exception):
-    """The time that was given is over."""
+class TooMany(Exception):
+    """More rows were looked at than were allowed."""
 
 
 class TooSlow(Exception):
-    """The same for the rounds of a fixpoint, of whose rules each may have its own time."""
+    """The same for the rounds of a fixpoint, or the time that was given is over."""
 
 
-def took(nest: Candidate, seconds: float) -> None:
-    """Remembers what a join has taken breadth-first."""
-    spend((nest.join, nest.form), seconds)
-
-
-def spend(key: object, seconds: float) -> None:
-    """Remembers how long something took that comes again, perhaps."""
-    if seconds >= NOTICED:
-        if len(_taken) >= MOST_REMEMBERED:
-            _taken.clear()
-        _taken[key] = _taken.get(key, 0.0) + seconds
-
-
-def spent_on(key: object) -> float:
-    return _taken.get(key, 0.0)
-
-
-def choose(nest: Candidate, spent: float = 0.0) -> Choice:
-    """Which executor runs a join, of which `spent` seconds of patience did not see the end."""
+def choose(nest: Candidate, tried: bool = False) -> Choice:
+    """Which executor runs a join; `tried`: breadth-first has looked at all that it may."""
     if nest.knobs.strategy == "levelwise":
         return Choice(True, ASKED_FOR)
     small = looked_at(nest.join.cost)
     narrow = not widens(nest.join) or nest.knobs.scans == "always"
     if nest.join.scan is not None and nest.knobs.strategy == "auto" and narrow:
         return Choice(True, small, scans=True)
-    again = spent_on((nest.join, nest.form)) >= ENOUGH
-    if nest.knobs.strategy == "auto" and not again and not spent and nest.join.cost < AT_HAND:
-        return Choice(True, small, FIRST)
+    if nest.knobs.strategy == "auto" and not tried and nest.join.cost < nest.worth:
+        return Choice(True, small, int(nest.worth * ALLOWED))
     if nest.reason is not None:
         return Choice(True, nest.reason)
     if nest.knobs.strategy == "lftj":
         return Choice(False, ASKED_FOR)
-    if spent >= SECOND:
-        return Choice(False, "breadth-first took longer than a compilation")
-    if again:
-        return Choice(
-            False, "it comes again, and breadth-first has taken longer than a compilation"
-        )
-    if nest.compiled or nest.join.cost >= TO_COMPILE:
-        return Choice(False, small)
-    return Choice(True, f"{small}, before a compilation", SECOND)
+    return Choice(False, "there were more rows to look at than expected" if tried else small)
 
 
 def looked_at(cost: float) -> str:
@@ -145,12 +111,11 @@ def looked_at(cost: float) -> str:
     return "about 1 row to look at" if rows < 1.5 else f"about {rows:,.0f} rows to look at"
 
 
-def foreseen(plan: RulePlan, number: int, knobs: Knobs) -> Choice:
-    """What will be chosen for a join, as far as that is known before its indexes are there: not
-    whether its loops have been compiled by now."""
+def foreseen(plan: RulePlan, number: int, knobs: Knobs, worth: float = WORTH) -> Choice:
+    """What will be chosen for a join, as far as that is known before its indexes are there."""
     join = plan.joins[number]
     form = form_of_bag(plan.keys, plan.gathers) if plan.gathers else form_of_rows(join)
-    return choose(Foreseen(join, form, knobs, unprintable(join)))
+    return choose(Foreseen(join, form, knobs, unprintable(join), worth))
 
 
 def unprintable(join: JoinPlan) -> str | None:
@@ -160,10 +125,29 @@ def unprintable(join: JoinPlan) -> str | None:
 
 
 @contextmanager
-def impatience(
-    limits: Limits, seconds: float | None, error: type[Exception] = Impatient
-) -> Iterator[None]:
-    """Within, the limits' poll raises an error when the time is over."""
+def allowing(limits: Limits, rows: int | None, error: type[Exception] = TooMany) -> Iterator[None]:
+    """Within, the limits' poll raises an error once more rows have been looked at."""
+    if rows is None:
+        yield
+        return
+    poll, end = limits.poll, limits.looked + rows
+
+    def watched() -> None:
+        poll()
+        if limits.looked > end:
+            raise error
+
+    limits.poll = watched
+    try:
+        yield
+    finally:
+        limits.poll = poll
+
+
+@contextmanager
+def impatience(limits: Limits, seconds: float | None) -> Iterator[None]:
+    """Within, the limits' poll raises `TooSlow` when the time is over: for a cluster's cells,
+    whose answers are the same however they are cut."""
     if seconds is None:
         yield
         return
@@ -172,7 +156,7 @@ def impatience(
     def watched() -> None:
         poll()
         if perf_counter() > end:
-            raise error
+            raise TooSlow
 
     limits.poll = watched
     try:

@@ -109,7 +109,7 @@ def _counted(
         return Counted(before, by_name, changed, False)
     cluster = around.cluster
     seconds = inf if cluster is None else cluster.patience(splits)
-    found = by_rounds(splits, counts=True) if seconds else None
+    found = by_rounds(splits) if seconds else None
     if found is not None:
         return Counted(found, {}, {}, True)
     counts = None

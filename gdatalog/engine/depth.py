@@ -139,8 +139,9 @@ class Nest:
         return text
 
     @property
-    def compiled(self) -> bool:
-        return self.device.ready(self.plain)
+    def worth(self) -> float:
+        """From how many rows to look at on it is worth a compilation."""
+        return self.device.worth
 
     def run(
         self, scope: Scope, limits: Limits, told: str, wanted: int | None = None

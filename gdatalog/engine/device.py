@@ -24,6 +24,10 @@ from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 from gdatalog.watching import watching
 
+# Rows that are expected to be looked at from which on a join is worth compiled loops, which take
+# some 40 ms to make.
+WORTH = 100_000.0
+
 
 class Device(Protocol):
     """`ops` are the verbs of `executors`; `xp` among them makes and holds arrays."""
@@ -60,8 +64,9 @@ class Device(Protocol):
         """The same for a fixpoint of its own, whose lanes share what they come to."""
         ...
 
-    def ready(self, printed: Printed) -> bool:
-        """Whether printed loops have been compiled by now."""
+    @property
+    def worth(self) -> float:
+        """From how many rows to look at on a join is worth compiling loops for."""
         ...
 
     def walk(
@@ -115,9 +120,10 @@ class Device(Protocol):
 
 
 class Cpu:
-    """NumPy's arrays in the machine's memory, Numba's loops on its cores."""
+    """NumPy's arrays in the machine's memory, compiled loops on its cores."""
 
     name = "cpu"
+    worth = WORTH
     ops: Any = cpu_ops
 
     def trie(self, relation: Relation, ref: TrieRef) -> Trie:
@@ -140,9 +146,6 @@ class Cpu:
 
     def tile(self, knobs: Knobs) -> int:
         return 0
-
-    def ready(self, printed: Printed) -> bool:
-        return is_compiled(printed)
 
     def walk(
         self,
@@ -183,11 +186,6 @@ class Cpu:
 
     def close(self) -> None:
         """A relation keeps its tries itself."""
-
-
-def is_compiled(printed: Printed) -> bool:
-    """Whether there is machine code for a printed function."""
-    return True
 
 
 def compiled_function(printed: Printed, limits: Limits, told: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from gdatalog.engine.choose import FIRST, TooSlow, impatience
+from gdatalog.engine.choose import ROUNDS, TooSlow, allowing
 from gdatalog.engine.derived import Seeds
 from gdatalog.engine.device import CPU
 from gdatalog.engine.marked_rounds import MarkedRounds
@@ -51,7 +51,7 @@ def _rounds(
         if marked.small:  # what is soon done needs no compilation
             rounds, before = Rounds(stratum, seeds, around), len(around.ledger.runs)
             try:
-                with impatience(around.limits, FIRST, TooSlow):
+                with allowing(around.limits, ROUNDS, TooSlow):
                     return rounds.run(passing)
             except TooSlow:
                 around.ledger.forget(rounds.record, before)

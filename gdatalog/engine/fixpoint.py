@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter
 from typing import TypeVar
 
-from gdatalog.engine.choose import TooSlow, impatience, spend
+from gdatalog.engine.choose import ROUNDS, TooSlow, allowing, impatience
 from gdatalog.engine.derived import Seeds
 from gdatalog.engine.dying import around_parts, parted_stratum, run_rounds
 from gdatalog.engine.encoding import encode
@@ -91,7 +90,7 @@ def tried(splits: Splits, seconds: float, way: Callable[[], Made]) -> Made | Non
     try:
         with (
             limits.account.restoring(TooSlow, MemoryLimitError),
-            impatience(limits, seconds, TooSlow),
+            impatience(limits, seconds),
         ):
             return way()
     except (TooSlow, MemoryLimitError):
@@ -100,31 +99,25 @@ def tried(splits: Splits, seconds: float, way: Callable[[], Made]) -> Made | Non
         return None
 
 
-def by_rounds(way: Splits | InPlace, counts: bool = False) -> dict[str, Relation] | None:
-    """A stratum that has a compiled way, by rounds if these are soon done, uncompiled.
-
-    `counts`: else only how many rows there are is asked for.
-    """
+def by_rounds(way: Splits | InPlace) -> dict[str, Relation] | None:
+    """A stratum that has a compiled way, by rounds if these are soon done, uncompiled."""
     around = way.around
     ledger = around.ledger
-    for seconds in way.patience(counts):
-        began = perf_counter()
-        before = len(ledger.runs)
-        account = around.limits.account
-        rounds = Rounds(way.stratum, way.seeds, around)
-        try:
-            with (
-                account.restoring(TooSlow, MemoryLimitError),
-                impatience(around.limits, seconds, TooSlow),
-            ):
-                found = rounds.run()
-        except (TooSlow, MemoryLimitError):  # the other way needs less memory
-            ledger.forget(rounds.record, before)
-            continue
-        spend(way.rules_key, perf_counter() - began)
-        ledger.forget(way.record)
-        return found
-    return None
+    if not way.small:
+        return None
+    before = len(ledger.runs)
+    rounds = Rounds(way.stratum, way.seeds, around)
+    try:
+        with (
+            around.limits.account.restoring(TooSlow, MemoryLimitError),
+            allowing(around.limits, ROUNDS, TooSlow),
+        ):
+            found = rounds.run()
+    except (TooSlow, MemoryLimitError):  # the other way needs less memory
+        ledger.forget(rounds.record, before)
+        return None
+    ledger.forget(way.record)
+    return found
 
 
 def plan_stratum(

@@ -10,7 +10,7 @@ Above 300 lines, for what may be run so and how are two sides of one thing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from time import perf_counter
 from typing import Any
@@ -20,7 +20,7 @@ import numpy as np
 from gdatalog.cpu_ops.best_values import BYTES, BestValues
 from gdatalog.cpu_ops.loose import loose_of
 from gdatalog.engine.best import Best, improves_for_ever
-from gdatalog.engine.choose import ENOUGH, FIRST, SECOND, Choice, spent_on
+from gdatalog.engine.choose import Choice
 from gdatalog.engine.depth import counted
 from gdatalog.engine.derived import Rows, Seeds, in_order, union_rows
 from gdatalog.engine.device import CPU, compiled_function
@@ -156,26 +156,9 @@ class InPlace(StratumRun):
         return sum(self.around.relation(name).at_most for name in names)
 
     @property
-    def rules_key(self) -> object:
-        return tuple(self.plans)
-
-    def patience(self, counts: bool = False) -> Iterator[float]:
-        """For how many seconds rounds are to be tried first, one time after the other."""
-        size = self.size
-        if self.around.knobs.strategy == "lftj" or spent_on(self.rules_key) >= ENOUGH:
-            return
-        if size < (FEW):
-            yield FIRST
-        if size < AT_ONCE and not self._ready():
-            yield SECOND
-
-    def _ready(self) -> bool:
-        """Whether the loops have been compiled; if groups are numbered, they may not be."""
-        kept = passed_on(self.kept, self.follows) or self.kept
-        try:
-            return CPU.ready(self._print(kept, False)[0])
-        except Unprintable:
-            return True  # there will be none
+    def small(self) -> bool:
+        """Whether rounds are tried first, which need no compilation."""
+        return self.around.knobs.strategy != "lftj" and self.size < FEW
 
     # --------------------------------------------------------------------------------- running
 

@@ -1,8 +1,8 @@
 """Plans of recursive rules, made again when the relations that they read have other sizes.
 
-Before there are any rows a plan is made for what is assumed. Once its rounds have taken a while,
-and a relation or what is new of it is ten times as large as it was then, or as small, the order of
-a rule's atoms is looked for again, with the sizes as they are.
+Before there are any rows a plan is made for what is assumed. Once its rounds have looked at some
+rows, and a relation or what is new of it is ten times as large as it was then, or as small, the
+order of a rule's atoms is looked for again, with the sizes as they are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gdatalog.planner.sizes import Assumed, Size
 from gdatalog.storage.relation import Relation
 
 SHIFT = 10.0  # times
-REPLAN = 0.01  # seconds of a rule's rounds that are worth a look
+REPLAN = 100_000  # rows that a rule's rounds look at before its plan is worth a look
 SAMPLE = 2000  # rows, by which different values are counted
 
 
@@ -38,7 +38,7 @@ class Replanning:
             ((name, "full") for name in read), UNKNOWN
         )
         self.planned |= {(each.follows, "delta"): DELTA for each in variants}
-        self.spent = 0.0
+        self.looked = 0
         # Where a single atom is left, or none, there is no order to choose.
         self.chooses = any(
             sum(isinstance(step, Join) for step in each.join.steps) > 1 for each in variants
@@ -48,13 +48,13 @@ class Replanning:
         """Plans the rule anew if that is worth it by now."""
         if not self.chooses:
             return
-        taken = sum(each.taken for each in self.variants)
+        looked = sum(each.looked for each in self.variants)
         sizes = {key: self._rows(*key) for key in self.planned}
-        if taken - self.spent < REPLAN or not any(
+        if looked - self.looked < REPLAN or not any(
             _shifted(rows, self.planned[key]) for key, rows in sizes.items()
         ):
             return
-        self.spent, self.planned = taken, sizes
+        self.looked, self.planned = looked, sizes
         run = self.run
         plan = plan_rule(
             self.rule, run.around.schemas, run.around.param_types, self._size,

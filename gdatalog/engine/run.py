@@ -12,7 +12,7 @@ from typing import Any
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import BYTES_PER_ROW, levels_of
-from gdatalog.engine.choose import Choice, Impatient, choose, impatience, took
+from gdatalog.engine.choose import Choice, TooMany, allowing, choose
 from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows, give_bag
 from gdatalog.engine.derived import Blocks, Derived, Rows
 from gdatalog.engine.device import CPU, Device
@@ -36,6 +36,9 @@ from gdatalog.spent import Costs, so_far
 AUTO = Knobs()
 
 
+TURN = 10_000  # rows: what a turn of a rule costs besides
+
+
 @dataclass(slots=True)
 class Run:
     """One execution of a rule's plan."""
@@ -49,10 +52,10 @@ class Run:
     lasting: dict[int, Any] | None = None  # what the rounds of a fixpoint remember
     device: Device = CPU
     did: RuleRound | None = None
-    indexing: float = 0.0  # seconds in which indexes were made
 
     def rows(self, limit: int | None) -> Derived:
         plan = self.plan
+        self.limits.looked += TURN
         if any(may_fail(join.steps) for join in plan.joins):
             limit = None  # a failure that comes after the last wanted row is one as well
         if plan.gathers:
@@ -73,7 +76,7 @@ class Run:
         nest = self._nest(0, form_of_rows(join))
         if join.scan is not None and not widens(join) and self.sources.once(join):
             kept = Kept(join.outputs, self.device.ops, self.scope, self.limits)
-            self._run(0, nest, lambda patience: self._levelwise(join, kept, None), _compiled)
+            self._run(0, nest, lambda _: self._levelwise(join, kept, None), _compiled)
             self._count(kept.count)
             return Blocks(kept.blocks, kept.count)
         found: Blocks | None = None
@@ -107,29 +110,26 @@ class Run:
         self,
         number: int,
         nest: Nest,
-        breadth_first: Callable[[float | None], None],
+        breadth_first: Callable[[int | None], None],
         depth_first: Callable[[], None],
     ) -> None:
         """Runs a join by one executor, and where that is too slow by the other."""
         self.limits.watch.innermost.one_of(number, len(self.plan.joins))
-        spent = 0.0
+        tried = False
         while True:
-            choice = choose(nest, spent)
+            choice = choose(nest, tried)
             self._chosen(number, choice)
             try:
-                with self.limits.account.restoring(Impatient):
+                with self.limits.account.restoring(TooMany):
                     if choice.breadth_first:
-                        began = perf_counter() - self.indexing
-                        breadth_first(choice.patience)
-                        # Indexes are there when the join comes again, whichever executor runs it.
-                        took(nest, perf_counter() - self.indexing - began)
+                        breadth_first(choice.allowed)
                     else:
                         depth_first()
                         if self.report is not None:
                             self.report.saw(nest.seen)
                 return
-            except Impatient:
-                spent += choice.patience or 0.0
+            except TooMany:
+                tried = True
             except GiveUp as reason:
                 # Only the other executor tells failures from what does not matter.
                 told = str(reason) or "a computation failed, or a number left 62 bits"
@@ -144,17 +144,15 @@ class Run:
         if self.did is not None:
             self.did.executors[number] = choice.kind
 
-    def _levelwise(self, join: JoinPlan, sink: Sink, patience: float | None) -> None:
+    def _levelwise(self, join: JoinPlan, sink: Sink, allowed: int | None) -> None:
         limits = self.limits
-        began = perf_counter()
         made = {ref: self.sources.trie_of(ref) for ref in longest_first(join.tries)}
-        self.indexing += perf_counter() - began
         tries = [made[ref] for ref in join.tries]
         seen: dict[int, Seen] | None = None if self.report is None else {}
         walk = Levelwise(tries, self.device.ops, self.scope, limits, seen, self.lasting)
         held = limits.chunk * levels_of(self.plan) * BYTES_PER_ROW if self.device is CPU else 0
         held = min(held, limits.spare() // 2)  # few rows need less than a chunk has room for
-        with impatience(limits, patience), limits.account.working("rows at hand", held):
+        with allowing(limits, allowed), limits.account.working("rows at hand", held):
             if join.scan is not None:
                 rows, count = self.sources.rows_of(join)
                 workers = self.knobs.workers if self.device is CPU else 1
@@ -206,15 +204,15 @@ class Run:
 
         self._run(number, nest, self._into(sink, join), depth_first)
 
-    def _into(self, sink: RowSet, join: JoinPlan) -> Callable[[float | None], None]:
+    def _into(self, sink: RowSet, join: JoinPlan) -> Callable[[int | None], None]:
         """Runs a join breadth-first, into a set that has its rows only if it comes to the end."""
 
-        def breadth_first(patience: float | None) -> None:
-            if patience is None:
+        def breadth_first(allowed: int | None) -> None:
+            if allowed is None:
                 self._levelwise(join, sink, None)
                 return
             fresh = RowSet(join.outputs, self.device.ops, self.scope, self.limits, sink.limit)
-            self._levelwise(join, fresh, patience)
+            self._levelwise(join, fresh, allowed)
             sink.take(fresh)
 
         return breadth_first
@@ -226,10 +224,10 @@ class Run:
         nest = self._nest(number, form_of_bag(plan.keys, plan.gathers))
         result = gathering
 
-        def breadth_first(patience: float | None) -> None:
+        def breadth_first(allowed: int | None) -> None:
             nonlocal result
-            into = gathering if patience is None else gathering.copy()
-            self._levelwise(join, Bag(plan.keys, into), patience)
+            into = gathering if allowed is None else gathering.copy()
+            self._levelwise(join, Bag(plan.keys, into), allowed)
             result = into
 
         def depth_first() -> None:

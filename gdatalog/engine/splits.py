@@ -9,7 +9,7 @@ Above 300 lines, for what is prepared is run right here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.engine.best import Best
-from gdatalog.engine.choose import ENOUGH, FIRST, SECOND, Choice, spent_on
+from gdatalog.engine.choose import Choice
 from gdatalog.engine.depth import counted, counts_of, layout_of, printed_once
 from gdatalog.engine.derived import Blocks, Derived, Seeds, away, count_of, laid, relation_of
 from gdatalog.engine.device import CPU
@@ -102,26 +102,14 @@ class Splits(StratumRun):
 
     # ------------------------------------------------------------------------------- choosing
 
-    def patience(self, counts: bool = False) -> Iterator[float]:
-        """For how many seconds rounds are to be tried first, one time after the other."""
-        if self.forced or spent_on(self.rules_key) >= ENOUGH:
-            return
-        here = self.around.device is CPU  # a GPU needs no Numba, and compiles sooner
-        if self.read_rows < (FEW):
-            yield FIRST
-        if all(group is None for group in self.groups.values()):
-            return  # nothing to begin with
-        task = self.task(self.groups, counts=counts)
-        if here and task is not None and not self.around.device.ready(task.printed):
-            yield SECOND
+    @property
+    def small(self) -> bool:
+        """Whether rounds are tried first, which need no compilation."""
+        return not self.forced and self.read_rows < FEW
 
     @property
     def forced(self) -> bool:
         return self.around.knobs.split == "always" or self.around.knobs.strategy == "lftj"
-
-    @property
-    def rules_key(self) -> object:
-        return tuple(self.later)
 
     @property
     def read_rows(self) -> int:

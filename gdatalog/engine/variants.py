@@ -1,7 +1,7 @@
 """One join of a recursive rule, which follows the new rows of a relation round after round.
 
-It runs breadth-first until that has taken about as long as it takes to have compiled loops; from
-then on by loops, whose rows are new when they come out: they test and set what tells new rows. A
+It runs breadth-first until that has looked at more rows than compiled loops are worth; from then on
+by loops, whose rows are new when they come out: they test and set what tells new rows. A
 plan that reads indexes of relations that grow is run for each combination of these relations'
 runs (`runs.py`).
 
@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
-from time import perf_counter, process_time
+from math import inf
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from gdatalog.engine.choose import Choice
+from gdatalog.engine.choose import Choice, TooMany, allowing
 from gdatalog.engine.depth import Form, Nest, counted
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.device import CPU, compiled_function
@@ -33,26 +33,18 @@ from gdatalog.engine.sources import Sources
 from gdatalog.engine.stratum import NO_PARTS, Parts, StratumRun
 from gdatalog.executors.fresh import CROWDED, ENDLESS, Loops
 from gdatalog.executors.lftj import DONE, OUTSIDE
-from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.spent import Costs, so_far
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
 
-# Seconds of breadth-first rounds that are worth loops: where these have to be compiled, where
-# Numba has to be started for them, where it runs, and where they are in memory.
-TO_COMPILE, TO_START, TO_READ, AT_HAND = 0.5, 0.2, 0.03, 0.002
-NEVER = float("inf")
-LEAST = 0.02  # seconds that a round has at the least
-PER_ROW = 5e-8  # seconds for a row that is looked at, breadth-first, before anything is known
-# Seconds of loops that are not worth the start of a thread, and rows that may be so few.
-SHORT, FEW = 0.005, 1 << 12
+# Rows that breadth-first rounds look at before loops are worth compiling, and that a round may look
+# at in any case.
+LOOPS, LEAST = 300_000.0, 200_000
+# Rows that are not worth the start of a thread for loops, by what they look at and as they come.
+SHORT, FEW = 50_000.0, 1 << 12
 AT_ONCE = 1 << 18  # rows that loops are run for, if there are so many
-
-
-class Slow(Exception):
-    """Breadth-first has had its time."""
 
 
 @dataclass(slots=True)
@@ -74,11 +66,10 @@ class Variant:
     expected: float  # given rows that the plan was made for
     whole: RulePlan
     number: int
-    taken: float = 0.0  # seconds, all in all
-    spent: float = 0.0  # seconds, breadth-first
+    looked: int = 0  # rows that it has looked at, breadth-first
     followed: int = 0  # rows, breadth-first
-    needed: float | None = None  # seconds that are worth loops, once these have been printed
-    rate: float = 1.0  # seconds for a row by loops, lately
+    unprintable: bool = False  # whether there are no loops
+    rate: float = inf  # rows that loops have looked at for one, lately
     ready: Ready | None = None
     report: RuleRun | None = None  # what a profile is told of the whole plan
     found: int = 0  # new rows that loops have found in this round
@@ -116,7 +107,6 @@ class Variant:
     def _follow(self) -> tuple[list[Derived], RuleRound]:
         did = self.run.record.running(self.plan.relation, self.rule)
         self.found, self.report = 0, self.run.around.ledger.run_of(self.whole)
-        began = perf_counter()
         before = Costs() if self.report is None else so_far()
         derived: list[Derived] = []
         for parts in self._combinations():
@@ -129,7 +119,6 @@ class Variant:
                 derived.append(found)
         if not derived:
             did.new = self.found
-        self.taken += perf_counter() - began
         self.run.record.ran(did)
         if self.report is not None:
             self.report.spent(so_far() - before)
@@ -140,8 +129,8 @@ class Variant:
         """Follows by another plan of the same rule and atom, from now on."""
         self.expected, self.whole = expected, whole
         if plan.joins[0] is not self.join:
-            self.ready = self.needed = None
-            self.spent, self.followed, self.rate = 0.0, 0, 1.0
+            self.ready, self.unprintable = None, False
+            self.looked, self.followed, self.rate = 0, 0, inf
             self.lasting.clear()
         self.plan = plan
 
@@ -177,15 +166,14 @@ class Variant:
     # ---------------------------------------------------------------------------- breadth-first
 
     def _in_time(self, parts: Parts, did: RuleRound) -> Derived | None:
-        """Breadth-first, as long as that is worth its time; None if it has not come to the end."""
-        if not self._may_loop() or self.needed == NEVER:
+        """Breadth-first, as long as that is worth it; None if it has not come to the end."""
+        if not self._may_loop() or self.unprintable:
             return self._in_levels(parts, did)
-        left = (TO_START if self.needed is None else self.needed) - self.spent
         limits = self.run.around.limits
         try:
-            with patience(limits, max(LEAST, left)):
+            with allowing(limits, max(LEAST, int(LOOPS) - self.looked)):
                 return self._in_levels(parts, did)
-        except Slow:
+        except TooMany:
             self.lasting.clear()  # rows that were noted as followed have led nowhere yet
             for what in ("answers", "rows followed"):
                 limits.charge(what, 0)
@@ -194,7 +182,8 @@ class Variant:
     def _in_levels(self, parts: Parts, did: RuleRound) -> Derived:
         strategy = self.run.around.knobs.strategy
         report = None if self.report is None else RuleRun(self.plan, self.report.seen)
-        began = perf_counter()
+        began, limits = perf_counter(), self.run.around.limits
+        before = limits.looked
         try:
             found = self.run.run_plan(
                 self.plan, None, self.lasting, parts, report, did,
@@ -202,7 +191,7 @@ class Variant:
             )  # fmt: skip
         finally:
             seconds = perf_counter() - began
-            self.spent += seconds
+            self.looked += limits.looked - before
         self.followed += self.new_rows
         if report is not None and self.report is not None:
             for choice in report.executors.values():
@@ -227,29 +216,25 @@ class Variant:
 
     def _worth(self, parts: Parts) -> bool:
         """Whether what is to be done is worth loops."""
-        if not self._may_loop() or self.needed == NEVER:
+        if not self._may_loop() or self.unprintable:
             return False
         if self.ready is not None or self.run.around.knobs.strategy == "lftj":
             return True
-        rows = self.new_rows
-        looked_at = PER_ROW * max(1.0, self.join.cost / max(1.0, self.expected))
-        expected = self.spent + rows * (self.spent / self.followed if self.followed else looked_at)
-        if expected < AT_HAND:
+        if self.looked + self.new_rows * self._each() < LOOPS:
             return False
-        if self.needed is None:
-            table = self.run.tables[self.plan.relation]
-            assert isinstance(table, Growing)
-            hashed = table.loops_hash()
-            if hashed is None:
-                return False
-            self.needed = self._needed(self._nest(parts, hashed), hashed)
-        return expected >= self.needed
+        table = self.run.tables[self.plan.relation]
+        assert isinstance(table, Growing)
+        hashed = table.loops_hash()
+        if hashed is None:
+            return False
+        self.unprintable = self._nest(parts, hashed).reason is not None
+        return not self.unprintable
 
-    def _needed(self, nest: Nest, hashed: bool) -> float:
-        """Seconds of breadth-first rounds that are worth having these loops."""
-        if nest.reason is not None:
-            return NEVER
-        return AT_HAND
+    def _each(self) -> float:
+        """About how many rows are looked at for each that is followed."""
+        if self.followed:
+            return self.looked / self.followed
+        return max(1.0, self.join.cost / max(1.0, self.expected))
 
     def _nest(self, parts: Parts, hashed: bool) -> Nest:
         sources = Sources(
@@ -267,7 +252,7 @@ class Variant:
             return ready.loops
         nest = self._nest(parts, hashed)
         if nest.reason is not None:
-            self.needed = NEVER
+            self.unprintable = True
             return None
         around = self.run.around
         function = compiled_function(nest.printed, around.limits, self.plan.relation)
@@ -296,10 +281,10 @@ class Variant:
                 alone = count <= FEW and count * self.rate < SHORT
                 loops.begin({f"new{at}": column for at, column in enumerate(given)}, alone)
             room = known.room if isinstance(known, Hashed) else ENDLESS
-            worked = process_time()
             status = loops.go_on(_arguments(known), room, limits)
-            # Not by the clock: where the machine has much else to do, threads would seem worth it.
-            self.rate = (process_time() - worked) / count
+            tried, _ = loops.counts()
+            self.rate = max(tried, count * self._each()) / count
+            self.looked += tried
             table.take(loops.taken())
             limits.charge("blocks", 0)
             limits.charge(self.plan.relation, table.nbytes)
@@ -364,20 +349,3 @@ def _arguments(known: Marks | Hashed) -> Mapping[str, Any]:
     if isinstance(known, Marks):
         return {"marks": known.words, "space": np.array(bounds, dtype=np.int64)}
     return {"slots": known.slots, "space": np.array([*bounds, known.shift], dtype=np.int64)}
-
-
-@contextmanager
-def patience(limits: Limits, seconds: float) -> Iterator[None]:
-    """Within, the limits' poll raises `Slow` when the time is over."""
-    poll, end = limits.poll, perf_counter() + seconds
-
-    def watched() -> None:
-        poll()
-        if perf_counter() > end:
-            raise Slow
-
-    limits.poll = watched
-    try:
-        yield
-    finally:
-        limits.poll = poll

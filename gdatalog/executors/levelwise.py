@@ -117,7 +117,7 @@ class Levelwise:
                 sink.emit(frontier)
                 return None
             step = steps[at]
-            self.limits.poll()
+            self.limits.look(frontier.size)
             started = perf_counter()
             if isinstance(step, (Join, Generate)):
                 return self._widen(steps, at, frontier, sink, started)
@@ -143,8 +143,8 @@ class Levelwise:
         limits, rows = self.limits, len(lengths)
         work = limits.watch.innermost
         for piece in self.ops.pieces(lengths, limits.chunk, total):
-            limits.poll()
-            low, high, skip, take, _ = piece
+            low, high, skip, take, size = piece
+            limits.look(size)
             part, parts = (low, high), rows
             if take >= 0 and rows == 1 and total:
                 part, parts = (skip, skip + take), total

@@ -9,6 +9,8 @@ from gdatalog.account import Account
 from gdatalog.errors import RowLimitError
 from gdatalog.watching import Watch, watching
 
+OPERATION = 1000  # rows: what an operation on arrays costs besides
+
 
 @dataclass(slots=True)
 class Limits:
@@ -23,12 +25,18 @@ class Limits:
     memory: int | None = None
     watch: Watch = field(default_factory=watching)
     most_rows: tuple[str, int] | None = None  # a relation, and how many rows it may have
+    looked: int = 0  # rows that breadth-first executors have looked at, and what costs as much
     account: Account = field(init=False)
     poll: Callable[[], None] = field(init=False)
 
     def __post_init__(self) -> None:
         self.account = Account(self.memory)
         self.poll = self.watch.poll
+
+    def look(self, rows: int) -> None:
+        """An operation looks at so many rows."""
+        self.looked += rows + OPERATION
+        self.poll()
 
     @property
     def held(self) -> dict[str, int]:

@@ -20,9 +20,15 @@ from gdatalog.storage.trie import Trie
 
 LARGEST_CHUNK = 1 << 26  # rows: more at once keep the device no busier
 
+# Rows that are expected to be looked at from which on a join is worth a kernel, which takes some
+# 400 ms to make.
+WORTH = 1_000_000.0
+
 
 class Gpu:
     """`engine.device.Device` by way of a driver."""
+
+    worth = WORTH
 
     def __init__(self, driver: Driver, memory: int | None = None) -> None:
         """`memory`: the bytes that may be kept between queries, if a user says so."""
@@ -74,9 +80,6 @@ class Gpu:
 
     def tile(self, knobs: Any) -> int:
         return int(knobs.tile) or TILES[-1]
-
-    def ready(self, printed: Printed) -> bool:
-        return self.walks.ready(printed)
 
     def walk(
         self,

@@ -64,10 +64,6 @@ class Walks:
         self._ring: Any = None
         self._uploaded: dict[int, tuple[Any, Any]] = {}  # tables by their identity
 
-    def ready(self, printed: Printed) -> bool:
-        """Whether the kernel has been compiled by now."""
-        return self._loops_of(printed).source in self._kernels
-
     def _loops_of(self, printed: Printed) -> Loops:
         """A plan's own loops: others may have the same source, with constants of their own."""
         found = self._loops.get(id(printed))
@@ -104,11 +100,8 @@ class Walks:
 
         `rooms`: how many elements a tile needs of scratch that does not go by tries.
         """
-        if self.ready(printed):
+        with limits.watch.work("compiling", told):
             loops, kernel = self.kernel(printed, told)
-        else:
-            with limits.watch.work("compiling", told):
-                loops, kernel = self.kernel(printed, told)
         launch = _Launch(self, loops, kernel, tries, scope, limits, wanted, beside, rooms)
         try:
             return launch.blocks()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gdatalog.engine.choose import SECOND, Choice, foreseen, unprintable
+from gdatalog.engine.choose import Choice, foreseen, unprintable
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.spread import Spread, SpreadFixpoint
 from gdatalog.parser import format_node
@@ -178,8 +178,8 @@ def _following(knobs: Knobs, by_parts: str | None) -> Executor:
 def chosen(choice: Choice, foreseen: bool = False) -> Executor:
     """An executor that was chosen, and why; of one that is `foreseen`, until when."""
     text = str(choice)
-    if foreseen and choice.patience == SECOND:
-        text += f"; depth-first if it takes more than {choice.patience:g} s"
+    if foreseen and choice.allowed is not None:
+        text += f"; depth-first if there are more than {choice.allowed:,}"
     return Executor((text,), (("executor", choice.kind), ("reason", choice.reason)))
 
 

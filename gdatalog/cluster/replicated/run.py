@@ -14,7 +14,7 @@ from gdatalog.cluster.replicated.handing import Handing, Work
 from gdatalog.cluster.replicated.harvest import Harvest, merges_afar
 from gdatalog.cluster.replicated.tasks import Found, Mode, Sealed, Task
 from gdatalog.cluster.rows.texts import FewTexts, placed_texts, reads_texts
-from gdatalog.engine.choose import ASKED_FOR, AT_HAND, Choice, looked_at
+from gdatalog.engine.choose import ASKED_FOR, WORTH, Choice, looked_at
 from gdatalog.engine.derived import Blocks, Derived
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.run import Run
@@ -170,6 +170,6 @@ class SpreadRun(Run):
         """What workers are told: each call has one thread, and none tries first what is too slow
         for so much work."""
         knobs = replace(self.knobs, threads=1)
-        if knobs.strategy == "auto" and join.cost >= AT_HAND:
+        if knobs.strategy == "auto" and join.cost >= WORTH:
             knobs = replace(knobs, strategy="lftj")
         return knobs

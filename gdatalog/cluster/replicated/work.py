@@ -169,7 +169,7 @@ class _Call:
             if claims is not None:
                 found.taken += (number,)
             try:
-                with impatience(self.limits, None if firm else PATIENCE, TooSlow):
+                with impatience(self.limits, None if firm else PATIENCE):
                     self._within(cell)
             except TooSlow:
                 found.hard = True
