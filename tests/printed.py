@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gdatalog.codegen import native
 from gdatalog.cpu_ops.evaluate import Scope, evaluate, test
 from gdatalog.plan.functions import FUNCTIONS, TYPES, Signature
 from gdatalog.plan.nodes import Apply, Constant, Expr, Parameter, Slot, slots
@@ -151,9 +152,13 @@ class Module:
                 lines += [f"    {name}_ = {name}[row]" for name in reads]
             lines += [f"    {line}" for line in self._one(at, expr, leaves)]
         self.arguments = [*VARIABLES, *self.expressions.types()]
-        head = f"def loops(rows, keys, failed, holds, {', '.join(self.arguments)}):"
+        types = {"rows": "i64", "keys": "i64[]", "failed": "u8[]", "holds": "bool[]"}
+        types |= dict.fromkeys(VARIABLES, "i64[]") | self.expressions.types()
+        given = ", ".join(f'{name}: "{kind}"' for name, kind in types.items())
         body = [f"    {line}" for line in [*self.expressions.prologue(), *lines]]
-        self.text = "\n".join([head, *body, ""])
+        used = ", ".join(sorted(self.expressions.imports))
+        imports = f"from gdatalog.codegen.helpers.values import {used}" if used else ""
+        self.text = "\n".join([imports, f"def loops({given}) -> None:", *body, ""])
 
     def _one(self, at: int, expr: Expr, leaves: bool) -> list[str]:
         self.expressions._operands = 0  # a module of a rule has fewer expressions
@@ -161,18 +166,13 @@ class Module:
         out: list[str] = []
         if expr.type == "bool":
             holds = self.expressions.test(expr, names, out)
-            out.append(f"holds[{at}, row] = {holds}")
-        fail = f"failed[{at}, row] = 1" + ("\ncontinue" if leaves else "")
+            out.append(f"holds[{at} * rows + row] = {holds}")
+        fail = f"failed[{at} * rows + row] = 1" + ("\ncontinue" if leaves else "")
         key = self.expressions.key(expr, names, out, fail)
-        return [*out, f"keys[{at}, row] = {key}"]
+        return [*out, f"keys[{at} * rows + row] = {key}"]
 
     def compile(self) -> Any:
-        from gdatalog.cpu_ops.compiled import values
-        from gdatalog.cpu_ops.compiled.jit import jit
-
-        world = {name: getattr(values, name) for name in self.expressions.imports}
-        exec(self.text, world)
-        return jit(world["loops"])
+        return native.load(native.named("expressions", self.text), self.text)
 
     def check(self, data: Mapping[str, np.ndarray], of: Scope) -> None:
         """What the compiled loops say is what `cpu_ops.evaluate` says."""
@@ -183,7 +183,7 @@ class Module:
         arguments = self.expressions.arguments(of)
         assert list(arguments) == list(self.expressions.types())
         given = [{**data, **arguments}[name] for name in self.arguments]
-        self.compile()(rows, keys, failed, holds, *given)
+        self.compile()(rows, keys.ravel(), failed.ravel(), holds.ravel(), *given)
         for at, expr in enumerate(self.exprs):
             expected, bad = evaluate(expr, data.__getitem__, rows, of)
             bad = np.zeros(rows, np.bool_) if bad is None else bad

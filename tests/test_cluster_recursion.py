@@ -329,7 +329,7 @@ def _interpret(on: bool) -> None:
     from gdatalog.engine import device
     from tests import interpreted
 
-    cache: Any = device.code_cache
+    cache: Any = device.native
     if on and not hasattr(cache, "compiling"):
         interpreted._helpers()
         cache.compiling = cache.load, cache.compiled

@@ -160,7 +160,7 @@ RECURSIVE = (
 @pytest.mark.parametrize("text", RECURSIVE)
 @pytest.mark.parametrize("number", range(4))
 def test_rounds_of_compiled_loops(text: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replanning, "REPLAN", inf)  # or a slow machine takes other orders midway
+    monkeypatch.setattr(replanning, "REPLAN", inf)
     with gd.connect(device="cpu") as db:
         db["E"] = [(x, (x * x + y) % 40) for x in range(40) for y in (1, 3, 9)]
         db._workspace.force(split="never", dying="never")
@@ -233,7 +233,7 @@ def test_queries_run_the_plain_loops() -> None:
             texts.append(text)
             return load(name, text)
 
-        patch.setattr(device.code_cache, "load", noted)
+        patch.setattr(device.native, "load", noted)
         text = "n(a, count()) <- E(a, b), E(b, c), E(a, c)."
         answers = [db.query(text, strategy="lftj").fetchall()]
         answers.append(db.profile(text, strategy="lftj").result.fetchall())
@@ -292,7 +292,7 @@ def test_compiling_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
             sleep(0.01)
         return load(name, text)
 
-    monkeypatch.setattr(device.code_cache, "load", slow)
+    monkeypatch.setattr(device.native, "load", slow)
     with gd.connect(device="cpu") as db:
         db["E"] = [(x, x + 1) for x in range(9)]
         db._workspace.force(split="never", dying="never")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import gdatalog
 from gdatalog.cpu_ops import best_values
-from gdatalog.engine import improving
+from gdatalog.engine import fixpoint, improving
 from gdatalog.parser import parse
 from gdatalog.plan.nodes import Apply, Constant, Expr, Slot
 from gdatalog.planner.worsening import Fixed, Motion, Moving, motion
@@ -326,7 +326,7 @@ def test_a_profile_tells_of_it(not_compiled: None) -> None:
 def test_rounds_that_take_too_long_are_given_up(
     not_compiled: None, in_place: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(improving, "FIRST", 0.0)
+    monkeypatch.setattr(fixpoint, "ROUNDS", 0)
     edges = random_graph(4, 20, 40)
     with database("auto", W=edges) as db, database("levelwise", W=edges) as other:
         found = sorted(db.query(PATHS).fetchall())

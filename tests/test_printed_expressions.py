@@ -80,7 +80,8 @@ def test_functions_whose_last_bit_is_the_processors() -> None:
     module = Module(exprs)
     keys, failed = np.zeros((3, 800), np.int64), np.zeros((3, 800), np.uint8)
     given = [{**data, **module.expressions.arguments(of)}[name] for name in module.arguments]
-    module.compile()(800, keys, failed, failed, *given)
+    holds = np.zeros(2400, np.bool_)
+    module.compile()(800, keys.ravel(), failed.ravel(), holds, *given)
     for at, expr in enumerate(exprs):
         expected, bad = evaluate(expr, data.__getitem__, 800, of)
         assert bad is not None or expr == Apply("exp", (Slot("f1", "float"),), "float")

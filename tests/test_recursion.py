@@ -100,7 +100,7 @@ WAYS = {
 
 # Rounds, where nothing else is to take over; with thresholds so small that all ways are gone.
 ROUNDS = {"split": "never", "dying": "never"}
-AT_ONCE = tuple((variants, name, 0.0) for name in ("TO_COMPILE", "TO_START", "TO_READ", "AT_HAND"))
+AT_ONCE = ((variants, "LOOPS", 0.0),)
 SMALL = ((growing, "FEW", 4), (growing, "CHEAP", 16), (runs, "FEW", 2), (variants, "FEW", 3))
 SMALL += ((runs, "LONG", 3), (runs, "MANY", 2))
 WAYS |= {
@@ -112,14 +112,14 @@ WAYS |= {
     "rounds, by loops at once": Way("auto", ROUNDS, (*AT_ONCE, *SMALL)),
     "rounds, by loops at last": Way(
         "auto", {**ROUNDS, "chunk_rows": 3},
-        ((variants, "AT_HAND", 1e9), (variants, "TO_START", 0.0), (variants, "LEAST", 0.0)),
+        ((variants, "LOOPS", 2000.0), (variants, "LEAST", 0)),
     ),
     "rounds, planned anew": Way(
-        "auto", ROUNDS, ((replanning, "REPLAN", 0.0), (replanning, "SHIFT", 1.5))
+        "auto", ROUNDS, ((replanning, "REPLAN", -1), (replanning, "SHIFT", 1.5))
     ),
 }  # fmt: skip
 
-LOAD, COMPILE = device.code_cache.load, device.code_cache.compiled
+LOAD = device.native.load
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -161,11 +161,10 @@ COMPILED = ("both", "same generation", "non-linear", "mutual", "all pairs", "com
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMPILED_WAYS)
-def test_numba_takes_the_same_texts(name: str) -> None:
+def test_the_compiler_takes_the_same_texts(name: str) -> None:
     way = WAYS[name]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(device.code_cache, "load", LOAD)
-        patch.setattr(device.code_cache, "compiled", COMPILE)
+        patch.setattr(device.native, "load", LOAD)
         for number, shape in enumerate(COMPILED):
             oracle.agrees_in(way.run, drawn_recursion(7 * number + 1, shape))
 

@@ -149,7 +149,7 @@ def test_plans_are_made_again_when_sizes_have_shifted(
         return made[-1]
 
     monkeypatch.setattr(replanning, "plan_rule", noted)
-    monkeypatch.setattr(replanning, "REPLAN", 0.0)
+    monkeypatch.setattr(replanning, "REPLAN", -1)
     monkeypatch.setattr(replanning, "SHIFT", shift)
     with database() as db:
         db._workspace.force(strategy="levelwise")

@@ -194,12 +194,10 @@ class Values:
                 return Value(data, kind, length)
             return Value(self.made(f"load {SLOT[str(kind)]}, ptr %l.{name}, align 8"), kind)
         value = self.typed.function.world.get(name)
-        kind = constant_type(value)
-        if kind is None:
+        constant = constant_type(value)
+        if constant is None or value is None:
             raise LoopError(f"nothing is called {name}")
-        if kind == "f64":
-            return _constant(float(value))
-        return Value(str(int(value)).lower() if kind != "bool" else str(value).lower(), kind)
+        return Value(_constant(value if constant in ("bool", "f64") else int(value)).text, constant)
 
     def extract(self, several: Value, at: int) -> Value:
         """One of several results."""

@@ -155,12 +155,12 @@ class Typed:
 
     def _call(self, node: ast.Call) -> Type | None:
         name, args = called(node), node.args
+        if name == ".view":
+            return {"np.float64": "f64", "np.int64": "i64"}[ast.unparse(args[0])]
         kinds = [self.of(arg) for arg in args]
         builtin = _builtin(name, kinds)
         if builtin is not None:
             return builtin
-        if name.endswith(".view"):
-            return {"np.float64": "f64", "np.int64": "i64"}[ast.unparse(args[0])]
         if any(kind is None for kind in kinds):
             return None
         target = self.function.named(name)

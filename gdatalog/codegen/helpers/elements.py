@@ -13,7 +13,7 @@ _WORD = np.dtype(np.uint64)
 
 
 @intrinsic
-def at(array: Array, i: int) -> Any:
+def at(array: Array, i: Any) -> Any:
     """array[i], where 0 <= i < len(array)."""
     assert 0 <= i < len(array), f"{i} of {len(array)}"
     value = array[i]
@@ -21,7 +21,7 @@ def at(array: Array, i: int) -> Any:
 
 
 @intrinsic
-def put(array: Array, i: int, value: Any) -> None:
+def put(array: Array, i: Any, value: Any) -> None:
     """array[i] = value, where 0 <= i < len(array)."""
     assert 0 <= i < len(array), f"{i} of {len(array)}"
     array[i] = value if array.dtype == _WORD else np.int64(value).astype(array.dtype)

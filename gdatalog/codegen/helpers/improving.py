@@ -247,8 +247,11 @@ def clear(best: Array, where: Array, touched: Array, origin: Array, queue: Array
         put(where, group, ABSENT)
         if at(queue, WATCHED) != 0:
             put(origin, group, NONE)
-    for entry in (TOUCHED, WAITING, RING, NEWS, CHECK):
-        put(queue, entry, 0)
+    put(queue, TOUCHED, 0)
+    put(queue, WAITING, 0)
+    put(queue, RING, 0)
+    put(queue, NEWS, 0)
+    put(queue, CHECK, 0)
 
 
 @part
