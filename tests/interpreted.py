@@ -16,7 +16,7 @@ import pytest
 from gdatalog.engine import device
 
 
-def load(name: str, source: str) -> Any:
+def load(name: str, source: str, rows: float = 0.0) -> Any:
     """The function of a printed text, as `native.load` gives it, but not compiled."""
     world: dict[str, Any] = {}
     exec(compile(source, f"<{name}>", "exec"), world)

@@ -7,6 +7,7 @@ helpers, our version, LLVM's, and the processor.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import os
@@ -14,20 +15,23 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from threading import RLock
+from queue import SimpleQueue
+from threading import Event, RLock, Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gdatalog.codegen import cache as code_cache
-from gdatalog.codegen.language import CompileError
+from gdatalog.codegen.language import CompileError, LoopError
 from gdatalog.spent import spending
 
 if TYPE_CHECKING:
     from gdatalog.codegen.functions import Function
+    from gdatalog.codegen.machine import Tier
     from gdatalog.codegen.types import Typed
 
 HELPERS = Path(__file__).with_name("helpers")
@@ -42,6 +46,9 @@ _ROOM = [0] * 8  # for results, which come where the arguments were
 _lock = RLock()
 _native: dict[str, Native] = {}
 _parts: dict[str, int] = {}  # addresses of helpers, by symbol
+_rows: dict[str, float] = {}  # that functions of the light tier have looked at
+
+MUCH = 20_000_000.0  # rows that are worth all of LLVM's passes
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,7 @@ class Native:
     entry: Callable[[int], int]
     given: tuple[str, ...]
     result: Any
+    tier: Tier
 
     def __call__(self, *args: Any) -> Any:
         words: list[int] = []
@@ -131,19 +139,30 @@ def _surroundings() -> str:
 # ---------------------------------------------------------------------------------- compiling
 
 
-def load(name: str, source: str) -> Native:
-    """The function of a printed text. The name is what `named` gives."""
+def load(name: str, source: str, rows: float = 0.0) -> Native:
+    """The function of a printed text, which is about to look at so many rows.
+
+    The name is what `named` gives. LLVM's light passes come first. A function with much to do is
+    compiled with all passes, at once or, where it comes again, on a thread of its own; who asks
+    next has that code.
+    """
     found = _native.get(name)
-    if found is not None:
-        return found
+    tier: Tier = "full" if rows >= MUCH else "light"
+    if found is None:
+        found = _loaded(name, lambda: _printed(source), tier)
+    if found.tier == "light":
+        with _lock:
+            total = _rows[name] = _rows.get(name, 0.0) + rows
+        if total >= MUCH > total - rows:
+            _again(name, source)
+    return found
 
-    def function() -> tuple[Function, Sequence[str]]:
-        from gdatalog.codegen.functions import printed
 
-        found, types = printed(source)
-        return found, tuple(types.values())
+def _printed(source: str) -> tuple[Function, Sequence[str]]:
+    from gdatalog.codegen.functions import printed
 
-    return _loaded(name, function)
+    found, types = printed(source)
+    return found, tuple(types.values())
 
 
 def of(helper: Callable[..., Any], *given: str) -> Native:
@@ -158,7 +177,7 @@ def of(helper: Callable[..., Any], *given: str) -> Native:
 
         return functions.helper(helper), given
 
-    return _loaded(name, function)
+    return _loaded(name, function, "full")
 
 
 @cache
@@ -171,32 +190,32 @@ def _home(module: str) -> str:
     return f"{name}.{hashlib.sha256(text).hexdigest()[:20]}"
 
 
-def _loaded(name: str, function: Callable[[], tuple[Function, Sequence[str]]]) -> Native:
+def _loaded(
+    name: str, function: Callable[[], tuple[Function, Sequence[str]]], tier: Tier
+) -> Native:
     with _lock, spending("compiling"):
         found = _native.get(name)
         if found is None:
-            found = _native[name] = _kept(name) or _compiled(name, function)
+            found = _native[name] = _kept(name) or _compiled(name, *function(), tier)
         return found
 
 
-def _compiled(name: str, function: Callable[[], tuple[Function, Sequence[str]]]) -> Native:
+def _compiled(name: str, found: Function, given: Sequence[str], tier: Tier) -> Native:
     from gdatalog.codegen import llvm, machine
     from gdatalog.codegen.types import infer
 
-    found, given = function()
     ir, parts = llvm.module_of(found, given)
     dump(name, ir)
     try:
-        code = machine.object_of(ir, "light")
+        code = machine.object_of(ir, tier)
     except Exception as problem:
-        raise CompileError(
-            f"{name}: {problem} (its LLVM IR is in {kept_ir(name, ir)})"
-        ) from problem
+        where = kept_ir(name, ir)
+        raise CompileError(f"{name}: {problem} (its LLVM IR is in {where})") from problem
     addresses = {symbol: _part(symbol, typed) for symbol, typed in parts.items()}
     result = infer(found, tuple(given)).result
-    told = {"given": list(given), "result": result, "parts": list(parts)}
+    told = {"given": list(given), "result": result, "parts": list(parts), "tier": tier}
     code_cache.keep(_file(name), json.dumps(told).encode() + b"\n" + code)
-    return _linked(name, code, tuple(given), result, addresses)
+    return _linked(name, code, told, addresses)
 
 
 def _kept(name: str) -> Native | None:
@@ -212,18 +231,17 @@ def _kept(name: str) -> Native | None:
         if address is None:
             return None
         addresses[symbol] = address
-    result = found["result"]
-    result = tuple(result) if isinstance(result, list) else result
-    return _linked(name, code, tuple(found["given"]), result, addresses)
+    return _linked(name, code, found, addresses)
 
 
 def _linked(
-    name: str, code: bytes, given: tuple[str, ...], result: Any, addresses: Mapping[str, int]
+    name: str, code: bytes, told: Mapping[str, Any], addresses: Mapping[str, int]
 ) -> Native:
     from gdatalog.codegen import machine
 
-    address = machine.linked(code, "entry", addresses)
-    return Native(name, machine.ENTRY(address), given, result)
+    address, result = machine.linked(code, "entry", addresses), told["result"]
+    result = tuple(result) if isinstance(result, list) else result
+    return Native(name, machine.ENTRY(address), tuple(told["given"]), result, told["tier"])
 
 
 def _part(symbol: str, typed: Typed) -> int:
@@ -259,6 +277,51 @@ def _kept_part(symbol: str) -> int | None:
         addresses[each] = address
     _parts[symbol] = machine.linked(code, symbol, addresses)
     return _parts[symbol]
+
+
+# --------------------------------------------------------------------------------- once more
+
+_waiting: SimpleQueue[tuple[str, str]] = SimpleQueue()
+_worker: Thread | None = None
+_ending = Event()
+
+
+def _again(name: str, source: str) -> None:
+    """Has a function compiled with all passes, on a thread of its own."""
+    global _worker
+    _waiting.put((name, source))
+    with _lock:
+        if _worker is None:
+            _worker = Thread(target=_work, name="compiling", daemon=True)
+            _worker.start()
+            atexit.register(_end)
+
+
+def _work() -> None:
+    while not _ending.is_set():
+        name, source = _waiting.get()
+        if _ending.is_set():
+            return
+        with suppress(LoopError, OSError):
+            _native[name] = _compiled(name, *_printed(source), "full")
+
+
+def _end() -> None:
+    """LLVM must not be taken down while it works; it is done in tenths of a second."""
+    _ending.set()
+    _waiting.put(("", ""))
+    if _worker is not None:
+        _worker.join()
+
+
+def _forked() -> None:
+    """A child of this process has none of its threads."""
+    global _worker, _lock
+    _worker, _lock = None, RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def _file(name: str) -> str:

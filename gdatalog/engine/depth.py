@@ -158,6 +158,7 @@ class Nest:
                 self.knobs,
                 wanted,
                 {**given, **self.marks, **counts},
+                self.join.cost,
             )
             self.seen = counted(self.printed, [self.join], counts)
             return found

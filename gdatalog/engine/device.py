@@ -79,11 +79,12 @@ class Device(Protocol):
         knobs: Knobs,
         wanted: int | None,
         beside: Mapping[str, Any],
+        rows: float,
     ) -> list[Block]:
         """Compiles printed loops, if need be, and runs them.
 
         `told`: what of, for messages. `beside`: arguments that are neither of tries nor of the
-        plan, by name: arrays of the device.
+        plan, by name: arrays of the device. `rows`: how many are expected to be looked at.
         """
         ...
 
@@ -98,6 +99,7 @@ class Device(Protocol):
         beside: Mapping[str, Any],
         rooms: Sequence[ListRoom],
         first: int | None,
+        rows: float,
     ) -> list[list[Block]]:
         """The same for a fixpoint that splits: gives each relation's rows.
 
@@ -157,8 +159,9 @@ class Cpu:
         knobs: Knobs,
         wanted: int | None,
         beside: Mapping[str, Any],
+        rows: float,
     ) -> list[Block]:
-        function = compiled_function(printed, limits, told)
+        function = compiled_function(printed, limits, told, rows)
         return run_nest(function, printed, tries, scope, limits, knobs.workers, wanted, beside)
 
     def follow(
@@ -172,8 +175,9 @@ class Cpu:
         beside: Mapping[str, Any],
         rooms: Sequence[ListRoom],
         first: int | None,
+        rows: float,
     ) -> list[list[Block]]:
-        function = compiled_function(printed, limits, told)
+        function = compiled_function(printed, limits, told, rows)
         return run_split(
             function, printed, tries, scope, limits, knobs.workers, beside, rooms, first
         )
@@ -188,12 +192,13 @@ class Cpu:
         """A relation keeps its tries itself."""
 
 
-def compiled_function(printed: Printed, limits: Limits, told: str) -> Any:
-    """A printed function, compiled if it is not yet; `told`: what of, for messages."""
+def compiled_function(printed: Printed, limits: Limits, told: str, rows: float = 0.0) -> Any:
+    """A printed function, compiled if it is not yet; `told`: what of, for messages; `rows`: how
+    many it is expected to look at."""
     name = native.named(printed.shape, printed.source)
     try:
         with limits.watch.work("compiling", told):
-            found = native.load(name, printed.source)
+            found = native.load(name, printed.source, rows)
     except LoopError as problem:
         warnings.warn(RuntimeWarning(str(problem)), stacklevel=2)
         raise GiveUp(f"its loops do not compile: {problem}") from problem

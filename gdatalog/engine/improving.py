@@ -26,6 +26,7 @@ from gdatalog.engine.derived import Rows, Seeds, in_order, union_rows
 from gdatalog.engine.device import CPU, compiled_function
 from gdatalog.engine.groups import Codes, Span, Spans, Uncoded, columns_of, passed_on, span
 from gdatalog.engine.ledger import Way
+from gdatalog.engine.splits import OFTEN
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.executors.levelwise import Seen
@@ -64,9 +65,8 @@ from gdatalog.storage.rows import Columns, firsts
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 
-# Rows that the rules walk: if there are fewer rounds are tried first, which are done before Numba
-# is there; so many are worth a compilation.
-FEW, MANY, AT_ONCE = 2_000, 50_000, 1_000_000
+# Rows that the rules walk: if there are fewer rounds are tried first, which need no compilation.
+FEW = 2_000
 MOST_DIRECT = 1 << 27  # codes of groups that are their numbers
 MOST_GROUPS = 1 << 30
 LEAST_ROOM = 1024  # for groups that are numbered
@@ -296,7 +296,7 @@ class InPlace(StratumRun):
         table.settle(relation)
 
     def _compiled(self, printed: Printed) -> Any:
-        return compiled_function(printed, self.around.limits, self.name)
+        return compiled_function(printed, self.around.limits, self.name, OFTEN * self.size)
 
     def _print(
         self, kept: Sequence[Kept], numbered: bool, counts: bool = False

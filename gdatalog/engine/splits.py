@@ -46,6 +46,7 @@ BYTES = 1 << 20
 LIST_BYTES, BUSY = 5, 128
 # Rows of what a stratum reads: fewer are tried by rounds first; so many are not.
 FEW, MANY = 2_000, 50_000
+OFTEN = 2_000.0  # times that a fixpoint looks at a row, for the choice of the compiler's passes
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +339,7 @@ class Splits(StratumRun):
                     task.beside,
                     task.rooms,
                     around.force_chunk,
+                    OFTEN * self.read_rows,
                 )
         except GiveUp:
             return None

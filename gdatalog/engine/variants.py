@@ -35,6 +35,7 @@ from gdatalog.executors.fresh import CROWDED, ENDLESS, Loops
 from gdatalog.executors.lftj import DONE, OUTSIDE
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
 from gdatalog.planner.checked import CheckedRule
+from gdatalog.printer.module import Printed
 from gdatalog.spent import Costs, so_far
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
@@ -255,10 +256,13 @@ class Variant:
             self.unprintable = True
             return None
         around = self.run.around
-        function = compiled_function(nest.printed, around.limits, self.plan.relation)
+        function = self._function(nest.printed, 0.0)
         loops = Loops(function, nest.printed, nest.tries, around.scope, around.knobs.workers)
         self.ready = Ready(loops, hashed, widths)
         return loops
+
+    def _function(self, printed: Printed, rows: float) -> Any:
+        return compiled_function(printed, self.run.around.limits, self.plan.relation, rows)
 
     def _by_loops(self, parts: Parts, did: RuleRound) -> bool:
         """By loops, whose rows go to the relation at once; False if they have not done all."""
@@ -278,6 +282,8 @@ class Variant:
                 loops = self._loops(parts, isinstance(known, Hashed), given)
                 if loops is None:
                     return False
+                if self.rate < inf:
+                    loops.use(self._function(loops.printed, count * self.rate))
                 alone = count <= FEW and count * self.rate < SHORT
                 loops.begin({f"new{at}": column for at, column in enumerate(given)}, alone)
             room = known.room if isinstance(known, Hashed) else ENDLESS

@@ -146,6 +146,11 @@ class Loops:
                 FreshWorker(function, arguments, names, scratch, state, self.control)
             )
 
+    def use(self, function: Any) -> None:
+        """Goes on with the same function, which may have better code by now."""
+        for worker in self.workers:
+            worker.function = function
+
     def begin(self, given: Mapping[str, Array], alone: bool) -> None:
         """From the first of these rows on. `alone`: there is so little to do that no thread is
         worth its start."""

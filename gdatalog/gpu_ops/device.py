@@ -91,6 +91,7 @@ class Gpu:
         knobs: Any,
         wanted: int | None,
         beside: Mapping[str, Any],
+        rows: float,
     ) -> list[Block]:
         """A plan's rows, depth-first."""
         return self.walks.run(printed, tries, scope, limits, told, wanted, beside)
@@ -106,6 +107,7 @@ class Gpu:
         beside: Mapping[str, Any],
         rooms: Sequence[Any],
         first: int | None,
+        rows: float,
     ) -> list[list[Block]]:
         """The rows of a fixpoint that splits: a tile has a list and marks for one value at a time.
 

@@ -15,8 +15,8 @@ from gdatalog.cluster.replicated.harvest import Harvest, merges_afar
 from gdatalog.cluster.replicated.tasks import Found, Mode, Sealed, Task
 from gdatalog.cluster.rows.texts import FewTexts, placed_texts, reads_texts
 from gdatalog.engine.choose import ASKED_FOR, Choice, looked_at
-from gdatalog.engine.device import WORTH
 from gdatalog.engine.derived import Blocks, Derived
+from gdatalog.engine.device import WORTH
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.run import Run
 from gdatalog.engine.spread import Spread
