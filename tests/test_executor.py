@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import gc
 from itertools import product
-from time import sleep
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gdatalog as gd
-from gdatalog.engine import run
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.executors import sinks
 from gdatalog.executors.expansion import Expansion
@@ -234,20 +232,3 @@ def test_rows_that_read_the_same_meet_their_lists_once(
     assert any(found) == alike or chunk is not None
     counted = answers(f"n(count(), max(y)) <- {body}.", chunk=chunk, **data)
     assert counted == {(len(expected), max(y for _, y, _ in expected))}
-
-
-def test_making_indexes_does_not_speak_for_a_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A star whose tables had been narrowed was compiled for seconds when their indexes came."""
-    taken: list[float] = []
-    trie_of = StratumRun.trie_of
-
-    def slow(*args: Any, **named: Any) -> Any:
-        sleep(0.3)
-        return trie_of(*args, **named)
-
-    monkeypatch.setattr(StratumRun, "trie_of", slow)
-    monkeypatch.setattr(run, "took", lambda _, seconds: taken.append(seconds))
-    with gd.connect(device="cpu") as db:
-        db["E"] = [(1, 2), (2, 3)]
-        assert db.query("p(x, z) <- E(x, y), E(y, z).").fetchall() == [(1, 3)]
-    assert taken and sum(taken) < 0.3

@@ -152,7 +152,7 @@ def test_compiled_loops(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_compilation_is_told_of_when_it_begins(db: gd.Database, caplog: Any) -> None:
     seen: list[Progress] = []
     with caplog.at_level("INFO", "gdatalog"), interpreted(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gdatalog.cpu_ops.code_cache.compiled", lambda name: False)
+        patch.setattr("gdatalog.codegen.native.loaded", lambda name: False)
         db.query("two(x, z) <- E(x, y), E(y, z).", strategy="lftj", on_progress=seen.append)
     compiling = [p for p in seen if p.stage == "compiling"]
     assert compiling and compiling[0].what == "two" and compiling[0].share is None

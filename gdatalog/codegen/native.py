@@ -158,6 +158,11 @@ def load(name: str, source: str, rows: float = 0.0) -> Native:
     return found
 
 
+def loaded(name: str) -> bool:
+    """Whether a function is in memory."""
+    return name in _native
+
+
 def _printed(source: str) -> tuple[Function, Sequence[str]]:
     from gdatalog.codegen.functions import printed
 

@@ -197,6 +197,8 @@ def compiled_function(printed: Printed, limits: Limits, told: str, rows: float =
     many it is expected to look at."""
     name = native.named(printed.shape, printed.source)
     try:
+        if native.loaded(name):
+            return native.load(name, printed.source, rows)
         with limits.watch.work("compiling", told):
             found = native.load(name, printed.source, rows)
     except LoopError as problem:

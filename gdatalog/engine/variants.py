@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.engine.choose import Choice, TooMany, allowing
+from gdatalog.engine.choose import Choice, allowing
 from gdatalog.engine.depth import Form, Nest, counted
 from gdatalog.engine.derived import Derived
 from gdatalog.engine.device import CPU, compiled_function
@@ -46,6 +46,11 @@ LOOPS, LEAST = 300_000.0, 200_000
 # Rows that are not worth the start of a thread for loops, by what they look at and as they come.
 SHORT, FEW = 50_000.0, 1 << 12
 AT_ONCE = 1 << 18  # rows that loops are run for, if there are so many
+
+
+class LoopsPay(Exception):
+    """Breadth-first has looked at as many rows as loops are worth. (Not `TooMany`, which ends a
+    join's own allowance within.)"""
 
 
 @dataclass(slots=True)
@@ -172,9 +177,9 @@ class Variant:
             return self._in_levels(parts, did)
         limits = self.run.around.limits
         try:
-            with allowing(limits, max(LEAST, int(LOOPS) - self.looked)):
+            with allowing(limits, max(LEAST, int(LOOPS) - self.looked), LoopsPay):
                 return self._in_levels(parts, did)
-        except TooMany:
+        except LoopsPay:
             self.lasting.clear()  # rows that were noted as followed have led nowhere yet
             for what in ("answers", "rows followed"):
                 limits.charge(what, 0)

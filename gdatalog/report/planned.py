@@ -177,10 +177,10 @@ def _following(knobs: Knobs, by_parts: str | None) -> Executor:
 
 def chosen(choice: Choice, foreseen: bool = False) -> Executor:
     """An executor that was chosen, and why; of one that is `foreseen`, until when."""
-    text = str(choice)
+    facts: list[tuple[str, str | int]] = [("executor", choice.kind), ("reason", choice.reason)]
     if foreseen and choice.allowed is not None:
-        text += f"; depth-first if there are more than {choice.allowed:,}"
-    return Executor((text,), (("executor", choice.kind), ("reason", choice.reason)))
+        facts.append(("depth-first after rows", choice.allowed))
+    return Executor((str(choice),), tuple(facts))
 
 
 def where(device: str, why: str) -> str:
