@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import llvmlite.binding as llvm
 
-Tier = Literal["light", "full"]
+Tier = Literal["light", "helper", "full"]
 
 _lock = Lock()
 _kept: list[Any] = []  # libraries live as long as the process: their functions may be running
@@ -63,8 +63,8 @@ def object_of(ir: str, tier: Tier) -> bytes:
 def optimise(module: Any, machine: Any, tier: Tier) -> None:
     """Runs LLVM's passes: `full` is its own choice, without vectors, which were seen to cost.
 
-    `light` takes a fourth of the time, half of it by the simplest choice of instructions; its loops
-    run at half the speed.
+    The other tiers have a few of them. `light` takes a fourth of the time, half of it by the
+    simplest choice of instructions; its loops run at half the speed.
     """
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
     tuning.loop_vectorization = False

@@ -259,7 +259,7 @@ def _part(symbol: str, typed: Typed) -> int:
     ir, parts = llvm.part_of(typed)
     dump(symbol, ir)
     addresses = {each: _part(each, its) for each, its in parts.items()}
-    code = machine.object_of(ir, "full")
+    code = machine.object_of(ir, "helper")
     code_cache.keep(_file(symbol), json.dumps({"parts": list(parts)}).encode() + b"\n" + code)
     _parts[symbol] = machine.linked(code, symbol, addresses)
     return _parts[symbol]
