@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from entries import Entries
-from gdatalog.cpu_ops.compiled import lists as parts
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from gdatalog.codegen.helpers import lists as parts
 
 lists = Entries(parts)
 Array = np.ndarray[Any, Any]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from gdatalog.codegen.language import LoopError, kind_of
+from gdatalog.codegen.language import ARRAYS, SCALARS, LoopError, kind_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,8 +39,18 @@ def helper(function: Any) -> Function:
     """A helper, read from the file that it stands in."""
     module = sys.modules[function.__module__]
     node = _functions_of(str(module.__file__))[function.__name__]
-    name = f"{module.__name__.rpartition('.')[2]}.{function.__name__}"
+    name = f"{home(function.__module__)}.{function.__name__}"
     return Function(name, node, vars(module), kind_of(function))
+
+
+@cache
+def home(module: str) -> str:
+    """A short name for a module; with a hash of its text, if it is none of ours."""
+    parent, _, name = module.rpartition(".")
+    if parent == f"{__package__}.helpers":
+        return name
+    text = Path(str(sys.modules[module].__file__)).read_bytes()
+    return f"{name}.{hashlib.sha256(text).hexdigest()[:20]}"
 
 
 @cache
@@ -75,8 +86,42 @@ def _annotated(node: ast.FunctionDef) -> dict[str, str]:
     types = {}
     for argument in node.args.args:
         match argument.annotation:
-            case ast.Constant(value=str(kind)):
+            case ast.Constant(value=str(kind)) if kind in SCALARS or kind in ARRAYS:
                 types[argument.arg] = kind
             case _:
-                raise LoopError(f"{argument.arg} has no type")
+                raise LoopError(f"{ast.unparse(argument)}: no type of the language")
     return types
+
+
+# ------------------------------------------------------------------------------ syntax trees
+
+
+def literal(node: ast.expr) -> int | None:
+    """The number, if an expression is the literal of an int."""
+    match node:
+        case ast.Constant(value=bool()):
+            return None
+        case ast.Constant(value=int(value)):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(value))):
+            return -value
+    return None
+
+
+def statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """All statements, those within others too, in the order of the text."""
+    for node in body:
+        yield node
+        for inner in ("body", "orelse"):
+            yield from statements(getattr(node, inner, ()))
+
+
+def called(node: ast.Call) -> str:
+    match node.func:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=ast.Name(id=module), attr=name):
+            return f"{module}.{name}"
+        case ast.Attribute(attr=name):
+            return f".{name}"
+    raise LoopError(f"no name is called: {ast.unparse(node)}")

@@ -3,10 +3,10 @@
 It is a small, typed part of Python. Python itself can run it, which defines what it means; codegen
 translates it to LLVM IR, and `gpu_ops` to CUDA.
 
-Types: `bool`, `i64`, `u64`, `f64`, tuples of these as results, and contiguous arrays of `i32`,
-`i64`, `u8`, `u32`, `u64`, `f64` and `bool`, written `i32[]`. A scalar read from an array has 64
-bits. Integers wrap. `i64` and `u64` do not mix, but for literals. Locals have one type each, the
-widest that is assigned to them.
+Types: `bool`, `i64`, `u64`, `f64`, tuples of these as results, and contiguous arrays of `i8`,
+`u8`, `i32`, `u32`, `i64`, `u64`, `f64` and `bool`, written `i32[]`. A scalar read from an array has
+64 bits. Integers wrap. `i64` and `u64` do not mix, but for literals; ints and floats are not
+compared. `//` and `%` by 0 give 0. Locals have one type each, the widest that is assigned to them.
 
 Statements: assignments (to names, elements, tuples of them; with an operator), `if`, `while`,
 `for` over a `range`, `break`, `continue`, `return`, calls. Expressions: literals, names, elements,
@@ -24,6 +24,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+SCALARS = ("bool", "i64", "u64", "f64")  # from narrow to wide
+ELEMENTS = {
+    "bool": 1, "i8": 1, "u8": 1, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "f64": 8
+}  # fmt: skip
+ARRAYS = frozenset(f"{element}[]" for element in ELEMENTS)
 
 _KIND = "__loop_kind__"
 

@@ -1,4 +1,5 @@
-"""Functions of the loop language as LLVM IR: statements. Expressions are in `llvm_values.py`.
+"""Functions of the loop language as LLVM IR: statements. Expressions are in `llvm_values.py`,
+instructions in `llvm_numbers.py`.
 
 A local is a stack slot, which LLVM's first pass makes a register of; of an array these are two,
 its address and its length. Arrays are passed so, too.
@@ -11,17 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gdatalog.codegen.functions import Function
-from gdatalog.codegen.language import LoopError
-from gdatalog.codegen.llvm_values import SLOT, Value, Values, result_type
+from gdatalog.codegen.language import ELEMENTS, LoopError
+from gdatalog.codegen.llvm_entry import entry, parameters, quoted
+from gdatalog.codegen.llvm_numbers import SLOT, Value, result_type
+from gdatalog.codegen.llvm_values import Values
 from gdatalog.codegen.types import (
-    ELEMENTS,
     Type,
     Typed,
     element_of,
     infer,
     is_array,
-    literal,
-    wider,
 )
 
 # Arrays that threads write to at the same time: another pointer may change what they hold.
@@ -52,7 +52,7 @@ class Module:
 
     def text(self) -> str:
         calls = [
-            f"declare {result_type(typed.result)} @{_quoted(symbol)}({_parameters(typed.given)})"
+            f"declare {result_type(typed.result)} @{quoted(symbol)}({parameters(typed.given)})"
             for symbol, typed in self.parts.items()
         ]
         return "\n".join([*sorted(self.declared), *calls, "", *self.texts])
@@ -66,7 +66,7 @@ def module_of(function: Function, given: Sequence[str]) -> tuple[str, dict[str, 
     """
     typed, module = infer(function, tuple(given)), Module()
     module.add(typed, "define private {} {} nounwind", noalias=function.kind is None)
-    module.texts.append(_entry(typed))
+    module.texts.append(entry(typed))
     return module.text(), module.parts
 
 
@@ -75,62 +75,6 @@ def part_of(typed: Typed) -> tuple[str, dict[str, Typed]]:
     module = Module()
     module.add(typed, "define {} {} nounwind")
     return module.text(), module.parts
-
-
-def _quoted(name: str) -> str:
-    return f'"{name}"'
-
-
-def _parameters(given: Sequence[str]) -> str:
-    return ", ".join("ptr, i64" if is_array(kind) else SLOT[kind] for kind in given)
-
-
-def _entry(typed: Typed) -> str:
-    lines = ["define i64 @entry(ptr %words) nounwind {"]
-    args: list[str] = []
-    count = 0
-
-    def word(kind: str) -> str:
-        nonlocal count
-        lines.append(f"  %p{count} = getelementptr i64, ptr %words, i64 {count}")
-        lines.append(f"  %w{count} = load {kind}, ptr %p{count}, align 8")
-        count += 1
-        return f"{kind} %w{count - 1}"
-
-    for kind in typed.given:
-        if is_array(kind):
-            args += [word("ptr"), word("i64")]
-        elif kind == "bool":
-            read = word("i64").split()[1]
-            lines.append(f"  %b{count} = icmp ne i64 {read}, 0")
-            args.append(f"i1 %b{count}")
-        else:
-            args.append(word(SLOT[kind]))
-    call = f"call {result_type(typed.result)} @{_quoted(typed.symbol)}({', '.join(args)})"
-    match typed.result:
-        case "void":
-            lines += [f"  {call}", "  ret i64 0"]
-        case "i64" | "u64":
-            lines += [f"  %result = {call}", "  ret i64 %result"]
-        case "bool":
-            lines += [f"  %found = {call}", "  %result = zext i1 %found to i64"]
-            lines.append("  ret i64 %result")
-        case _:
-            # A float or several numbers are left where the arguments were.
-            lines.append(f"  %result = {call}")
-            kinds = typed.result if isinstance(typed.result, tuple) else (str(typed.result),)
-            for at, kind in enumerate(kinds):
-                value = "%result"
-                if isinstance(typed.result, tuple):
-                    value = f"%r{at}"
-                    lines.append(f"  {value} = extractvalue {result_type(kinds)} %result, {at}")
-                if kind == "bool":
-                    lines.append(f"  %z{at} = zext i1 {value} to i64")
-                    value, kind = f"%z{at}", "i64"
-                lines.append(f"  %o{at} = getelementptr i64, ptr %words, i64 {at}")
-                lines.append(f"  store {SLOT[kind]} {value}, ptr %o{at}, align 8")
-            lines.append("  ret i64 0")
-    return "\n".join([*lines, "}", ""])
 
 
 class Body(Values):
@@ -158,12 +102,9 @@ class Body(Values):
                     raise LoopError(f"{name} of {typed.symbol} is {kind} and {wide}")
                 first.append(f"  store {SLOT[kind]} %a.{name}, ptr %l.{name}, align 8")
         self._block(typed.function.node.body)
-        if not self.ended:
-            match typed.result:
-                case "void":
-                    self.line("ret void")
-                case _:
-                    self.line("unreachable")
+        if not self.ended and typed.result != "void":
+            raise LoopError(f"{typed.symbol} may end without a result")
+        self.line("ret void")
         slots = []
         for name, found in typed.names.items():
             if is_array(found):
@@ -171,7 +112,7 @@ class Body(Values):
                 slots += [f"  %l.{name}.n = alloca i64, align 8"]
             else:
                 slots.append(f"  %l.{name} = alloca {SLOT[str(found)]}, align 8")
-        symbol = f"@{_quoted(typed.symbol)}({', '.join(parameters)})"
+        symbol = f"@{quoted(typed.symbol)}({', '.join(parameters)})"
         lines = [head.format(result_type(typed.result), symbol) + " {", "start:"]
         return "\n".join([*lines, *slots, *self.slots, *first, *self.lines, "}", ""])
 
@@ -188,16 +129,15 @@ class Body(Values):
             case ast.Expr(value=value):
                 self.value(value)
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
-                found = [self.wanted(t, v) for t, v in zip(targets, values, strict=True)]
+                found = [self.value(each) for each in values]
                 for target, its in zip(targets, found, strict=True):
                     self._store(target, its)
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
                 several = self.value(value)
-                assert isinstance(several.kind, tuple)
                 for at, target in enumerate(targets):
                     self._store(target, self.extract(several, at))
             case ast.Assign(targets=[target], value=value):
-                self._store(target, self.wanted(target, value))
+                self._store(target, self.value(value))
             case ast.AugAssign(target=target, op=op, value=value):
                 self._store(target, self.value(ast.BinOp(target, op, value)))
             case ast.If():
@@ -223,7 +163,7 @@ class Body(Values):
                     self.line(f"store ptr {value.text}, ptr %l.{name}, align 8")
                     self.line(f"store i64 {value.length}, ptr %l.{name}.n, align 8")
                     return
-                found = self.cast(value, str(kind))
+                found = self.given(value, str(kind))
                 self.line(f"store {SLOT[str(kind)]} {found.text}, ptr %l.{name}, align 8")
             case ast.Subscript(value=array, slice=index):
                 self.put(self.value(array), self.value(index), value)
@@ -262,7 +202,7 @@ class Body(Values):
                 pass
             case _:
                 raise LoopError(f"no loop over a range: {ast.unparse(node)}")
-        bounds = [self.cast(self.value(arg), "i64") for arg in call.args]
+        bounds = [self.given(self.value(arg), "i64") for arg in call.args]
         if ast.unparse(call.func) != "range" or not 1 <= len(bounds) <= 2:
             raise LoopError(f"no loop over a range: {ast.unparse(node.iter)}")
         low, high = bounds if len(bounds) == 2 else (Value("0", "i64"), bounds[0])
@@ -274,8 +214,7 @@ class Body(Values):
         self.start(test)
         at = self.made(f"load i64, ptr {turn}, align 8")
         more = self.made(f"icmp slt i64 {at}, {high.text}")
-        self.line(f"br i1 {more}, label %{body}, label %{end}")
-        self.ended = True
+        self.branch(more, body, end)
         self.start(body)
         self._store(ast.Name(name), Value(at, "i64"))
         self._loops.append((step, end))
@@ -298,26 +237,19 @@ class Body(Values):
                 parts = [self.value(each) for each in node.elts]
                 text = "undef"
                 for at, (part, kind) in enumerate(zip(parts, result, strict=True)):
-                    given = self.cast(part, kind).text
+                    given = self.given(part, kind).text
                     text = self.made(
                         f"insertvalue {result_type(result)} {text}, {SLOT[kind]} {given}, {at}"
                     )
             else:
-                text = self.value(node).text
+                several = self.value(node)
+                if several.kind != result:
+                    raise LoopError(
+                        f"{several.kind} where {result} is wanted in {self.typed.symbol}"
+                    )
+                text = several.text
             self.line(f"ret {result_type(result)} {text}")
         else:
             kind = str(result)
-            self.line(f"ret {SLOT[kind]} {self.cast(self.value(node), kind).text}")
+            self.line(f"ret {SLOT[kind]} {self.given(self.value(node), kind).text}")
         self.ended = True
-
-    def wanted(self, target: ast.expr, node: ast.expr) -> Value:
-        """A value on its way into a target; a literal becomes what the target is."""
-        number = literal(node)
-        if number is not None and isinstance(target, ast.Name):
-            kind = self.typed.names[target.id]
-            if kind == "u64":
-                return Value(str(number), "u64")
-        return self.value(node)
-
-
-__all__ = ["module_of", "part_of", "wider"]

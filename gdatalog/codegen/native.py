@@ -41,6 +41,7 @@ _COMMENT = re.compile(r"""^#.*\n|[ ]*#[^"'\n]*$""", re.MULTILINE)
 _CHARS = {"bool[]": "?", "i8[]": "b", "u8[]": "B", "i32[]": "i", "u32[]": "I", "i64[]": "lq",
           "u64[]": "LQ", "f64[]": "d"}  # fmt: skip
 
+_WHOLE = 0x0101  # NumPy's flags of arrays that are contiguous and aligned
 _ROOM = [0] * 8  # for results, which come where the arguments were
 
 _lock = RLock()
@@ -55,7 +56,7 @@ MUCH = 20_000_000.0  # rows that are worth all of LLVM's passes
 class Native:
     """A compiled function. `given`: its arguments' types, `result`: its result's.
 
-    Arrays are to be contiguous and of their type; else a call is a TypeError.
+    Arrays are to be contiguous, aligned and of their type; else a call is a TypeError.
     """
 
     name: str
@@ -71,7 +72,8 @@ class Native:
             if chars is None:
                 words.append(_word(arg, kind))
                 continue
-            if arg.dtype.char not in chars or arg.ndim != 1 or not arg.flags.c_contiguous:
+            dtype, whole = arg.dtype, arg.flags.num & _WHOLE == _WHOLE
+            if dtype.char not in chars or not dtype.isnative or arg.ndim != 1 or not whole:
                 raise TypeError(f"{self.name}: {arg.dtype} {arg.shape} is no {kind}")
             words += (arg.__array_interface__["data"][0], len(arg))
         packed = np.array(words + _ROOM, dtype=np.uint64)
@@ -172,27 +174,17 @@ def _printed(source: str) -> tuple[Function, Sequence[str]]:
 
 def of(helper: Callable[..., Any], *given: str) -> Native:
     """A helper for arguments of some types, as a function that Python can call."""
-    name = ".".join(("entry", _home(helper.__module__), helper.__name__, *given))
+    from gdatalog.codegen import functions
+
+    name = ".".join(("entry", functions.home(helper.__module__), helper.__name__, *given))
     found = _native.get(name)
     if found is not None:
         return found
 
     def function() -> tuple[Function, Sequence[str]]:
-        from gdatalog.codegen import functions
-
         return functions.helper(helper), given
 
     return _loaded(name, function, "full")
-
-
-@cache
-def _home(module: str) -> str:
-    """A short name for a module; with a hash of its text, if it is none of ours."""
-    parent, _, name = module.rpartition(".")
-    if parent == f"{__package__}.helpers":
-        return name
-    text = Path(str(sys.modules[module].__file__)).read_bytes()
-    return f"{name}.{hashlib.sha256(text).hexdigest()[:20]}"
 
 
 def _loaded(

@@ -6,22 +6,18 @@ What is not in the language is found here: `infer` raises `LoopError`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from gdatalog.codegen.functions import Function, helper
-from gdatalog.codegen.language import LoopError, kind_of
+from gdatalog.codegen.functions import Function, called, helper, literal, statements
+from gdatalog.codegen.language import SCALARS, LoopError, kind_of
 
 # A scalar, an array like `i32[]`, or, of a result, a tuple; `void` where nothing is returned.
 Type = str | tuple[str, ...]
 
-SCALARS = ("bool", "i64", "u64", "f64")  # from narrow to wide
-ELEMENTS = {
-    "bool": 1, "i8": 1, "u8": 1, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "f64": 8
-}  # fmt: skip
 # What the elements of an array are once they are read.
 _READ = {"bool": "bool", "u64": "u64", "f64": "f64"}
 
@@ -68,18 +64,6 @@ def constant_type(value: Any) -> str | None:
     return "f64" if isinstance(value, float) else None
 
 
-def literal(node: ast.expr) -> int | None:
-    """The number, if an expression is the literal of an int."""
-    match node:
-        case ast.Constant(value=bool()):
-            return None
-        case ast.Constant(value=int(value)):
-            return value
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(value))):
-            return -value
-    return None
-
-
 @dataclass(slots=True)
 class Typed:
     """A function for arguments of some types: what its names are, and what it gives."""
@@ -103,8 +87,10 @@ class Typed:
                 return "bool"
             case ast.UnaryOp(op=ast.Not()):
                 return "bool"
-            case ast.Constant(value=int()):
-                return "i64"
+            case ast.Constant(value=int(value)):
+                if value >= 1 << 64:
+                    raise LoopError(f"{value} has more than 64 bits")
+                return "i64" if value < 1 << 63 else "u64"
             case ast.Constant(value=float()):
                 return "f64"
             case ast.Name(id=name):
@@ -112,7 +98,7 @@ class Typed:
             case ast.BinOp(left=left, op=op, right=right):
                 return self._arithmetic(left, op, right)
             case ast.UnaryOp(operand=operand):
-                return wider("i64", self.of(operand))
+                return "i64" if literal(node) is not None else wider("i64", self.of(operand))
             case ast.IfExp(body=one, orelse=other):
                 return wider(self.of(one), self.of(other))
             case ast.Subscript(value=ast.Name(id=name)):
@@ -124,7 +110,11 @@ class Typed:
                 return read_from(str(array))
             case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=int(at))):
                 found = self.of(call)
-                return found[at] if isinstance(found, tuple) else None
+                if found is None:
+                    return None
+                if not isinstance(found, tuple) or not 0 <= at < len(found):
+                    raise LoopError(f"value {at} of {found}: {ast.unparse(node)}")
+                return found[at]
             case ast.Call():
                 return self._call(node)
             case _:
@@ -144,9 +134,13 @@ class Typed:
         one, other = self.of(left), self.of(right)
         if one is None or other is None:
             return one if other is None else other
-        if isinstance(op, ast.Div) or "f64" in (one, other):
+        if "f64" in (one, other):
             return "f64"
+        if isinstance(op, ast.Div):
+            raise LoopError(f"/ of {one} and {other}: {ast.unparse(left)}, {ast.unparse(right)}")
         if "u64" in (one, other):
+            if one != other and (literal(right if one == "u64" else left) or 0) < 0:
+                raise LoopError(f"a negative number and {ast.unparse(left)}, {ast.unparse(right)}")
             if one != other and literal(right if one == "u64" else left) is None:
                 text = f"{ast.unparse(left)}, {ast.unparse(right)}"
                 raise LoopError(f"a signed and an unsigned number: {text}")
@@ -156,7 +150,10 @@ class Typed:
     def _call(self, node: ast.Call) -> Type | None:
         name, args = called(node), node.args
         if name == ".view":
-            return {"np.float64": "f64", "np.int64": "i64"}[ast.unparse(args[0])]
+            found = {"np.float64": "f64", "np.int64": "i64"}.get(ast.unparse(args[0]))
+            if found is None:
+                raise LoopError(f"not in the language: {ast.unparse(node)}")
+            return found
         kinds = [self.of(arg) for arg in args]
         builtin = _builtin(name, kinds)
         if builtin is not None:
@@ -208,21 +205,26 @@ class Typed:
         match target, value:
             case ast.Name(id=name), _:
                 self._widen(name, self.of(value))
-            case ast.Tuple(elts=targets), ast.Tuple(elts=values):
+            case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):
                 for one, its in zip(targets, values, strict=True):
                     self._assign(one, its)
             case ast.Tuple(elts=targets), _:
                 kinds = self.of(value)
-                if isinstance(kinds, tuple):
-                    for one, kind in zip(targets, kinds, strict=True):
-                        assert isinstance(one, ast.Name)
-                        self._widen(one.id, kind)
+                if kinds is None:
+                    return
+                names = [target.id for target in targets if isinstance(target, ast.Name)]
+                if not isinstance(kinds, tuple) or not len(kinds) == len(names) == len(targets):
+                    raise LoopError(f"{kinds} is assigned to {ast.unparse(target)}")
+                for name, kind in zip(names, kinds, strict=True):
+                    self._widen(name, kind)
             case ast.Subscript(), _:
                 self.of(value)
             case _:
                 raise LoopError(f"not in the language: {ast.unparse(target)}")
 
     def _widen(self, name: str, kind: Type | None) -> None:
+        if kind == "void" or isinstance(kind, tuple):
+            raise LoopError(f"{name} is no name for {kind}")
         found = wider(self.names.get(name), kind)
         if found is not None:
             self.names[name] = found
@@ -245,25 +247,6 @@ def infer(function: Function, given: tuple[str, ...]) -> Typed:
     return found
 
 
-def statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """All statements, those within others too, in the order of the text."""
-    for node in body:
-        yield node
-        for inner in ("body", "orelse"):
-            yield from statements(getattr(node, inner, ()))
-
-
-def called(node: ast.Call) -> str:
-    match node.func:
-        case ast.Name(id=name):
-            return name
-        case ast.Attribute(value=ast.Name(id=module), attr=name):
-            return f"{module}.{name}"
-        case ast.Attribute(attr=name):
-            return f".{name}"
-    raise LoopError(f"no name is called: {ast.unparse(node)}")
-
-
 def _builtin(name: str, kinds: Sequence[Type | None]) -> Type | None:
     if name in ("len", "int", "np.int64"):
         return "i64"
@@ -274,6 +257,8 @@ def _builtin(name: str, kinds: Sequence[Type | None]) -> Type | None:
     if name == "float" or (name[:3] == "np." and name[3:] in _REAL):
         return "f64"
     if name in ("min", "max", "abs"):
+        if len(kinds) < 2 and name != "abs":
+            raise LoopError(f"{name}() of {len(kinds)} values")
         widest: Type | None = "i64"
         for kind in kinds:
             widest = wider(widest, kind)

@@ -127,7 +127,7 @@ class Expressions:
     """The expressions of one generated function: their source, and what they need as arguments."""
 
     def __init__(self) -> None:
-        self.imports: set[str] = set()  # of `cpu_ops.compiled.values`
+        self.imports: set[str] = set()  # of `codegen.helpers.values`
         self.constants: list[tuple[Expr, Literal["key", "failed"]]] = []
         self.tables: list[Apply] = []
         self._failing: set[int] = set()  # tables that tell failures

@@ -3,7 +3,7 @@
 A group whose value has improved is taken from those that wait, its rules' bodies are walked with
 its columns and its value bound, and each value that comes out is compared with the best one of
 its own group, there and then: there are no rounds. Any order of improvements ends at the same
-values (`planner/improving.py` sees to that); `cpu_ops/compiled/improving.py` chooses one.
+values (`planner/improving.py` sees to that); `codegen/helpers/improving.py` chooses one.
 
 Of a relation, a group is known by a code: `base + (k0 - least0) * stride0 + (k1 - least1) * ...` of
 its columns' keys. Less is better of what is kept, so of a max it is the complement of the key.
@@ -37,7 +37,7 @@ ROUND, GROW = 7, 8
 
 GIVEN = ("int32", "int32", "int64")  # of a row: its unit, its group's code, its cost
 
-# What all functions of `cpu_ops/compiled/improving.py` are given first.
+# What all functions of `codegen/helpers/improving.py` are given first.
 KEPT = "best, where, touched, origin, heads, link, item, queue"
 
 _TYPES = {

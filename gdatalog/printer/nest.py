@@ -85,7 +85,7 @@ class Nest:
     # ------------------------------------------------------------------------------- words
 
     def call(self, function: str, *args: str) -> str:
-        """A call of a function of cpu_ops/compiled."""
+        """A call of a helper (codegen/helpers)."""
         self.imports.add(function)
         # Numba would compile the function once more for a literal.
         numbers = (f"np.int64({arg})" if arg.isdecimal() else arg for arg in args)

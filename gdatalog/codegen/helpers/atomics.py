@@ -10,6 +10,8 @@ are taken, [1] is set to end the run early, [2] is how many units there are.
 
 from __future__ import annotations
 
+import numpy as np
+
 from gdatalog.codegen.language import inlined, intrinsic, part
 from gdatalog.storage.table import Array
 
@@ -28,9 +30,9 @@ def store(array: Array, i: int, value: int) -> None:
 
 @intrinsic
 def add(array: Array, i: int, value: int) -> int:
-    """array[i] += value; gives what was there before."""
+    """array[i] += value, which wraps; gives what was there before."""
     old = int(array[i])
-    array[i] = old + value
+    array[i] = np.add(np.int64(old), np.int64(value))
     return old
 
 

@@ -24,4 +24,6 @@ def at(array: Array, i: Any) -> Any:
 def put(array: Array, i: Any, value: Any) -> None:
     """array[i] = value, where 0 <= i < len(array)."""
     assert 0 <= i < len(array), f"{i} of {len(array)}"
-    array[i] = value if array.dtype == _WORD else np.int64(value).astype(array.dtype)
+    if array.dtype != _WORD and array.dtype.kind != "f":
+        value = np.int64(value).astype(array.dtype)
+    array[i] = value
