@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+import gdatalog as gd
 from gdatalog.codegen import llvm, machine, native
 from gdatalog.codegen.functions import Function, helper, printed
 from gdatalog.codegen.helpers import (
@@ -319,3 +321,117 @@ def test_every_helper_compiles_for_all_widths(module: ModuleType, name: str) -> 
     function = helper(getattr(module, name))
     for given in typings(module, getattr(module, name)):
         assert machine.object_of(llvm.module_of(function, given)[0], "light")
+
+
+# ---------------------------------------------------------------------- other processors
+
+ARM = {
+    "linux": machine.Processor("aarch64-unknown-linux-gnu", "generic", ""),
+    "graviton": machine.Processor("aarch64-unknown-linux-gnu", "neoverse-n1", ""),
+    "macos": machine.Processor("arm64-apple-macosx", "apple-m1", ""),
+}
+TIERS: tuple[Tier, ...] = ("light", "full")
+
+# For each function the instructions that it must have, of these: with and without LSE.
+SWAP, SUM, OR, LOAD = (
+    r"\bcas\b|\bldxr\b[^@]*?\bstxr\b", r"\bldadd\b|\bldxr\b[^@]*?\badd\b[^@]*?\bstxr\b",
+    r"\bldset\b|\bldxr\b[^@]*?\borr\b[^@]*?\bstxr\b", r"\bldr\tx\d+, \[x",
+)  # fmt: skip
+ATOMICS = [
+    (atomics, "take", ("i64[]", "i64", "i64", "i64"), (SWAP, LOAD, r"\bstr\tx\d+, \[x\d+, #16\]")),
+    (atomics, "mark_first", ("i64[]", "i64"), (OR, LOAD)),
+    (hashing, "add_key", ("i64[]", "i64", "i64"), (SWAP, LOAD)),
+]
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("name", ARM)
+@pytest.mark.parametrize(("module", "helped", "given", "wanted"), ATOMICS)
+def test_atomics_on_arm(
+    module: ModuleType, helped: str, given: tuple[str, ...], wanted: tuple[str, ...],
+    name: str, tier: Tier,
+) -> None:  # fmt: skip
+    ir, _ = llvm.module_of(helper(getattr(module, helped)), given)
+    text = machine.assembly_of(ir, tier, ARM[name])
+    for each in wanted:
+        assert re.search(each, text), (each, text)
+    assert not re.search(r"\bbl\b.*(__aarch64_|__atomic_|__sync_)", text)  # all is done in place
+    lse = re.search(r"\b(cas|ldadd|ldset)\b", text) is not None
+    assert lse == (name != "linux")
+    assert re.search(r"^_entry:" if name == "macos" else r"^entry:", text, re.M)
+
+
+def test_an_atomic_sum_on_arm() -> None:
+    source = "from gdatalog.codegen.helpers.atomics import add\n"
+    source += 'def loops(control: "i64[]", n: "i64"):\n    return add(control, 0, n)\n'
+    for processor in ARM.values():
+        assert re.search(SUM, machine.assembly_of(ir_of(source), "light", processor))
+
+
+def printed_by(query: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts of the loops that a query runs."""
+    texts: list[str] = []
+    load = native.load
+
+    def noted(name: str, source: str, *more: Any) -> Any:
+        texts.append(source)
+        return load(name, source, *more)
+
+    monkeypatch.setattr(native, "load", noted)
+    db = gd.connect(device="cpu")
+    db["E"] = [(i, i * j % 60) for i in range(60) for j in range(1, 8)]
+    db.query(query, strategy="lftj").fetchall()
+    return texts
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("name", ARM)
+def test_a_flag_is_read_in_each_turn_on_arm(name: str, tier: Tier) -> None:
+    source = "from gdatalog.codegen.helpers.atomics import stopped\n"
+    source += 'def loops(control: "i64[]", n: "i64"):\n    while not stopped(control):\n'
+    source += "        n += 3\n    return n\n"
+    text = machine.assembly_of(ir_of(source), tier, ARM[name])
+    turn = r"^(\.?L\w+):[^:]*\bldr\t(x\d+), \[x\d+, #8\][^:]*\bcbn?z\t\2, \1$"
+    assert re.search(turn, text, re.M), text
+
+
+@pytest.mark.parametrize("name", ARM)
+def test_printed_nests_on_arm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (source,) = printed_by("p(x, count()) <- E(x, y), E(y, z), E(z, x).", monkeypatch)
+    for tier in TIERS:
+        text = machine.assembly_of(ir_of(source), tier, ARM[name])
+        assert re.search(r"\bbl\t_?(\")?atomics\.take", text), text
+
+
+def test_atomics_here() -> None:
+    """Threads that add to one number lose nothing."""
+    from threading import Thread
+
+    source = "from gdatalog.codegen.helpers.atomics import add\n"
+    source += 'def loops(control: "i64[]", n: "i64"):\n    for i in range(n):\n'
+    source += "        add(control, 1, i)\n"
+    function, types = printed(source)
+    run, control = built(function, tuple(types.values()), "full"), np.zeros(2, np.int64)
+    threads = [Thread(target=run, args=(control, 100_000)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert control.tolist() == [0, 4 * (100_000 * 99_999 // 2)]
+
+
+# ------------------------------------------------------------------------------- to look at
+
+
+def test_ir_and_assembly_are_kept_where_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GDATALOG_DUMP", str(tmp_path / "dumped"))
+    monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(native.code_cache, "_place", native.code_cache._Place())
+    source = f'def loops(n: "i64"):\n    return n + {os.getpid()}\n'
+    name = native.named("dumped", source)
+    assert native.load(name, source)(1) == 1 + os.getpid()
+    ir = (tmp_path / "dumped" / f"{name}.ll").read_text()
+    assert "define i64 @entry(ptr %words)" in ir
+    assert "entry:" in (tmp_path / "dumped" / f"{name}.s").read_text()

@@ -6,10 +6,11 @@ The one module that imports llvmlite.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from threading import Lock
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import llvmlite.binding as llvm
 
@@ -26,12 +27,20 @@ def _ready() -> None:
     llvm.initialize_native_asmprinter()
 
 
-@cache
-def processor() -> tuple[str, str, str]:
+class Processor(NamedTuple):
     """What machine code depends on: the target, the processor's name and its features."""
+
+    triple: str
+    name: str
+    features: str
+
+
+@cache
+def processor() -> Processor:
+    """The one that this process runs on."""
     _ready()
     features = llvm.get_host_cpu_features().flatten()
-    return llvm.get_process_triple(), llvm.get_host_cpu_name(), features
+    return Processor(llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
 
 
 @cache
@@ -39,25 +48,41 @@ def version() -> str:
     return ".".join(map(str, llvm.llvm_version_info))
 
 
-def _target(level: int) -> Any:
-    triple, name, features = processor()
-    target = llvm.Target.from_triple(triple)
+def _target(level: int, of: Processor) -> Any:
+    target = llvm.Target.from_triple(of.triple)
     return target.create_target_machine(
-        cpu=name, features=features, opt=level, reloc="pic", codemodel="default", jit=True
+        cpu=of.name, features=of.features, opt=level, reloc="pic", codemodel="default", jit=True
     )
+
+
+@contextmanager
+def _optimised(ir: str, tier: Tier, of: Processor) -> Iterator[tuple[Any, Any]]:
+    """A module and its target."""
+    module = llvm.parse_assembly(ir)
+    try:
+        module.verify()
+        machine = _target(0 if tier == "light" else 2, of)
+        # Sizes and alignments, and what symbols are called: on macOS they begin with _.
+        module.triple, module.data_layout = of.triple, str(machine.target_data)
+        optimise(module, machine, tier)
+        yield module, machine
+    finally:
+        module.close()
 
 
 def object_of(ir: str, tier: Tier) -> bytes:
     """The object file of a module."""
-    _ready()
-    module = llvm.parse_assembly(ir)
-    try:
-        module.verify()
-        machine = _target(0 if tier == "light" else 2)
-        optimise(module, machine, tier)
+    with _optimised(ir, tier, processor()) as (module, machine):
         return bytes(machine.emit_object(module))
-    finally:
-        module.close()
+
+
+def assembly_of(ir: str, tier: Tier, of: Processor | None = None) -> str:
+    """What a module becomes, to be read; also for a processor that is not this one."""
+    if of is not None:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+    with _optimised(ir, tier, of or processor()) as (module, machine):
+        return str(machine.emit_assembly(module))
 
 
 def optimise(module: Any, machine: Any, tier: Tier) -> None:
@@ -88,7 +113,7 @@ def optimise(module: Any, machine: Any, tier: Tier) -> None:
 @cache
 def _linker() -> Any:
     _ready()
-    return llvm.create_lljit_compiler(_target(2))
+    return llvm.create_lljit_compiler(_target(2, processor()))
 
 
 def linked(code: bytes, symbol: str, helpers: Mapping[str, int]) -> int:

@@ -198,16 +198,11 @@ def _loaded(
 
 
 def _compiled(name: str, found: Function, given: Sequence[str], tier: Tier) -> Native:
-    from gdatalog.codegen import llvm, machine
+    from gdatalog.codegen import llvm
     from gdatalog.codegen.types import infer
 
     ir, parts = llvm.module_of(found, given)
-    dump(name, ir)
-    try:
-        code = machine.object_of(ir, tier)
-    except Exception as problem:
-        where = kept_ir(name, ir)
-        raise CompileError(f"{name}: {problem} (its LLVM IR is in {where})") from problem
+    code = _object(name, ir, tier)
     addresses = {symbol: _part(symbol, typed) for symbol, typed in parts.items()}
     result = infer(found, tuple(given)).result
     told = {"given": list(given), "result": result, "parts": list(parts), "tier": tier}
@@ -249,9 +244,8 @@ def _part(symbol: str, typed: Typed) -> int:
     if address is not None:
         return address
     ir, parts = llvm.part_of(typed)
-    dump(symbol, ir)
     addresses = {each: _part(each, its) for each, its in parts.items()}
-    code = machine.object_of(ir, "helper")
+    code = _object(symbol, ir, "helper")
     code_cache.keep(_file(symbol), json.dumps({"parts": list(parts)}).encode() + b"\n" + code)
     _parts[symbol] = machine.linked(code, symbol, addresses)
     return _parts[symbol]
@@ -274,6 +268,18 @@ def _kept_part(symbol: str) -> int | None:
         addresses[each] = address
     _parts[symbol] = machine.linked(code, symbol, addresses)
     return _parts[symbol]
+
+
+def _object(name: str, ir: str, tier: Tier) -> bytes:
+    """A module's object file. If LLVM refuses it, the error says where its IR is."""
+    from gdatalog.codegen import machine
+
+    try:
+        dump(name, ir, tier)
+        return machine.object_of(ir, tier)
+    except Exception as problem:
+        where = kept_ir(name, ir)
+        raise CompileError(f"{name}: {problem} (its LLVM IR is in {where})") from problem
 
 
 # --------------------------------------------------------------------------------- once more
@@ -336,10 +342,13 @@ def kept_ir(name: str, ir: str) -> str:
     return path
 
 
-def dump(name: str, ir: str) -> None:
-    """Writes a module's IR into the folder that GDATALOG_DUMP names, if it does."""
+def dump(name: str, ir: str, tier: Tier) -> None:
+    """Writes a module's IR and assembly into the folder that GDATALOG_DUMP names, if it does."""
     folder = os.environ.get("GDATALOG_DUMP")
     if folder:
+        from gdatalog.codegen import machine
+
         Path(folder).mkdir(parents=True, exist_ok=True)
         path = Path(folder, f"{name.replace('[]', 'p')[:120]}.ll")
         path.write_text(ir, encoding="utf-8")
+        path.with_suffix(".s").write_text(machine.assembly_of(ir, tier), encoding="utf-8")
