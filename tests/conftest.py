@@ -22,7 +22,7 @@ SLOW = """
 answers_at_a_terminal benchmarks cluster_blocks cluster_checkpoints cluster_connecting
 cluster_data cluster_devices cluster_faults cluster_killed cluster_lost cluster_oracle
 cluster_partitioned cluster_parts cluster_pool cluster_recursion cluster_replicated cluster_rows
-cluster_shell cluster_traffic code_cache depth_first_use loops notebook_kernel notebooks package
+cluster_shell cluster_traffic depth_first_use loops notebook_kernel notebooks package
 printed_expressions prompt rounds saving shares site souffle stopping
 """
 

@@ -1,8 +1,9 @@
 """The code cache: object files by name, in the user's cache folder.
 
-What is on disk is never trusted to be whole: a file begins with the hash of the rest. Whatever the
-disk refuses, a query is answered: from a temporary folder, and if there is none, without keeping
-anything. A name is a code's for ever, so processes may write the files of a name in any order.
+What is on disk is never trusted to be whole: a file begins with the hash of its name and the rest.
+Whatever the disk refuses, a query is answered: from a temporary folder, and if there is none,
+without keeping anything. Names are content hashes and are never reused, so processes may write the
+files of a name in any order.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ DAY = 86_400.0  # seconds
 
 _FOLDERS, _SUFFIX = "code-*", ".code"
 _SUM = 32  # bytes of a hash
+_SELDOM = 64  # files that a process keeps between two looks at how much there is
 
 _lock = RLock()
 
@@ -36,6 +38,7 @@ class _Place:
 
     path: Path | None = None
     trouble: str | None = None
+    kept: int = 0  # files
 
 
 _place = _Place()
@@ -59,18 +62,30 @@ def read(name: str) -> bytes | None:
     except OSError:
         return None
     kept = data[_SUM:]
-    return kept if hashlib.sha256(kept).digest() == data[:_SUM] else None
+    return kept if _sum(name, kept) == data[:_SUM] else None
 
 
 def keep(name: str, code: bytes) -> None:
     """Keeps code under a name, where there is room."""
-    data = hashlib.sha256(code).digest() + code
+    data = _sum(name, code) + code
     with contextlib.suppress(OSError):
         try:
             _write(folder() / (name + _SUFFIX), data)
         except OSError as problem:
+            if _place.trouble is not None:
+                return
             _write(_elsewhere(problem) / (name + _SUFFIX), data)
-        _let_go(folder().parent)
+        with _lock:
+            _place.kept += 1
+            many = _place.kept % _SELDOM == 1
+        if many:
+            _let_go(folder().parent)
+
+
+def _sum(name: str, code: bytes) -> bytes:
+    digest = hashlib.sha256(name.encode() + b"\0")
+    digest.update(code)
+    return digest.digest()
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -153,14 +168,14 @@ def _elsewhere(problem: OSError) -> Path:
     return _place.path
 
 
-def _files(root: Path) -> Iterator[tuple[float, int, Path]]:
+def _files(root: Path) -> Iterator[tuple[float, int, str]]:
     """All that is kept, left-overs and other versions' too: when used last, size, file."""
     for where in root.glob(_FOLDERS):
         for parent, _, names in os.walk(where):
             for name in names:
-                path = Path(parent, name)
+                path = os.path.join(parent, name)
                 with contextlib.suppress(OSError):
-                    state = path.lstat()
+                    state = os.lstat(path)
                     yield state.st_mtime, state.st_size, path
 
 
@@ -174,14 +189,14 @@ def _let_go(root: Path) -> None:
         if count <= MOST_FILES * 0.8 and total <= MOST_BYTES * 0.8:
             return
         with contextlib.suppress(OSError):
-            path.unlink()
+            os.unlink(path)
             count, total = count - 1, total - size
 
 
 def size() -> Size:
     """How much is kept now."""
     found = list(_files(folder().parent))
-    modules = sum(path.suffix == _SUFFIX for _, _, path in found)
+    modules = sum(path.endswith(_SUFFIX) for _, _, path in found)
     return Size(modules, sum(size for _, size, _ in found))
 
 
@@ -193,8 +208,8 @@ def clear() -> Size:
     modules = freed = 0
     for _, size, path in list(_files(folder().parent)):
         with contextlib.suppress(OSError):
-            path.unlink()
-            modules, freed = modules + (path.suffix == _SUFFIX), freed + size
+            os.unlink(path)
+            modules, freed = modules + path.endswith(_SUFFIX), freed + size
     for where in folder().parent.glob(_FOLDERS):
         for parent, _, _ in os.walk(where, topdown=False):
             if Path(parent) != folder():

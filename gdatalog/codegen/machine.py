@@ -14,6 +14,8 @@ from typing import Any, Literal, NamedTuple
 
 import llvmlite.binding as llvm
 
+from gdatalog.codegen.language import CompileError
+
 Tier = Literal["light", "helper", "full"]
 
 _lock = Lock()
@@ -125,7 +127,10 @@ def linked(code: bytes, symbol: str, helpers: Mapping[str, int]) -> int:
         library.import_symbol(name, address)
     with _lock:
         _count += 1
-        tracker = library.link(_linker(), f"library{_count}")
+        try:
+            tracker = library.link(_linker(), f"library{_count}")
+        except RuntimeError as problem:
+            raise CompileError(f"{symbol} cannot be linked: {problem}") from problem
         _kept.append(tracker)
     return int(tracker[symbol])
 

@@ -12,13 +12,10 @@ import hashlib
 import json
 import os
 import re
-import sys
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import lru_cache
 from queue import SimpleQueue
 from threading import Event, RLock, Thread
 from typing import TYPE_CHECKING, Any
@@ -26,15 +23,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gdatalog.codegen import cache as code_cache
+from gdatalog.codegen import objects
 from gdatalog.codegen.language import CompileError, LoopError
 from gdatalog.spent import spending
 
 if TYPE_CHECKING:
     from gdatalog.codegen.functions import Function
     from gdatalog.codegen.machine import Tier
-    from gdatalog.codegen.types import Typed
 
-HELPERS = Path(__file__).with_name("helpers")
 _DOCSTRING = re.compile(r'\A"""(?:[^"\\]|"(?!""))*"""\s*')
 _COMMENT = re.compile(r"""^#.*\n|[ ]*#[^"'\n]*$""", re.MULTILINE)
 
@@ -46,7 +42,6 @@ _ROOM = [0] * 8  # for results, which come where the arguments were
 
 _lock = RLock()
 _native: dict[str, Native] = {}
-_parts: dict[str, int] = {}  # addresses of helpers, by symbol
 _rows: dict[str, float] = {}  # that functions of the light tier have looked at
 
 MUCH = 20_000_000.0  # rows that are worth all of LLVM's passes
@@ -124,20 +119,6 @@ def _code(source: str) -> str:
     return code if '"""' in code or "'''" in code else _COMMENT.sub("", code)
 
 
-@cache
-def _surroundings() -> str:
-    """A hash of what makes code beside its text."""
-    from gdatalog.codegen import machine
-
-    digest = hashlib.sha256()
-    for folder in (HELPERS, HELPERS.parent):
-        for path in sorted(folder.glob("*.py")):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    told = (sys.modules["gdatalog"].__version__, machine.version(), *machine.processor())
-    digest.update(repr(told).encode())
-    return digest.hexdigest()[:20]
-
-
 # ---------------------------------------------------------------------------------- compiling
 
 
@@ -193,8 +174,24 @@ def _loaded(
     with _lock, spending("compiling"):
         found = _native.get(name)
         if found is None:
-            found = _native[name] = _kept(name) or _compiled(name, *function(), tier)
+            found = _kept(name)
+        if found is None:
+            with _told(name):
+                found = _compiled(name, *function(), tier)
+        _native[name] = found
         return found
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Whatever fails within is a `LoopError`: no query depends on compiled code."""
+    try:
+        yield
+    except LoopError:
+        raise
+    except Exception as problem:
+        told = f"{name}: {type(problem).__name__}: {problem}"
+        raise CompileError(told) from problem
 
 
 def _compiled(name: str, found: Function, given: Sequence[str], tier: Tier) -> Native:
@@ -202,28 +199,22 @@ def _compiled(name: str, found: Function, given: Sequence[str], tier: Tier) -> N
     from gdatalog.codegen.types import infer
 
     ir, parts = llvm.module_of(found, given)
-    code = _object(name, ir, tier)
-    addresses = {symbol: _part(symbol, typed) for symbol, typed in parts.items()}
+    code = objects.object_file(name, ir, tier)
+    addresses = {symbol: objects.part(symbol, typed) for symbol, typed in parts.items()}
     result = infer(found, tuple(given)).result
     told = {"given": list(given), "result": result, "parts": list(parts), "tier": tier}
-    code_cache.keep(_file(name), json.dumps(told).encode() + b"\n" + code)
+    code_cache.keep(objects.file_name(name), json.dumps(told).encode() + b"\n" + code)
     return _linked(name, code, told, addresses)
 
 
 def _kept(name: str) -> Native | None:
     """What the cache has of a function; None if anything of it is missing."""
-    data = code_cache.read(_file(name))
-    if data is None:
+    found = objects.read(name)
+    if found is None:
         return None
-    told, _, code = data.partition(b"\n")
-    found = json.loads(told)
-    addresses = {}
-    for symbol in found["parts"]:
-        address = _kept_part(symbol)
-        if address is None:
-            return None
-        addresses[symbol] = address
-    return _linked(name, code, found, addresses)
+    with suppress(LoopError, KeyError):  # what is there may be whole, and not what it should be
+        return _linked(name, *found)
+    return None
 
 
 def _linked(
@@ -234,52 +225,6 @@ def _linked(
     address, result = machine.linked(code, "entry", addresses), told["result"]
     result = tuple(result) if isinstance(result, list) else result
     return Native(name, machine.ENTRY(address), tuple(told["given"]), result, told["tier"])
-
-
-def _part(symbol: str, typed: Typed) -> int:
-    """The address of a helper that other code calls; it is compiled if it is not there."""
-    from gdatalog.codegen import llvm, machine
-
-    address = _parts.get(symbol) or _kept_part(symbol)
-    if address is not None:
-        return address
-    ir, parts = llvm.part_of(typed)
-    addresses = {each: _part(each, its) for each, its in parts.items()}
-    code = _object(symbol, ir, "helper")
-    code_cache.keep(_file(symbol), json.dumps({"parts": list(parts)}).encode() + b"\n" + code)
-    _parts[symbol] = machine.linked(code, symbol, addresses)
-    return _parts[symbol]
-
-
-def _kept_part(symbol: str) -> int | None:
-    from gdatalog.codegen import machine
-
-    if symbol in _parts:
-        return _parts[symbol]
-    data = code_cache.read(_file(symbol))
-    if data is None:
-        return None
-    told, _, code = data.partition(b"\n")
-    addresses = {}
-    for each in json.loads(told)["parts"]:
-        address = _kept_part(each)
-        if address is None:
-            return None
-        addresses[each] = address
-    _parts[symbol] = machine.linked(code, symbol, addresses)
-    return _parts[symbol]
-
-
-def _object(name: str, ir: str, tier: Tier) -> bytes:
-    """A module's object file. If LLVM refuses it, the error says where its IR is."""
-    from gdatalog.codegen import machine
-
-    try:
-        dump(name, ir, tier)
-        return machine.object_of(ir, tier)
-    except Exception as problem:
-        where = kept_ir(name, ir)
-        raise CompileError(f"{name}: {problem} (its LLVM IR is in {where})") from problem
 
 
 # --------------------------------------------------------------------------------- once more
@@ -305,7 +250,7 @@ def _work() -> None:
         name, source = _waiting.get()
         if _ending.is_set():
             return
-        with suppress(LoopError, OSError):
+        with suppress(LoopError), _told(name):
             _native[name] = _compiled(name, *_printed(source), "full")
 
 
@@ -325,30 +270,3 @@ def _forked() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
-
-
-def _file(name: str) -> str:
-    """The name of a function's file."""
-    if len(name) > 120:
-        name = f"{name[:60]}.{hashlib.sha256(name.encode()).hexdigest()[:20]}"
-    return f"{name.replace('[]', 'p')}.{_surroundings()}"
-
-
-def kept_ir(name: str, ir: str) -> str:
-    """Keeps the IR of a module that does not compile in a file."""
-    handle, path = tempfile.mkstemp(prefix=f"gdatalog-{name[:40]}-", suffix=".ll")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(ir)
-    return path
-
-
-def dump(name: str, ir: str, tier: Tier) -> None:
-    """Writes a module's IR and assembly into the folder that GDATALOG_DUMP names, if it does."""
-    folder = os.environ.get("GDATALOG_DUMP")
-    if folder:
-        from gdatalog.codegen import machine
-
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        path = Path(folder, f"{name.replace('[]', 'p')[:120]}.ll")
-        path.write_text(ir, encoding="utf-8")
-        path.with_suffix(".s").write_text(machine.assembly_of(ir, tier), encoding="utf-8")

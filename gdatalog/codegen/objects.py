@@ -1,0 +1,131 @@
+"""Object files of functions and helpers: made, kept, found again.
+
+Helpers that other code calls are compiled once, with all passes, and linked by address.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gdatalog.codegen import cache as code_cache
+from gdatalog.codegen.language import CompileError, LoopError
+
+if TYPE_CHECKING:
+    from gdatalog.codegen.machine import Tier
+    from gdatalog.codegen.types import Typed
+
+HELPERS = Path(__file__).with_name("helpers")
+
+_parts: dict[str, int] = {}  # addresses of helpers, by symbol
+
+
+@cache
+def surroundings() -> str:
+    """A hash of what makes code beside its text."""
+    from gdatalog.codegen import machine
+
+    digest = hashlib.sha256()
+    for folder in (HELPERS, HELPERS.parent):
+        for path in sorted(folder.glob("*.py")):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    told = (sys.modules["gdatalog"].__version__, machine.version(), *machine.processor())
+    digest.update(repr(told).encode())
+    return digest.hexdigest()[:20]
+
+
+def read(name: str) -> tuple[bytes, Mapping[str, Any], Mapping[str, int]] | None:
+    """The code of a function, what is told of it, and the addresses of the helpers that it calls;
+    None if anything of it is missing."""
+    data = code_cache.read(file_name(name))
+    if data is None:
+        return None
+    line, _, code = data.partition(b"\n")
+    addresses = {}
+    try:
+        told = json.loads(line)
+        for symbol in told["parts"]:
+            addresses[symbol] = _kept_part(symbol)
+    except (ValueError, TypeError, KeyError):
+        return None
+    found = {symbol: address for symbol, address in addresses.items() if address is not None}
+    return (code, told, found) if len(found) == len(addresses) else None
+
+
+def part(symbol: str, typed: Typed) -> int:
+    """The address of a helper that other code calls; it is compiled if it is not there."""
+    from gdatalog.codegen import llvm, machine
+
+    address = _parts.get(symbol) or _kept_part(symbol)
+    if address is not None:
+        return address
+    ir, parts = llvm.part_of(typed)
+    addresses = {each: part(each, its) for each, its in parts.items()}
+    code = object_file(symbol, ir, "helper")
+    code_cache.keep(file_name(symbol), json.dumps({"parts": list(parts)}).encode() + b"\n" + code)
+    _parts[symbol] = machine.linked(code, symbol, addresses)
+    return _parts[symbol]
+
+
+def _kept_part(symbol: str) -> int | None:
+    from gdatalog.codegen import machine
+
+    if symbol in _parts:
+        return _parts[symbol]
+    found = read(symbol)
+    if found is None:
+        return None
+    code, _, addresses = found
+    with suppress(LoopError):
+        _parts[symbol] = machine.linked(code, symbol, addresses)
+    return _parts.get(symbol)
+
+
+def object_file(name: str, ir: str, tier: Tier) -> bytes:
+    """A module's object file. If LLVM refuses it, the error says where its IR is."""
+    from gdatalog.codegen import machine
+
+    try:
+        dump(name, ir, tier)
+        return machine.object_of(ir, tier)
+    except Exception as problem:
+        where = kept_ir(name, ir)
+        raise CompileError(f"{name}: {problem} (its LLVM IR is in {where})") from problem
+
+
+def file_name(name: str) -> str:
+    """The name of a function's file."""
+    if len(name) > 120:
+        name = f"{name[:60]}.{hashlib.sha256(name.encode()).hexdigest()[:20]}"
+    return f"{name.replace('[]', 'p')}.{surroundings()}"
+
+
+def kept_ir(name: str, ir: str) -> str:
+    """Keeps the IR of a module that does not compile in a file, and says where."""
+    try:
+        handle, path = tempfile.mkstemp(prefix=f"gdatalog-{name[:40]}-", suffix=".ll")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(ir)
+    except OSError as problem:
+        return f"no file: {problem}"
+    return path
+
+
+def dump(name: str, ir: str, tier: Tier) -> None:
+    """Writes a module's IR and assembly into the folder that GDATALOG_DUMP names, if it does."""
+    folder = os.environ.get("GDATALOG_DUMP")
+    if folder:
+        from gdatalog.codegen import machine
+
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        path = Path(folder, f"{name.replace('[]', 'p')[:120]}.ll")
+        path.write_text(ir, encoding="utf-8")
+        path.with_suffix(".s").write_text(machine.assembly_of(ir, tier), encoding="utf-8")
