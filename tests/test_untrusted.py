@@ -409,7 +409,7 @@ db["e"] = [(i, i * i % 97) for i in range(500)] + [(i, i + 1) for i in range(500
 db.query("n(count()) <- e(x, y), e(y, z), e(z, x).")
 db.run("p(x, y) <- e(x, y), x < 60. p(x, z) <- p(x, y), e(y, z), z < 60.")
 db.run("d(y, min(n)) <- p(0, y), n = 1. d(y, min(n + 1)) <- d(x, n), e(x, y).")
-print(len(db["p"]) > 0, len(db["d"]) > 0, "numba" in sys.modules)
+print(len(db["p"]) > 0, len(db["d"]) > 0, "llvmlite" in sys.modules)
 """
     home = tmp_path / "home"
     home.mkdir()

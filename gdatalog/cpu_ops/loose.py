@@ -7,6 +7,7 @@ on, a row's values stand where its second column's does: there are no offsets.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from gdatalog.codegen import native
 from gdatalog.codegen.helpers.sorting import count_keys
+from gdatalog.codegen.language import LoopError
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, cores, spread
@@ -49,7 +51,8 @@ def _scatter(dtypes: tuple[str, ...]) -> str:
 
 
 def loose_trie(columns: Sequence[Array]) -> Trie | None:
-    """The rows of some columns by the first of them; None where its values are far apart."""
+    """The rows of some columns by the first of them; None where its values are far apart, or
+    where the compiler does not work."""
     keys, *rest = [np.ascontiguousarray(column) for column in columns]
     count = len(keys)
     if count == 0 or count > MOST_ROWS:
@@ -59,8 +62,12 @@ def loose_trie(columns: Sequence[Array]) -> Trie | None:
         return None
     span = high - low + 1
     source = _scatter(tuple(column.dtype.name for column in (keys, *rest)))
-    scatter = native.load(native.named("scatter", source), source)
-    tally = native.of(count_keys, f"{_ELEMENTS[keys.dtype.name]}[]", "i64", "i32[]")
+    try:
+        scatter = native.load(native.named("scatter", source), source)
+        tally = native.of(count_keys, f"{_ELEMENTS[keys.dtype.name]}[]", "i64", "i32[]")
+    except LoopError as problem:
+        warnings.warn(RuntimeWarning(str(problem)), stacklevel=2)
+        return None
     workers = cores() if count >= LONG else 1
     cuts = [count * at // workers for at in range(workers + 1)]
     parts = [slice(*cut) for cut in pairwise(cuts)]

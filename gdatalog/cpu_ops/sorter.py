@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from gdatalog.codegen import native
 from gdatalog.codegen.helpers import sorting
+from gdatalog.codegen.language import LoopError
 from gdatalog.storage.sorting import Sorter
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import cores, spread
@@ -20,15 +23,28 @@ _TOP = 10  # bits that choose a bucket
 
 def sorter_for(count: int, start: bool) -> Sorter | None:
     """The sorter, for arrays that are long enough to be worth its start."""
-    return sort_by_digits if start and count >= WORTH_STARTING else None
+    if not start or count < WORTH_STARTING:
+        return None
+    try:
+        _functions()
+    except LoopError as problem:
+        warnings.warn(RuntimeWarning(str(problem)), stacklevel=2)
+        return None
+    return sort_by_digits
+
+
+def _functions() -> tuple[Any, Any, Any]:
+    given = ("i64[]", "i64[]", "i64[]", "i64", "i64", "u64", "i64", "i64[]")
+    return (
+        native.of(sorting.tally, "i64[]", "u64", "u64", "i64[]"),
+        native.of(sorting.scatter, "i64[]", "u64", "u64", "i64[]", "i64[]"),
+        native.of(sorting.sort_buckets, *given),
+    )
 
 
 def sort_by_digits(values: Array, low: int, high: int) -> Array:
     """The values of an array of int64, sorted."""
-    tally = native.of(sorting.tally, "i64[]", "u64", "u64", "i64[]")
-    scatter = native.of(sorting.scatter, "i64[]", "u64", "u64", "i64[]", "i64[]")
-    given = ("i64[]", "i64[]", "i64[]", "i64", "i64", "u64", "i64", "i64[]")
-    sort_buckets = native.of(sorting.sort_buckets, *given)
+    tally, scatter, sort_buckets = _functions()
     values = np.ascontiguousarray(values)
     count = len(values)
     bits = (high - low).bit_length()

@@ -247,9 +247,13 @@ def _query(name: str, text: str, strategy: Strategy, device: str = "cpu") -> Fin
 
 
 def _asked(name: str, ask: Callable[[], list[Any]], timed: bool) -> Finding:
+    import warnings
+
     started = perf_counter()
     try:
-        rows = ask()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)  # of loops that do not compile
+            rows = ask()
     except Exception as problem:
         what = " ".join(f"{type(problem).__name__}: {problem}".split())
         return Finding(name, f"fails: {what}", "reinstall gdatalog, and report this")
