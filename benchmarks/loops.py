@@ -20,10 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from gdatalog.cpu_ops.compiled.atomics import take
-from gdatalog.cpu_ops.compiled.bits import popcount, trailing_zeros
-from gdatalog.cpu_ops.compiled.elements import at, put
-from gdatalog.cpu_ops.compiled.jit import jit
+from benchmarks.numba_parts import at, jit, popcount, put, take, trailing_zeros
 from tests.data import Array
 
 Loop = Callable[[Array, Array, Array, int, Array, Array, Array], int]
@@ -46,7 +43,7 @@ def degree_oriented(u: Array, v: Array) -> tuple[Array, Array]:
 
 def count(loop: Loop, offsets: Array, targets: Array, threads: int) -> int:
     """What the threads find together."""
-    control = np.zeros(2, dtype=np.int64)
+    control = np.zeros(1, dtype=np.int64)
     most = int(np.diff(offsets).max(initial=0))
 
     def work() -> int:

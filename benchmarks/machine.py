@@ -13,7 +13,7 @@ from time import sleep
 from benchmarks.peers import PACKAGES
 from benchmarks.sides import THREADS
 
-OURS = ("numpy", "numba", "pandas", "pyarrow")
+OURS = ("numpy", "llvmlite", "numba", "pandas", "pyarrow")
 
 LOAD, BUSY = "load before", 1.0  # above that, figures are not to be trusted
 PAUSE = 5.0  # seconds between two looks at the load

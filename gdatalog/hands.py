@@ -1,10 +1,10 @@
-"""Threads that can be waited for a while, and ended wherever they are; the process, too."""
+"""Threads that can be waited for a while, and ended wherever they are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from ctypes import CDLL, c_ulong, c_void_p, cast, py_object, pythonapi
+from contextlib import contextmanager
+from ctypes import c_ulong, py_object, pythonapi
 from threading import Event, Lock, Thread
 from time import sleep
 
@@ -75,18 +75,6 @@ class Hand(Thread):
                 self._wanted = self._wanted and not wanted
             if wanted:
                 soon(self.end, done)
-
-
-def end_process_at_once() -> None:
-    """For the end of Python: nothing of C and C++ is taken down then while threads still use it.
-
-    The status stays what it would be. Only glibc can do this; elsewhere it is taken down.
-    """
-    with suppress(AttributeError, OSError, TypeError):
-        libc = CDLL(None)
-        on_exit, end = libc.on_exit, cast(libc._exit, c_void_p)
-        libc.fflush(None)
-        on_exit(end, None)  # is called with the status first of all that is to be done at the end
 
 
 def soon(call: Callable[[], None], when: Callable[[], bool]) -> None:

@@ -25,7 +25,7 @@ BASE = {
     "errors", "values", "widths", "spent", "progress", "account", "hands", "importing", "watching"
 }  # fmt: skip
 LANGUAGE = BASE | {"parser", "plan", "planner"}
-ENGINE = LANGUAGE | {"storage", "cpu_ops", "printer", "gpu_ops", "executors", "engine"}
+ENGINE = LANGUAGE | {"storage", "codegen", "cpu_ops", "printer", "gpu_ops", "executors", "engine"}
 FACE = ENGINE | {
     "present", "result", "report", "workspace", "relations", "database", "cluster"
 }  # fmt: skip
@@ -43,10 +43,11 @@ MAY_IMPORT = {
     "plan": BASE,
     "storage": BASE,
     "planner": BASE | {"parser", "plan"},
-    "cpu_ops": BASE | {"plan", "storage"},
-    "printer": BASE | {"plan", "storage", "cpu_ops"},
-    "gpu_ops": BASE | {"plan", "storage", "cpu_ops", "printer", "executors"},
-    "executors": BASE | {"plan", "storage"},
+    "codegen": {"spent", "storage"},
+    "cpu_ops": BASE | {"plan", "storage", "codegen"},
+    "printer": BASE | {"plan", "storage", "codegen", "cpu_ops"},
+    "gpu_ops": BASE | {"plan", "storage", "codegen", "cpu_ops", "printer", "executors"},
+    "executors": BASE | {"plan", "storage", "codegen"},
     "engine": ENGINE,
     "cluster": ENGINE | {"cluster"},
     "present": BASE | {"storage"},
@@ -69,6 +70,7 @@ HEAVY = {
     "pyarrow",
     "polars",
     "rich",
+    "llvmlite",
     "numba",
     "cupy",
     "lark",
@@ -79,9 +81,9 @@ HEAVY = {
     "dask",
     "distributed",
 }
-# What may import Numba at once; nothing outside of it may import this at once.
-COMPILED = "cpu_ops/compiled/"
-# The same of prompt_toolkit.
+# The one module that may import llvmlite; nothing may import that module at once.
+COMPILER = "gdatalog.codegen.machine"
+# What may import prompt_toolkit at once; nothing outside of it may import these at once.
 EDITOR = {
     "gdatalog.shell.editor.prompt",
     "gdatalog.shell.editor.toolkit",
@@ -163,13 +165,30 @@ def test_the_rules_have_no_cycle() -> None:
 def test_nothing_heavy_is_imported_at_once() -> None:
     for path in FILES:
         modules = modules_imported(TREES[path].body, in_functions=False)
-        compiled = name_of(path).startswith(COMPILED)
-        editor = "gdatalog." + name_of(path).removesuffix(".py").replace("/", ".") in EDITOR
-        allowed = ({"numba"} if compiled else set()) | ({"prompt_toolkit"} if editor else set())
+        module = "gdatalog." + name_of(path).removesuffix(".py").replace("/", ".")
+        editor, compiler = module in EDITOR, module == COMPILER
+        allowed = ({"llvmlite"} if compiler else set()) | ({"prompt_toolkit"} if editor else set())
         assert {module.split(".")[0] for module in modules}.isdisjoint(HEAVY - allowed), path
-        calls_compiled = any(m.startswith("gdatalog.cpu_ops.compiled") for m in modules)
-        assert compiled or not calls_compiled, path
+        assert COMPILER not in modules and "gdatalog.codegen.llvm" not in modules, path
         assert editor or EDITOR.isdisjoint(modules), path
+
+
+def test_one_module_knows_llvm_and_none_numba() -> None:
+    for path in FILES:
+        names = {
+            each.split(".")[0] for each in modules_imported(TREES[path].body, in_functions=True)
+        }
+        assert "numba" not in names, path
+        assert "llvmlite" not in names or name_of(path) == "codegen/machine.py", path
+
+
+def test_the_translator_knows_nothing_of_datalog() -> None:
+    """Of what is stored, only what an array is."""
+    for path in FILES:
+        if name_of(path).startswith("codegen/"):
+            modules = modules_imported(TREES[path].body, in_functions=True)
+            stored = {each for each in modules if each.startswith("gdatalog.storage")}
+            assert stored <= {"gdatalog.storage.table"}, path
 
 
 def test_what_counts_as_import() -> None:

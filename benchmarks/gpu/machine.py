@@ -12,7 +12,7 @@ Facts = dict[str, str | int | float]
 
 def facts(driver: Any) -> Facts:
     """`threads of each side` and peers' versions say nothing here."""
-    kept = ("system", "processor", "python", "numpy", "numba")
+    kept = ("system", "processor", "python", "numpy", "llvmlite")
     told: Facts = {key: value for key, value in machine().items() if key in kept}
     return {**gpu(driver), **told, "cores": cores(), "load before": round(os.getloadavg()[0], 1)}
 
