@@ -175,9 +175,8 @@ def test_nothing_heavy_is_imported_at_once() -> None:
 
 def test_one_module_knows_llvm_and_none_numba() -> None:
     for path in FILES:
-        names = {
-            each.split(".")[0] for each in modules_imported(TREES[path].body, in_functions=True)
-        }
+        modules = modules_imported(TREES[path].body, in_functions=True)
+        names = {module.split(".")[0] for module in modules}
         assert "numba" not in names, path
         assert "llvmlite" not in names or name_of(path) == "codegen/machine.py", path
 

@@ -1,4 +1,4 @@
-"""Expressions of a plan as source for Numba: what `cpu_ops.evaluate` does to columns, for a row.
+"""Expressions of a plan as source of loops: what `cpu_ops.evaluate` does to columns, for a row.
 
 The source tells an expression's shape and nothing of its constants, parameters or symbols, which
 come as arguments: equal shapes share compiled code. What reads no variable at all is computed
@@ -171,7 +171,7 @@ class Expressions:
         return lines
 
     def types(self) -> dict[str, str]:
-        """The arguments, in order, with their Numba types."""
+        """The arguments, in order, with their types."""
         types = {"consts": "i64[]"} if self.constants else {}
         if self._ranked:
             types["ranks"] = "i64[]"
