@@ -178,6 +178,32 @@ def test_a_compilation_that_fails_is_told_and_tried_again(
     assert told.result.fetchall() == expected and "depth-first: asked for" in str(told)
 
 
+RECURSIVE = [
+    "path(x, z) <- E(x, z) ; path(x, y), E(y, z). ?- path(x, y).",
+    "far(x, min(n)) <- E(0, x), n = 1 ; far(y, m), E(y, x), n = m + 1. ?- far(x, n).",
+    "same(x, y) <- E(p, x), E(p, y) ; same(p, q), E(p, x), E(q, y). ?- same(x, y).",
+]
+
+
+@pytest.mark.filterwarnings("ignore:.*no compiler:RuntimeWarning")
+@pytest.mark.parametrize("text", RECURSIVE)
+def test_recursion_without_a_compiler(
+    db: gd.Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
+) -> None:
+    expected = db.query(text, strategy="levelwise").sorted().fetchall()
+
+    def fails(ir: str, tier: str) -> bytes:
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setenv("GDATALOG_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(cache, "_place", cache._Place())
+    monkeypatch.setattr(native, "_native", {})
+    monkeypatch.setattr(machine, "object_of", fails)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert db.query(text, strategy="lftj").sorted().fetchall() == expected
+    assert list(tmp_path.glob("*.ll"))
+
+
 def test_control_c_ends_the_command_line(tmp_path: Path) -> None:
     process = start(tmp_path, "--strategy", "lftj", "-c", f"{DATA} {LONG} ?- n(x).")
     until = time.monotonic() + 60

@@ -32,7 +32,7 @@ from gdatalog.engine.marks import Marks
 from gdatalog.engine.sources import Sources
 from gdatalog.engine.stratum import NO_PARTS, Parts, StratumRun
 from gdatalog.executors.fresh import CROWDED, ENDLESS, Loops
-from gdatalog.executors.lftj import DONE, OUTSIDE
+from gdatalog.executors.lftj import DONE, OUTSIDE, GiveUp
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.printer.module import Printed
@@ -251,7 +251,7 @@ class Variant:
         return Nest(self.join, form, sources, knobs, CPU, counted=profiled)
 
     def _loops(self, parts: Parts, hashed: bool, given: Columns) -> Loops | None:
-        """Loops for these relations; None if they cannot be printed."""
+        """Loops for these relations; None if they cannot be printed or compiled."""
         widths = tuple(column.dtype.name for column in given)
         ready = self.ready
         if ready is not None and not parts and (ready.hashed, ready.widths) == (hashed, widths):
@@ -261,7 +261,11 @@ class Variant:
             self.unprintable = True
             return None
         around = self.run.around
-        function = self._function(nest.printed, 0.0)
+        try:
+            function = self._function(nest.printed, 0.0)
+        except GiveUp:  # they do not compile
+            self.unprintable = True
+            return None
         loops = Loops(function, nest.printed, nest.tries, around.scope, around.knobs.workers)
         self.ready = Ready(loops, hashed, widths)
         return loops
