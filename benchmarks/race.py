@@ -114,8 +114,8 @@ class Race:
         return warm is not None and warm <= LONG
 
     def _again_cold(self, place: int) -> None:
-        """Only later calls of ours count as cold: the first may compile the rule. Nor does one count
-        that compiles the rule once more, because it has come often enough."""
+        """Only later calls of ours count as cold: the first may compile the rule. Nor does one
+        count that compiles the rule once more, because it has come often enough."""
         figure, worker = self.case.figures[place], self._workers[place]
         early = [figure.cold or 0.0]
         if not is_peer(worker.side) and early[0] < COMPILING + LONG:

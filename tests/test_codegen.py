@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,18 +37,19 @@ from tests.drawn_loops import Drawn
 FUNCTIONS = int(os.environ.get("GDATALOG_PROGRAMS", "300")) // 10
 MODULES = (atomics, bits, hashing, improving, lists, sorting, values)
 
-Tier = Literal["light", "full"]
+Tier = machine.Tier
 
 
 def built(function: Function, given: Sequence[str], tier: Tier) -> native.Native:
     """A function and all that it calls, compiled and linked, without a cache."""
     addresses: dict[str, int] = {}
+    for_parts: Tier = "helper" if tier == "light" else "full"
 
     def part(symbol: str, typed: Any) -> int:
         if symbol not in addresses:
             ir, parts = llvm.part_of(typed)
             its = {each: part(each, of) for each, of in parts.items()}
-            addresses[symbol] = machine.linked(machine.object_of(ir, tier), symbol, its)
+            addresses[symbol] = machine.linked(machine.object_of(ir, for_parts), symbol, its)
         return addresses[symbol]
 
     ir, parts = llvm.module_of(function, given)
@@ -330,7 +331,7 @@ ARM = {
     "graviton": machine.Processor("aarch64-unknown-linux-gnu", "neoverse-n1", ""),
     "macos": machine.Processor("arm64-apple-macosx", "apple-m1", ""),
 }
-TIERS: tuple[Tier, ...] = ("light", "full")
+TIERS: tuple[Tier, ...] = ("light", "helper", "full")
 
 # What an operation may be: one instruction where there is one, else a pair that is tried again.
 PAIRS = ({"ldxr", "stxr"}, {"ldaxr", "stlxr"})
