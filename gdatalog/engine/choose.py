@@ -22,10 +22,14 @@ from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.nodes import JoinPlan, RulePlan
 from gdatalog.printer.expressions import printable
 
-ALLOWED = 20  # times as many rows may be looked at before it runs depth-first after all
+ALLOWED = 10  # times as many rows may be looked at before it runs depth-first after all
 ROUNDS = 1_000_000  # rows that rounds may look at before a compiled fixpoint takes over
 
+MOST_REMEMBERED = 1000
+
 ASKED_FOR = "asked for"
+
+_outgrown: dict[object, None] = {}  # joins for which the allowed rows were not enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +89,22 @@ class TooSlow(Exception):
     """The same for the rounds of a fixpoint, or the time that was given is over."""
 
 
-def choose(nest: Candidate, tried: bool = False) -> Choice:
-    """Which executor runs a join; `tried`: breadth-first has looked at all that it may."""
+def outgrown(nest: Candidate) -> None:
+    """Remembers that breadth-first has looked at all that it may: next time it is not tried."""
+    if len(_outgrown) >= MOST_REMEMBERED:
+        _outgrown.clear()
+    _outgrown[nest.join, nest.form] = None
+
+
+def choose(nest: Candidate) -> Choice:
+    """Which executor runs a join."""
     if nest.knobs.strategy == "levelwise":
         return Choice(True, ASKED_FOR)
     small = looked_at(nest.join.cost)
     narrow = not widens(nest.join) or nest.knobs.scans == "always"
     if nest.join.scan is not None and nest.knobs.strategy == "auto" and narrow:
         return Choice(True, small, scans=True)
+    tried = (nest.join, nest.form) in _outgrown
     if nest.knobs.strategy == "auto" and not tried and nest.join.cost < nest.worth:
         return Choice(True, small, int(nest.worth * ALLOWED))
     if nest.reason is not None:

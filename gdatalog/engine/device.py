@@ -26,7 +26,7 @@ from gdatalog.watching import watching
 
 # Rows that are expected to be looked at from which on a join is worth compiled loops, which take
 # some 40 ms to make.
-WORTH = 100_000.0
+WORTH = 50_000.0
 
 
 class Device(Protocol):

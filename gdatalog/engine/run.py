@@ -12,7 +12,7 @@ from typing import Any
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.budget import BYTES_PER_ROW, levels_of
-from gdatalog.engine.choose import Choice, TooMany, allowing, choose
+from gdatalog.engine.choose import Choice, TooMany, allowing, choose, outgrown
 from gdatalog.engine.depth import Form, Nest, form_of_bag, form_of_rows, give_bag
 from gdatalog.engine.derived import Blocks, Derived, Rows
 from gdatalog.engine.device import CPU, Device
@@ -115,9 +115,8 @@ class Run:
     ) -> None:
         """Runs a join by one executor, and where that is too slow by the other."""
         self.limits.watch.innermost.one_of(number, len(self.plan.joins))
-        tried = False
         while True:
-            choice = choose(nest, tried)
+            choice = choose(nest)
             self._chosen(number, choice)
             try:
                 with self.limits.account.restoring(TooMany):
@@ -129,7 +128,7 @@ class Run:
                             self.report.saw(nest.seen)
                 return
             except TooMany:
-                tried = True
+                outgrown(nest)
             except GiveUp as reason:
                 # Only the other executor tells failures from what does not matter.
                 told = str(reason) or "a computation failed, or a number left 62 bits"
