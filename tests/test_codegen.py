@@ -32,6 +32,8 @@ from gdatalog.codegen.language import LoopError, kind_of
 from gdatalog.codegen.types import infer
 from tests import drawn_loops
 from tests.drawn_loops import Drawn
+from tests.replay.programs import programs
+from tests.replay.running import collect
 
 # How many functions are drawn.
 FUNCTIONS = int(os.environ.get("GDATALOG_PROGRAMS", "300")) // 10
@@ -190,7 +192,7 @@ ALLOWED = [
     "words[0] = 0", "x = r + n", "x = r < 0", "x = n and u or r", "x = -9223372036854775808",
     "while True:\n    n += 1\n    if n > 9:\n        return n", "x = take(keys, 1, 1, 1)[1]",
     "if n:\n    return 1\nelse:\n    return 2", "x = 1\nx = 2.5", "x = True\nx = n",
-    "x = n if True or k else u < v", "while True:\n    return n\nx = 1",
+    "given = (n, 2)\nx = given[1] + given[n]", "x = n if True or k else u < v", "while True:\n    return n\nx = 1",
 ]  # fmt: skip
 
 
@@ -443,3 +445,18 @@ def test_ir_and_assembly_are_kept_where_it_is_asked_for(
     ir = (tmp_path / "dumped" / f"{name}.ll").read_text()
     assert "define i64 @entry(ptr %words)" in ir
     assert "entry:" in (tmp_path / "dumped" / f"{name}.s").read_text()
+
+
+# --------------------------------------------------------------------- what is printed
+
+
+@pytest.mark.slow
+def test_every_printed_module_is_in_the_language() -> None:
+    """What queries/, the examples and some drawn programs print, in every form."""
+    words = ["queries", "example", *(f"drawn: {kind}" for kind in ("recursion", "aggregate"))]
+    texts = collect(programs(words), kernels=False)
+    loops = {text for key, text in texts.items() if "/ loops:" in key and "def run(" in text}
+    assert len(loops) > 300
+    for text in loops:
+        function, types = printed(text)
+        llvm.module_of(function, tuple(types.values()))

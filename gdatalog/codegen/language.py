@@ -9,7 +9,8 @@ Types: `bool`, `i64`, `u64`, `f64`, tuples of these as results, and contiguous a
 compared. `//` and `%` by 0 give 0. Locals have one type each, the widest that is assigned to them.
 
 Statements: assignments (to names, elements, tuples of them; with an operator), `if`, `while`,
-`for` over a `range`, `break`, `continue`, `return`, calls. Expressions: literals, names, elements,
+`for` over a `range`, `break`, `continue`, `return`, calls. A tuple of ints that gets a name is an
+array, whose elements are only read. Expressions: literals, names, elements,
 arithmetic, comparisons, `and`, `or`, `not`, conditional expressions, calls of helpers and
 intrinsics, and of `len`, `min`, `max`, `abs`, `int`, `bool`, `float`, `np.int64`, `np.uint64`.
 

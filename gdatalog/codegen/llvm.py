@@ -136,6 +136,8 @@ class Body(Values):
                 several = self.value(value)
                 for at, target in enumerate(targets):
                     self._store(target, self.extract(several, at))
+            case ast.Assign(targets=[ast.Name() as target], value=ast.Tuple(elts=values)):
+                self._store(target, self.tuple_of([self.value(each) for each in values]))
             case ast.Assign(targets=[target], value=value):
                 self._store(target, self.value(value))
             case ast.AugAssign(target=target, op=op, value=value):

@@ -203,6 +203,11 @@ class Typed:
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
         match target, value:
+            case ast.Name(id=name), ast.Tuple(elts=values):
+                for each in values:
+                    if self.of(each) not in (None, "bool", "i64"):
+                        raise LoopError(f"{ast.unparse(each)} in a tuple is no int")
+                self._widen(name, "i64[]")
             case ast.Name(id=name), _:
                 self._widen(name, self.of(value))
             case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):

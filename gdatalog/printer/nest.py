@@ -87,7 +87,7 @@ class Nest:
     def call(self, function: str, *args: str) -> str:
         """A call of a helper (codegen/helpers)."""
         self.imports.add(function)
-        # Numba would compile the function once more for a literal.
+        # A literal is an int to CUDA's templates, which want all numbers alike.
         numbers = (f"np.int64({arg})" if arg.isdecimal() else arg for arg in args)
         return f"{function}({', '.join(numbers)})"
 
