@@ -192,7 +192,8 @@ ALLOWED = [
     "words[0] = 0", "x = r + n", "x = r < 0", "x = n and u or r", "x = -9223372036854775808",
     "while True:\n    n += 1\n    if n > 9:\n        return n", "x = take(keys, 1, 1, 1)[1]",
     "if n:\n    return 1\nelse:\n    return 2", "x = 1\nx = 2.5", "x = True\nx = n",
-    "given = (n, 2)\nx = given[1] + given[n]", "x = n if True or k else u < v", "while True:\n    return n\nx = 1",
+    "given = (n, 2)\nx = given[1] + given[n]", "x = n if True or k else u < v",
+    "while True:\n    return n\nx = 1",
 ]  # fmt: skip
 
 
