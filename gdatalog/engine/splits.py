@@ -339,7 +339,7 @@ class Splits(StratumRun):
                     task.beside,
                     task.rooms,
                     around.force_chunk,
-                    OFTEN * self.read_rows,
+                    OFTEN * sum(trie.total for trie in task.tries),
                 )
         except GiveUp:
             return None
