@@ -23,9 +23,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
+from gdatalog.records import dataclass, field
 from gdatalog.widths import visible, visible_lines, width
 
 MOST_SHOWN = 10  # errors that are printed; more would only scroll past

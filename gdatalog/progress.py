@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
+from gdatalog.records import dataclass
 from gdatalog.widths import visible
 
 Stage = Literal["loading", "sorting", "planning", "compiling", "joining", "round", "writing"]

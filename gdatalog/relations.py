@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gdatalog.errors import Error, NameResolutionError
@@ -11,6 +10,7 @@ from gdatalog.parser import Program
 from gdatalog.planner.broken import Cause
 from gdatalog.planner.checked import Schema
 from gdatalog.planner.words import count
+from gdatalog.records import dataclass
 from gdatalog.result import Result
 from gdatalog.widths import visible
 

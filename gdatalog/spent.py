@@ -5,11 +5,12 @@ Seconds of one kind within another are of the inner kind only, so that kinds can
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from threading import local
 from time import perf_counter
 from types import TracebackType
 from typing import Literal
+
+from gdatalog.records import dataclass, fields
 
 Kind = Literal["planning", "compiling", "indexing", "moving"]
 

@@ -6,9 +6,10 @@ Below every layer, beside `errors`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Literal
+
+from gdatalog.records import dataclass
 
 TypeName = Literal["int", "float", "symbol", "bool", "timestamp"]
 TYPE_NAMES: tuple[TypeName, ...] = ("int", "float", "symbol", "bool", "timestamp")

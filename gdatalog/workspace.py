@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from gdatalog.account import trim
@@ -34,6 +33,7 @@ from gdatalog.planner.checked import Schema
 from gdatalog.planner.statements import Part, names_of
 from gdatalog.planner.validity import Validity
 from gdatalog.planner.words import count
+from gdatalog.records import replace
 from gdatalog.storage.load_options import PLAIN, Findings, LoadOptions
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable

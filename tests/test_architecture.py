@@ -22,7 +22,8 @@ LAYERS = {path.relative_to(PACKAGE).with_suffix("").parts[0] for path in FILES}
 
 # What each layer may import: a folder of the package, or a module at its top.
 BASE = {
-    "errors", "values", "widths", "spent", "progress", "account", "hands", "importing", "watching"
+    "records", "errors", "values", "widths", "spent", "progress", "account", "hands", "importing",
+    "watching",
 }  # fmt: skip
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {"storage", "codegen", "cpu_ops", "printer", "gpu_ops", "executors", "engine"}
@@ -30,20 +31,21 @@ FACE = ENGINE | {
     "present", "result", "report", "workspace", "relations", "database", "cluster"
 }  # fmt: skip
 MAY_IMPORT = {
-    "errors": {"widths"},
-    "values": set(),
+    "records": set(),
+    "errors": {"records", "widths"},
+    "values": {"records"},
     "widths": set(),
-    "spent": set(),
-    "progress": {"widths"},
-    "account": {"errors", "progress", "values"},
+    "spent": {"records"},
+    "progress": {"records", "widths"},
+    "account": {"records", "errors", "progress", "values"},
     "hands": set(),
     "importing": {"hands"},
-    "watching": {"account", "errors", "progress", "hands", "importing", "widths"},
+    "watching": {"records", "account", "errors", "progress", "hands", "importing", "widths"},
     "parser": BASE,
     "plan": BASE,
     "storage": BASE,
     "planner": BASE | {"parser", "plan"},
-    "codegen": {"spent", "storage"},
+    "codegen": {"records", "spent", "storage"},
     "cpu_ops": BASE | {"plan", "storage", "codegen"},
     "printer": BASE | {"plan", "storage", "codegen", "cpu_ops"},
     "gpu_ops": BASE | {"plan", "storage", "codegen", "cpu_ops", "printer", "executors"},

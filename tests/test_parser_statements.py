@@ -5,8 +5,6 @@ Long, for it is a table: each form of each directive has its row.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -331,14 +329,3 @@ def test_the_errors_of_all_files_are_reported() -> None:
         source = '.include "worse.dl"\n.include "more.dl"\n.include "b.dl"'
         expand_includes(parse(source, "main.dl"), lenient)
     assert [e.span.source.name for e in caught.value.all if e.span] == ["worse.dl", "more.dl"]
-
-
-# --------------------------------------------------------------------------------------- start
-
-
-def test_the_parser_is_built_when_first_needed() -> None:
-    code = (
-        "import sys, gdatalog.parser; assert 'lark' not in sys.modules;"
-        "gdatalog.parser.parse('e(1).'); assert 'lark' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

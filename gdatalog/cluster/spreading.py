@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -35,6 +34,7 @@ from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import cuttable
 from gdatalog.plan.nodes import RulePlan
+from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array

@@ -17,10 +17,11 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
 from time import time
+
+from gdatalog.records import dataclass
 
 MOST_BYTES, MOST_FILES = 64 << 20, 8000
 DAY = 86_400.0  # seconds

@@ -6,13 +6,13 @@ import ast
 import hashlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from gdatalog.codegen.language import ARRAYS, SCALARS, LoopError, kind_of
+from gdatalog.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

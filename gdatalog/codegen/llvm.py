@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from gdatalog.codegen.functions import Function
 from gdatalog.codegen.language import ELEMENTS, LoopError
@@ -23,6 +22,7 @@ from gdatalog.codegen.types import (
     infer,
     is_array,
 )
+from gdatalog.records import dataclass, field
 
 # Arrays that threads write to at the same time: another pointer may change what they hold.
 SHARED = frozenset({"control", "marks", "slots"})

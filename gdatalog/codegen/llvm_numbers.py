@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gdatalog.codegen.language import ELEMENTS, SCALARS, LoopError
 from gdatalog.codegen.types import Type, Typed, element_of, is_array, read_from
+from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
     from gdatalog.codegen.llvm import Module

@@ -14,7 +14,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from queue import SimpleQueue
 from threading import Event, RLock, Thread
@@ -25,6 +24,7 @@ import numpy as np
 from gdatalog.codegen import cache as code_cache
 from gdatalog.codegen import objects
 from gdatalog.codegen.language import CompileError, LoopError
+from gdatalog.records import dataclass
 from gdatalog.spent import spending
 
 if TYPE_CHECKING:

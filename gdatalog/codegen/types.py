@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from gdatalog.codegen.functions import Function, called, helper, literal, statements
 from gdatalog.codegen.language import SCALARS, LoopError, kind_of
+from gdatalog.records import dataclass, field
 
 # A scalar, an array like `i32[]`, or, of a result, a tuple; `void` where nothing is returned.
 Type = str | tuple[str, ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from gdatalog.cpu_ops.functions import EQUALITY, ORDER, call, compare
 from gdatalog.errors import Caution, EvaluationError, Span
 from gdatalog.plan.nodes import Apply, Constant, Expr, Parameter, Slot
+from gdatalog.records import dataclass, field
 from gdatalog.storage.keys import encode_value, float_to_key, key_to_float
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from re import _constants as sre
 from re import _parser
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import EvaluationError
+from gdatalog.records import dataclass
 from gdatalog.watching import patiently
 
 LONGEST = 1_000  # characters of a pattern

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from gdatalog.engine.budget import BYTES_PER_ROW, chunk_rows, levels_of
 from gdatalog.engine.device import Device
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import RulePlan, TrieRef
+from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation
 
 OFFSET, WEIGHT = 8, 8  # bytes of where a list begins, and of how many rows stand behind an entry

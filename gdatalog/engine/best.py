@@ -7,7 +7,6 @@ there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gdatalog.engine.derived import away, laid
@@ -15,6 +14,7 @@ from gdatalog.errors import EvaluationError
 from gdatalog.parser.syntax import Call, HeadAggregate
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.planner.walk import walk
+from gdatalog.records import dataclass
 from gdatalog.storage.keys import decode_value
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol
 
@@ -21,6 +20,7 @@ from gdatalog.executors.limits import Limits
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.nodes import JoinPlan, RulePlan
 from gdatalog.printer.expressions import printable
+from gdatalog.records import dataclass
 
 ALLOWED = 10  # times as many rows may be looked at before it runs depth-first after all
 ROUNDS = 1_000_000  # rows that rounds may look at before a compiled fixpoint takes over

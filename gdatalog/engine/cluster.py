@@ -6,7 +6,6 @@ Each call may answer None: then the work is done here, as it is where there is n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gdatalog.engine.derived import Derived
@@ -14,6 +13,7 @@ from gdatalog.engine.ledger import RuleRound, RuleRun
 from gdatalog.engine.sources import Sources
 from gdatalog.engine.spread import Spread, SpreadFixpoint
 from gdatalog.plan.nodes import RulePlan
+from gdatalog.records import dataclass
 from gdatalog.storage.raw import Declared
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable

@@ -9,7 +9,6 @@ stratum, and the strata that read it are evaluated with rules that read the numb
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from math import inf
 
 from gdatalog.engine.derived import Seeds, relation_of
@@ -23,6 +22,7 @@ from gdatalog.errors import EvaluationError
 from gdatalog.planner.checked import CheckedRule, Schema, Stratum
 from gdatalog.planner.counting import asks_for_counts, counted_rule, counts_of
 from gdatalog.planner.splitting import Split
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
 
 

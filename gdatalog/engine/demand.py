@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from weakref import ref
 
@@ -24,6 +23,7 @@ from gdatalog.planner.adornments import plain
 from gdatalog.planner.demand import Demand, under_demand
 from gdatalog.planner.sizes import Size
 from gdatalog.planner.worth import World
+from gdatalog.records import dataclass, field
 from gdatalog.spent import spending
 from gdatalog.storage.relation import Relation
 

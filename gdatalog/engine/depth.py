@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from types import MappingProxyType
@@ -28,6 +27,7 @@ from gdatalog.printer.expressions import Unprintable
 from gdatalog.printer.fresh import Fresh
 from gdatalog.printer.leaves import Groups, Leaf, Rows
 from gdatalog.printer.module import Printed, print_plan
+from gdatalog.records import dataclass
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
 from gdatalog.watching import apart

@@ -7,11 +7,11 @@ What a cluster gives may lie there: a relation of it lies there too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, overload
 
 import numpy as np
 
+from gdatalog.records import dataclass
 from gdatalog.storage.afar import AfarRows, Part
 from gdatalog.storage.elsewhere import Known, brought, lies_here
 from gdatalog.storage.keys import narrow

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import cache
 from threading import RLock
 from types import TracebackType
@@ -19,6 +18,7 @@ from weakref import WeakSet
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.no_gpu import plainly_none
 from gdatalog.errors import DeviceError, UsageError, meant
+from gdatalog.records import dataclass
 from gdatalog.watching import PATIENCE, Watch, out_of_time
 
 NO_GPU = "there is no NVIDIA GPU"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
 
 from gdatalog.engine.choose import ROUNDS, TooSlow, allowing
 from gdatalog.engine.derived import Seeds
@@ -13,6 +12,7 @@ from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.planner.checked import Stratum
 from gdatalog.planner.dying import Parted, parted
+from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 
 

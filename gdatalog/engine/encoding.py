@@ -10,7 +10,6 @@ Above 300 lines: what chooses, encodes and decodes columns shares their dictiona
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from gdatalog.engine.surroundings import Surroundings
 from gdatalog.planner.checked import Stratum
 from gdatalog.planner.counting import COUNTS
 from gdatalog.planner.domains import Column, Domain, Use, domains_of, encoded_rules
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.coded import Coded
 from gdatalog.storage.dictionary import ABSENT, Dictionary
 from gdatalog.storage.elsewhere import Known

@@ -10,7 +10,6 @@ Above 300 lines, for whether to recall a stratum, to go on or to start again is 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -47,6 +46,7 @@ from gdatalog.parser.syntax import Atom, Param
 from gdatalog.planner.checked import Checked, Schema, Stratum
 from gdatalog.planner.counting import COUNTS
 from gdatalog.planner.walk import Node, walk
+from gdatalog.records import dataclass, field
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from gdatalog.errors import (
@@ -26,6 +25,7 @@ from gdatalog.errors import (
 from gdatalog.parser import Program, parse_with_cautions
 from gdatalog.parser.syntax import Directive
 from gdatalog.planner.checked import Schema
+from gdatalog.records import dataclass, field
 from gdatalog.storage.load_options import Findings, options_of_text
 from gdatalog.storage.table import Table
 

@@ -7,7 +7,6 @@ leaves. What fails, warns or makes a text stays as it is, and is computed where 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import isfinite
 from typing import Any
 
@@ -17,6 +16,7 @@ from gdatalog.parser.syntax import Call, Chain, Const, Expr, Param
 from gdatalog.planner.checked import Checked, CheckedRule
 from gdatalog.planner.normalise import Normaliser
 from gdatalog.planner.walk import LEAVES, rebuild, walk
+from gdatalog.records import replace
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 from gdatalog.values import TypeName, Value

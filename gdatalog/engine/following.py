@@ -12,7 +12,6 @@ run for each way to choose one part of every relation that it reads.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import product
 from math import isqrt
 from typing import Any
@@ -32,6 +31,7 @@ from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.rules import plan_rule
 from gdatalog.planner.sizes import Assumed, Bound, ColumnTest, Size, Statistics
 from gdatalog.planner.strata import steps_of
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.membership import Bits
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array

@@ -7,13 +7,13 @@ least and greatest keys they are: those of data, of seeds, and of what rules pas
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gdatalog.engine.derived import Rows
 from gdatalog.plan.nodes import Constant, Expr, Join, JoinPlan, Slot
 from gdatalog.printer.improving import Follow, Kept
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.keys import encode_value
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns

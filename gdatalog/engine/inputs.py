@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -14,6 +13,7 @@ from gdatalog.engine.files import FilePolicy, Folders, locate, placed, read_rela
 from gdatalog.errors import Caution, Error
 from gdatalog.parser.syntax import Decl, Directive, Statement
 from gdatalog.planner.checked import Schema
+from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.file_sets import version_of
 from gdatalog.storage.lineage import Version
 from gdatalog.storage.load_options import Findings

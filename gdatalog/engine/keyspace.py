@@ -7,11 +7,11 @@ has no number; then the box is made wider.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
+from gdatalog.records import dataclass
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 from gdatalog.errors import UsageError, meant
+from gdatalog.records import dataclass
 
 Strategy = Literal["auto", "lftj", "levelwise"]
 Telling = Literal["auto", "sort", "marks", "hash"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from gdatalog.executors.limits import Limits
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.planner.checked import CheckedRule, Stratum
+from gdatalog.records import dataclass, field
 from gdatalog.spent import Costs, so_far
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation

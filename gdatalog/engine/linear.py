@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from gdatalog.engine.derived import Seeds
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.planner.checked import Stratum
 from gdatalog.planner.linear import Linear, first_of, made_linear
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
 
 

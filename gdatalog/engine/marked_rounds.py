@@ -9,7 +9,6 @@ turns out not to fit, is for `rounds.py`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -25,6 +24,7 @@ from gdatalog.engine.surroundings import Round
 from gdatalog.executors.lftj import GiveUp, Outside
 from gdatalog.plan.nodes import Compact, JoinPlan, RulePlan
 from gdatalog.planner.checked import CheckedRule
+from gdatalog.records import dataclass
 from gdatalog.spent import so_far
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN, Columns

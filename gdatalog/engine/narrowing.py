@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from time import perf_counter
 
 import numpy as np
@@ -33,6 +32,7 @@ from gdatalog.plan.nodes import (
     Step,
     TrieRef,
 )
+from gdatalog.records import dataclass, field
 from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.keys import encode_value
 from gdatalog.storage.relation import Relation

@@ -9,7 +9,6 @@ statistics the planner looked at for a plan.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from weakref import ref
 
@@ -25,6 +24,7 @@ from gdatalog.planner.dying import Parted
 from gdatalog.planner.sizes import Looked, Params, Size, Statistics
 from gdatalog.planner.validity import VALID, Validity, check_with
 from gdatalog.planner.walk import walk
+from gdatalog.records import dataclass, field
 from gdatalog.spent import spending
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable

@@ -8,7 +8,6 @@ for its sake.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from gdatalog.engine.texts import Facts
 from gdatalog.parser.syntax import Atom
 from gdatalog.planner.checked import CheckedRule, Schema
+from gdatalog.records import dataclass
 from gdatalog.storage.lineage import Version
 from gdatalog.storage.relation import Relation
 

@@ -8,7 +8,6 @@ order of a rule's atoms is looked for again, with the sizes as they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from gdatalog.plan.nodes import Join, Version
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.planner.rules import plan_rule
 from gdatalog.planner.sizes import Assumed, Size
+from gdatalog.records import replace
 from gdatalog.storage.relation import Relation
 
 SHIFT = 10.0  # times

@@ -6,7 +6,6 @@ Above 300 lines, because both executors give their rows to the same sets and agg
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -31,6 +30,7 @@ from gdatalog.executors.scan import Scan
 from gdatalog.executors.sinks import Bag, Kept, RowSet, Sink
 from gdatalog.plan.effects import longest_first, may_fail, one_row_each, widens
 from gdatalog.plan.nodes import JoinPlan, RulePlan
+from gdatalog.records import dataclass, replace
 from gdatalog.spent import Costs, so_far
 
 AUTO = Knobs()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gdatalog.plan.nodes import Join, RulePlan, Slot, TrieRef
+from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 

@@ -9,7 +9,6 @@ Above 300 lines, for a call is told in one piece.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import partial
 from typing import Any
@@ -45,6 +44,7 @@ from gdatalog.parser.syntax import (
 from gdatalog.planner.checked import Checked, CheckedQuery, Schema
 from gdatalog.planner.validity import Validity
 from gdatalog.planner.walk import walk
+from gdatalog.records import dataclass, field
 from gdatalog.storage.given_list import GivenList, holds_many
 from gdatalog.storage.objects import is_unicode
 from gdatalog.storage.relation import Relation

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from gdatalog.engine.derived import Rows
 from gdatalog.plan.nodes import JoinPlan, TrieRef
+from gdatalog.records import dataclass
 from gdatalog.storage.trie import Trie
 
 TrieOf = Callable[[TrieRef], Trie]

@@ -10,7 +10,6 @@ Above 300 lines, for what is prepared is run right here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
 from typing import Any
@@ -35,6 +34,7 @@ from gdatalog.planner.splitting import Split, split_of
 from gdatalog.printer.module import Printed
 from gdatalog.printer.worklist import Listed, Recursive, print_split
 from gdatalog.printer.worklist_tile import print_tiles
+from gdatalog.records import dataclass
 from gdatalog.spent import Costs, so_far
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
 from gdatalog.progress import format_bytes
+from gdatalog.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

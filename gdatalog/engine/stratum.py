@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property, partial
 from time import perf_counter
 from types import MappingProxyType
@@ -45,6 +44,7 @@ from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.rules import plan_over, plan_rule
 from gdatalog.planner.sizes import Assumed, Params, Size
 from gdatalog.planner.walk import walk
+from gdatalog.records import replace
 from gdatalog.spent import Costs, so_far, spending
 from gdatalog.storage.elsewhere import Known, brought
 from gdatalog.storage.relation import Relation

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from gdatalog.cpu_ops.evaluate import Scope
 from gdatalog.engine.cluster import Cluster
@@ -13,6 +12,7 @@ from gdatalog.engine.ledger import Ledger, RuleRound
 from gdatalog.engine.prepared import Plans
 from gdatalog.executors.limits import Limits
 from gdatalog.planner.checked import Schema
+from gdatalog.records import dataclass, field
 from gdatalog.storage.relation import Relation
 from gdatalog.values import TypeName
 from gdatalog.watching import Work

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from operator import is_
 from typing import overload
 
@@ -20,6 +19,7 @@ from gdatalog.engine.files import Folders
 from gdatalog.parser.syntax import Atom, Rule, Statement
 from gdatalog.planner.facts import Shape, shape_of
 from gdatalog.planner.statements import Part, names_of, reads_of, without
+from gdatalog.records import dataclass, field, replace
 from gdatalog.watching import OBJECT, patiently
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from math import inf
@@ -36,6 +35,7 @@ from gdatalog.executors.lftj import DONE, OUTSIDE, GiveUp
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.printer.module import Printed
+from gdatalog.records import dataclass, field, replace
 from gdatalog.spent import Costs, so_far
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns

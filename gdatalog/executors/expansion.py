@@ -9,7 +9,6 @@ Above 300 lines, for where lists come from and what becomes of them is read toge
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gdatalog.executors.comparisons import Comparison
@@ -17,6 +16,7 @@ from gdatalog.executors.frontier import Frontier, Key, weighing
 from gdatalog.executors.lists import REUSED, ROOTS, SHARED, Lists, Reused, Roots, shared
 from gdatalog.executors.sinks import Sink
 from gdatalog.plan.nodes import Cut, Expr, Join, Participant, Slot, slots
+from gdatalog.records import replace
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Lookup, Meeting
 

@@ -10,7 +10,6 @@ little more than its rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,6 +35,7 @@ from gdatalog.executors.lftj import (
 )
 from gdatalog.executors.limits import Limits
 from gdatalog.hands import Hand
+from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 from gdatalog.watching import PATIENCE

@@ -18,7 +18,6 @@ Above 300 lines, for each kind of step is run here.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
@@ -46,6 +45,7 @@ from gdatalog.plan.nodes import (
     Seek,
     Step,
 )
+from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 

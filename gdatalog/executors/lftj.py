@@ -11,7 +11,6 @@ Above 300 lines, because workers, their arguments and their rows belong together
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 from gdatalog.account import Account
 from gdatalog.executors.limits import Limits
 from gdatalog.hands import Hand
+from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 from gdatalog.watching import PATIENCE

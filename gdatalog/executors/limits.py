@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from gdatalog.account import Account
 from gdatalog.errors import RowLimitError
+from gdatalog.records import dataclass, field
 from gdatalog.watching import Watch, watching
 
 OPERATION = 1000  # rows: what an operation on arrays costs besides

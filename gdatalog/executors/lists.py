@@ -7,10 +7,10 @@ the same ones again and again: rows that agree in all that it reads share what w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gdatalog.executors.frontier import Frontier, Key
+from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import TrieLevel
 

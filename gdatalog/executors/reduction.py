@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.executors.frontier import WEIGHT, Frontier, Key, weighing
@@ -11,6 +10,7 @@ from gdatalog.executors.gather import Gathering, neutral
 from gdatalog.executors.sinks import Bag, RowSet
 from gdatalog.plan.effects import may_fail
 from gdatalog.plan.nodes import Branch, Expr, Reduction, Slot
+from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
-from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
@@ -22,6 +21,7 @@ from gdatalog.executors.sinks import Sink
 from gdatalog.hands import Left
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.nodes import Apply, Expr, JoinPlan
+from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 from gdatalog.watching import PATIENCE

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gdatalog.errors import EvaluationError
@@ -15,6 +14,7 @@ from gdatalog.executors.frontier import Frontier, times, weight_of
 from gdatalog.executors.gather import Gathering
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import Expr, Slot
+from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 
 Columns = tuple[Array, ...]

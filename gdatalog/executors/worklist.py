@@ -8,7 +8,6 @@ begins the value at hand anew. Rows of values that are done stay where they were
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from gdatalog.executors.lftj import (
     tallied,
 )
 from gdatalog.executors.limits import Limits
+from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 

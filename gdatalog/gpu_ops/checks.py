@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gdatalog.gpu_ops.probe import LEAST_CUDA, Card, Probe
+from gdatalog.records import dataclass
 
 LEAST_CAPABILITY = (7, 0)  # of the GPU: lanes that wait for each other, acquire and release
 LEAST_OF_13 = (7, 5)  # CUDA 13 compiles for no older one

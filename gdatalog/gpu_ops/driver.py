@@ -6,8 +6,9 @@ A driver compiles a source and launches what it names. Arrays are `xp`'s: CuPy's
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from gdatalog.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

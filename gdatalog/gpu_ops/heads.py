@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+from gdatalog.records import dataclass
 
 # Functions that only look; `at` and subscripts do too.
 PURE = frozenset({

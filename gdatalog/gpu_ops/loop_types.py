@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from gdatalog.records import dataclass, field
 
 Type = str  # of C++: bool, i64, u64, double
 

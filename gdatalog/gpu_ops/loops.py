@@ -6,7 +6,6 @@ The kernel is called `walk_plan`. Each tile of `LANES` lanes takes tasks until t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from gdatalog.gpu_ops.control import THREADS
 from gdatalog.gpu_ops.loop_types import Type
@@ -15,6 +14,7 @@ from gdatalog.gpu_ops.translate import Translation
 from gdatalog.printer.arguments import Argument
 from gdatalog.printer.counting import ARRAY, Counter
 from gdatalog.printer.module import Printed
+from gdatalog.records import dataclass
 
 _RENAMED = {"f64": "double", "bool": "u8"}
 

@@ -10,10 +10,10 @@ import ctypes
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gdatalog.progress import format_bytes
+from gdatalog.records import dataclass, replace
 
 LEAST_CUDA = (12, 0)  # of the driver: what CuPy's packages need
 

@@ -7,11 +7,11 @@ integer each, which one radix sort orders; wider rows are sorted column by colum
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gdatalog.gpu_ops.arrays import Array, Arrays
 from gdatalog.gpu_ops.graph import DeviceGraph
+from gdatalog.records import dataclass
 from gdatalog.storage.elsewhere import Elsewhere
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN
 

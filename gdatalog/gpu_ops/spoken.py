@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from gdatalog.gpu_ops.loop_types import OF_LANES, STATE_NAMES, Type, Types, called, wider
+from gdatalog.records import dataclass, field
 
 # Functions that a tile's lanes call together.
 TOGETHER = frozenset({

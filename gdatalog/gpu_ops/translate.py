@@ -27,12 +27,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from gdatalog.gpu_ops.heads import Head, head_of
 from gdatalog.gpu_ops.loop_types import STATE_NAMES, Type, Types, called, names_in
 from gdatalog.gpu_ops.spoken import OPERATORS, Spoken
 from gdatalog.printer.counting import Counter
+from gdatalog.records import dataclass, field
 
 
 @dataclass(slots=True)

@@ -8,7 +8,6 @@ launch goes on with the same counter and the same queue of tasks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -30,6 +29,7 @@ from gdatalog.gpu_ops.loops import Loops, loops_of
 from gdatalog.printer.arguments import Argument
 from gdatalog.printer.counting import ARRAY
 from gdatalog.printer.module import Printed
+from gdatalog.records import dataclass
 from gdatalog.spent import spending
 
 Block = tuple[Any, ...]

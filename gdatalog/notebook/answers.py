@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gdatalog.database import Database
@@ -14,6 +13,7 @@ from gdatalog.engine.session import Ask, Session
 from gdatalog.errors import UsageError
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Query, Rule
+from gdatalog.records import dataclass
 from gdatalog.report import Explanation, Profile
 from gdatalog.result import Result
 from gdatalog.shell.messages import tuples

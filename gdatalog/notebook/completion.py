@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.database import Database
 from gdatalog.errors import Error
 from gdatalog.plan.functions import FUNCTIONS
+from gdatalog.records import dataclass, replace
 from gdatalog.shell.editor.completion import complete
 from gdatalog.shell.editor.filenames import files_at
 from gdatalog.shell.editor.known import look

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdatalog.database import Database
 from gdatalog.parser import Program
 from gdatalog.planner.statements import ruled
 from gdatalog.present import html_table
+from gdatalog.records import dataclass
 from gdatalog.shell.messages import short_size_of
 from gdatalog.shell.statements import NOT_EVALUATED, at_hand
 from gdatalog.widths import visible, visible_html, width

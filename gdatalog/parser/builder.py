@@ -1,4 +1,4 @@
-"""From the grammar's reductions to the syntax tree: what Lark calls while it parses.
+"""From the grammar's reductions to the syntax tree: what the parser calls.
 
 A group `(...)` and a run of signs are kept as they were read (`Group`, `Signed`) until it is
 known whether a value or a literal stands there; `value` and `literal` decide.
@@ -54,6 +54,9 @@ def _through(first: Span, last: Span) -> Span:
 
 class Builder:
     """One method a rule of the grammar; each takes the list of what the rule's parts became."""
+
+    def itself(self, parts: list[Any]) -> Any:
+        return parts[0]
 
     # ------------------------------------------------------------------------- expressions
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gdatalog.errors import ParseError, Span
 from gdatalog.parser.tokens import Token
+from gdatalog.records import dataclass
 
 CLOSING = {"LPAR": "RPAR", "LBRACE": "RBRACE"}
 Explained = tuple[ParseError, int | None]  # and where to go on, if before the statement's end

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from gdatalog.errors import ParseError, Span
@@ -27,6 +26,7 @@ from gdatalog.parser.syntax import (
     Wildcard,
 )
 from gdatalog.parser.tokens import Token
+from gdatalog.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What to say about a statement that the grammar refuses, by example.
 
-Lark says at which token it stopped. `explain` looks at that token and its neighbours, and
+The parser says at which token it stopped. `explain` looks at that token and its neighbours, and
 recognises the mistakes that people make, one function a family, most telling first. They are
 many: hence the length.
 """

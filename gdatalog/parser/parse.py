@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gdatalog.errors import Caution, ParseError, Source, Span, raise_together
-from gdatalog.parser.builder import Builder
 from gdatalog.parser.facts import facts
 from gdatalog.parser.failure import Failure
 from gdatalog.parser.foreign import sql, sql_comment
 from gdatalog.parser.heads import statement
+from gdatalog.parser.lalr import UnexpectedError, build
 from gdatalog.parser.mistakes import explain
 from gdatalog.parser.scanner import NESTING, Scanned, scan, too_deep
 from gdatalog.parser.syntax import Program, Statement
-from gdatalog.parser.tokens import MANY_CONSTANTS, Token
+from gdatalog.parser.tokens import MANY_CONSTANTS
 from gdatalog.watching import LONG_TEXT, apart
-
-if TYPE_CHECKING:
-    from lark import Lark
-
-GRAMMAR = Path(__file__).with_name("grammar.lark")
 
 # How often a text may be read on inside a statement whose dot is missing; each time scans that
 # statement again.
@@ -132,16 +125,13 @@ def _read_statement(
             return foreign[1]
         errors += _first_of_each(wrong)
         return None
-    from lark.exceptions import UnexpectedToken
-
     try:
-        read = statement(_lark().parse(tokens), bare)  # type: ignore[arg-type]
+        read = statement(build(tokens), bare)
     except ParseError as error:
         errors.append(error)
         return None
-    except UnexpectedToken as unexpected:
-        place = next((i for i, t in enumerate(tokens) if t is unexpected.token), len(tokens))
-        explained, resume = explain(Failure(tokens, place, scanned.stop))
+    except UnexpectedError as unexpected:
+        explained, resume = explain(Failure(tokens, unexpected.at, scanned.stop))
         errors.append(explained)
         return resume
     if len(tokens) > NESTING:
@@ -185,24 +175,3 @@ def _below(node: Any) -> Iterator[Any]:
             inner = item[-1] if isinstance(item, tuple) else item
             if hasattr(inner, "span"):
                 yield inner
-
-
-class _Tokens:
-    """Lark's lexer: the tokens are there already."""
-
-    def __init__(self, _: Any) -> None:
-        pass
-
-    def lex(self, tokens: list[Token]) -> list[Token]:
-        return tokens
-
-
-@lru_cache(maxsize=1)
-def _lark() -> Lark:
-    """The parser. Built when first needed: that takes longer than most programs take to parse."""
-    from lark import Lark
-    from lark.lexer import Lexer
-
-    lexer = type("TokenLexer", (_Tokens, Lexer), {})
-    text = GRAMMAR.read_text(encoding="utf-8")
-    return Lark(text, parser="lalr", lexer=lexer, transformer=Builder())

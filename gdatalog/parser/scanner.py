@@ -10,7 +10,6 @@ A word that no program may hold becomes a token of type ERROR, whose value is th
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from gdatalog.errors import Caution, ParseError, Source, Span
@@ -31,6 +30,7 @@ from gdatalog.parser.tokens import (
 )
 from gdatalog.parser.words import INFIX_WORDS, NAMED, find_words
 from gdatalog.parser.wrong_words import column_one, wrong_token
+from gdatalog.records import dataclass
 
 NESTING = 200  # brackets within brackets, and nodes within nodes
 

@@ -6,7 +6,6 @@ were read (`Group`, `Signed`) until it is known which of the two stands there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from gdatalog.errors import ParseError, Span
@@ -25,6 +24,7 @@ from gdatalog.parser.syntax import (
     Var,
 )
 from gdatalog.parser.tokens import Token
+from gdatalog.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

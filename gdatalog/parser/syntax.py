@@ -8,9 +8,8 @@ the place of others. Above 300 lines, for it is the whole tree.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from gdatalog.errors import NOWHERE, Span
+from gdatalog.records import dataclass, field
 from gdatalog.values import TypeName, Value
 
 MANY = 16  # values of a list: from so many on it is a relation

@@ -19,8 +19,6 @@ class Token:
     """A word: its type in the grammar, its value (its text, but for literals), its place."""
 
     __slots__ = ("end", "source", "start", "type", "value")
-    # Lark asks for these of the last token of a text.
-    start_pos = end_pos = line = column = end_line = end_column = None
 
     def __init__(self, type: str, value: Any, source: Source, start: int, end: int) -> None:
         self.type = type

@@ -8,7 +8,6 @@ a join within a cell is a join like any other.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from gdatalog.plan.effects import all_steps, binds, participants
@@ -25,6 +24,7 @@ from gdatalog.plan.nodes import (
     Slot,
     Step,
 )
+from gdatalog.records import dataclass, field, replace
 
 LEAST, GREATEST = -(1 << 63), (1 << 63) - 1  # keys
 

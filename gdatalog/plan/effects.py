@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 
 from gdatalog.plan.nodes import (
     Assign,
@@ -23,6 +22,7 @@ from gdatalog.plan.nodes import (
     TrieRef,
     slots,
 )
+from gdatalog.records import replace
 
 
 def reads(step: Step) -> frozenset[str]:

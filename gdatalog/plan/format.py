@@ -6,7 +6,6 @@ What steps are called stands here alone; `report` draws trees of the same words.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import (
@@ -32,6 +31,7 @@ from gdatalog.plan.nodes import (
     Step,
     TrieRef,
 )
+from gdatalog.records import dataclass
 from gdatalog.values import is_list, quoted, shown_name, timestamp_to_text
 
 _INFIX = frozenset(

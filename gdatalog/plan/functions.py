@@ -6,7 +6,7 @@ each place where it is written". Who evaluates a function is not said here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from gdatalog.records import dataclass
 
 TYPES = ("int", "float", "symbol", "bool", "timestamp")
 NUMBERS = frozenset({"int", "float"})

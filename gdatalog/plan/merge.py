@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from gdatalog.plan.nodes import (
     Assign,
@@ -18,6 +17,7 @@ from gdatalog.plan.nodes import (
     Step,
     TrieRef,
 )
+from gdatalog.records import replace
 
 Steps = tuple[Step, ...]
 

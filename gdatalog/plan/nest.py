@@ -8,7 +8,6 @@ found here holds on any device; printers turn it into loops.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gdatalog.plan.effects import all_steps, participants
 from gdatalog.plan.nodes import (
@@ -25,6 +24,7 @@ from gdatalog.plan.nodes import (
     Step,
     TrieRef,
 )
+from gdatalog.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ them by a variable (`Join`, `Generate`), or gives each a value (`Assign`, an agg
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
 
 from gdatalog.errors import NOWHERE, Span
+from gdatalog.records import dataclass, field
 from gdatalog.values import TypeName, Value
 
 # ------------------------------------------------------------------------------ expressions

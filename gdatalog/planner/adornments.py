@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from gdatalog.errors import Span
 from gdatalog.parser.syntax import Const, Expr, Literal, Param
 from gdatalog.planner.walk import variables
+from gdatalog.records import dataclass
 from gdatalog.values import TypeName
 
 Columns = tuple[int, ...]

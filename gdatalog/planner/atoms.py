@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from gdatalog.plan.nodes import Participant, RowTest, Slot, TrieRef
 from gdatalog.planner.comparisons import FLIPPED
 from gdatalog.planner.items import AtomItem, Term
 from gdatalog.planner.sizes import Size
+from gdatalog.records import dataclass, field
 
 
 @dataclass(slots=True, eq=False)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from gdatalog.plan.nodes import Apply, Slot
 from gdatalog.planner.comparisons import FLIPPED
 from gdatalog.planner.items import AggregateItem, AtomItem, Item, NotItem, RestoreItem, TestItem
+from gdatalog.records import dataclass, fields, is_dataclass
 
 # More variables than that are not looked at, nor more placements of one while searching.
 MOST_VARIABLES = 10

@@ -12,11 +12,11 @@ searched for once it is known which branches there are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from gdatalog.planner.places import Choice, Place
+from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
     from gdatalog.planner.order import Search

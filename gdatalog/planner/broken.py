@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from gdatalog.errors import Caution, Error, Note, Span
 from gdatalog.planner.words import either
+from gdatalog.records import dataclass
 from gdatalog.widths import visible
 
 

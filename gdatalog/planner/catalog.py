@@ -7,7 +7,6 @@ the first of these in this order says how many columns it has.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from gdatalog.errors import (
     Error,
@@ -20,6 +19,7 @@ from gdatalog.parser.syntax import Column, Decl, Directive, Program, Rule, TypeD
 from gdatalog.planner.broken import NOTHING_BROKEN, Cause
 from gdatalog.planner.checked import Schema
 from gdatalog.planner.words import count, did_you_mean
+from gdatalog.records import dataclass, field
 from gdatalog.values import TYPE_NAMES, TypeName
 
 BASE_TYPES: dict[str, TypeName] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from gdatalog.errors import Caution
 from gdatalog.parser.syntax import (
@@ -27,6 +26,7 @@ from gdatalog.parser.syntax import (
 from gdatalog.planner.catalog import Catalog
 from gdatalog.planner.walk import Node, children, variables, walk
 from gdatalog.planner.words import did_you_mean, show
+from gdatalog.records import replace
 
 # Soufflé's pragmas and qualifiers: what they ask for is either done anyway or not needed.
 PRAGMAS = frozenset(

@@ -19,10 +19,10 @@ In a checked rule
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from gdatalog.errors import Caution, Error, Span
 from gdatalog.parser.syntax import Atom, Const, Directive, ListParam, Literal, Param, Values
+from gdatalog.records import dataclass, field
 from gdatalog.values import TypeName
 
 

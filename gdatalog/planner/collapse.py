@@ -9,13 +9,13 @@ them, and each value has some partners.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import prod
 
 from gdatalog.parser.syntax import Atom, Var
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.planner.sizes import Size
 from gdatalog.planner.walk import walk
+from gdatalog.records import dataclass, field
 
 # How many partners a value of a recursive relation is taken to have, and how many values a
 # column of which nothing is known.

@@ -11,7 +11,6 @@ here their arguments are put in the relation's order.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from gdatalog.errors import Error, NameResolutionError
 from gdatalog.parser.format import format_node
@@ -19,6 +18,7 @@ from gdatalog.parser.syntax import Atom, Call, Const, Expr, HeadAggregate, Param
 from gdatalog.plan.functions import AGGREGATES
 from gdatalog.planner.catalog import Catalog
 from gdatalog.planner.words import did_you_mean, either, own_name
+from gdatalog.records import replace
 
 
 def names_of_columns(heads: Iterable[Atom]) -> dict[str, tuple[str, ...]]:

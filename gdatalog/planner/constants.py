@@ -6,7 +6,6 @@ for nothing: such heads are left alone.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from gdatalog.parser.syntax import Aggregate, Compare, Const, HeadAggregate, Literal, Var
@@ -14,6 +13,7 @@ from gdatalog.planner.adornments import Columns, Constants
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.planner.names import conjunction
 from gdatalog.planner.walk import rebuild, walk
+from gdatalog.records import replace
 
 
 def loses_groups(rule: CheckedRule) -> bool:

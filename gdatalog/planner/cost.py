@@ -8,12 +8,12 @@ Above 300 lines because estimates of rows and of levels need one another.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 
 from gdatalog.planner.formula import TINY, Formula
 from gdatalog.planner.pattern import Pattern, PatternAtom, bits
 from gdatalog.planner.sampling import Sampler
+from gdatalog.records import dataclass
 
 Made = frozenset[tuple[int, int]]  # lists: their kind, and the variables that led to them
 NONE: Made = frozenset()

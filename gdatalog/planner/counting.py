@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Any
 
 from gdatalog.parser.syntax import And, Atom, Expr, HeadAggregate, Literal, Not, Var
 from gdatalog.planner.checked import CheckedRule, Schema
 from gdatalog.planner.walk import Node, rebuild, walk
+from gdatalog.records import replace
 
 COUNTS = "~counts"  # no name of a program has a ~
 _NUMBER = Var("rows~n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import combinations
 
 from gdatalog.parser.syntax import (
@@ -24,6 +23,7 @@ from gdatalog.parser.syntax import (
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.planner.collapse import names_of
 from gdatalog.planner.walk import Node, variables, walk
+from gdatalog.records import dataclass, field
 from gdatalog.values import TypeName
 
 MOST_ATOMS = 7  # of a body that is looked at

@@ -9,13 +9,13 @@ the cycle:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from gdatalog.errors import Note, Span, StratificationError
 from gdatalog.parser.syntax import Atom, Call, Compare, Expr, HeadAggregate, Literal, Var
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.planner.walk import contains_head_aggregate, variables, walk
 from gdatalog.planner.words import as_rule, conjuncts, either, own_name, text_of
+from gdatalog.records import dataclass
 
 LONGEST = 100  # characters of a rule in a hint
 

@@ -18,7 +18,6 @@ negation or an aggregate part of a cycle, what is negated or aggregated is evalu
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gdatalog.errors import Error
@@ -34,6 +33,7 @@ from gdatalog.planner.specialised import Specialised
 from gdatalog.planner.strata import stratify
 from gdatalog.planner.walk import contains_head_aggregate, rebuild, variables, walk
 from gdatalog.planner.worth import World, Worth
+from gdatalog.records import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)

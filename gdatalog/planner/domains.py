@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, get_args
 
@@ -35,6 +34,7 @@ from gdatalog.parser.syntax import (
 )
 from gdatalog.planner.checked import CheckedRule, Schema, Stratum
 from gdatalog.planner.walk import Node, children, rebuild, walk
+from gdatalog.records import dataclass, replace
 
 Column = tuple[str, int]  # of a relation, by its name
 Name = tuple[int, str]  # a variable of a rule, by its number

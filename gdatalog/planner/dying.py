@@ -20,7 +20,6 @@ it saw before. Rules with aggregates, and strata in which a min or max improves,
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Aggregate, Atom, Literal, Or, Var
@@ -31,6 +30,7 @@ from gdatalog.planner.cuts import Cut, all_of, atoms_of, cuts_of, literals_of, n
 from gdatalog.planner.signature import Signature, signature_of
 from gdatalog.planner.sizes import Size
 from gdatalog.planner.walk import walk
+from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName
 
 # A split must be expected to take at most this share of the work, and a witness to leave at most

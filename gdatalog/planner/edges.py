@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from itertools import combinations
 
 from gdatalog.plan.nodes import Apply, Slot
@@ -11,6 +10,7 @@ from gdatalog.planner.automorphisms import Pair
 from gdatalog.planner.comparisons import Comparisons, rising
 from gdatalog.planner.items import AtomItem, Item, TestItem, variables_of
 from gdatalog.planner.sizes import Size, Statistics
+from gdatalog.records import replace
 from gdatalog.values import TypeName
 
 Names = frozenset[str]

@@ -8,7 +8,6 @@ variables beside those of its head.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from gdatalog.errors import Caution
 from gdatalog.parser.syntax import (
@@ -38,6 +37,7 @@ from gdatalog.planner.walk import (
     walk,
 )
 from gdatalog.planner.words import own_name
+from gdatalog.records import replace
 from gdatalog.values import TypeName
 
 MOST_ALTERNATIVES = 64  # that one rule may get by it

@@ -7,9 +7,9 @@ each shape (relation and types of its arguments) is looked at closely, by every 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 
 from gdatalog.parser.syntax import Atom, Const, Param, Rule
+from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName
 
 Shape = tuple[str, ...]

@@ -8,7 +8,6 @@ rule, without `;`, and no facts: the aggregate ranges over the bindings of one b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import cast
 
 from gdatalog.errors import Error, Note, StratificationError
@@ -17,6 +16,7 @@ from gdatalog.planner.catalog import Catalog
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.planner.walk import contains_head_aggregate, walk
 from gdatalog.planner.words import show
+from gdatalog.records import replace
 
 COMBINING = ("min", "max")
 

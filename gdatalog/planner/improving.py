@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 
 from gdatalog.errors import Error, Note, Span, StratificationError
@@ -34,6 +33,7 @@ from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.heads import aggregate_columns
 from gdatalog.planner.walk import Node, contains_head_aggregate, variables
 from gdatalog.planner.words import as_rule, own_name, show, text_of
+from gdatalog.records import dataclass, field
 
 MOST_BRANCHES = 256
 TOWARDS = {"min": -1, "max": 1}

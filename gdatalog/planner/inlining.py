@@ -13,7 +13,6 @@ rows: the variables of its rules would count as well.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from gdatalog.errors import Caution, Error, Note, Span
 from gdatalog.parser.syntax import Atom, Decl, Program
@@ -22,6 +21,7 @@ from gdatalog.planner.checked import CheckedRule
 from gdatalog.planner.expanding import WITHOUT, Expansion
 from gdatalog.planner.safety import check_safety
 from gdatalog.planner.walk import Node, walk
+from gdatalog.records import dataclass, field
 
 
 @dataclass(slots=True)

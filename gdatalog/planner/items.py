@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from math import inf
 
 from gdatalog.errors import NOWHERE, Span
 from gdatalog.plan.nodes import Apply, Constant, Expr, Parameter, Slot, Version, slots
+from gdatalog.records import dataclass, field
 
 Term = Slot | Constant | Parameter
 

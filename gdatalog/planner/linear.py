@@ -15,11 +15,10 @@ Nothing else may stand in the body: a test there would have to hold for each bra
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from gdatalog.parser.syntax import And, Atom, Or, Var
 from gdatalog.planner.checked import CheckedRule, Schema, Stratum
 from gdatalog.planner.walk import walk
+from gdatalog.records import dataclass, replace
 
 FIRST = "~first"  # no name of a program has a ~
 

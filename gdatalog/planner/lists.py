@@ -9,7 +9,6 @@ A parameter that is a list is such a relation however many values it has.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -32,6 +31,7 @@ from gdatalog.parser.syntax import (
 )
 from gdatalog.planner.checked import CheckedRule, Schema, ValueList
 from gdatalog.planner.walk import LEAVES, rebuild, walk
+from gdatalog.records import dataclass, field, replace
 from gdatalog.values import ListOf, ParamType, TypeName, list_name
 
 

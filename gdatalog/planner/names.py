@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import cast
 
 from gdatalog.errors import Caution, Error, NameResolutionError, Span, TypeMismatchError
@@ -50,6 +49,7 @@ from gdatalog.planner.lists import one_for_many
 from gdatalog.planner.scopes import Fresh, Scopes
 from gdatalog.planner.walk import rebuild, variables, walk
 from gdatalog.planner.words import INSTEAD, did_you_mean, either, nearest
+from gdatalog.records import dataclass, field, replace
 from gdatalog.values import ParamType
 
 # Names that are called like functions.

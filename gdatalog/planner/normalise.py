@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 
 from gdatalog.parser import syntax as s
 from gdatalog.plan.functions import FUNCTIONS
@@ -29,6 +28,7 @@ from gdatalog.planner.items import (
     variables_of,
 )
 from gdatalog.planner.walk import Node, contains_head_aggregate, variables, walk
+from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TypeName
 
 _NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}

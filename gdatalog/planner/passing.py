@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import combinations
 
 from gdatalog.parser.syntax import And, Atom, Expr, Literal, Not, Var
@@ -23,6 +22,7 @@ from gdatalog.planner.names import conjunction
 from gdatalog.planner.scopes import rename
 from gdatalog.planner.sideways import is_plain
 from gdatalog.planner.walk import contains_aggregate, variables, walk
+from gdatalog.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from gdatalog.planner.sizes import ColumnTest, Degrees, Lists, Size
+from gdatalog.records import dataclass, field
 
 
 def bits(mask: int) -> Iterator[int]:

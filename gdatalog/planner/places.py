@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gdatalog.planner.cost import NONE, Made
+from gdatalog.records import dataclass, field
 
 
 @dataclass(slots=True)

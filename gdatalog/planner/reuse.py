@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 from gdatalog.plan.nodes import Cut, Join, Reuse, Seek, Slot, Step
 from gdatalog.planner.atoms import AtomState
 from gdatalog.planner.comparisons import Comparisons
+from gdatalog.records import replace
 
 
 def reuse_lists(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gdatalog.parser.syntax import Atom, HeadAggregate, Literal, Var
@@ -14,6 +13,7 @@ from gdatalog.planner.names import conjunction
 from gdatalog.planner.passing import branches, closures
 from gdatalog.planner.sideways import Known, is_plain
 from gdatalog.planner.walk import rebuild
+from gdatalog.records import replace
 
 if TYPE_CHECKING:
     from gdatalog.planner.demand import Attempt

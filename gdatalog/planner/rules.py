@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from gdatalog.parser.syntax import Chain, Var
 from gdatalog.parser.syntax import Expr as SyntaxExpr
@@ -31,6 +30,7 @@ from gdatalog.planner.scans import given_of, scan_of, scanning
 from gdatalog.planner.sizes import Params, Statistics
 from gdatalog.planner.symmetry import one_of_each
 from gdatalog.planner.walk import contains_head_aggregate, variables, variables_beside, walk
+from gdatalog.records import replace
 from gdatalog.values import TypeName
 
 # These ask for which bindings there are, not for how many.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 
 from gdatalog.errors import Error, SafetyError
@@ -42,6 +41,7 @@ from gdatalog.planner.binding import (
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.planner.walk import Node, variables, walk
 from gdatalog.planner.words import as_rule, conjuncts, nearest, own_name, show, text_of
+from gdatalog.records import dataclass, field
 
 Names = frozenset[str]
 

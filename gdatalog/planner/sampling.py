@@ -7,13 +7,13 @@ No chance is in it: the same pattern over the same data gives the same figures.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gdatalog.planner.pattern import Pattern, PatternAtom, bits
 from gdatalog.planner.sizes import Lists
+from gdatalog.records import dataclass
 
 TAKEN = 256  # values that are tried, of each sample
 Array = Any

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from gdatalog.plan.effects import all_steps, reads
 from gdatalog.plan.nodes import Apply, Given, JoinPlan, Slot
@@ -16,6 +15,7 @@ from gdatalog.planner.items import (
     variables_of_exprs,
 )
 from gdatalog.planner.sizes import Statistics
+from gdatalog.records import replace
 
 
 def given_of(atom: AtomItem) -> tuple[Given, list[TestItem]]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 
 from gdatalog.errors import Caution, Error, SafetyError
 from gdatalog.parser.syntax import (
@@ -33,6 +32,7 @@ from gdatalog.parser.syntax import (
 from gdatalog.planner.binding import bound_by
 from gdatalog.planner.walk import N, Node, children, rebuild, variables
 from gdatalog.planner.words import own_name
+from gdatalog.records import dataclass, replace
 
 Names = frozenset[str]
 

@@ -10,7 +10,6 @@ ask for rows neither fails nor goes on for ever where the program does not.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gdatalog.parser.syntax import (
@@ -32,6 +31,7 @@ from gdatalog.parser.syntax import (
 )
 from gdatalog.planner.binding import bound_by, neighbours
 from gdatalog.planner.walk import rebuild, variables
+from gdatalog.records import dataclass, field, replace
 
 
 @dataclass(slots=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from itertools import permutations
 
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Literal, Var
 from gdatalog.planner.walk import N, rebuild, variables
+from gdatalog.records import replace
 
 ORDERS = 5  # literals, all of whose orders are tried; more are put in one order by their texts
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Protocol
 
 from gdatalog.plan.nodes import Constant, Expr, Parameter, Version
+from gdatalog.records import dataclass, field
 from gdatalog.values import Value
 
 # A test between two columns of a row, as (left column, operator, right column).

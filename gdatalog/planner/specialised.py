@@ -17,7 +17,6 @@ for nothing: such heads are given a relation to read, even for one constant.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gdatalog.parser.syntax import (
@@ -40,6 +39,7 @@ from gdatalog.planner.passing import (
 )
 from gdatalog.planner.rewriting import Rewriting
 from gdatalog.planner.sideways import Known, is_plain
+from gdatalog.records import replace
 
 if TYPE_CHECKING:
     pass

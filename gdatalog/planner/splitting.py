@@ -12,9 +12,9 @@ by itself and the recursive atom's columns are variables.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from gdatalog.plan.nodes import JoinPlan, RulePlan, Slot
+from gdatalog.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

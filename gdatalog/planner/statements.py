@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from typing import Literal
 
 from gdatalog.parser.syntax import Atom, Decl, Directive, Rule, Statement
 from gdatalog.planner.walk import walk
+from gdatalog.records import replace
 
 # What may be dropped of a relation: its rules, what was stated as data, or all of it.
 Part = Literal["all", "rules", "data"]

@@ -10,7 +10,6 @@ Every kind of node has its rule and every rule its message, in one class: hence 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gdatalog.errors import Error, Note, Span, TypeMismatchError
@@ -44,6 +43,7 @@ from gdatalog.planner.checked import CheckedRule
 from gdatalog.planner.unify import BIT, BOOL, INT, NUMBER, Unifier, Why, mask_of
 from gdatalog.planner.walk import rebuild
 from gdatalog.planner.words import either, show
+from gdatalog.records import dataclass, field, replace
 from gdatalog.values import TYPE_NAMES, ListOf, ParamType, TypeName
 
 _RESULTS: dict[str, int] = {"count": INT, "count_distinct": INT, "mean": BIT["float"]}

@@ -6,12 +6,12 @@ own reason, so that an error can show both sides, each with its own place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gdatalog.errors import Span
 from gdatalog.plan.functions import TYPES
 from gdatalog.planner.words import either
+from gdatalog.records import dataclass, field
 from gdatalog.values import TYPE_NAMES, TypeName
 
 BIT = {name: 1 << at for at, name in enumerate(TYPES)}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from gdatalog.errors import Error, Span, raise_together
 from gdatalog.parser import Program
@@ -19,6 +18,7 @@ from gdatalog.planner.check import examine
 from gdatalog.planner.checked import Checked, Schema
 from gdatalog.planner.statements import names_of, reads_of, without
 from gdatalog.planner.strata import components
+from gdatalog.records import dataclass, field
 from gdatalog.values import ParamType
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from gdatalog.parser.syntax import (
@@ -30,6 +29,7 @@ from gdatalog.parser.syntax import (
     Var,
     Wildcard,
 )
+from gdatalog.records import replace
 
 Node = Expr | HeadAggregate | Literal
 N = TypeVar("N", bound=Node)

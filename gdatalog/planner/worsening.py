@@ -9,10 +9,10 @@ algorithm does. That decides how much work there is, never what comes out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import inf, isfinite
 
 from gdatalog.plan.nodes import Apply, Constant, Expr, Slot
+from gdatalog.records import dataclass
 
 PLAIN = {"+", "-", "*", "min", "max", "abs"}
 

@@ -7,7 +7,6 @@ Where that is a good part of them all, or where the relation is cheap, it is eva
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 
 from gdatalog.parser.syntax import Atom, Compare, Const, Expr, Literal, Member, Or, Param, Var
 from gdatalog.planner.adornments import Columns, Source, asked_for, plain
@@ -17,6 +16,7 @@ from gdatalog.planner.passing import branches, literals
 from gdatalog.planner.sizes import Size
 from gdatalog.planner.walk import walk
 from gdatalog.planner.words import own_name
+from gdatalog.records import dataclass, field
 
 MOST_OF_ALL = 0.25  # the part of a column's values up to which asking for them pays
 Seen = Collection[tuple[str, int]]  # relations and columns that are being looked at

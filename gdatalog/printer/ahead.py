@@ -7,7 +7,6 @@ that the loop's lists will meet in every turn is marked, if there are turns enou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gdatalog.plan.effects import all_steps
@@ -16,6 +15,7 @@ from gdatalog.plan.nodes import Join, Step
 from gdatalog.printer.lists import Met, Walk, fill, marks_of
 from gdatalog.printer.pairs import both, last_pair
 from gdatalog.printer.scope import Known
+from gdatalog.records import replace
 
 if TYPE_CHECKING:
     from gdatalog.printer.nest import Nest

@@ -6,10 +6,10 @@ An argument says what it is, not where it is: `executors` bind it to the arrays 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from gdatalog.records import dataclass
 from gdatalog.storage.trie import Trie
 
 _TYPES = {"int32": "i32[]", "int64": "i64[]", "uint8": "u8[]", "uint32": "u32[]",

@@ -14,11 +14,11 @@ work is undone. What the lanes have in the end is added up (kernels/counting.cuh
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gdatalog.plan.nodes import Step
 from gdatalog.printer.scope import Known
+from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
     from gdatalog.printer.nest import Nest

@@ -16,7 +16,6 @@ One branch for each kind of function: hence the length.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -27,6 +26,7 @@ from gdatalog.cpu_ops.texts import on_texts
 from gdatalog.plan.functions import FUNCTIONS
 from gdatalog.plan.nodes import Apply, Expr, Slot, slots
 from gdatalog.printer.tables import fill
+from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 
 

@@ -17,7 +17,6 @@ Above 300 lines, for the text is one function.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gdatalog.codegen.helpers.improving import BEGUN, DONE, SEED, SEEDS, TOUCHED, UNIT, WATCHED
 from gdatalog.plan.effects import all_steps
@@ -30,6 +29,7 @@ from gdatalog.printer.leaves import Leaf
 from gdatalog.printer.module import ROWS, Printed, module_of
 from gdatalog.printer.nest import FULL, STOPPED, Nest
 from gdatalog.printer.scope import Known
+from gdatalog.records import dataclass
 from gdatalog.storage.trie import Trie
 
 # What the function returns where a group improves itself, and where there is no room for another.

@@ -7,12 +7,12 @@ start from it if it meets all those lists and demands all those cuts.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gdatalog.plan.nest import Node
 from gdatalog.plan.nodes import Cut, Join, Slot
 from gdatalog.printer.scope import Buffer, Known, Range
+from gdatalog.records import dataclass, field
 
 if TYPE_CHECKING:
     from gdatalog.printer.nest import Nest

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gdatalog.plan.effects import all_steps
@@ -16,6 +15,7 @@ from gdatalog.printer.given import print_given
 from gdatalog.printer.leaves import Groups, Leaf
 from gdatalog.printer.nest import Nest
 from gdatalog.printer.scope import Known
+from gdatalog.records import dataclass
 from gdatalog.storage.trie import Trie
 
 # Where the functions are that a printed text may call: codegen/helpers.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -38,6 +37,7 @@ from gdatalog.printer.counting import Counting
 from gdatalog.printer.expressions import Expressions, Unprintable
 from gdatalog.printer.scope import Known, Range
 from gdatalog.printer.text import Text
+from gdatalog.records import replace
 from gdatalog.storage.trie import Trie
 
 if TYPE_CHECKING:

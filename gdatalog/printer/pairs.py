@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gdatalog.plan.nest import unequal
@@ -11,6 +10,7 @@ from gdatalog.plan.nodes import Join, Slot, Step
 from gdatalog.printer.lists import Met
 from gdatalog.printer.measure import first_of, measured, untold
 from gdatalog.printer.scope import Known
+from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
     from gdatalog.printer.nest import Nest

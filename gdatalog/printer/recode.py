@@ -9,7 +9,6 @@ Above 300 lines: rows, sets of bits, cuts and counts of them are of no use apart
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gdatalog.plan.effects import all_steps, participants
@@ -18,6 +17,7 @@ from gdatalog.plan.nodes import Cut, Generate, Join, Participant, Slot, Step
 from gdatalog.printer.lists import cut_range
 from gdatalog.printer.scope import Bits, Constraint, Group, Known, Range
 from gdatalog.printer.turns import begin_unit, shared_turns
+from gdatalog.records import dataclass, replace
 
 if TYPE_CHECKING:
     from gdatalog.printer.leaves import Leaf

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-
 from gdatalog.plan.nest import Node, Recoding
 from gdatalog.plan.nodes import Cut
+from gdatalog.records import dataclass, field, replace
 
 Range = tuple[str, str]
 

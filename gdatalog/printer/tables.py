@@ -6,7 +6,6 @@ the table has grown.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from threading import Lock
 from weakref import WeakKeyDictionary
 
@@ -15,6 +14,7 @@ import numpy as np
 from gdatalog.cpu_ops.evaluate import Scope, evaluate, to_keys, to_values
 from gdatalog.cpu_ops.functions import call
 from gdatalog.plan.nodes import Apply, Expr, slots
+from gdatalog.records import dataclass
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array
 

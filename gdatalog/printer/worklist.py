@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 
 from gdatalog.plan.effects import all_steps
@@ -30,6 +29,7 @@ from gdatalog.printer.leaves import Leaf
 from gdatalog.printer.module import Printed, module_of
 from gdatalog.printer.nest import FULL, Nest
 from gdatalog.printer.scope import Known
+from gdatalog.records import dataclass
 from gdatalog.storage.trie import Trie
 
 WIDER = 7  # what the function returns if a hash table is to be larger

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
 
 from gdatalog.engine.ledger import Index, Ledger, RuleRun, StratumTold
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner.checked import CheckedRule
 from gdatalog.progress import format_bytes
+from gdatalog.records import dataclass, field, fields
 from gdatalog.report.indexes import index_label
 from gdatalog.report.planned import (
     chosen,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from gdatalog.engine.asking import AskedIndex, memory_asked
@@ -11,6 +10,7 @@ from gdatalog.engine.device import Device
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.progress import format_bytes
+from gdatalog.records import dataclass
 from gdatalog.report.tree import Node
 from gdatalog.report.words import many
 from gdatalog.storage.relation import Relation

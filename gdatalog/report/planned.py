@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from gdatalog.engine.choose import Choice, foreseen, unprintable
 from gdatalog.engine.knobs import Knobs
@@ -11,6 +10,7 @@ from gdatalog.engine.spread import Spread, SpreadFixpoint
 from gdatalog.parser import format_node
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner.checked import CheckedRule, Stratum
+from gdatalog.records import dataclass, replace
 from gdatalog.report.indexes import NamedIndex, indexes_node
 from gdatalog.report.steps import Executor, order_of, plan_nodes
 from gdatalog.report.tree import Node

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from gdatalog.plan.effects import all_steps
@@ -15,6 +14,7 @@ from gdatalog.plan.format import (
     orbit_label,
 )
 from gdatalog.plan.nodes import Branch, Generate, Given, Join, JoinPlan, RulePlan, Step
+from gdatalog.records import dataclass, field
 from gdatalog.report.tree import Fact, Kind, Node
 from gdatalog.report.words import wrong_by
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from textwrap import wrap
 
+from gdatalog.records import dataclass, replace
 from gdatalog.report.tree import Kind, Node, Table
 from gdatalog.report.words import STAYS, about, unbroken
 from gdatalog.widths import visible

@@ -7,8 +7,9 @@ Who draws it (`text`, `mermaid`, `html`) knows nothing of the engine; who builds
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 from typing import Any, Literal
+
+from gdatalog.records import dataclass, fields
 
 Kind = Literal[
     "plan",  # the root

@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -22,6 +21,7 @@ from gdatalog.engine.files import Folders
 from gdatalog.engine.knobs import STRATEGIES, Strategy, parse_seconds, threads_of
 from gdatalog.errors import DeviceError, Error, RowLimitError, TimeLimitError, UsageError, meant
 from gdatalog.opening import connect
+from gdatalog.records import dataclass
 from gdatalog.report.shown import FORMS
 from gdatalog.shell.commands.registry import chosen
 from gdatalog.shell.editor.terminal import give_back

@@ -9,10 +9,10 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from gdatalog.records import dataclass
 from gdatalog.widths import visible_lines
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gdatalog.database import Database
     from gdatalog.engine.knobs import Strategy
 
-NEEDED = ("numpy", "llvmlite", "pandas", "pyarrow", "lark", "click")
+NEEDED = ("numpy", "llvmlite", "pandas", "pyarrow", "click")
 OPTIONAL = ("polars", "scipy", "networkx", "distributed")
 
 SIMPLE = "p(x, y) <- e(x, y), x < y."

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from shutil import get_terminal_size
 from time import perf_counter
 from typing import Any
@@ -18,6 +17,7 @@ from gdatalog.engine.session import Ask, Session
 from gdatalog.errors import DataError, Error, TimeLimitError, UsageError
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Rule, Statement
+from gdatalog.records import dataclass
 from gdatalog.report import Profile, explain
 from gdatalog.result import Result
 from gdatalog.shell.messages import say, say_error, took

@@ -7,9 +7,9 @@ surveys them for the planner. Whatever asks for columns here gets them all the s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from gdatalog.records import dataclass
 from gdatalog.storage.degrees import Degrees
 from gdatalog.storage.elsewhere import Elsewhere, Known
 from gdatalog.storage.graph import Ranking

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
 
 import numpy as np
 
+from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 
 # Of arrays, wherever they lie.

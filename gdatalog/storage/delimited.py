@@ -11,7 +11,6 @@ import csv
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 
 from gdatalog.errors import DataError, Source, Span
 from gdatalog.hands import Left
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.phases import CUTTING
 from gdatalog.storage.place import Place
 from gdatalog.watching import watching

@@ -7,12 +7,12 @@ are dense and fit 32 bits, so that the same look-up is one read of an array.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
+from gdatalog.records import dataclass
 from gdatalog.storage.rows import sorted_set
 from gdatalog.storage.table import Array
 

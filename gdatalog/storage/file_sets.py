@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from glob import glob, has_magic
 from urllib.parse import unquote
 
 import numpy as np
 
 from gdatalog.errors import DataError
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.load_options import LoadOptions
 from gdatalog.storage.raw import Declared
 from gdatalog.storage.table import Array, Column, Table, Texts

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
 from gdatalog.errors import DataError
+from gdatalog.records import dataclass, field
 from gdatalog.storage.columns import column_from
 from gdatalog.storage.keys import encode_column, float_to_key
 from gdatalog.storage.place import MissingValue, Place, shown

@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gdatalog.errors import Caution, DataError, Note
+from gdatalog.records import dataclass
 from gdatalog.storage.cells import cell_value, kind_of
 from gdatalog.storage.delimited import Delimited, Record
 from gdatalog.storage.load_options import LoadOptions

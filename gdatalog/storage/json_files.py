@@ -7,10 +7,10 @@ ISO 8601 text for a declared timestamp.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
 from typing import Any
 
 from gdatalog.errors import DataError, Source, Span
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.delimited import bad_utf8
 from gdatalog.storage.place import FilePlace, Place, shown
 from gdatalog.storage.raw import Raw, raw_of_rows

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gdatalog.errors import Caution, UsageError, meant
+from gdatalog.records import dataclass, field
 
 Nulls = Literal["error", "drop"]
 

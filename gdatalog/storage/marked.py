@@ -6,10 +6,9 @@ come, until it would be larger than it may; then `fits` says no, and the set is 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
+from gdatalog.records import replace
 from gdatalog.storage.rows import Columns, Packing
 from gdatalog.storage.table import Array
 from gdatalog.values import INT_MIN

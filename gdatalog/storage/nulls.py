@@ -7,13 +7,13 @@ or its rows are dropped, or the values are filled in.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
 from gdatalog.errors import DataError, Note, UsageError, meant
+from gdatalog.records import dataclass
 from gdatalog.storage.cells import cells_column, kind_of
 from gdatalog.storage.columns import column_from
 from gdatalog.storage.device_columns import fetched, lies_on_device

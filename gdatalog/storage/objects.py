@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.errors import DataError
+from gdatalog.records import dataclass
 from gdatalog.storage.arrays import empty_column, encoded, floats, instants
 from gdatalog.storage.place import Place, shown
 from gdatalog.storage.table import Array, Column, Texts

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from gdatalog.errors import DataError, TimeLimitError
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.columns import arrow_type
 from gdatalog.storage.file_sets import File, Typed, key_column
 from gdatalog.storage.phases import CUTTING

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from gdatalog.errors import DataError
+from gdatalog.records import dataclass
 from gdatalog.values import TypeName
 
 _CURES: dict[TypeName, str] = {

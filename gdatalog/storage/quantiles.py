@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 
 # Rows that are looked at where a column is not sorted: more than these are sampled.

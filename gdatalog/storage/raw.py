@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from gdatalog.errors import Caution, DataError, Span
+from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.device_columns import fetched, lies_on_device
 from gdatalog.storage.place import Place, shown
 from gdatalog.storage.table import Table

@@ -20,12 +20,12 @@ import gzip
 import os
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
 
 from gdatalog.errors import DataError, TimeLimitError, UsageError
+from gdatalog.records import replace
 from gdatalog.storage.file_sets import File, files_of, is_set, read_set
 from gdatalog.storage.frames import table_of
 from gdatalog.storage.json_files import raw_of_json, raw_of_json_lines

@@ -11,10 +11,10 @@ Above 300 lines, because all operations on sets of rows share the packing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from gdatalog.records import dataclass
 from gdatalog.storage.sorting import sort_values
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import LONG, by_stretches, cores, spread

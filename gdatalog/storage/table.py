@@ -8,12 +8,12 @@ for float, bool for bool, int64 nanoseconds since 1970 (UTC) for timestamp; a sy
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gdatalog.records import dataclass
 from gdatalog.values import TypeName
 
 Array = NDArray[Any]

@@ -9,7 +9,6 @@ a rule with tests only those that pass.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -33,6 +32,7 @@ from gdatalog.executors.sinks import Sink
 from gdatalog.plan.cells import EVERYTHING
 from gdatalog.plan.effects import longest_first, one_row_each, widens
 from gdatalog.plan.nodes import Filter, Guard, JoinPlan, Seek, Step, TrieRef
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.afar import AfarRows, Part
 from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.relation import Relation

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -13,6 +12,7 @@ from gdatalog.cluster.partitioned.layout import Dim, Source
 from gdatalog.cluster.partitioned.shares import Domain
 from gdatalog.plan.cells import Stretch
 from gdatalog.plan.nodes import RowTest
+from gdatalog.records import dataclass
 from gdatalog.storage.degrees import COMPARE
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array

@@ -8,13 +8,13 @@ all that choosing shares needs to know of the rows.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
 from gdatalog.cluster.partitioned.layout import Dim, Layout
 from gdatalog.cluster.partitioned.shares import Domain, Shares
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.table import Array
 
 FINE = 128  # classes of a domain in a census

@@ -8,7 +8,6 @@ more of them. So classes are added, domain by domain, as long as that is for the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from gdatalog.cluster.partitioned.census import Census
 from gdatalog.cluster.partitioned.dealing import Batch, dealt
 from gdatalog.cluster.partitioned.shares import Shares
+from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 
 CLASSES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 32, 40, 48, 64, 96, 128)

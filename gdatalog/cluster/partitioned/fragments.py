@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +37,7 @@ from gdatalog.plan.cells import Cell, Stretch
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.progress import format_bytes
+from gdatalog.records import dataclass
 from gdatalog.storage.graph import Ranking
 from gdatalog.storage.rows import Columns, concatenate, sort_rows
 from gdatalog.storage.symbols import SymbolTable

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -22,6 +21,7 @@ from gdatalog.cluster.replicated.tasks import Sealed
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.cells import Cell, cuttable, roles
 from gdatalog.plan.nodes import JoinPlan
+from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 
 

@@ -7,7 +7,6 @@ relation make a source; each of its tries asks for rows of one in a role.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from gdatalog.plan.cells import cuttable, roles
@@ -22,6 +21,7 @@ from gdatalog.plan.nodes import (
     TrieRef,
     Version,
 )
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.trie import trie_name
 
 T = TypeVar("T")

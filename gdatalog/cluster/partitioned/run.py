@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import NamedTuple
 
@@ -39,6 +38,7 @@ from gdatalog.engine.spread import Spread
 from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.cells import EVERYTHING, Cell, Stretch
 from gdatalog.plan.nodes import JoinPlan, Restore
+from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.relation import Relation
 
 AHEAD = 1  # calls that wait at a worker for each that runs

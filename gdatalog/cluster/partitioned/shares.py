@@ -10,7 +10,6 @@ can be, whole.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import comb, prod
 from typing import NamedTuple
@@ -19,6 +18,7 @@ import numpy as np
 
 from gdatalog.cluster.partitioned.layout import Layout, Role
 from gdatalog.plan.cells import Cell, Stretch
+from gdatalog.records import dataclass
 from gdatalog.storage.table import Array
 
 Block = tuple[int, ...]  # the class of each of the layout's variables

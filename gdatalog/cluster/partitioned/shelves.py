@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir
 from threading import Lock
@@ -29,6 +28,7 @@ import numpy as np
 from gdatalog.cluster.partitioned.offsets import Offsets, widened
 from gdatalog.cluster.pool import Lost
 from gdatalog.cluster.workers.worker import left_of, own_worker
+from gdatalog.records import dataclass
 from gdatalog.storage.rows import Columns
 
 # Of a worker's memory, and of what it does not need for itself: what lies on its shelf without

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import ceil
 from typing import Any
@@ -29,6 +28,7 @@ from gdatalog.cluster.rows.ranks import Way
 from gdatalog.errors import DeviceError
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import JoinPlan
+from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.afar import AfarRows
 from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.relation import Relation

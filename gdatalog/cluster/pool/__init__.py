@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -37,6 +36,7 @@ from gdatalog.cluster.workers.connection import Connection
 from gdatalog.cluster.workers.roster import workers_told
 from gdatalog.errors import UsageError
 from gdatalog.executors.limits import Limits
+from gdatalog.records import replace
 
 __all__ = ["Call", "Kept", "Lost", "Part", "Placed", "Pool", "Stage", "TooLarge"]
 

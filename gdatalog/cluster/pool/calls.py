@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 from weakref import WeakSet, ref
 
 from gdatalog.cluster.pool.calling import Packed
 from gdatalog.cluster.pool.placing import Placed
 from gdatalog.errors import MemoryLimitError
+from gdatalog.records import dataclass, field
 
 BAD = ("lost", "cancelled", "error")  # how futures are that have nothing
 

@@ -11,12 +11,12 @@ import os
 import pickle
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
 from typing import Any
 
 from gdatalog.cluster.workers.worker import own_memory
+from gdatalog.records import dataclass
 
 MOST_COMMON = 16
 ALIGNED = 64  # bytes: what a vector instruction likes

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
 from gdatalog.cluster.pool.calling import Packed, packed
 from gdatalog.cluster.pool.calls import Call, Kept, Part
 from gdatalog.cluster.pool.placing import Placed
+from gdatalog.records import dataclass, field
 
 SMALL = (str, bytes, int, float, bool, type(None), Placed, Kept, Part)
 

@@ -22,7 +22,6 @@ import socket
 import tempfile
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import choice
@@ -32,6 +31,7 @@ from uuid import uuid4
 
 from gdatalog.cluster.pool.here import Ref, can_read, forget, hold, read, write
 from gdatalog.errors import DeviceError
+from gdatalog.records import dataclass, field
 from gdatalog.watching import PATIENCE, watching
 
 FOLDER = "GDATALOG_CLUSTER_FOLDER"  # names a folder that the driver and all workers see

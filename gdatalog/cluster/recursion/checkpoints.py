@@ -12,7 +12,6 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 from uuid import uuid4
@@ -22,6 +21,7 @@ from gdatalog.cluster.pool import Call, Kept, Pool
 from gdatalog.cluster.pool.calls import made_as
 from gdatalog.cluster.recursion.snapshot import Lain, Place, copied, restored, saved
 from gdatalog.executors.limits import Limits
+from gdatalog.records import dataclass
 
 # Rounds are worth a checkpoint when they took so many times as long as it will, which then costs
 # a twentieth at the most; and when they took so many seconds: less is soon done again.

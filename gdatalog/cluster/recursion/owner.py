@@ -9,7 +9,6 @@ Above 300 lines, for what an owner has, what it is given and what it tells belon
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from threading import Lock
 from time import perf_counter
 from typing import Any
@@ -35,6 +34,7 @@ from gdatalog.executors.limits import Limits
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import TrieRef
 from gdatalog.planner.checked import Schema, Stratum
+from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, concatenate, sort_rows
 from gdatalog.storage.symbols import SymbolTable

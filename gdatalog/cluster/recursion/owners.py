@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from time import perf_counter, sleep
 from typing import Any
 
@@ -52,6 +51,7 @@ from gdatalog.executors.levelwise import Seen
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.progress import format_bytes
+from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.afar import AfarRows, Keeper
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.relation import Relation

@@ -12,11 +12,11 @@ column 1, `p@all` all rows, `p@home` those that are at home.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 from gdatalog.plan.cells import roles
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import Guard, JoinPlan, RulePlan, TrieRef
+from gdatalog.records import dataclass, field, replace
 
 By = int | str  # a column, or one of these
 HOME, ALL = "home", "all"

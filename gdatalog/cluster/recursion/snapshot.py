@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -26,6 +25,7 @@ from gdatalog.cluster.recursion.owner import (
 from gdatalog.engine.derived import Rows
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import TrieRef
+from gdatalog.records import dataclass
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable

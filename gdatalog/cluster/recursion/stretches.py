@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from time import perf_counter
 from typing import Any
@@ -35,6 +34,7 @@ from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.planner.checked import Schema, Stratum
+from gdatalog.records import dataclass, replace
 from gdatalog.storage import afar
 from gdatalog.storage.afar import Keeper
 from gdatalog.storage.elsewhere import brought

@@ -8,7 +8,6 @@ what is deeper is bounded by both.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from gdatalog.plan.nodes import (
     Step,
     TrieRef,
 )
+from gdatalog.records import dataclass
 from gdatalog.storage.elsewhere import brought
 from gdatalog.storage.keys import encode_value
 from gdatalog.storage.table import Array

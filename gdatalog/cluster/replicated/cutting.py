@@ -7,7 +7,6 @@ nothing and cover all there is: the first and the last of a level have no end.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from gdatalog.cluster.replicated.costs import Level, next_level
 from gdatalog.plan.cells import EVERYTHING, GREATEST, LEAST, Cell, Stretch
 from gdatalog.plan.nodes import JoinPlan, TrieRef
+from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.trie import Trie
 
 COST = 1e6  # of a piece, in rows looked at: some milliseconds

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from gdatalog.cluster.pool import Call, Kept, Placed, Pool, Stage, TooLarge
 from gdatalog.cluster.replicated.cutting import DEEP, Cutting, Piece
@@ -15,6 +14,7 @@ from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.cells import Cell
 from gdatalog.plan.nodes import TrieRef
+from gdatalog.records import dataclass
 
 BUDGET = 1.0  # seconds that a call may take, and then gives back what it has not come to
 LEAST = 0.05  # the same at the least

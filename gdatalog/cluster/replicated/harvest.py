@@ -7,7 +7,6 @@ relation, and groups are merged there, each by the owner that the hash of its ke
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from gdatalog.cluster.pool import Kept, Pool
@@ -23,6 +22,7 @@ from gdatalog.executors.gather import Gathering
 from gdatalog.executors.limits import Limits
 from gdatalog.executors.sinks import RowSet
 from gdatalog.plan.nodes import RulePlan, Slot
+from gdatalog.records import dataclass, field
 from gdatalog.storage.afar import AfarRows, Keeper, Part
 from gdatalog.storage.elsewhere import Known
 from gdatalog.storage.rows import Columns

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import dataclass, replace
 from typing import Any
 
 from gdatalog.cluster.pool import Placed, Pool
@@ -24,6 +23,7 @@ from gdatalog.executors.gather import Gathering
 from gdatalog.executors.sinks import RowSet
 from gdatalog.plan.effects import all_steps, longest_first, one_row_each
 from gdatalog.plan.nodes import JoinPlan
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.afar import Keeper
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from threading import Lock
 from typing import Any, Literal, NamedTuple
@@ -17,6 +16,7 @@ from gdatalog.executors.gather import Gathering
 from gdatalog.executors.levelwise import Seen
 from gdatalog.plan.cells import Cell, bounded
 from gdatalog.plan.nodes import RulePlan
+from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.values import Value
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
@@ -35,6 +34,7 @@ from gdatalog.executors.sinks import RowSet
 from gdatalog.plan.cells import Cell, ends
 from gdatalog.plan.effects import all_steps
 from gdatalog.plan.nodes import Join, TrieRef
+from gdatalog.records import dataclass, field
 from gdatalog.spent import so_far
 from gdatalog.storage.rows import Columns, concatenate
 from gdatalog.storage.symbols import SymbolTable

@@ -7,7 +7,6 @@ together. Bytes are counted where they arrive from another worker. Nothing passe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from gdatalog.cluster.pool import Call, Kept, Pool
 from gdatalog.cluster.rows.parts import columns_of
 from gdatalog.cluster.workers.worker import left_of, own_address
 from gdatalog.executors.limits import Limits
+from gdatalog.records import dataclass
 from gdatalog.storage.afar import Part
 from gdatalog.storage.duplicates import row_numbers
 from gdatalog.storage.rows import Columns, concatenate, sort_rows

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from gdatalog.cluster.rows.loading import Loading, own_keys, places_of
 from gdatalog.cluster.rows.surveys import SAMPLE, Look, look_at, survey_of
 from gdatalog.cluster.workers.worker import own_address
 from gdatalog.errors import DataError
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.afar import Part
 from gdatalog.storage.file_sets import PARQUET, File, Typed, files_of, is_set
 from gdatalog.storage.frames import table_of

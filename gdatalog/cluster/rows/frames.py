@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import sleep
 from typing import Any
 from weakref import WeakSet
@@ -15,6 +14,7 @@ from gdatalog.cluster.pool.calls import BAD, Origin, made_by
 from gdatalog.cluster.pool.placing import PAUSE
 from gdatalog.cluster.rows.loading import Loading, own_keys, places_of
 from gdatalog.errors import DataError, DeviceError, Error
+from gdatalog.records import dataclass
 from gdatalog.storage.afar import Part
 from gdatalog.storage.file_sets import Typed
 from gdatalog.storage.frames import table_from

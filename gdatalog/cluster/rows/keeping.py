@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any
 from weakref import WeakSet
@@ -19,6 +18,7 @@ from gdatalog.cluster.rows.surveys import SAMPLE, Look, look_at, survey_of
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.limits import Limits
 from gdatalog.progress import format_bytes
+from gdatalog.records import dataclass, field, replace
 from gdatalog.storage.afar import AfarRows, Part, Piece, Shape, Survey
 from gdatalog.storage.degrees import Degrees
 from gdatalog.storage.graph import Ranking

@@ -6,8 +6,6 @@ to the driver, which gives them codes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from gdatalog.cluster.pool import Stage
@@ -16,6 +14,7 @@ from gdatalog.engine.cluster import Wanted
 from gdatalog.errors import MemoryLimitError
 from gdatalog.executors.limits import Limits
 from gdatalog.progress import format_bytes
+from gdatalog.records import dataclass
 from gdatalog.storage.keys import encode_column
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array, Texts

@@ -7,11 +7,11 @@ kept: where parts were cut off at different places the lowest of these holds for
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import permutations
 
 import numpy as np
 
+from gdatalog.records import dataclass, replace
 from gdatalog.storage.afar import Survey
 from gdatalog.storage.degrees import Degrees
 from gdatalog.storage.rows import Columns, concatenate, firsts, sorted_set

@@ -8,7 +8,6 @@ the table, which means nothing elsewhere: it comes with the rows, and is given i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
@@ -27,6 +26,7 @@ from gdatalog.plan.nodes import (
     Reduction,
     RulePlan,
 )
+from gdatalog.records import dataclass, field
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.symbols import SymbolTable
 from gdatalog.storage.table import Array

@@ -17,13 +17,13 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing import forkserver
 from pathlib import Path
 
 from gdatalog.cluster.workers.reaching import dask
 from gdatalog.errors import DeviceError
 from gdatalog.hands import Hand
+from gdatalog.records import dataclass
 from gdatalog.watching import PATIENCE
 
 ENDING = 5.0  # seconds that the processes may take to end

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from time import monotonic, sleep
 from typing import Any
 
 from gdatalog.errors import DeviceError
 from gdatalog.progress import format_bytes
+from gdatalog.records import dataclass
 from gdatalog.watching import PATIENCE
 
 VERSION: str = sys.modules["gdatalog"].__version__  # of the package, which imports this

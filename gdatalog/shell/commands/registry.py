@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from gdatalog.errors import NameResolutionError, UsageError, meant
 from gdatalog.parser.syntax import Statement
 from gdatalog.planner.statements import is_fact
+from gdatalog.records import dataclass
 
 if TYPE_CHECKING:
     from gdatalog.shell.repl import Repl

@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 from gdatalog import __version__
@@ -20,6 +19,7 @@ from gdatalog.errors import Error
 from gdatalog.parser import format_node
 from gdatalog.parser.syntax import Decl, Directive, ListParam, Param, Rule, Statement
 from gdatalog.planner.walk import walk
+from gdatalog.records import dataclass, replace
 from gdatalog.shell.commands.undoing import Loaded
 from gdatalog.storage.given_list import GivenList
 from gdatalog.storage.readers import find_facts

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gdatalog.engine.knobs import STRATEGIES, parse_seconds, threads_of
 from gdatalog.errors import UsageError
 from gdatalog.progress import format_bytes
+from gdatalog.records import dataclass
 from gdatalog.shell.commands.clusters import change, told
 from gdatalog.shell.commands.registry import check_trusted, chosen, command, words_of
 from gdatalog.shell.messages import say

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from gdatalog.engine.texts import Log, Texts
 from gdatalog.errors import Error
+from gdatalog.records import dataclass, field
 from gdatalog.storage.afar import AfarRows
 from gdatalog.storage.file_sets import version_of
 from gdatalog.storage.lineage import Version

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from gdatalog.errors import Source
 from gdatalog.parser.directive_mistakes import FORMS
@@ -26,6 +25,7 @@ from gdatalog.plan.functions import (
     NUMBERS,
     Signature,
 )
+from gdatalog.records import dataclass
 from gdatalog.shell.editor.filenames import Files, files_at
 from gdatalog.shell.editor.known import Columns, Known
 from gdatalog.shell.editor.typed import Part, parts_of

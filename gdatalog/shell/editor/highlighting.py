@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 
 from gdatalog.errors import Source
 from gdatalog.plan.functions import AGGREGATES, ALIASES, FUNCTIONS, GENERATORS
+from gdatalog.records import replace
 from gdatalog.shell.editor.known import Known
 from gdatalog.shell.editor.typed import Part, comments, part_at
 from gdatalog.shell.editor.words import refused, words_of

@@ -6,8 +6,9 @@ A key never asks the database: it may be at work, and its lock held.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from gdatalog.records import dataclass, field
 
 if TYPE_CHECKING:
     from gdatalog.database import Database

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
 from gdatalog.errors import Source
 from gdatalog.parser.directives import DIRECTIVES, REFUSED_DIRECTIVES
 from gdatalog.parser.scanner import scan
 from gdatalog.parser.statements import is_complete, is_ended
 from gdatalog.parser.tokens import Token
+from gdatalog.records import dataclass
 from gdatalog.shell.messages import GOES_ON, PROMPT
 
 INDENT = "    "

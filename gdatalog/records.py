@@ -1,0 +1,338 @@
+"""Dataclasses whose methods are compiled when they are first called.
+
+The standard library compiles up to six methods of a dataclass, each from a text of its own, when
+its module is imported: half a millisecond a class. A short answer imports two hundred classes and
+uses few of their methods. Type checkers see the standard library's `dataclass`, and what it offers
+here means the same: `init`, `repr`, `eq`, hashes, `frozen`, `slots`, defaults, `__post_init__`,
+pickling. Left out is what gdatalog does not use: `order`, `kw_only`, `ClassVar`, `InitVar`.
+
+`dataclasses.fields`, `asdict` and other functions of the standard library take these classes too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+_MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "<factory>"})()
+_FIELDS = "__record_fields__"
+_ASKED_FOR = ("__dataclass_fields__", "__dataclass_params__")  # by the standard library
+
+
+class Field:
+    """What a class says of a field."""
+
+    __slots__ = ("compare", "default", "default_factory", "init", "name", "repr", "type")
+
+    def __init__(
+        self,
+        *,
+        default: Any = _MISSING,
+        default_factory: Callable[[], Any] = _MISSING,
+        init: bool = True,
+        repr: bool = True,
+        compare: bool = True,
+    ) -> None:
+        self.name = ""
+        self.type: Any = None
+        self.default = default
+        self.default_factory = default_factory
+        self.init = init
+        self.repr = repr
+        self.compare = compare
+
+
+def _dataclass(
+    cls: type[Any] | None = None,
+    *,
+    frozen: bool = False,
+    slots: bool = False,
+    eq: bool = True,
+    weakref_slot: bool = False,
+) -> Any:
+    """As `dataclasses.dataclass`."""
+    if cls is None:
+        return lambda given: _completed(given, frozen, slots, eq, weakref_slot)
+    return _completed(cls, frozen, slots, eq, weakref_slot)
+
+
+def _completed(
+    cls: type[Any], frozen: bool, slots: bool, eq: bool, weakref_slot: bool
+) -> type[Any]:
+    done: type[Any] = cls
+    own = dict(vars(cls))
+    fields = _fields_of(cls, own)
+    names = tuple(fields)
+    later: list[_Later] = []
+
+    def add(name: str, write: Callable[[type[Any], bool], Any]) -> None:
+        if name not in own:
+            later.append(_Later(name, write, frozen))
+            own[name] = later[-1]
+
+    own[_FIELDS] = fields
+    for name in _ASKED_FOR:
+        own[name] = _Standard(name, frozen, eq)
+    own.setdefault("__match_args__", tuple(f.name for f in fields.values() if f.init))
+    hashes = own.get("__hash__")
+    add("__init__", _init)
+    add("__repr__", _repr)
+    if eq:
+        add("__eq__", _eq)
+        if hashes is None:
+            own.pop("__hash__", None)
+            if frozen:
+                add("__hash__", _hash)
+            else:
+                own["__hash__"] = None
+    if frozen:
+        refusing = _refusing(names)
+        own["__setattr__"], own["__delattr__"] = refusing[1:]
+        if slots:
+            own.setdefault("__getstate__", _getstate)
+            own.setdefault("__setstate__", _setstate)
+    if slots:
+        inherited = set(chain.from_iterable(_slots_of(base) for base in cls.__mro__[1:]))
+        for name in (*names, "__dict__", "__weakref__"):
+            own.pop(name, None)
+        new = tuple(name for name in names if name not in inherited)
+        own["__slots__"] = (*new, "__weakref__") if weakref_slot else new
+        remade: Any = type(cls)
+        done = remade(cls.__name__, cls.__bases__, own)
+        done.__qualname__ = cls.__qualname__
+    else:
+        for name, value in own.items():
+            if name not in ("__dict__", "__weakref__") and vars(cls).get(name, own) is not value:
+                setattr(cls, name, value)
+    for method in later:
+        method.cls = done
+    if frozen:
+        refusing[0].append(done)
+    return done
+
+
+def _fields_of(cls: type[Any], own: dict[str, Any]) -> dict[str, Field]:
+    """The fields of a class, those that it inherits first; what `own` has of them is taken out but
+    for their defaults."""
+    fields: dict[str, Field] = {}
+    for base in reversed(cls.__mro__[1:]):
+        fields.update(vars(base).get(_FIELDS, ()))
+    for name, annotation in cls.__annotations__.items():
+        given = own.get(name, _MISSING)
+        field = given if isinstance(given, Field) else Field(default=given)
+        if field.default is not _MISSING and type(field.default).__hash__ is None:
+            raise ValueError(f"mutable default for field {name}: use default_factory")
+        field.name, field.type = name, annotation
+        fields[name] = field
+        if given is field:
+            del own[name]
+            if field.default is not _MISSING:
+                own[name] = field.default
+            elif vars(cls).get(name) is field:
+                delattr(cls, name)
+    return fields
+
+
+def _slots_of(base: type[Any]) -> Iterator[str]:
+    slots = vars(base).get("__slots__", ())
+    return iter((slots,) if isinstance(slots, str) else slots)
+
+
+class _Later:
+    """A method that is not written yet; once it is asked for, it stands in this place."""
+
+    __slots__ = ("_frozen", "_name", "_write", "cls")
+
+    def __init__(self, name: str, write: Callable[[type[Any], bool], Any], frozen: bool) -> None:
+        self._name = name
+        self._write = write
+        self._frozen = frozen
+        self.cls: Any = None
+
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
+        method = self._write(self.cls, self._frozen)
+        method.__module__ = self.cls.__module__
+        method.__qualname__ = f"{self.cls.__qualname__}.{self._name}"
+        setattr(self.cls, self._name, method)
+        return method.__get__(instance, owner)
+
+
+class _Standard:
+    """What the standard library's functions ask a dataclass for."""
+
+    __slots__ = ("_eq", "_frozen", "_name")
+
+    def __init__(self, name: str, frozen: bool, eq: bool) -> None:
+        self._name = name
+        self._frozen = frozen
+        self._eq = eq
+
+    def __get__(self, instance: object, owner: type[Any]) -> Any:
+        import dataclasses
+
+        cls = next(base for base in owner.__mro__ if _FIELDS in vars(base))
+        made = dataclasses.make_dataclass(
+            cls.__name__,
+            [
+                (
+                    field.name,
+                    field.type,
+                    dataclasses.field(
+                        default=_or(field.default, dataclasses.MISSING),
+                        default_factory=_or(field.default_factory, dataclasses.MISSING),
+                        init=field.init,
+                        repr=field.repr,
+                        compare=field.compare,
+                    ),
+                )
+                for field in vars(cls)[_FIELDS].values()
+            ],
+            frozen=self._frozen,
+            eq=self._eq,
+        )
+        for name in _ASKED_FOR:
+            setattr(cls, name, getattr(made, name))
+        return getattr(made, self._name)
+
+
+def _or(value: Any, otherwise: Any) -> Any:
+    return otherwise if value is _MISSING else value
+
+
+# ---------------------------------------------------------------------------------- methods
+
+
+def _written(text: str, names: dict[str, Any]) -> Any:
+    """The one function that a text defines."""
+    found: dict[str, Any] = {}
+    exec(text, names, found)
+    (method,) = found.values()
+    return method
+
+
+def _init(cls: type[Any], frozen: bool) -> Any:
+    names: dict[str, Any] = {"_MISSING": _MISSING, "_set": object.__setattr__}
+    parameters, lines = ["self"], []
+    for field in vars(cls)[_FIELDS].values():
+        name = value = field.name
+        made = field.default_factory is not _MISSING
+        if field.default is not _MISSING:
+            names[f"_default_{name}"] = field.default
+        if made:
+            names[f"_make_{name}"] = field.default_factory
+        if not field.init:
+            if field.default is _MISSING and not made:
+                continue
+            value = f"_make_{name}()" if made else f"_default_{name}"
+        elif made:
+            parameters.append(f"{name}=_MISSING")
+            value = f"_make_{name}() if {name} is _MISSING else {name}"
+        else:
+            given = field.default is not _MISSING
+            parameters.append(f"{name}=_default_{name}" if given else name)
+        lines.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
+    if hasattr(cls, "__post_init__"):
+        lines.append("self.__post_init__()")
+    body = "\n ".join(lines or ["pass"])
+    method = _written(f"def __init__({', '.join(parameters)}):\n {body}", names)
+    method.__annotations__ = {f.name: f.type for f in vars(cls)[_FIELDS].values() if f.init}
+    method.__annotations__["return"] = None
+    return method
+
+
+def _repr(cls: type[Any], _: bool) -> Any:
+    from reprlib import recursive_repr
+
+    fields = vars(cls)[_FIELDS].values()
+    shown = ", ".join(f"{f.name}={{self.{f.name}!r}}" for f in fields if f.repr)
+    text = f'def __repr__(self):\n return self.__class__.__qualname__ + f"({shown})"'
+    return recursive_repr()(_written(text, {}))
+
+
+def _compared(cls: type[Any], of: str) -> str:
+    """A tuple of what is compared, as an expression."""
+    return f"({''.join(f'{of}.{f.name}, ' for f in vars(cls)[_FIELDS].values() if f.compare)})"
+
+
+def _eq(cls: type[Any], _: bool) -> Any:
+    same = f"{_compared(cls, 'self')} == {_compared(cls, 'other')}"
+    return _written(
+        "def __eq__(self, other):\n if other.__class__ is self.__class__:\n"
+        f"  return {same}\n return NotImplemented",
+        {},
+    )
+
+
+def _hash(cls: type[Any], _: bool) -> Any:
+    return _written(f"def __hash__(self):\n return hash({_compared(cls, 'self')})", {})
+
+
+def _refusing(names: tuple[str, ...]) -> tuple[list[type[Any]], Any, Any]:
+    """`__setattr__` and `__delattr__` of a frozen class, and where the class is noted."""
+    classes: list[type[Any]] = []
+    refused = frozenset(names)
+
+    def __setattr__(self: Any, name: str, value: Any) -> None:
+        if type(self) is classes[0] or name in refused:
+            raise _frozen_error(f"cannot assign to field {name!r}")
+        super(classes[0], self).__setattr__(name, value)
+
+    def __delattr__(self: Any, name: str) -> None:
+        if type(self) is classes[0] or name in refused:
+            raise _frozen_error(f"cannot delete field {name!r}")
+        super(classes[0], self).__delattr__(name)
+
+    return classes, __setattr__, __delattr__
+
+
+def _frozen_error(message: str) -> Exception:
+    from dataclasses import FrozenInstanceError
+
+    return FrozenInstanceError(message)
+
+
+def _getstate(self: Any) -> list[Any]:
+    return [getattr(self, name) for name in getattr(self, _FIELDS)]
+
+
+def _setstate(self: Any, state: list[Any]) -> None:
+    for name, value in zip(getattr(self, _FIELDS), state, strict=True):
+        object.__setattr__(self, name, value)
+
+
+def _replace(of: Any, /, **changes: Any) -> Any:
+    """As `dataclasses.replace`."""
+    for field in getattr(of, _FIELDS).values():
+        if not field.init:
+            if field.name in changes:
+                raise ValueError(f"{field.name} is not given to __init__")
+        elif field.name not in changes:
+            changes[field.name] = getattr(of, field.name)
+    return of.__class__(**changes)
+
+
+def _fields(of: Any) -> tuple[Field, ...]:
+    """As `dataclasses.fields`."""
+    return tuple(getattr(of, _FIELDS).values())
+
+
+def _is_dataclass(of: Any) -> bool:
+    """As `dataclasses.is_dataclass`, of this module's."""
+    return hasattr(of, _FIELDS)
+
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as dataclass
+    from dataclasses import field as field
+    from dataclasses import fields as fields
+    from dataclasses import is_dataclass as is_dataclass
+    from dataclasses import replace as replace
+else:
+    dataclass, field, fields, is_dataclass, replace = (
+        _dataclass,
+        Field,
+        _fields,
+        _is_dataclass,
+        _replace,
+    )
