@@ -26,6 +26,15 @@ TEXTS = "texts"  # the owner of those that an evaluation makes
 RAISE = "raise it: gdatalog.connect(memory_limit=...) or --memory-limit"
 
 
+def default_limit() -> int:
+    """Most of what the machine has."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        total = 8 << 30
+    return int(total * 0.8)
+
+
 class Account:
     """Charges by owner. `memory`: the most bytes that may be held; None: there is no limit.
 

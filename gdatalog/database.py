@@ -9,25 +9,29 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Literal
+from contextlib import contextmanager, nullcontext
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Literal
 
-from gdatalog.engine.budget import default_limit
-from gdatalog.engine.devices import Opened, Turn, kind_of, open_device
-from gdatalog.engine.files import FilePolicy, Folders, read_text, to_stdout, write_relation
+from gdatalog.account import default_limit
+from gdatalog.engine.devices import NO_GPU, Turn, kind_of, open_device, plainly_cpu
 from gdatalog.engine.knobs import Strategy, parse_size, seconds_of, threads_of
-from gdatalog.engine.ledger import Ledger
-from gdatalog.engine.untrusted import MEMORY, SECONDS
 from gdatalog.errors import Caution, UsageError
-from gdatalog.parser import Program
-from gdatalog.parser.syntax import Query
+from gdatalog.importing import whole_imports
 from gdatalog.progress import OnProgress
-from gdatalog.relations import Inserted, Relations
-from gdatalog.report import Explanation, Profile, explain
-from gdatalog.result import Result
 from gdatalog.storage.load_options import Findings, LoadOptions, Nulls, checked
-from gdatalog.workspace import Workspace
+from gdatalog.watching import Watch
 
+if TYPE_CHECKING:
+    from gdatalog.engine.files import Folders
+    from gdatalog.parser import Program
+    from gdatalog.relations import Inserted, Relations
+    from gdatalog.report import Explanation, Profile
+    from gdatalog.result import Result
+    from gdatalog.workspace import Workspace
+
+# Two threads that import modules of one package at the same time may find them half made.
+_ENGINE = RLock()
 _INSIDE = frozenset({__name__, "gdatalog.opening", "gdatalog.workspace", "gdatalog.engine.session"})
 
 
@@ -57,6 +61,8 @@ class Database:
         untrusted: bool = False,
     ) -> None:
         if untrusted:
+            from gdatalog.engine.untrusted import MEMORY, SECONDS
+
             if cluster is not None or kind_of(device) == "cuda":
                 raise UsageError(
                     "untrusted=True runs queries on the CPU of this process, not on "
@@ -67,25 +73,51 @@ class Database:
             timeout = SECONDS if timeout is None else timeout
         limit = None if memory_limit is None else parse_size(memory_limit)
         # Where there are workers, GPUs are theirs.
-        opened = open_device(device if cluster is None else "cpu", limit)
+        on = device if cluster is None else "cpu"
         kind = kind_of(device)
-        if kind == "auto" and cluster is None:
-            _log_device(opened)
+        lanes = threads_of(threads)
         self.memory_limit = default_limit() if limit is None else limit
-        self._workspace = Workspace(self.memory_limit, FilePolicy(files), _warn)
-        self._workspace.force(threads=threads_of(threads))
-        if untrusted:
-            self._workspace.untrusted = True
-            self._workspace.force(strategy="levelwise")
-        self._workspace.timeout = seconds_of(timeout)
-        self._workspace.device, self._workspace.why = opened.device, opened.why
-        if cluster is not None:
-            from gdatalog.cluster import spread_over
-
-            self._workspace.cluster = spread_over(
-                cluster, self.memory_limit, threads_of(threads), kind
+        self._timeout = seconds_of(timeout)
+        self._watch = Watch()
+        self._made: Workspace | None = None
+        opened = None if plainly_cpu(on) else open_device(on, limit)
+        if kind == "auto" and cluster is None:
+            _log_device(
+                "cpu" if opened is None else opened.device.name,
+                NO_GPU if opened is None else opened.why,
             )
-        self._lock = Turn(opened.use, self._workspace.watch)
+
+        def make() -> Workspace:
+            from gdatalog.engine.files import FilePolicy
+            from gdatalog.workspace import Workspace
+
+            workspace = Workspace(self.memory_limit, FilePolicy(files), _warn, self._watch)
+            workspace.force(threads=lanes)
+            if untrusted:
+                workspace.untrusted = True
+                workspace.force(strategy="levelwise")
+            workspace.timeout = self._timeout
+            found = open_device(on, limit) if opened is None else opened
+            workspace.device, workspace.why = found.device, found.why
+            if cluster is not None:
+                from gdatalog.cluster import spread_over
+
+                workspace.cluster = spread_over(cluster, self.memory_limit, lanes, kind)
+            return workspace
+
+        self._make = make
+        self._lock = Turn(nullcontext if opened is None else opened.use, self._watch)
+        if cluster is not None:
+            self._workspace  # noqa: B018  the workers are there when the database is
+
+    @property
+    def _workspace(self) -> Workspace:
+        """What is behind the database. Nothing of the engine is imported before it is needed."""
+        if self._made is None:
+            with _ENGINE, whole_imports():
+                if self._made is None:
+                    self._made = self._make()
+        return self._made
 
     @property
     def device(self) -> str:
@@ -120,17 +152,17 @@ class Database:
     def interrupt(self) -> None:
         """Stop the call that runs in another thread: it raises `Interrupted`, whose text says what
         was stopped and how far it was."""
-        self._workspace.watch.stop.set()
+        self._watch.stop.set()
 
     @contextmanager
     def _call(self, on_progress: OnProgress | None, timeout: float | None = None) -> Iterator[None]:
         """One call at a time, which is watched, and stopped when its time is over."""
         seconds = seconds_of(timeout)
-        seconds = self._workspace.timeout if seconds is None else seconds
-        watch = self._workspace.watch
-        with self._lock.within(seconds), watch.telling(on_progress):
-            if watch.outermost:
-                self._workspace.begin()
+        workspace = self._workspace  # what is imported for it is no part of the call's time
+        seconds = workspace.timeout if seconds is None else seconds
+        with self._lock.within(seconds), self._watch.telling(on_progress):
+            if self._watch.outermost:
+                workspace.begin()
             yield
 
     # --------------------------------------------------------------------------------- data
@@ -189,6 +221,8 @@ class Database:
         with self._call(on_progress):
             workspace = self._workspace
             workspace.check_open()
+            from gdatalog.result import Result
+
             if isinstance(data, Result):
                 data = data.shared(workspace.symbols)
             return workspace.load(name, data, options)
@@ -227,6 +261,9 @@ class Database:
         with self._call(on_progress):
             workspace = self._workspace
             workspace.check_open()
+            from gdatalog.relations import Inserted
+            from gdatalog.result import Result
+
             if isinstance(rows, Result):
                 rows = rows.shared(workspace.symbols)
             findings = Findings()
@@ -279,6 +316,8 @@ class Database:
     @property
     def relations(self) -> Relations:
         """All relations by name: a mapping to results, evaluated when asked for."""
+        from gdatalog.relations import Relations
+
         return Relations(self)
 
     # ------------------------------------------------------------------------------ queries
@@ -323,6 +362,8 @@ class Database:
         if max_rows is not None and max_rows < 0:
             raise UsageError(f"max_rows cannot be negative: {max_rows}")
         with self._call(on_progress, timeout):
+            from gdatalog.result import Result
+
             session = self._workspace.open(text, params, strategy=strategy)
             relation = session.relation(session.asked(), limit, max_rows)
             self._workspace.tell(session)
@@ -356,6 +397,9 @@ class Database:
         [(1, 2), (1, 3), (2, 3)]
         """
         with self._call(on_progress, timeout):
+            from gdatalog.engine.files import Folders
+            from gdatalog.parser.syntax import Query
+
             program = self._workspace.parse(text, name or "<run>")
             asked = next((s for s in program.statements if isinstance(s, Query)), None)
             if asked is not None:
@@ -387,6 +431,8 @@ class Database:
         seconds the call ends with a `TimeLimitError`, and no rule is kept.
         """
         with self._call(on_progress, timeout):
+            from gdatalog.engine.files import Folders, read_text
+
             workspace = self._workspace
             workspace.check_open()
             name = os.fspath(path)
@@ -405,6 +451,9 @@ class Database:
         folders: Folders,
         strategy: Strategy,
     ) -> dict[str, Result]:
+        from gdatalog.engine.files import to_stdout, write_relation
+        from gdatalog.result import Result
+
         workspace = self._workspace
         outputs: dict[str, Result] = {}
         before = workspace.texts, workspace.params
@@ -438,6 +487,8 @@ class Database:
         What comes prints itself as a tree; `save("plan.html")` makes a page of it.
         """
         with self._call(None):
+            from gdatalog.report import explain
+
             session = self._workspace.open(text, params, strategy=strategy)
             return explain(session, [session.asked()], self._workspace.why)
 
@@ -454,6 +505,10 @@ class Database:
         `on_progress` is told how far it is, as `query` tells it.
         """
         with self._call(on_progress):
+            from gdatalog.engine.ledger import Ledger
+            from gdatalog.report import Profile
+            from gdatalog.result import Result
+
             reports = Ledger()
             session = self._workspace.open(text, params, reports=reports, strategy=strategy)
             relation = session.relation(session.asked())
@@ -465,10 +520,11 @@ class Database:
             return Profile(reports, seconds, peak, result, self.device, held)
 
 
-def _log_device(opened: Opened) -> None:
-    import logging
+def _log_device(name: str, why: str) -> None:
+    if "logging" in sys.modules:  # else nobody listens
+        import logging
 
-    logging.getLogger("gdatalog").info("device: %s (%s)", opened.device.name, opened.why)
+        logging.getLogger("gdatalog").info("device: %s (%s)", name, why)
 
 
 def _warn(caution: Caution) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gdatalog.database import Database
 from gdatalog.engine.knobs import Strategy
 from gdatalog.progress import OnProgress
-from gdatalog.result import Result
+
+if TYPE_CHECKING:
+    from gdatalog.result import Result
 
 
 def connect(

@@ -47,7 +47,11 @@ class Workspace:
     an interrupted call leaves it as it was."""
 
     def __init__(
-        self, memory_limit: int, policy: FilePolicy, on_caution: Callable[[Caution], None]
+        self,
+        memory_limit: int,
+        policy: FilePolicy,
+        on_caution: Callable[[Caution], None],
+        watch: Watch,
     ) -> None:
         self.memory_limit = memory_limit
         self.policy = policy
@@ -57,7 +61,7 @@ class Workspace:
         self.texts = Texts()  # by the name of the text
         self.params: Mapping[str, Any] = {}  # what was given with them
         self.folders = Folders()  # where texts read and write that do not say
-        self.watch = Watch()
+        self.watch = watch
         self.timeout: float | None = None  # seconds that a call may take which does not say
         self.closed = False
         self.chunk_rows: int | None = None  # how many rows a level may have; None: by memory

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,15 +16,6 @@ BYTES_PER_ROW = 160
 LARGEST_CHUNK = 1 << 17  # more rows at once are no faster: they leave the caches
 SMALLEST_CHUNK = 256
 SHARE = 8  # chunks take such a part of what may still be held, at the most
-
-
-def default_limit() -> int:
-    """Most of what the machine has."""
-    try:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        total = 8 << 30
-    return int(total * 0.8)
 
 
 def chunk_rows(plan: RulePlan, spare: int, largest: int = LARGEST_CHUNK) -> int:

@@ -13,13 +13,16 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from functools import cache
 from threading import RLock
 from types import TracebackType
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.no_gpu import plainly_none
 from gdatalog.errors import DeviceError, UsageError, meant
 from gdatalog.records import dataclass
 from gdatalog.watching import PATIENCE, Watch, out_of_time
+
+if TYPE_CHECKING:
+    from gdatalog.engine.device import Device
 
 NO_GPU = "there is no NVIDIA GPU"
 ASKED = "asked for"
@@ -43,7 +46,7 @@ def open_device(name: str, memory: int | None = None) -> Opened:
     """
     kind = kind_of(name)
     if kind == "cpu":
-        return Opened(CPU, ASKED)
+        return _cpu(ASKED)
     if kind == "auto":
         return _usable(memory)
     number = int(name.partition(":")[2] or 0)
@@ -52,6 +55,11 @@ def open_device(name: str, memory: int | None = None) -> Opened:
         told, cure = problem
         raise DeviceError(f"{name} cannot be used: {told}", hint=cure)
     return _opened(number, ASKED, memory)
+
+
+def plainly_cpu(name: str) -> bool:
+    """Whether a device is the CPU, where that is known without a look at what is there."""
+    return name == "cpu" or (name == "auto" and plainly_none())
 
 
 def kind_of(name: str) -> str:
@@ -72,14 +80,20 @@ def kind_of(name: str) -> str:
     return "cuda"
 
 
+def _cpu(why: str) -> Opened:
+    from gdatalog.engine.device import CPU
+
+    return Opened(CPU, why)
+
+
 def _usable(memory: int | None) -> Opened:
     """The first GPU, or the CPU if that cannot be used."""
     if plainly_none():
-        return Opened(CPU, NO_GPU)
+        return _cpu(NO_GPU)
     problem = _trouble(0)
     if problem is None:
         return _opened(0, "a GPU is there", memory)
-    return Opened(CPU, f"the GPU is not used: {problem[0]}; gdatalog --doctor tells more")
+    return _cpu(f"the GPU is not used: {problem[0]}; gdatalog --doctor tells more")
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from gdatalog.engine.budget import default_limit
+from gdatalog.account import default_limit
 from gdatalog.engine.demand import part_of, rewritten_for
 from gdatalog.engine.evaluation import Evaluation
 from gdatalog.engine.fixpoint import plan_stratum

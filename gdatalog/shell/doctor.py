@@ -134,7 +134,7 @@ def _processors() -> Finding:
 
 
 def _memory() -> Finding:
-    from gdatalog.engine.budget import default_limit
+    from gdatalog.account import default_limit
     from gdatalog.progress import format_bytes
 
     return Finding("memory limit", f"{format_bytes(default_limit())} unless another is given")
