@@ -9,16 +9,14 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from threading import RLock
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from gdatalog.account import default_limit
-from gdatalog.engine.devices import NO_GPU, Turn, kind_of, open_device, plainly_cpu
-from gdatalog.engine.knobs import Strategy, parse_size, seconds_of, threads_of
+from gdatalog.engine.devices import Turn
+from gdatalog.engine.knobs import Strategy, seconds_of
 from gdatalog.errors import Caution, UsageError
-from gdatalog.importing import whole_imports
 from gdatalog.progress import OnProgress
+from gdatalog.starting import Start
 from gdatalog.storage.load_options import Findings, LoadOptions, Nulls, checked
 from gdatalog.watching import Watch
 
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
     from gdatalog.result import Result
     from gdatalog.workspace import Workspace
 
-# Two threads that import modules of one package at the same time may find them half made.
-_ENGINE = RLock()
 _INSIDE = frozenset({__name__, "gdatalog.opening", "gdatalog.workspace", "gdatalog.engine.session"})
 
 
@@ -60,64 +56,23 @@ class Database:
         cluster: Any = None,
         untrusted: bool = False,
     ) -> None:
-        if untrusted:
-            from gdatalog.engine.untrusted import MEMORY, SECONDS
-
-            if cluster is not None or kind_of(device) == "cuda":
-                raise UsageError(
-                    "untrusted=True runs queries on the CPU of this process, not on "
-                    + ("a cluster" if cluster is not None else device)
-                )
-            device = "cpu"
-            memory_limit = MEMORY if memory_limit is None else memory_limit
-            timeout = SECONDS if timeout is None else timeout
-        limit = None if memory_limit is None else parse_size(memory_limit)
-        # Where there are workers, GPUs are theirs.
-        on = device if cluster is None else "cpu"
-        kind = kind_of(device)
-        lanes = threads_of(threads)
-        self.memory_limit = default_limit() if limit is None else limit
-        self._timeout = seconds_of(timeout)
+        self._start = Start(device, memory_limit, threads, timeout, files, cluster, untrusted)
+        self.memory_limit = self._start.memory_limit
         self._watch = Watch()
-        self._made: Workspace | None = None
-        opened = None if plainly_cpu(on) else open_device(on, limit)
-        if kind == "auto" and cluster is None:
-            _log_device(
-                "cpu" if opened is None else opened.device.name,
-                NO_GPU if opened is None else opened.why,
-            )
-
-        def make() -> Workspace:
-            from gdatalog.engine.files import FilePolicy
-            from gdatalog.workspace import Workspace
-
-            workspace = Workspace(self.memory_limit, FilePolicy(files), _warn, self._watch)
-            workspace.force(threads=lanes)
-            if untrusted:
-                workspace.untrusted = True
-                workspace.force(strategy="levelwise")
-            workspace.timeout = self._timeout
-            found = open_device(on, limit) if opened is None else opened
-            workspace.device, workspace.why = found.device, found.why
-            if cluster is not None:
-                from gdatalog.cluster import spread_over
-
-                workspace.cluster = spread_over(cluster, self.memory_limit, lanes, kind)
-            return workspace
-
-        self._make = make
-        self._lock = Turn(nullcontext if opened is None else opened.use, self._watch)
+        self._lock = Turn(self._start.use, self._watch)
         if cluster is not None:
-            self._workspace  # noqa: B018  the workers are there when the database is
+            self._behind()
 
     @property
     def _workspace(self) -> Workspace:
-        """What is behind the database. Nothing of the engine is imported before it is needed."""
-        if self._made is None:
-            with _ENGINE, whole_imports():
-                if self._made is None:
-                    self._made = self._make()
-        return self._made
+        """What is behind the database."""
+        return vars(self).get("_made") or self._behind()
+
+    def _behind(self) -> Workspace:
+        made = self._start.workspace(_warn, self._watch)
+        # If two threads ask first, it is the same for both.
+        found: Workspace = vars(self).setdefault("_made", made)
+        return found
 
     @property
     def device(self) -> str:
@@ -518,13 +473,6 @@ class Database:
             result = Result(relation, self._workspace.symbols)
             held = session.evaluation.limits.held
             return Profile(reports, seconds, peak, result, self.device, held)
-
-
-def _log_device(name: str, why: str) -> None:
-    if "logging" in sys.modules:  # else nobody listens
-        import logging
-
-        logging.getLogger("gdatalog").info("device: %s (%s)", name, why)
 
 
 def _warn(caution: Caution) -> None:

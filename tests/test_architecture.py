@@ -28,7 +28,8 @@ BASE = {
 LANGUAGE = BASE | {"parser", "plan", "planner"}
 ENGINE = LANGUAGE | {"storage", "codegen", "cpu_ops", "printer", "gpu_ops", "executors", "engine"}
 FACE = ENGINE | {
-    "present", "result", "report", "workspace", "relations", "database", "cluster"
+    "present", "result", "report", "workspace", "relations", "starting", "database",
+    "cluster",
 }  # fmt: skip
 MAY_IMPORT = {
     "records": set(),
@@ -57,6 +58,7 @@ MAY_IMPORT = {
     "report": ENGINE,
     "workspace": ENGINE,
     "relations": ENGINE | {"result", "workspace"},
+    "starting": ENGINE | {"cluster", "workspace"},
     "database": FACE,
     "opening": FACE,
     "shell": FACE | {"opening", "__init__"},

@@ -143,7 +143,7 @@ def test_the_prompt_names_no_file(db: gd.Database, empty: Path, line: str, capsy
     assert len(shell.failed) == 1 and isinstance(shell.failed[0], gd.UsageError)
     assert files_in(empty) == before and str(empty) not in capsys.readouterr().err
     assert shell.output.stream.getvalue().strip().endswith("1\t2")  # type: ignore[attr-defined]
-    assert db._workspace.timeout == untrusted.SECONDS
+    assert db._workspace.timeout == starting.SECONDS
 
 
 def test_each_command_that_takes_a_path_is_refused() -> None:

@@ -33,9 +33,6 @@ from gdatalog.planner.walk import Node, children, walk
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
 
-MEMORY = 512 << 20  # bytes: the memory limit, if the host gives none
-SECONDS = 10.0  # the time limit of a call, if the host gives none
-
 # Parsing takes 10 us and up to 400 bytes for a character: a text that is as long as may be takes
 # less than the time and a fraction of the memory.
 CHARACTERS = 200_000

@@ -1,0 +1,106 @@
+"""What `connect` is told, checked at once; the engine is imported when a database is first asked.
+
+An import of the engine takes several times as long as `connect`, which many programs call before
+they know whether they ask for anything.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+from gdatalog.account import default_limit
+from gdatalog.engine.devices import NO_GPU, Opened, kind_of, open_device, plainly_cpu
+from gdatalog.engine.knobs import parse_size, seconds_of, threads_of
+from gdatalog.errors import Caution, UsageError
+from gdatalog.importing import whole_imports
+from gdatalog.watching import Watch
+
+if TYPE_CHECKING:
+    from gdatalog.workspace import Workspace
+
+MEMORY = 512 << 20  # bytes: the memory limit of strangers' texts, if the host gives none
+SECONDS = 10.0  # the time limit of their calls, if the host gives none
+
+# Two threads that import modules of one package at the same time may find them half made.
+_importing = RLock()
+
+
+class Start:
+    """How a database starts. A GPU is looked for at once where there may be one."""
+
+    def __init__(
+        self,
+        device: str,
+        memory_limit: str | int | None,
+        threads: int | None,
+        timeout: float | None,
+        files: str | os.PathLike[str],
+        cluster: Any,
+        untrusted: bool,
+    ) -> None:
+        if untrusted:
+            if cluster is not None or kind_of(device) == "cuda":
+                raise UsageError(
+                    "untrusted=True runs queries on the CPU of this process, not on "
+                    + ("a cluster" if cluster is not None else device)
+                )
+            device = "cpu"
+            memory_limit = MEMORY if memory_limit is None else memory_limit
+            timeout = SECONDS if timeout is None else timeout
+        self._limit = None if memory_limit is None else parse_size(memory_limit)
+        self.memory_limit = default_limit() if self._limit is None else self._limit
+        self._kind = kind_of(device)
+        # Where there are workers, GPUs are theirs.
+        self._device = device if cluster is None else "cpu"
+        self._opened = None if plainly_cpu(self._device) else self._open()
+        if self._kind == "auto" and cluster is None:
+            self._log()
+        self._threads = threads_of(threads)
+        self._timeout = seconds_of(timeout)
+        self._files = files
+        self.cluster = cluster
+        self._untrusted = untrusted
+
+    @property
+    def use(self) -> Callable[[], AbstractContextManager[None]]:
+        """Within what it gives, a thread works on the device."""
+        return nullcontext if self._opened is None else self._opened.use
+
+    def workspace(self, on_caution: Callable[[Caution], None], watch: Watch) -> Workspace:
+        """What is behind the database: what imports the engine."""
+        with _importing, whole_imports():
+            from gdatalog.engine.files import FilePolicy
+            from gdatalog.workspace import Workspace
+
+        workspace = Workspace(self.memory_limit, FilePolicy(self._files), on_caution, watch)
+        workspace.force(threads=self._threads)
+        if self._untrusted:
+            workspace.untrusted = True
+            workspace.force(strategy="levelwise")
+        workspace.timeout = self._timeout
+        opened = self._opened or self._open()
+        workspace.device, workspace.why = opened.device, opened.why
+        if self.cluster is not None:
+            from gdatalog.cluster import spread_over
+
+            workspace.cluster = spread_over(
+                self.cluster, self.memory_limit, self._threads, self._kind
+            )
+        return workspace
+
+    def _open(self) -> Opened:
+        return open_device(self._device, self._limit)
+
+    def _log(self) -> None:
+        if "logging" not in sys.modules:
+            return  # nobody listens
+        import logging
+
+        opened = self._opened
+        name, why = ("cpu", NO_GPU) if opened is None else (opened.device.name, opened.why)
+        logging.getLogger("gdatalog").info("device: %s (%s)", name, why)
