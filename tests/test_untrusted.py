@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 import gdatalog as gd
+from gdatalog import starting
 from gdatalog.cpu_ops.linear_match import LinearPattern, linear
 from gdatalog.engine import untrusted
 from gdatalog.errors import Error

@@ -12,6 +12,7 @@ from gdatalog.records import dataclass
 Strategy = Literal["auto", "lftj", "levelwise"]
 Telling = Literal["auto", "sort", "marks", "hash"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+FORMS = ("text", "json", "mermaid", "html")  # of plans
 MOST_THREADS = 1024
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 

@@ -7,10 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from gdatalog.engine.knobs import FORMS
 from gdatalog.errors import UsageError
 from gdatalog.report.tree import Node
 
-FORMS = ("text", "json", "mermaid", "html")
 _ENDINGS = {".html": "html", ".json": "json", ".mmd": "mermaid", ".txt": "text"}
 
 

@@ -18,15 +18,13 @@ import click
 from gdatalog import __version__
 from gdatalog.database import Database
 from gdatalog.engine.files import Folders
-from gdatalog.engine.knobs import STRATEGIES, Strategy, parse_seconds, threads_of
+from gdatalog.engine.knobs import FORMS, STRATEGIES, Strategy, parse_seconds, threads_of
 from gdatalog.errors import DeviceError, Error, RowLimitError, TimeLimitError, UsageError, meant
 from gdatalog.opening import connect
 from gdatalog.records import dataclass
-from gdatalog.report.shown import FORMS
-from gdatalog.shell.commands.registry import chosen
 from gdatalog.shell.editor.terminal import give_back
 from gdatalog.shell.messages import say, say_error, say_unexpected
-from gdatalog.shell.options import FORMATS
+from gdatalog.shell.options import FORMATS, chosen
 from gdatalog.shell.output import Output
 from gdatalog.shell.parameters import read_parameters
 from gdatalog.shell.program import Job, Text, run_job

@@ -6,10 +6,10 @@ All others are for `cli.py`, which reads every option, runs files, and says what
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gdatalog.engine.knobs import MOST_THREADS, STRATEGIES, parse_seconds, parse_size
-from gdatalog.errors import UsageError
+from gdatalog.errors import UsageError, meant
 
 FORMATS = ("box", "csv", "tsv", "json", "jsonl", "markdown")
 _FLAGS = ("--timing", "--bail", "--no-warnings")
@@ -99,3 +99,13 @@ _RIGHT: Mapping[str, Callable[[str], object]] = {
     "--format": FORMATS.__contains__,
     "--limit": re.compile(r"[0-9]{1,18}").fullmatch,
 }
+
+
+def chosen(given: str, among: Iterable[str], what: str) -> str:
+    """What was given, if it is there to be chosen; else what may be meant."""
+    names = list(among)
+    if given in names:
+        return given
+    close = meant(given, names)
+    hint = f"did you mean {close}?" if close else f"one of {', '.join(names)}"
+    raise UsageError(f"there is no {what} {given!r}", hint=hint)

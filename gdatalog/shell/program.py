@@ -18,7 +18,6 @@ from gdatalog.errors import DataError, Error, TimeLimitError, UsageError
 from gdatalog.parser import Program
 from gdatalog.parser.syntax import Rule, Statement
 from gdatalog.records import dataclass
-from gdatalog.report import Profile, explain
 from gdatalog.result import Result
 from gdatalog.shell.messages import say, say_error, took
 from gdatalog.shell.output import Output
@@ -61,6 +60,8 @@ def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> 
                     program, "<program>", job.params, job.folders, reports=reports
                 )
             if job.explain:
+                from gdatalog.report import explain
+
                 plan = explain(session, _explained_names(session), db._workspace.why)
                 output.plan(plan, form)
                 return []
@@ -72,6 +73,8 @@ def run_job(db: Database, job: Job, output: Output, form: str | None = None) -> 
             if job.timing:
                 say(f"total: {seconds:.3f} s")
             if reports is not None:
+                from gdatalog.report import Profile
+
                 limits = session.evaluation.limits
                 whole = reports.seconds
                 profile = Profile(reports, whole, limits.peak, None, db.device, limits.held)

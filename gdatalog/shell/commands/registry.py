@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Literal
 
-from gdatalog.errors import NameResolutionError, UsageError, meant
+from gdatalog.errors import NameResolutionError, UsageError
 from gdatalog.parser.syntax import Statement
 from gdatalog.planner.statements import is_fact
 from gdatalog.records import dataclass
@@ -83,16 +83,6 @@ def words_of(rest: str, name: str, least: int, most: int) -> list[str]:
 def example_of(name: str) -> str | None:
     examples = COMMANDS[name].examples
     return f"for example {examples[0]}" if examples else None
-
-
-def chosen(given: str, among: Iterable[str], what: str) -> str:
-    """What was given, if it is there to be chosen; else what may be meant."""
-    names = list(among)
-    if given in names:
-        return given
-    close = meant(given, names)
-    hint = f"did you mean {close}?" if close else f"one of {', '.join(names)}"
-    raise UsageError(f"there is no {what} {given!r}", hint=hint)
 
 
 # ------------------------------------------------------------------------------- relations

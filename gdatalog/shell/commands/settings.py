@@ -10,9 +10,9 @@ from gdatalog.errors import UsageError
 from gdatalog.progress import format_bytes
 from gdatalog.records import dataclass
 from gdatalog.shell.commands.clusters import change, told
-from gdatalog.shell.commands.registry import check_trusted, chosen, command, words_of
+from gdatalog.shell.commands.registry import check_trusted, command, words_of
 from gdatalog.shell.messages import say
-from gdatalog.shell.options import FORMATS
+from gdatalog.shell.options import FORMATS, chosen
 from gdatalog.shell.parameters import read_parameters
 
 if TYPE_CHECKING:
