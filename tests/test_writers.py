@@ -20,11 +20,12 @@ from test_export import empty, sample, tables
 import gdatalog
 from gdatalog.errors import DataError, UsageError
 from gdatalog.storage import writers
+from gdatalog.storage.as_text import facts_text
 from gdatalog.storage.export import to_rows
 from gdatalog.storage.frames import table_from
 from gdatalog.storage.readers import read_facts, read_table
 from gdatalog.storage.table import Table
-from gdatalog.storage.writers import facts_text, write_facts, write_table
+from gdatalog.storage.writers import write_facts, write_table
 
 
 @pytest.fixture(autouse=True)

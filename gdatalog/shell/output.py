@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 from gdatalog.parser.syntax import Directive
 from gdatalog.present import box_lines, text_rows
 from gdatalog.result import Result
+from gdatalog.storage.as_text import facts_text, table_text
 from gdatalog.widths import visible, visible_lines
 
 if TYPE_CHECKING:
@@ -81,8 +82,6 @@ class Output:
             header = options.get("headers", "false").lower() == "true"
             delimiter = options.get("delimiter", "\t").replace("\\t", "\t")
             # The first piece is made before the frame: an error leaves no open frame behind.
-            from gdatalog.storage.writers import facts_text
-
             rows = facts_text(_sorted(result).table(), name, delimiter=delimiter)
             names = "\n" + delimiter.join(result.columns) if header else ""
             frame = f"---------------\n{name}{names}\n===============\n"
@@ -153,8 +152,6 @@ class Output:
         elif self.format == "markdown":
             yield from _markdown(_sorted(result))
         else:
-            from gdatalog.storage.writers import table_text
-
             yield from table_text(_sorted(result).table(), self.format)
 
     def _box(self, result: Result, took: str | None) -> Iterator[str]:

@@ -138,3 +138,12 @@ def options_of_text(given: Mapping[str, str], findings: Findings | None = None) 
             findings=findings,
         )
     )
+
+
+def check_delimiter(delimiter: str) -> str:
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+        raise UsageError(
+            f"a delimiter is one ASCII character, found {delimiter!r}",
+            hint=r'"," or "\t", for instance',
+        )
+    return delimiter

@@ -6,24 +6,15 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from itertools import islice
 
-from gdatalog.errors import DataError, Source, Span, UsageError
+from gdatalog.errors import DataError, Source, Span
 from gdatalog.storage.delimited import SNIFFED, CellPlace, Delimited, with_first
 from gdatalog.storage.headers import all_names, header_names, tell, verdict
-from gdatalog.storage.load_options import PLAIN, LoadOptions
+from gdatalog.storage.load_options import PLAIN, LoadOptions, check_delimiter
 from gdatalog.storage.place import Place, shown
 from gdatalog.storage.raw import Declared, Raw
 
 _SAMPLE = 100  # records that are looked at to tell delimiter and header
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-
-
-def check_delimiter(delimiter: str) -> str:
-    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
-        raise UsageError(
-            f"a delimiter is one ASCII character, found {delimiter!r}",
-            hint=r'"," or "\t", for instance',
-        )
-    return delimiter
 
 
 def raw_of_text(

@@ -1,0 +1,169 @@
+"""A table as the text of a file, piece by piece.
+
+Texts: ints in decimal, floats as the shortest text that reads back, bools `true` and `false`,
+timestamps ISO 8601 in UTC. A facts file has no header and no quoting; `()` says that a
+relation without columns is true.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from gdatalog.errors import DataError, UsageError
+from gdatalog.storage.load_options import check_delimiter
+from gdatalog.storage.place import shown
+from gdatalog.storage.table import Column, Table, Texts
+from gdatalog.values import TypeName, timestamp_to_text
+from gdatalog.watching import watching
+
+_BATCH = 1 << 16  # rows that are turned into text at a time
+_UNQUOTABLE = ("\t", "\n", "\r")
+
+
+def table_text(table: Table, format: str) -> Iterator[str]:
+    """The text of a table as csv, tsv, json or jsonl, piece by piece."""
+    if format in ("csv", "tsv"):
+        return quoted(table, "\t" if format == "tsv" else ",", True)
+    if format in ("json", "jsonl"):
+        return records(table, format == "jsonl")
+    raise UsageError(f"{format} is not a text format")
+
+
+def facts_text(
+    table: Table, relation: str, *, delimiter: str = "\t", header: bool = False
+) -> Iterator[str]:
+    """The text of a facts file, piece by piece; an error before the first piece if it has none."""
+    check_delimiter(delimiter)
+    for name, column in zip(table.names, table.columns, strict=True):
+        if isinstance(column, Texts):
+            _check_verbatim(relation, name, column, delimiter)
+    return _facts_text(table, delimiter, header)
+
+
+def _facts_text(table: Table, delimiter: str, header: bool) -> Iterator[str]:
+    if not table.columns:
+        yield "()\n" * table.length
+        return
+    if header:
+        yield delimiter.join(table.names) + "\n"
+    first = not header
+    for cells in _batches(table):
+        text = "\n".join(map(delimiter.join, zip(*cells, strict=True))) + "\n"
+        # Readers drop one byte order mark: a text that begins with one gets another.
+        yield "\ufeff" + text if first and text.startswith("\ufeff") else text
+        first = False
+
+
+def _check_verbatim(relation: str, name: str, column: Texts, delimiter: str) -> None:
+    bad = [
+        index
+        for index, text in enumerate(column.texts)
+        if any(ch in text for ch in (*_UNQUOTABLE, delimiter))
+    ]
+    if not bad:
+        return
+    # A table may know texts that none of its rows holds.
+    found = next((index for index in bad if (column.codes == index).any()), None)
+    if found is not None:
+        raise DataError(
+            f"{relation}: column {name!r} holds {shown(column.texts[found])}; a facts file has "
+            "no way to write a tab or a newline inside a value",
+            hint=f'.output {relation}("{relation}.parquet") keeps every value',
+        )
+
+
+def cell_texts(kind: TypeName, column: Column) -> list[str]:
+    """Each value of a column as text."""
+    if isinstance(column, Texts):
+        texts: list[str] = column.decode().tolist()
+        return texts
+    if kind == "timestamp":
+        return [timestamp_to_text(value) for value in column.tolist()]
+    if kind == "bool":
+        return ["true" if value else "false" for value in column.tolist()]
+    return list(map(repr, column.tolist()))  # repr of a float is the shortest that reads back
+
+
+def _batches(table: Table) -> Iterator[list[list[str]]]:
+    """The columns' texts, some rows at a time."""
+    for start in starts(table):
+        yield [
+            cell_texts(kind, _slice(column, start))
+            for kind, column in zip(table.types, table.columns, strict=True)
+        ]
+
+
+def starts(table: Table, rows: int | None = None) -> Iterator[int]:
+    """Where each batch of so many rows begins; those before it have been written."""
+    watch = watching()
+    for start in range(0, table.length, rows or _BATCH):
+        if watch.innermost.stage == "writing":
+            watch.innermost.done = start
+        watch.poll()
+        yield start
+
+
+def _slice(column: Column, start: int) -> Column:
+    if isinstance(column, Texts):
+        return Texts(column.codes[start : start + _BATCH], column.texts)
+    return column[start : start + _BATCH]
+
+
+def quoted(table: Table, delimiter: str, header: bool) -> Iterator[str]:
+    if not table.columns:
+        yield "()\n" * table.length
+        return
+    # Quoted: what would end the cell, what a reader may take for a quote or strip, and the
+    # empty text, which alone on a line would be no row at all.
+    special = (delimiter, '"', "\n", "\r")
+
+    def quote(text: str) -> str:
+        if text and text[0] != "\ufeff" and not any(ch in text for ch in special):
+            return text
+        return '"' + text.replace('"', '""') + '"'
+
+    if header:
+        yield delimiter.join(map(quote, table.names)) + "\n"
+    for cells in _batches(table):
+        safe = [
+            list(map(quote, texts)) if kind == "symbol" else texts
+            for kind, texts in zip(table.types, cells, strict=True)
+        ]
+        yield "\n".join(map(delimiter.join, zip(*safe, strict=True))) + "\n"
+
+
+def records(table: Table, lines: bool) -> Iterator[str]:
+    """Records: one a line, or in a list. Floats are never NaN; infinity is Python's Infinity."""
+    names = [json.dumps(name, ensure_ascii=False) for name in table.names]
+    first = True
+    if not lines:
+        yield "["
+    if not table.columns:
+        yield "{}\n" if lines and table.length else "{}" if table.length else ""
+    for start in starts(table) if table.columns else ():
+        cells = [
+            _json_texts(kind, _slice(column, start))
+            for kind, column in zip(table.types, table.columns, strict=True)
+        ]
+        rows = (
+            "{" + ", ".join(map(": ".join, zip(names, row, strict=True))) + "}"
+            for row in zip(*cells, strict=True)
+        )
+        if lines:
+            yield "\n".join(rows) + "\n"
+        else:
+            yield ("\n" if first else ",\n") + ",\n".join(rows)
+        first = False
+    if not lines:
+        yield "]\n" if first else "\n]\n"
+
+
+def _json_texts(kind: TypeName, column: Column) -> list[str]:
+    if kind in ("symbol", "timestamp"):
+        return [json.dumps(text, ensure_ascii=False) for text in cell_texts(kind, column)]
+    if kind == "float":
+        return list(map(json.dumps, column.tolist() if not isinstance(column, Texts) else []))
+    return cell_texts(kind, column)
+
+
