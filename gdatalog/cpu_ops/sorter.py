@@ -8,9 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.codegen import native
-from gdatalog.codegen.helpers import sorting
-from gdatalog.codegen.language import LoopError
 from gdatalog.storage.sorting import Sorter
 from gdatalog.storage.table import Array
 from gdatalog.storage.threads import cores, spread
@@ -25,6 +22,8 @@ def sorter_for(count: int, start: bool) -> Sorter | None:
     """The sorter, for arrays that are long enough to be worth its start."""
     if not start or count < WORTH_STARTING:
         return None
+    from gdatalog.codegen.language import LoopError
+
     try:
         _functions()
     except LoopError as problem:
@@ -34,6 +33,9 @@ def sorter_for(count: int, start: bool) -> Sorter | None:
 
 
 def _functions() -> tuple[Any, Any, Any]:
+    from gdatalog.codegen import native
+    from gdatalog.codegen.helpers import sorting
+
     given = ("i64[]", "i64[]", "i64[]", "i64", "i64", "u64", "i64", "i64[]")
     return (
         native.of(sorting.tally, "i64[]", "u64", "u64", "i64[]"),
@@ -44,6 +46,8 @@ def _functions() -> tuple[Any, Any, Any]:
 
 def sort_by_digits(values: Array, low: int, high: int) -> Array:
     """The values of an array of int64, sorted."""
+    from gdatalog.codegen.helpers.sorting import WIDEST
+
     tally, scatter, sort_buckets = _functions()
     values = np.ascontiguousarray(values)
     count = len(values)
@@ -70,7 +74,7 @@ def sort_by_digits(values: Array, low: int, high: int) -> Array:
 
         def finish(at: int) -> None:
             first, last = int(buckets[at]), int(buckets[at + 1])
-            counts = np.empty(1 << sorting.WIDEST, dtype=np.int64)
+            counts = np.empty(1 << WIDEST, dtype=np.int64)
             sort_buckets(out, room, starts, first, last, least, bits - top, counts)
 
         spread(finish, range(workers), True)

@@ -19,7 +19,6 @@ from gdatalog.engine.knobs import Knobs
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.effects import all_steps, expressions, widens
 from gdatalog.plan.nodes import JoinPlan, RulePlan
-from gdatalog.printer.expressions import printable
 from gdatalog.records import dataclass
 
 ALLOWED = 10  # times as many rows may be looked at before it runs depth-first after all
@@ -132,6 +131,8 @@ def foreseen(plan: RulePlan, number: int, knobs: Knobs, worth: float = WORTH) ->
 
 def unprintable(join: JoinPlan) -> str | None:
     """Why a join cannot run depth-first, by what it computes."""
+    from gdatalog.printer.expressions import printable
+
     computed = (expr for step in all_steps(join.steps) for expr in expressions(step))
     return printable(*computed, *join.outputs)
 

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf
+from typing import TYPE_CHECKING
 
 from gdatalog.engine.derived import Seeds, relation_of
 from gdatalog.engine.encoding import encode
-from gdatalog.engine.fixpoint import by_rounds, tried
-from gdatalog.engine.linear import Fixpoint, linearised
 from gdatalog.engine.prepared import Plans
-from gdatalog.engine.splits import Splits
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.errors import EvaluationError
 from gdatalog.planner.checked import CheckedRule, Schema, Stratum
@@ -24,6 +22,9 @@ from gdatalog.planner.counting import asks_for_counts, counted_rule, counts_of
 from gdatalog.planner.splitting import Split
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.relation import Relation
+
+if TYPE_CHECKING:
+    from gdatalog.engine.splits import Splits
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,8 @@ def _count(
     readers: Collection[Stratum],
     before: Mapping[str, Relation] | None,
 ) -> Counted | None:
+    from gdatalog.engine.linear import Fixpoint, linearised
+
     fixpoint = linearised(Fixpoint(stratum, seeds, around))
     splits = Splits(fixpoint.stratum, fixpoint.seeds, fixpoint.around)
     found = None if splits.split is None else _counted(splits, splits.split, readers, before)
@@ -95,6 +98,8 @@ def _counted(
     readers: Collection[Stratum],
     before: Mapping[str, Relation] | None,
 ) -> Counted | None:
+    from gdatalog.engine.fixpoint import by_rounds, tried
+
     around, columns = splits.around, split.columns
     changed: dict[tuple[str, ...], Stratum] = {}
     for reader in readers:

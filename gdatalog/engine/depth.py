@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from threading import Lock
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,15 +22,15 @@ from gdatalog.executors.lftj import COUNTS, Block, GiveUp
 from gdatalog.executors.limits import Limits
 from gdatalog.plan.effects import all_steps, longest_first
 from gdatalog.plan.nodes import Gather, Join, JoinPlan, Slot
-from gdatalog.printer.accumulate import accumulable
-from gdatalog.printer.expressions import Unprintable
-from gdatalog.printer.fresh import Fresh
-from gdatalog.printer.leaves import Groups, Leaf, Rows
-from gdatalog.printer.module import Printed, print_plan
 from gdatalog.records import dataclass
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.trie import Trie
 from gdatalog.watching import apart
+
+if TYPE_CHECKING:
+    from gdatalog.printer.leaves import Leaf
+    from gdatalog.printer.module import Printed
+
 
 MOST_PRINTED = 512  # texts that are remembered
 
@@ -51,6 +51,9 @@ class Form:
     hashed: bool = False
 
     def leaf(self) -> Leaf:
+        from gdatalog.printer.fresh import Fresh
+        from gdatalog.printer.leaves import Groups, Rows
+
         if self.gathers:
             return Groups(self.keys, self.gathers)
         return Fresh(self.outputs, self.hashed) if self.fresh else Rows(self.outputs, self.weighted)
@@ -62,6 +65,8 @@ def form_of_rows(join: JoinPlan) -> Form:
 
 def form_of_bag(keys: Sequence[Slot], gathers: Sequence[Gather]) -> Form:
     """Aggregates are kept in the loops where they can be; else rows with weights come out."""
+    from gdatalog.printer.accumulate import accumulable
+
     if all(accumulable(gather.kind) for gather in gathers):
         return Form(keys=tuple(keys), gathers=tuple(gathers))
     targets = [target for gather in gathers for target in gather.targets]
@@ -128,14 +133,14 @@ class Nest:
     @property
     def plain(self) -> Printed:
         """What queries run: a profile chooses as they do."""
-        assert isinstance(self._text, Printed), self._text
+        assert not isinstance(self._text, str), self._text
         return self._text
 
     @cached_property
     def printed(self) -> Printed:
         """What is run here."""
         text = self._printed(True) if self.counted else self._text
-        assert isinstance(text, Printed), text
+        assert not isinstance(text, str), text
         return text
 
     @property
@@ -209,6 +214,8 @@ def _print(
     """The text for a join over tries of these sizes, or why there is none."""
 
     def make() -> Printed | str:
+        from gdatalog.printer.module import print_plan
+
         found = print_plan(join, tries, form.leaf(), intersect, lanes, given, counted)
         if lanes and not found.parallel:
             return "there is no list whose values could be shared out"
@@ -237,6 +244,8 @@ def printed_once(key: object, make: Callable[[], Printed | str]) -> Printed | st
         if found is not None:
             _printed.move_to_end(key)
             return found
+    from gdatalog.printer.expressions import Unprintable
+
     try:
         found = apart(make)
     except Unprintable as reason:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gdatalog import cpu_ops
-from gdatalog.codegen import native
-from gdatalog.codegen.language import LoopError
 from gdatalog.engine.budget import LARGEST_CHUNK
 from gdatalog.engine.knobs import Knobs
 from gdatalog.executors.lftj import Block, GiveUp, run_nest
@@ -19,10 +17,13 @@ from gdatalog.executors.limits import Limits
 from gdatalog.executors.worklist import ListRoom, run_split
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.planner.adornments import as_called
-from gdatalog.printer.module import Printed
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.trie import Trie
 from gdatalog.watching import watching
+
+if TYPE_CHECKING:
+    from gdatalog.printer.module import Printed
+
 
 # Rows that are expected to be looked at from which on a join is worth compiled loops, which take
 # some 40 ms to make.
@@ -195,6 +196,9 @@ class Cpu:
 def compiled_function(printed: Printed, limits: Limits, told: str, rows: float = 0.0) -> Any:
     """A printed function, compiled if it is not yet; `told`: what of, for messages; `rows`: how
     many it is expected to look at."""
+    from gdatalog.codegen import native
+    from gdatalog.codegen.language import LoopError
+
     name = native.named(printed.shape, printed.source)
     try:
         if native.loaded(name):

@@ -23,7 +23,6 @@ from gdatalog.engine.derived import Blocks, Derived, Rows, count_of, lying_afar,
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.extending import together
 from gdatalog.engine.facts import fact_rows, in_rows
-from gdatalog.engine.fixpoint import run_stratum
 from gdatalog.engine.following import Following, monotone
 from gdatalog.engine.inputs import extended
 from gdatalog.engine.knobs import Knobs
@@ -38,6 +37,7 @@ from gdatalog.engine.remembered import (
     news_since,
     settled,
 )
+from gdatalog.engine.strata import run_stratum
 from gdatalog.engine.surroundings import Surroundings
 from gdatalog.engine.texts import NO_FACTS, Facts
 from gdatalog.errors import Caution

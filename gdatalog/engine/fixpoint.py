@@ -3,55 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from gdatalog.engine.best import Best
 from gdatalog.engine.choose import ROUNDS, TooSlow, allowing, impatience
 from gdatalog.engine.derived import Seeds
 from gdatalog.engine.dying import around_parts, parted_stratum, run_rounds
 from gdatalog.engine.encoding import encode
-from gdatalog.engine.improving import InPlace
 from gdatalog.engine.linear import Fixpoint, linear_of, linearised
 from gdatalog.engine.rounds import Rounds
 from gdatalog.engine.splits import Splits
 from gdatalog.engine.spread import SpreadFixpoint
 from gdatalog.engine.stratum import StratumRun
 from gdatalog.engine.surroundings import Surroundings
-from gdatalog.errors import EvaluationError, MemoryLimitError
+from gdatalog.errors import MemoryLimitError
 from gdatalog.plan.nodes import RulePlan
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.storage.relation import Relation
 
+if TYPE_CHECKING:
+    from gdatalog.engine.improving import InPlace
+
 Made = TypeVar("Made")
 
 
-def run_stratum(
-    stratum: Stratum,
-    seeds: Seeds,
-    around: Surroundings,
-    limit: int | None = None,
-) -> dict[str, Relation]:
-    """The stratum's relations; at most `limit` rows of the one there is, if given.
-
-    `seeds`: the rows that they have without any rule.
-    """
-    encoded = None if limit is not None else encode(stratum, seeds, around)
-    if encoded is None:
-        return _run(stratum, seeds, around, limit)
-    try:
-        found = _run(encoded.stratum, encoded.seeds, encoded.around)
-    except EvaluationError:  # its message would show codes
-        return _run(stratum, seeds, around)
-    return encoded.decoded(found)
-
-
-def _run(
-    stratum: Stratum,
-    seeds: Seeds,
-    around: Surroundings,
-    limit: int | None = None,
-) -> dict[str, Relation]:
-    if not stratum.recursive:
-        return StratumRun(stratum, seeds, around).once(limit)
+def run_recursive(stratum: Stratum, seeds: Seeds, around: Surroundings) -> dict[str, Relation]:
+    """The relations of a recursive stratum; `seeds`: the rows that they have without any rule."""
     fixpoint = linearised(Fixpoint(stratum, seeds, around))
     splits = Splits(fixpoint.stratum, fixpoint.seeds, fixpoint.around)
     cluster = around.cluster
@@ -71,13 +48,23 @@ def _here(splits: Splits) -> dict[str, Relation]:
         if found is not None:
             return found
         around.ledger.forget(splits.record, before)
-    best = InPlace(stratum, seeds, around)
-    if best.refusal is None:
+    best = _in_place(splits)
+    if best is not None:
         found = by_rounds(best) or best.run()
         if found is not None:
             return found
         around.ledger.forget(best.record, before)
     return run_rounds(stratum, seeds, around)
+
+
+def _in_place(splits: StratumRun) -> InPlace | None:
+    """How a stratum of best values is improved in place, if it is one."""
+    if not any(isinstance(table, Best) for table in splits.tables.values()):
+        return None
+    from gdatalog.engine.improving import InPlace
+
+    best = InPlace(splits.stratum, splits.seeds, splits.around)
+    return best if best.refusal is None else None
 
 
 def tried(splits: Splits, seconds: float, way: Callable[[], Made]) -> Made | None:
@@ -148,7 +135,7 @@ def plan_stratum(
     if splits.split is not None:
         told.append(f"a fixpoint for each {splits.split_by()}")
         return [*plans, *_plans(splits)], tuple(told), spread
-    if stratum.recursive and InPlace(stratum, {}, around).refusal is None:
+    if stratum.recursive and _in_place(splits) is not None:
         told.append("best values are improved in place")
     parts = parted_stratum(stratum, around)
     if parts is not None:

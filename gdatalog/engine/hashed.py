@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from gdatalog.codegen import native
-from gdatalog.codegen.helpers.hashing import add_keys, move_keys
 from gdatalog.engine.keyspace import KeySpace
 from gdatalog.storage.rows import Columns
 from gdatalog.storage.table import Array
@@ -21,10 +19,16 @@ LEAST_BITS = 10  # of the number of slots
 
 
 def _add() -> Any:
+    from gdatalog.codegen import native
+    from gdatalog.codegen.helpers.hashing import add_keys
+
     return native.of(add_keys, "i64[]", "i64", "i64[]", "i64", "i64", "bool[]")
 
 
 def _move() -> Any:
+    from gdatalog.codegen import native
+    from gdatalog.codegen.helpers.hashing import move_keys
+
     return native.of(move_keys, "i64[]", "i64", "i64", "i64[]", "i64")
 
 

@@ -7,6 +7,7 @@ that bind a head's variables. Where a head computes a value nobody knows how far
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,10 +15,13 @@ from gdatalog.cpu_ops.evaluate import Scope, evaluate
 from gdatalog.engine.seeds import Grouped, Span
 from gdatalog.plan.merge import merged
 from gdatalog.plan.nodes import Assign, Constant, Expr, Generate, Join, Parameter, Slot, Step
-from gdatalog.printer.worklist import Recursive
 from gdatalog.storage.rows import INT32_MAX, INT32_MIN
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
+
+if TYPE_CHECKING:
+    from gdatalog.printer.worklist import Recursive
+
 
 # How many rows there may be of one value for each to have a stamp.
 MOST_STAMPS = 1 << 26

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,14 +31,16 @@ from gdatalog.executors.worklist import ListRoom
 from gdatalog.plan.effects import longest_first
 from gdatalog.plan.nodes import RulePlan, TrieRef
 from gdatalog.planner.splitting import Split, split_of
-from gdatalog.printer.module import Printed
-from gdatalog.printer.worklist import Listed, Recursive, print_split
-from gdatalog.printer.worklist_tile import print_tiles
 from gdatalog.records import dataclass
 from gdatalog.spent import Costs, so_far
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
+
+if TYPE_CHECKING:
+    from gdatalog.printer.module import Printed
+    from gdatalog.printer.worklist import Listed, Recursive
+
 
 # Up to how many stamps bytes are best, which have to be cleared after 255 values.
 BYTES = 1 << 20
@@ -94,6 +96,8 @@ class Splits(StratumRun):
 
     @cached_property
     def recursions(self) -> list[Recursive]:
+        from gdatalog.printer.worklist import Recursive
+
         return [Recursive(join, plan.relation) for plan in self.later for join in plan.joins]
 
     @property
@@ -242,6 +246,8 @@ class Splits(StratumRun):
                 return ("int32",) * (len(rows) - 1)
             return tuple(held.columns[column].dtype.name for column in sorted(held.columns))
 
+        from gdatalog.printer.worklist import Listed
+
         return Listed(
             name,
             split,
@@ -267,11 +273,15 @@ class Splits(StratumRun):
 
         def printed() -> Printed:
             if tile:
+                from gdatalog.printer.worklist_tile import print_tiles
+
                 return print_tiles(rules, tries, lists, *own, tile, counted)
+            from gdatalog.printer.worklist import print_split
+
             return print_split(rules, tries, lists, *own, counted)
 
         found = printed_once(key, printed)
-        return found if isinstance(found, Printed) else None
+        return None if isinstance(found, str) else found
 
     # --------------------------------------------------------------------------------- running
 

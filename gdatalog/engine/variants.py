@@ -16,7 +16,7 @@ from functools import partial
 from itertools import product
 from math import inf
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,11 +34,14 @@ from gdatalog.executors.fresh import CROWDED, ENDLESS, Loops
 from gdatalog.executors.lftj import DONE, OUTSIDE, GiveUp
 from gdatalog.plan.nodes import JoinPlan, RulePlan, TrieRef
 from gdatalog.planner.checked import CheckedRule
-from gdatalog.printer.module import Printed
 from gdatalog.records import dataclass, field, replace
 from gdatalog.spent import Costs, so_far
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.rows import Columns
+
+if TYPE_CHECKING:
+    from gdatalog.printer.module import Printed
+
 
 # Rows that breadth-first rounds look at before loops are worth compiling, and that a round may look
 # at in any case.

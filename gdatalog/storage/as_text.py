@@ -165,5 +165,3 @@ def _json_texts(kind: TypeName, column: Column) -> list[str]:
     if kind == "float":
         return list(map(json.dumps, column.tolist() if not isinstance(column, Texts) else []))
     return cell_texts(kind, column)
-
-
