@@ -124,3 +124,12 @@ _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 def _escape(found: re.Match[str]) -> str:
     character = found[0]
     return _SHORT.get(character) or f"\\u{ord(character):04x}"
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text has no half of a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -14,7 +14,6 @@ from gdatalog.errors import Caution, Error
 from gdatalog.parser.syntax import Decl, Directive, Statement
 from gdatalog.planner.checked import Schema
 from gdatalog.records import dataclass, field, replace
-from gdatalog.storage.file_sets import version_of
 from gdatalog.storage.lineage import Version
 from gdatalog.storage.load_options import Findings
 from gdatalog.storage.relation import Relation
@@ -153,6 +152,8 @@ class Inputs(Mapping[str, Relation]):
             and not (schema and schema.declared)
         ):
             schema = None  # its types are the data's
+        from gdatalog.storage.file_sets import version_of
+
         try:
             version = version_of(path)
         except (OSError, Error):

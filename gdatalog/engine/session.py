@@ -46,10 +46,9 @@ from gdatalog.planner.validity import Validity
 from gdatalog.planner.walk import walk
 from gdatalog.records import dataclass, field
 from gdatalog.storage.given_list import GivenList, holds_many
-from gdatalog.storage.objects import is_unicode
 from gdatalog.storage.relation import Relation
 from gdatalog.storage.symbols import SymbolTable
-from gdatalog.values import INT_MAX, INT_MIN, ParamType, Value
+from gdatalog.values import INT_MAX, INT_MIN, ParamType, Value, is_unicode
 from gdatalog.watching import Watch, watching
 
 

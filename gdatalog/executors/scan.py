@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotYet
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gdatalog.executors.frontier import Frontier
 from gdatalog.executors.levelwise import Levelwise, Seen
@@ -25,6 +23,10 @@ from gdatalog.records import dataclass, field
 from gdatalog.storage.table import Array
 from gdatalog.storage.trie import Trie
 from gdatalog.watching import PATIENCE
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
 
 PART = 1 << 20  # rows that one thread scans into one sink
 FIRST = 1 << 10  # rows of the first chunk, where a few answers are enough
@@ -125,6 +127,8 @@ class Scan:
             return into, seen
 
         todo = deque(parts)
+        from concurrent.futures import ThreadPoolExecutor
+
         running: deque[Future[tuple[Sink, dict[int, Seen] | None]]] = deque()
         with ThreadPoolExecutor(workers) as pool:
             try:
@@ -147,7 +151,7 @@ class Scan:
         while True:
             try:
                 return future.result(PATIENCE)
-            except NotYet:
+            except TimeoutError:
                 self.limits.poll()
 
 

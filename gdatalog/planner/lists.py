@@ -9,7 +9,6 @@ A parameter that is a list is such a relation however many values it has.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from hashlib import blake2b
 from typing import Any
 
 from gdatalog.parser.syntax import (
@@ -115,6 +114,8 @@ class Lists:
         shown = f"{{{_count(values.parts):,} values}}"
         if isinstance(first, ListParam):
             shown = f"${first.name}"
+        from hashlib import blake2b
+
         digest = blake2b(content, digest_size=8).hexdigest()
         name = list_name(shown, digest)
         while self.found.setdefault(name, values) != values:

@@ -75,6 +75,8 @@ class Begun:
 
 def main() -> NoReturn:
     """The command `gdatalog`."""
+    # No matrices are multiplied here: a thread of OpenBLAS for each core would only start and spin.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.disable()  # while modules are imported: there is nothing to collect
     args = sys.argv[1:]
     said = _plain_options(args) if can_edit() else None

@@ -21,12 +21,12 @@ from gdatalog.storage.columns import column_from
 from gdatalog.storage.load_options import PLAIN, LoadOptions
 from gdatalog.storage.matching import match_columns
 from gdatalog.storage.nulls import Mending, explained
-from gdatalog.storage.objects import is_unicode, object_column
+from gdatalog.storage.objects import object_column
 from gdatalog.storage.place import MissingValue, Place
 from gdatalog.storage.raw import Declared, Raw, raw_of, raw_of_table
 from gdatalog.storage.row_ids import with_row_ids
 from gdatalog.storage.table import Column, Table
-from gdatalog.values import TypeName
+from gdatalog.values import TypeName, is_unicode
 from gdatalog.watching import OBJECT, patiently, watching
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
 from gdatalog.errors import DataError
 from gdatalog.records import dataclass, field
-from gdatalog.storage.columns import column_from
 from gdatalog.storage.keys import encode_column, float_to_key
 from gdatalog.storage.place import MissingValue, Place, shown
 from gdatalog.storage.symbols import SymbolTable
@@ -49,6 +47,8 @@ class GivenList:
                 hint='give one of its columns, as in params={"' + name + '": df["id"]}',
             )
         many = given if any(hasattr(given, kind) for kind in _ARRAYS) else list(given)
+        from gdatalog.storage.columns import column_from
+
         kind, column = column_from(many, None, _ListPlace("the parameter", name))
         if isinstance(column, np.ndarray):
             column = column.copy()
@@ -87,6 +87,8 @@ def holds_many(value: object) -> bool:
 
 
 def _digest(kind: TypeName, column: Column) -> bytes:
+    from hashlib import blake2b
+
     found = blake2b(kind.encode(), digest_size=16)
     if isinstance(column, Texts):
         found.update(np.ascontiguousarray(column.codes, dtype=np.int64).tobytes())

@@ -19,7 +19,7 @@ from gdatalog.records import dataclass
 from gdatalog.storage.arrays import empty_column, encoded, floats, instants
 from gdatalog.storage.place import Place, shown
 from gdatalog.storage.table import Array, Column, Texts
-from gdatalog.values import INT_MAX, INT_MIN, TypeName, timestamp_from_text
+from gdatalog.values import INT_MAX, INT_MIN, TypeName, is_unicode, timestamp_from_text
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -163,14 +163,6 @@ def _texts_of(values: Sequence[Any] | Array, place: Place) -> Texts:
     except UnicodeEncodeError:
         row = next(r for r, value in enumerate(values) if not is_unicode(value))
         raise place.error(row, f"{shown(values[row])} holds half a surrogate pair") from None
-
-
-def is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _instant(value: Any, row: int, place: Place) -> int:
