@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gdatalog.engine import device
+from gdatalog.codegen import native
 
 
 def load(name: str, source: str, rows: float = 0.0) -> Any:
@@ -36,5 +36,5 @@ def _quietly(function: Callable[..., Any]) -> Callable[..., int]:
 def interpreted() -> Iterator[None]:
     """Within, printed plans are run by Python."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(device.native, "load", load)
+        patch.setattr(native, "load", load)
         yield

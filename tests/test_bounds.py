@@ -86,7 +86,7 @@ def test_a_file_that_is_read_and_written(
     db: gd.Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error of time is an `OSError` too, but no fault of the file."""
-    monkeypatch.setattr("gdatalog.storage.writers._BATCH", 10)
+    monkeypatch.setattr("gdatalog.storage.as_text._BATCH", 10)
     monkeypatch.setattr(watching, "PATIENCE", 0.0001)
     (tmp_path / "e.csv").write_text("a,b\n" + "".join(f"{i},{i}\n" for i in range(500)))
     (tmp_path / "a.dl").write_text('.input F("e.csv") G(x, y) <- F(x, y). .output G("g.csv")')

@@ -326,10 +326,10 @@ def test_a_profile_tells_rounds_and_steps() -> None:
 
 def _interpret(on: bool) -> None:
     """On a worker: printed loops are run by Python, or compiled again."""
-    from gdatalog.engine import device
+    from gdatalog.codegen import native
     from tests import interpreted
 
-    cache: Any = device.native
+    cache: Any = native
     if on and not hasattr(cache, "compiling"):
         interpreted._helpers()
         cache.compiling = cache.load, cache.compiled

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import gdatalog as gd
 from gdatalog import workspace
-from gdatalog.engine import device, replanning
+from gdatalog.codegen import native
+from gdatalog.engine import replanning
 from gdatalog.engine.knobs import Strategy
 from gdatalog.engine.ledger import Ledger, RuleRun
 from gdatalog.executors import lftj
@@ -233,7 +234,7 @@ def test_queries_run_the_plain_loops() -> None:
             texts.append(text)
             return load(name, text)
 
-        patch.setattr(device.native, "load", noted)
+        patch.setattr(native, "load", noted)
         text = "n(a, count()) <- E(a, b), E(b, c), E(a, c)."
         answers = [db.query(text, strategy="lftj").fetchall()]
         answers.append(db.profile(text, strategy="lftj").result.fetchall())
@@ -292,7 +293,7 @@ def test_compiling_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
             sleep(0.01)
         return load(name, text)
 
-    monkeypatch.setattr(device.native, "load", slow)
+    monkeypatch.setattr(native, "load", slow)
     with gd.connect(device="cpu") as db:
         db["E"] = [(x, x + 1) for x in range(9)]
         db._workspace.force(split="never", dying="never")

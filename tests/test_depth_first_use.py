@@ -273,7 +273,7 @@ def test_who_asks_for_breadth_first_compiles_nothing(
     def refused(*args: Any) -> Any:
         raise AssertionError("compiled")
 
-    monkeypatch.setattr(device.native, "load", refused)
+    monkeypatch.setattr(native, "load", refused)
     db.query(QUICK, strategy="levelwise")
     with pytest.raises(AssertionError, match="compiled"):
         db.query(QUICK, strategy="lftj")

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 
 import gdatalog
-from gdatalog.engine import device, growing, improving, replanning, runs, spans, variants
+from gdatalog.codegen import native
+from gdatalog.engine import growing, improving, replanning, runs, spans, variants
 from gdatalog.engine.knobs import Strategy
 from gdatalog.executors import lftj
 from tests import test_engine_oracle as oracle
@@ -119,7 +120,7 @@ WAYS |= {
     ),
 }  # fmt: skip
 
-LOAD = device.native.load
+LOAD = native.load
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -164,7 +165,7 @@ COMPILED = ("both", "same generation", "non-linear", "mutual", "all pairs", "com
 def test_the_compiler_takes_the_same_texts(name: str) -> None:
     way = WAYS[name]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(device.native, "load", LOAD)
+        patch.setattr(native, "load", LOAD)
         for number, shape in enumerate(COMPILED):
             oracle.agrees_in(way.run, drawn_recursion(7 * number + 1, shape))
 

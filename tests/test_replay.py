@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gdatalog.engine import depth, stratum
+from gdatalog.engine import stratum
 from gdatalog.planner import rules
 from gdatalog.printer import module
 from tests.replay import __main__ as command
@@ -61,14 +61,15 @@ def test_the_engine_is_as_it_was_afterwards(monkeypatch: pytest.MonkeyPatch) -> 
     before = module.print_plan, rules.plan_rule
 
     def breaks(program: Program) -> None:
-        assert depth.print_plan is module.print_plan is not before[0]
+        assert module.print_plan is not before[0]
+        assert stratum.plan_rule is rules.plan_rule is not before[1]
         raise TypeError
 
     monkeypatch.setattr(running, "_run", breaks)
     with pytest.raises(TypeError) as caught:
         collect([TRIANGLES])
     assert caught.value.__notes__ == [f"in the program triangles:\n{TRIANGLES.text}"]
-    assert (depth.print_plan, stratum.plan_rule) == (module.print_plan, rules.plan_rule) == before
+    assert (module.print_plan, stratum.plan_rule) == before == (module.print_plan, rules.plan_rule)
 
 
 def test_programs_that_are_refused_or_fail() -> None:

@@ -144,7 +144,7 @@ def test_an_answer_that_is_written(
     program = tmp_path / "p.dl"
     program.write_text('big(x, y) <- E(x, _), E(y, _). .output big("big.csv")')
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("gdatalog.storage.writers._BATCH", 100)
+    monkeypatch.setattr("gdatalog.storage.as_text._BATCH", 100)
     monkeypatch.setattr("gdatalog.watching.EVERY", 0.0)
 
     def stop(progress: gd.Progress) -> None:

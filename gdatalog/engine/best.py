@@ -6,13 +6,14 @@ there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from gdatalog.engine.derived import away, laid
 from gdatalog.errors import EvaluationError
 from gdatalog.parser.syntax import Call, HeadAggregate
-from gdatalog.planner.checked import CheckedRule
+from gdatalog.planner.checked import CheckedRule, Stratum
+from gdatalog.planner.strata import steps_of
 from gdatalog.planner.walk import walk
 from gdatalog.records import dataclass
 from gdatalog.storage.keys import decode_value
@@ -264,3 +265,14 @@ class Best:
             for at in range(len(self.types))
             if at not in self.kinds
         ]
+
+
+def monotone(stratum: Stratum, changed: Collection[str]) -> bool:
+    """Whether more rows of some relations give more rows, or better ones, and nothing else."""
+    for name in stratum.relations:
+        rules = [rule for rule in stratum.rules if rule.head.name == name]
+        if any(rule.aggregated for rule in rules) and not optimum_columns(rules):
+            return False
+    return not any(
+        step.through and step.body in changed for rule in stratum.rules for step in steps_of(rule)
+    )

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from functools import partial
 from weakref import ref
 
+from gdatalog.engine.best import monotone
 from gdatalog.engine.device import CPU
 from gdatalog.engine.evaluation import Evaluation
-from gdatalog.engine.following import monotone
 from gdatalog.engine.prepared import CheckedText
 from gdatalog.engine.remembered import news_since
 from gdatalog.engine.texts import Facts

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gdatalog.cpu_ops.evaluate import Scope
+from gdatalog.engine.best import monotone
 from gdatalog.engine.budget import accounted
 from gdatalog.engine.cluster import Cluster
 from gdatalog.engine.copies import copied
@@ -23,7 +24,6 @@ from gdatalog.engine.derived import Blocks, Derived, Rows, count_of, lying_afar,
 from gdatalog.engine.device import CPU, Device
 from gdatalog.engine.extending import together
 from gdatalog.engine.facts import fact_rows, in_rows
-from gdatalog.engine.following import Following, monotone
 from gdatalog.engine.inputs import extended
 from gdatalog.engine.knobs import Knobs
 from gdatalog.engine.ledger import Ledger
@@ -304,6 +304,8 @@ class Evaluation:
             for name, facts in zip(stratum.relations, news.facts, strict=True)
         }
         more = {name: together(parts) for name, parts in changed.items()}
+        from gdatalog.engine.following import Following
+
         going_on = Following(stratum, self.surroundings(), found.relations, more)
         relations = going_on.follow(seeds, news.rules)
         if relations is not None:

@@ -11,7 +11,7 @@ run for each way to choose one part of every relation that it reads.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import isqrt
 from typing import Any
@@ -30,7 +30,6 @@ from gdatalog.plan.nodes import Branch, Guard, RulePlan, Step, TrieRef, Version
 from gdatalog.planner.checked import CheckedRule, Stratum
 from gdatalog.planner.rules import plan_rule
 from gdatalog.planner.sizes import Assumed, Bound, ColumnTest, Size, Statistics
-from gdatalog.planner.strata import steps_of
 from gdatalog.records import dataclass, replace
 from gdatalog.storage.membership import Bits
 from gdatalog.storage.relation import Relation
@@ -43,17 +42,6 @@ SMALL = 100_000
 ENOUGH = 10_000
 # More rows of the stratum itself are not looked at for the sake of a plan.
 LOOKED_AT = 1_000_000
-
-
-def monotone(stratum: Stratum, changed: Collection[str]) -> bool:
-    """Whether more rows of some relations give more rows, or better ones, and nothing else."""
-    for name in stratum.relations:
-        rules = [rule for rule in stratum.rules if rule.head.name == name]
-        if any(rule.aggregated for rule in rules) and not optimum_columns(rules):
-            return False
-    return not any(
-        step.through and step.body in changed for rule in stratum.rules for step in steps_of(rule)
-    )
 
 
 class Following(Rounds):
