@@ -194,6 +194,43 @@ def test_the_translator_knows_nothing_of_datalog() -> None:
             assert stored <= {"gdatalog.storage.table"}, path
 
 
+def _only_for_types(body: list[ast.stmt]) -> set[str]:
+    guarded = [n for n in body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
+    nodes = [node for guard in guarded for node in guard.body]
+    imports = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
+    return {alias.asname or alias.name for node in imports for alias in node.names}
+
+
+def _runs(node: ast.AST) -> Iterator[ast.AST]:
+    """What is below a node, but for annotations and what is for type checkers alone."""
+    for name, value in ast.iter_fields(node):
+        if name in ("annotation", "returns"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+                continue
+            if isinstance(child, ast.AST):
+                yield child
+                yield from _runs(child)
+
+
+def test_what_is_imported_for_types_alone_is_not_used() -> None:
+    """A name that a function uses must be imported at once, or within that function."""
+    for path, tree in TREES.items():
+        late = _only_for_types(tree.body)
+        if not late or path.name == "records.py":  # which has two definitions of its names
+            continue
+        classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+        for node in (*tree.body, *(inner for outer in classes for inner in outer.body)):
+            if isinstance(node, (ast.ClassDef, ast.If)):
+                continue
+            parts = [*_runs(node)]
+            imports = [part for part in parts if isinstance(part, (ast.Import, ast.ImportFrom))]
+            here = {alias.asname or alias.name for part in imports for alias in part.names}
+            used = {part.id for part in parts if isinstance(part, ast.Name)}
+            assert used.isdisjoint(late - here), (path, used & (late - here))
+
+
 def test_what_counts_as_import() -> None:
     text = "import a\nif x:\n  import b\nelse:\n  import c\ntry:\n  import d\n"
     text += "except E:\n  import e\nclass C:\n  import f\n  def g(self):\n    import inside\n"

@@ -74,3 +74,67 @@ def test_the_names_are_those_of_modules() -> None:
 
     ours = {name for name in BESIDE | FIXPOINTS | ENGINE if name.startswith("gdatalog")}
     assert all(find_spec(name) is not None for name in ours)
+
+
+BROKEN = """
+import sys
+import gdatalog
+
+class Interrupting:
+    left = 0
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("gdatalog."):
+            self.left -= 1
+            if not self.left:
+                raise KeyboardInterrupt
+        return None
+
+interrupting = Interrupting()
+sys.meta_path.insert(0, interrupting)
+db = gdatalog.connect()
+broken = 0
+for after in range(1, 400, 9):
+    interrupting.left = after
+    try:
+        found = db.query("e(1, 2). e(2, 3). p(x, y) <- e(x, y) ; p(x, z), e(z, y). p(1, y)")
+        break
+    except KeyboardInterrupt:
+        broken += 1
+assert broken > 3 and sorted(found) == [(2,), (3,)], (broken, found)
+print(broken)
+"""
+
+
+def test_an_import_that_is_interrupted_is_made_up_for() -> None:
+    """Wherever Ctrl-C falls between two modules, the next call imports what is missing."""
+    run = [sys.executable, "-c", BROKEN]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+THREADS = """
+from threading import Barrier, Thread
+import gdatalog
+
+CLOSURE = "e(1, 2). e(2, 3). p(x, y) <- e(x, y). p(x, z) <- p(x, y), e(y, z). ?- p(1, y)."
+shared, found, barrier = gdatalog.connect(), [], Barrier(6)
+
+def ask(at):
+    db = shared if at < 3 else gdatalog.connect()
+    barrier.wait()
+    way = ("auto", "lftj", "levelwise")[at % 3]
+    found.append((sorted(db.query(CLOSURE, strategy=way)), str(db.explain(CLOSURE)) != ""))
+
+threads = [Thread(target=ask, args=[at]) for at in range(6)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert found == [([(2,), (3,)], True)] * 6, found
+"""
+
+
+def test_threads_that_ask_first_at_the_same_time() -> None:
+    run = [sys.executable, "-c", THREADS]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -83,6 +83,7 @@ def _count(
     before: Mapping[str, Relation] | None,
 ) -> Counted | None:
     from gdatalog.engine.linear import Fixpoint, linearised
+    from gdatalog.engine.splits import Splits
 
     fixpoint = linearised(Fixpoint(stratum, seeds, around))
     splits = Splits(fixpoint.stratum, fixpoint.seeds, fixpoint.around)

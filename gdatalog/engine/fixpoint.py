@@ -1,4 +1,4 @@
-"""How a stratum is evaluated: once where nothing in it is recursive, else to a fixpoint."""
+"""The ways of a fixpoint, and which one a recursive stratum takes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""A stratum's relations, on dictionary codes where that pays: once through its rules, or their
-fixpoint, whose ways are imported when a stratum is recursive."""
+"""How a stratum is evaluated: once where nothing in it is recursive, else to a fixpoint.
+
+On dictionary codes, where that pays. The ways of a fixpoint are imported for a recursive stratum.
+"""
 
 from __future__ import annotations
 
