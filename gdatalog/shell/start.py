@@ -88,6 +88,7 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
+    gc.freeze()  # modules stay: no collection has to look at them, nor the one at the end
     gc.enable()
     cli.main(begun)
 
