@@ -137,7 +137,7 @@ class Body(Values):
                 for at, target in enumerate(targets):
                     self._store(target, self.extract(several, at))
             case ast.Assign(targets=[ast.Name() as target], value=ast.Tuple(elts=values)):
-                self._store(target, self.tuple_of([self.value(each) for each in values]))
+                self._store(target, self._tuple_of([self.value(each) for each in values]))
             case ast.Assign(targets=[target], value=value):
                 self._store(target, self.value(value))
             case ast.AugAssign(target=target, op=op, value=value):
@@ -171,6 +171,16 @@ class Body(Values):
                 self.put(self.value(array), self.value(index), value)
             case _:
                 raise LoopError(f"not in the language: {ast.unparse(target)}")
+
+    def _tuple_of(self, values: Sequence[Value]) -> Value:
+        """An array on the stack of these ints."""
+        self._count += 1
+        base = f"%s{self._count}"
+        self.slots.append(f"  {base} = alloca [{len(values)} x i64], align 8")
+        array = Value(base, "i64[]", str(len(values)))
+        for at, value in enumerate(values):
+            self.put(array, Value(str(at), "i64"), value)
+        return array
 
     def _if(self, node: ast.If) -> None:
         yes, no, end = self.label("then"), self.label("else"), self.label("end")

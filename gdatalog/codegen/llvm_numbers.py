@@ -259,16 +259,6 @@ class Instructions:
 
     # --------------------------------------------------------------------------------- arrays
 
-    def tuple_of(self, values: Sequence[Value]) -> Value:
-        """An array on the stack of these ints."""
-        self._count += 1
-        base = f"%s{self._count}"
-        self.slots.append(f"  {base} = alloca [{len(values)} x i64], align 8")
-        array = Value(base, "i64[]", str(len(values)))
-        for at, value in enumerate(values):
-            self.put(array, Value(str(at), "i64"), value)
-        return array
-
     def element(self, array: Value, index: Value) -> str:
         if not is_array(array.kind) or index.kind not in ("i64", "u64", "bool"):
             raise LoopError(f"{array.kind}[{index.kind}] in {self.typed.symbol}")
